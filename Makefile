@@ -1,0 +1,60 @@
+# Everything needs only make, python3.11 and the package registries; the first target is the one a newcomer wants.
+PYTHON ?= python3.11
+UV_VERSION := 0.13.8
+BIN := .venv/bin
+STAMP := .venv/.installed
+CODE := $(wildcard coordinator_tasks spark_apps dags plugins)
+ALL := $(CODE) $(wildcard tests benchmarks)
+export PYTHONPATH := $(CURDIR):$(CURDIR)/plugins
+
+.PHONY: demo demo-stop install test lint format types imports dead unit freeze clean
+
+demo: install  ## shows a join, a drain and a crash on real servers; KEEP=1 leaves all running
+	@$(BIN)/python -m coordinator_tasks.demo $(if $(KEEP),--keep)
+
+demo-stop: install  ## ends what "make demo KEEP=1" left running
+	@$(BIN)/python -m coordinator_tasks.demo --stop
+
+install: $(STAMP)
+	@$(BIN)/python -m coordinator_tasks.embedded.host
+
+$(STAMP): requirements.txt
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) was not found, and PySpark and Airflow are frozen for it: install Python 3.11, or call make PYTHON=/path/to/it" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	$(BIN)/python -m pip uninstall --quiet --yes --disable-pip-version-check pyspark-client 2>/dev/null
+	$(BIN)/uv pip install --quiet --no-deps --compile-bytecode -r requirements.txt
+	$(BIN)/python -c "import pyspark.core.context" || $(BIN)/uv pip install --quiet --no-deps --compile-bytecode --reinstall-package pyspark -r requirements.txt
+	touch $@
+
+test: install lint types imports dead unit  ## the whole check; the last line is pytest's own
+
+lint: install
+	$(BIN)/ruff check $(ALL)
+	$(BIN)/ruff format --check $(ALL)
+
+format: install
+	$(BIN)/ruff check --fix $(ALL)
+	$(BIN)/ruff format $(ALL)
+
+types: install
+	$(BIN)/mypy $(CODE)
+
+imports: install
+	$(BIN)/lint-imports
+
+dead: install
+	$(BIN)/vulture $(ALL)
+
+unit: install
+	$(BIN)/python -m pytest
+
+freeze: install  ## writes requirements.txt anew from requirements.in
+	@mkdir -p build
+	@head -2 requirements.txt > build/requirements.txt
+	$(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-package pyspark-client requirements.in >> build/requirements.txt
+	mv build/requirements.txt requirements.txt
+
+clean:  ## removes what was built here; the cache of fetched files stays
+	rm -rf build .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,325 @@
+"""How long from a membership change to the plan in ZooKeeper and to Stable: under Airflow, and with the plain loop.
+
+    python -m benchmarks.rebalance [--rounds 10] [--settle 1] [--only loop|airflow] [--json FILE]
+
+Two light consumers without Spark stay; in each round a third joins and leaves. Times are from ZooKeeper: the making of
+the registration, the leaver's own draining mark, and the history records. Everything is on this machine.
+"""
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
+from coordinator_tasks.core.model import Actor, Record, State
+from coordinator_tasks.core.world import Policy
+from coordinator_tasks.embedded.airflow import EmbeddedAirflow
+from coordinator_tasks.embedded.errors import AirflowUnavailable
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service import history, loop, store, topics
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.wiring import Settings, open_coordinator
+
+PROJECT = Path(__file__).resolve().parent.parent
+TOPIC, PARTITIONS = "orders", 12
+STAYING = ("stays-1", "stays-2")
+LIMIT_S = 120.0
+PAUSE_S = 2.0
+POLL_S = 0.05
+OVERHEAD_RUNS = 5
+
+
+class Site:
+    """One cluster on running servers, with light consumers in processes of their own."""
+
+    def __init__(self, name: str, zookeeper: str, kafka: str, folder: Path, settle_s: float) -> None:
+        client = {"bootstrap.servers": kafka, "log_level": "0"}
+        self.settings = Settings(name, zookeeper, client, policy=Policy(settle_s=settle_s), answer_timeout_s=30.0)
+        self.folder = folder
+        self.topic = f"{TOPIC}-{name}"
+        ConfluentKafkaAdmin(client).create_topic(self.topic, PARTITIONS)
+
+    def consumer(self, consumer: str) -> ManagedProcess:
+        """A light consumer, not started yet."""
+        command = (
+            *(sys.executable, "-m", "spark_apps.plain", "--consumer", consumer, "--cluster", self.settings.cluster),
+            *("--zookeeper", self.settings.zookeeper, "--kafka", self.settings.kafka["bootstrap.servers"]),
+            *("--sink", os.devnull),
+        )
+        log = self.folder / f"{self.settings.cluster}-{consumer}.log"
+        return ManagedProcess(ProcessSpec(consumer, command, log, cwd=PROJECT, stop_timeout_s=60.0), ready=lambda: True)
+
+
+class Rounds:
+    """The rounds on one site, whoever runs the transitions there."""
+
+    def __init__(self, site: Site, c: Coordinator) -> None:
+        self.site, self.c = site, c
+        self.found: list[dict[str, Any]] = []
+
+    def run(self, rounds: int) -> list[dict[str, Any]]:
+        """Two stay; a third joins and leaves, again and again."""
+        topics.add_topic(self.c, self.site.topic, f"group-{self.site.topic}", actor=Actor("command", "benchmark"))
+        with ExitStack() as staying:
+            for consumer in STAYING:
+                staying.enter_context(self.site.consumer(consumer))
+            self.stable(0.0, set(STAYING))
+            for number in range(rounds):
+                self.round(number)
+        return self.found
+
+    def round(self, number: int) -> None:
+        """One join and one leave."""
+        coming = f"comes-{number}"  # one id that came and went so often would be held back as flapping
+        comes = self.site.consumer(coming)
+        comes.spawn()
+        try:
+            wait(f"the registration of {coming}", lambda: self.changed_at(self.c.paths.member(coming)) > 0)
+            joined_at = self.changed_at(self.c.paths.member(coming))
+            self.note("join", number, joined_at, self.stable(joined_at, {*STAYING, coming}))
+            time.sleep(PAUSE_S)
+            asked_at = time.time()
+            comes.terminate()
+            path = self.c.paths.directive(coming)
+            wait(f"the mark of {coming}", lambda: self.changed_at(path, modified=True) > asked_at - 0.1)
+            marked_at = self.changed_at(path, modified=True)
+            self.note("leave", number, marked_at, self.stable(marked_at, set(STAYING)))
+        finally:
+            comes.stop()
+        wait(f"the end of {coming}", lambda: self.changed_at(self.c.paths.member(coming)) == 0)
+        time.sleep(PAUSE_S)
+
+    def changed_at(self, path: str, *, modified: bool = False) -> float:
+        """When ZooKeeper made (or last changed) the node; 0 if it is not there."""
+        found = self.c.zk.find(path)
+        if found is None:
+            return 0.0
+        return found.stat.modified_at if modified else found.stat.created_at
+
+    def note(self, kind: str, number: int, changed_at: float, records: Sequence[Record]) -> None:
+        """Keep what this change took."""
+        planned_at = min(r.at for r in records if r.moves)
+        stable_at = records[-1].at
+        tasks = [r.actor for r in records]
+        self.found.append(
+            {
+                "kind": kind,
+                "round": number,
+                "to_plan_s": round(planned_at - changed_at, 3),
+                "to_stable_s": round(stable_at - changed_at, 3),
+                "runs": sorted({(one.dag, one.run) for one in tasks if one.kind == "airflow"}),
+            }
+        )
+
+    def stable(self, after: float, owners: set[str]) -> list[Record]:
+        """Wait until exactly these own everything and the topic is Stable; the records since the change."""
+        wait(f"Stable with {sorted(owners)}", lambda: self.is_stable(after, owners))
+        return sorted((r for r in history.records(self.c, self.site.topic) if r.at > after), key=lambda r: r.sequence)
+
+    def is_stable(self, after: float, owners: set[str]) -> bool:
+        view = store.load(self.c.zk, self.c.paths, self.site.topic).view
+        if view.state is None or view.node is None or view.state.state is not State.STABLE:
+            return False
+        return view.state.since_at > after and set(view.node.assignments.values()) == owners
+
+
+def wait(what: str, done: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + LIMIT_S
+    while not done():
+        if time.monotonic() > deadline_s:
+            sys.exit(f"{what} did not happen within {LIMIT_S:g} s")
+        time.sleep(POLL_S)
+
+
+@contextmanager
+def plain_loop(site: Site) -> Iterator[None]:
+    """The transitions run in a thread of this process."""
+    stop = threading.Event()
+    with open_coordinator(site.settings) as c:
+        thread = threading.Thread(target=loop.run, args=(c, stop, "benchmark"))
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+
+@contextmanager
+def under_airflow(site: Site) -> Iterator[EmbeddedAirflow]:
+    """The transitions run as Airflow's tasks."""
+    dags = site.folder / "dags"
+    shutil.copytree(PROJECT / "dags", dags, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(PROJECT / "benchmarks" / "dags" / "overhead.py", dags)
+    policy = {"settle_s": site.settings.policy.settle_s}
+    with EmbeddedAirflow(
+        site.folder / "airflow",
+        dags,
+        PROJECT / "plugins",
+        env={"COORDINATOR_CLUSTERS": site.settings.cluster},
+        connections={
+            "zookeeper_default": {
+                "conn_type": "generic",
+                "host": site.settings.zookeeper,
+                "extra": json.dumps({"policy": policy}),
+            },
+            "kafka_default": {
+                "conn_type": "generic",
+                "extra": json.dumps({"bootstrap.servers": site.settings.kafka["bootstrap.servers"]}),
+            },
+        },
+        expected_dags=("rebalance", "reconcile", "overhead"),
+    ) as airflow:
+        yield airflow
+
+
+def overhead(airflow: EmbeddedAirflow) -> dict[str, list[float]]:
+    """What an empty task and the two kinds of wait cost, beyond the waited time itself."""
+    found: dict[str, list[float]] = {
+        "trigger_to_first_task_s": [],
+        "between_tasks_s": [],
+        "empty_task_s": [],
+        "wait_in_triggerer_s": [],
+        "wait_and_resume_s": [],
+    }
+    for _ in range(OVERHEAD_RUNS):
+        triggered_at = time.time()
+        run = airflow.client.trigger("overhead")
+        airflow.client.wait_for_run("overhead", run, LIMIT_S)
+        tasks = {one["task_id"]: one for one in airflow.client.task_instances("overhead", run)}
+        empty = [tasks[f"empty_{n}"] for n in range(5)]
+        found["trigger_to_first_task_s"].append(at(empty[0]["start_date"]) - triggered_at)
+        found["empty_task_s"] += [at(one["end_date"]) - at(one["start_date"]) for one in empty]
+        found["between_tasks_s"] += [at(b["start_date"]) - at(a["end_date"]) for a, b in pairwise(empty)]
+        for name, before, after in (
+            ("wait_in_triggerer_s", "empty_4", "after_triggerer"),
+            ("wait_and_resume_s", "after_triggerer", "after_resume"),
+        ):
+            found[name].append(at(tasks[after]["start_date"]) - at(tasks[before]["end_date"]) - 1.0)
+    return found
+
+
+def own_tasks(airflow: EmbeddedAirflow, rounds: Sequence[dict[str, Any]]) -> dict[str, list[float]]:
+    """How long each task of the rebalances took, and how long nothing ran between them."""
+    found: dict[str, list[float]] = {}
+    for dag, run in sorted({tuple(pair) for one in rounds for pair in one["runs"]}):
+        try:
+            ran = [t for t in airflow.client.task_instances(dag, run) if t["start_date"] and t["end_date"]]
+        except AirflowUnavailable:
+            continue
+        ran.sort(key=lambda t: at(t["start_date"]))
+        for task in ran:
+            found.setdefault(task["task_id"], []).append(at(task["end_date"]) - at(task["start_date"]))
+        gaps = [at(b["start_date"]) - at(a["end_date"]) for a, b in pairwise(ran)]
+        found.setdefault("between tasks", []).extend(gaps)
+    return found
+
+
+def at(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    if not values:
+        return {"n": 0}
+    ordered = sorted(values)
+    return {
+        "n": len(ordered),
+        "min": round(ordered[0], 3),
+        "median": round(median(ordered), 3),
+        "p90": round(ordered[min(len(ordered) - 1, int(len(ordered) * 0.9))], 3),
+        "max": round(ordered[-1], 3),
+    }
+
+
+def summary(rounds: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        kind: {
+            name: spread([one[name] for one in rounds if one["kind"] == kind]) for name in ("to_plan_s", "to_stable_s")
+        }
+        for kind in ("join", "leave")
+    }
+
+
+def measure(only: str, rounds: int, settle_s: float) -> dict[str, Any]:
+    result: dict[str, Any] = {
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "settle_s": settle_s,
+        "rounds": rounds,
+        "load_before": os.getloadavg(),
+    }
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
+        zookeeper = stack.enter_context(EmbeddedZooKeeper(folder / "zookeeper"))
+        kafka = stack.enter_context(EmbeddedKafka(folder / "kafka"))
+        address = (zookeeper.connect_string, kafka.bootstrap_servers)
+        if only in ("", "loop"):
+            site = Site("loop", *address, folder / "loop", settle_s)
+            with open_coordinator(site.settings) as c, plain_loop(site):
+                result["loop"] = summary(Rounds(site, c).run(rounds))
+        if only in ("", "airflow"):
+            site = Site("airflow", *address, folder / "airflow", settle_s)
+            site.folder.mkdir()
+            with open_coordinator(site.settings) as c, under_airflow(site) as airflow:
+                found = Rounds(site, c).run(rounds)
+                result["airflow"] = summary(found)
+                result["airflow_tasks_s"] = {name: spread(v) for name, v in own_tasks(airflow, found).items()}
+                result["airflow_overhead_s"] = {name: spread(v) for name, v in overhead(airflow).items()}
+    result["load_after"] = os.getloadavg()
+    return result
+
+
+def show(result: dict[str, Any]) -> None:
+    table = Table(
+        title=f"settle {result['settle_s']:g} s, {result['rounds']} rounds, load {result['load_before'][0]:.1f}"
+    )
+    for name in ("", "n", "min", "median", "p90", "max"):
+        table.add_column(name, justify="left" if not name else "right")
+    for mode in ("loop", "airflow"):
+        for kind, both in result.get(mode, {}).items():
+            for name, values in both.items():
+                table.add_row(f"{mode}: {kind} {name}", *cells(values))
+    for group in ("airflow_tasks_s", "airflow_overhead_s"):
+        for name, values in result.get(group, {}).items():
+            table.add_row(f"{group}: {name}", *cells(values))
+    Console().print(table)
+
+
+def cells(values: dict[str, float]) -> list[str]:
+    return [f"{values['n']:.0f}", *(f"{values[n]:.2f}" if n in values else "" for n in ("min", "median", "p90", "max"))]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--settle", type=float, default=1.0)
+    parser.add_argument("--only", choices=("", "loop", "airflow"), default="")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    result = measure(given.only, given.rounds, given.settle)
+    if given.json:
+        given.json.write_text(json.dumps(result, indent=2) + "\n")
+    show(result)
+
+
+if __name__ == "__main__":
+    main()

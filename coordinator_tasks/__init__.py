@@ -1,0 +1,1 @@
+"""A central coordinator that decides which consumer reads which Kafka partition."""

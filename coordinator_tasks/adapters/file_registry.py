@@ -1,0 +1,185 @@
+"""Service discovery in a folder that all hosts share: one JSON file per consumer, kept alive by its modification time.
+
+A file whose heart-beat is older than the time to live is no registration any more. The hosts' clocks must agree to
+within a fraction of it; a consumer that wrongly looks absent still answers by itself, so nothing is taken from it.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from coordinator_tasks.core.claims import in_use, same_process
+from coordinator_tasks.core.codec import VERSION
+from coordinator_tasks.core.errors import DiscoveryUnavailable, IdInUse, InvalidName
+from coordinator_tasks.core.fields import Fields, dump
+from coordinator_tasks.core.member_codec import decode_member, encode_member
+from coordinator_tasks.core.model import Member
+from coordinator_tasks.core.names import check_consumer
+from coordinator_tasks.core.ports import Clock, Watcher
+
+DEFAULT_TTL_S = 10.0
+_SUFFIX = ".json"
+_BEATS_PER_TTL = 4
+_RETRY_S = 0.1
+
+
+class FileDiscovery:
+    """`ports.Discovery`: who has a fresh file in the folder. It cannot tell of changes: polling finds them."""
+
+    def __init__(self, folder: Path, clock: Clock, ttl_s: float = DEFAULT_TTL_S) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._ttl_s = ttl_s
+
+    def members(self) -> Mapping[str, Member]:
+        with _readable(self._folder):
+            files = sorted(one for one in self._folder.iterdir() if one.suffix == _SUFFIX)
+            found = [_fresh(one, self._clock.now(), self._ttl_s) for one in files]
+        return {member.consumer: member for member in found if member is not None}
+
+    def watch(self, watcher: Watcher) -> None:
+        """Without effect."""
+
+
+class FileRegistry:
+    """`ports.Registry`. `announce` is called before a registration becomes visible, to note it where guards look.
+
+    A thread renews the file four times per `ttl_s` until `deregister` or `close`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        clock: Clock,
+        *,
+        ttl_s: float = DEFAULT_TTL_S,
+        wait_s: float = 0.0,
+        announce: Callable[[Member], None] | None = None,
+    ) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._ttl_s = ttl_s
+        self._wait_s = wait_s
+        self._announce = announce
+        self._member: Member | None = None
+        self._data = b""
+        self._stop = threading.Event()
+        self._beats: threading.Thread | None = None
+
+    def register(self, member: Member) -> None:
+        deadline_s = time.monotonic() + self._wait_s
+        while (live := self._try(member)) is not None:
+            if time.monotonic() >= deadline_s:
+                raise IdInUse(in_use(live, member, self._ttl_s))
+            time.sleep(_RETRY_S)
+        self._member = member
+        if self._beats is None:
+            self._beats = threading.Thread(target=self._beat, name="registration-heartbeat", daemon=True)
+            self._beats.start()
+
+    def _try(self, member: Member) -> Member | None:
+        """Register, or return who holds the id."""
+        path = _path(self._folder, member.consumer)
+        with _readable(self._folder), self._locked(member.consumer):
+            live = _fresh(path, self._clock.now(), self._ttl_s)
+            if live is not None and not same_process(live, member):
+                return live
+            if self._announce is not None:
+                self._announce(member)
+            now = self._clock.now()
+            self._data = _encode(member, now if live is None else live.registered_at)
+            _write(path, self._data, now)
+        return None
+
+    def deregister(self, consumer: str, incarnation: int) -> None:
+        path = _path(self._folder, consumer)
+        with _readable(self._folder), self._locked(consumer):
+            member = _fresh(path, self._clock.now(), self._ttl_s)
+            if member is None or member.incarnation != incarnation:
+                return
+            if self._member is not None and self._member.incarnation == incarnation:
+                self._member = None
+            path.unlink()
+
+    def close(self) -> None:
+        """Stop renewing; the registration ends with its time to live."""
+        self._stop.set()
+        if self._beats is not None:
+            self._beats.join()
+
+    def _beat(self) -> None:
+        while not self._stop.wait(self._ttl_s / _BEATS_PER_TTL):
+            member = self._member
+            # A folder that is away now may be back at the next beat.
+            with contextlib.suppress(DiscoveryUnavailable):
+                if member is not None:
+                    self._renew(member)
+
+    def _renew(self, member: Member) -> None:
+        path = _path(self._folder, member.consumer)
+        with _readable(self._folder), self._locked(member.consumer):
+            now = self._clock.now()
+            live = _fresh(path, now, self._ttl_s)
+            if self._member is member and (live is None or same_process(live, member)):
+                _write(path, self._data, now)
+
+    @contextlib.contextmanager
+    def _locked(self, consumer: str) -> Iterator[None]:
+        with (self._folder / f".{check_consumer(consumer)}.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def _path(folder: Path, consumer: str) -> Path:
+    return folder / (check_consumer(consumer) + _SUFFIX)
+
+
+def _fresh(path: Path, now: float, ttl_s: float) -> Member | None:
+    try:
+        with path.open("rb") as file:
+            beaten_at = os.fstat(file.fileno()).st_mtime
+            raw = file.read()
+    except FileNotFoundError:
+        return None
+    registered_at = Fields.parse(str(path), raw, VERSION).real("registeredAt", 0.0)
+    member = decode_member(str(path), raw, registered_at)
+    if member.consumer + _SUFFIX != path.name:
+        raise InvalidName(f"{path} is the registration of {member.consumer!r}; its file has the wrong name, remove it")
+    return member if now - beaten_at <= ttl_s else None
+
+
+def _encode(member: Member, registered_at: float) -> bytes:
+    """A member node's JSON and the time of the registration, which in ZooKeeper is the node's own."""
+    return dump(VERSION, json.loads(encode_member(member)) | {"version": VERSION, "registeredAt": registered_at})
+
+
+def _write(path: Path, data: bytes, now: float) -> None:
+    """Replace the file at once: no reader ever sees half of it."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        temporary.chmod(0o644)
+        os.utime(temporary, (now, now))
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink()
+        raise
+
+
+@contextlib.contextmanager
+def _readable(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DiscoveryUnavailable(
+            f"the registry's folder {folder} cannot be used ({error.strerror or error}); "
+            "check that it is there, mounted, and that this user may read and write it"
+        ) from error

@@ -1,0 +1,162 @@
+"""`ports.StatusClient` over HTTP: asks all consumers at once, each with its own time limit."""
+
+import asyncio
+import threading
+from collections.abc import Collection, Coroutine, Iterator, Mapping
+from typing import Any, TypeVar
+
+import httpx
+
+from coordinator_tasks.core.errors import Malformed
+from coordinator_tasks.core.model import Answer, Member, Silence, Unreachable
+from coordinator_tasks.core.names import check_topic
+from coordinator_tasks.core.status_codec import MAX_STATUS_BYTES, decode_status
+
+DEFAULT_LIMIT_S = 2.0
+MAX_CONNECTIONS = 256
+STATUS_PATH = "/v1/status"
+V = TypeVar("V")
+
+
+class HttpStatusClient:
+    """One event loop in one thread, used by any number of callers; `close` ends it.
+
+    `limit_s` is for one whole answer, from connecting to its last byte. At most `connections` are asked at a time.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        token: str = "",
+        *,
+        limit_s: float = DEFAULT_LIMIT_S,
+        connections: int = MAX_CONNECTIONS,
+    ) -> None:
+        self._cluster = cluster
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._limit_s = limit_s
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="consumer-status", daemon=True)
+        self._thread.start()
+        self._places = asyncio.Semaphore(connections)
+        self._tls = httpx.create_ssl_context(trust_env=False)
+        # One small pool for each address: httpcore's work for a request grows with its pool (1,000 consumers in one
+        # pool took 15 s, in pools of their own 1.8 s).
+        self._clients: dict[str, httpx.AsyncClient] = {}
+
+    def _client(self, address: str) -> httpx.AsyncClient:
+        if address not in self._clients:
+            # A proxy's answer would not be the consumer's own: the environment's proxies are not used.
+            self._clients[address] = httpx.AsyncClient(
+                headers=self._headers, timeout=self._limit_s, trust_env=False, verify=self._tls
+            )
+        return self._clients[address]
+
+    def _run(self, work: Coroutine[Any, Any, V]) -> V:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def ask(self, members: Collection[Member]) -> Mapping[str, Answer]:
+        if not members:
+            return {}
+        return self._run(self._ask_all(members))
+
+    async def _ask_all(self, members: Collection[Member]) -> dict[str, Answer]:
+        answers = await asyncio.gather(*(self._ask_one(member) for member in members))
+        await self._forget_all_but({member.address for member in members})
+        return {member.consumer: answer for member, answer in zip(members, answers, strict=True)}
+
+    async def _forget_all_but(self, addresses: set[str]) -> None:
+        if len(self._clients) > 2 * max(len(addresses), MAX_CONNECTIONS):
+            for address in self._clients.keys() - addresses:
+                await self._clients.pop(address).aclose()
+
+    async def _ask_one(self, member: Member) -> Answer:
+        try:
+            async with self._places, asyncio.timeout(self._limit_s):
+                code, body = await self._fetch(member.address)
+            return self._read(member, code, body)
+        except TimeoutError:
+            return Unreachable(Silence.SILENT, f"{member.address} gave no answer within {self._limit_s:g} s")
+        except httpx.ConnectError as error:
+            refused = _all_refused(error)
+            return Unreachable(Silence.REFUSED if refused else Silence.SILENT, f"{member.address}: {error}")
+        except httpx.TransportError as error:
+            return Unreachable(_kind(error), f"{member.address}: {type(error).__name__} {error}")
+        except (httpx.InvalidURL, httpx.StreamError, httpx.DecodingError) as error:
+            return Unreachable(Silence.BROKEN, f"{member.address}: {error}")
+
+    async def _fetch(self, address: str) -> tuple[int, bytes]:
+        async with self._client(address).stream("GET", address + STATUS_PATH) as response:
+            parts: list[bytes] = []
+            size = 0
+            async for part in response.aiter_bytes():
+                parts.append(part)
+                size += len(part)
+                if size > MAX_STATUS_BYTES:
+                    raise httpx.StreamError(f"the answer is longer than {MAX_STATUS_BYTES} bytes")
+            return response.status_code, b"".join(parts)
+
+    def _read(self, member: Member, code: int, body: bytes) -> Answer:
+        if code != httpx.codes.OK:
+            hint = "; the token is not the consumer's" if code in (401, 403) else ""
+            return Unreachable(Silence.BROKEN, f"{member.address} answers with HTTP {code}{hint}")
+        try:
+            status = decode_status(member.address, body)
+        except Malformed as error:
+            return Unreachable(Silence.BROKEN, f"{error.path}: {error.problem}")
+        expected = (self._cluster, member.consumer, member.incarnation)
+        found = (status.cluster, status.consumer, status.incarnation)
+        if found != expected:
+            return Unreachable(Silence.FOREIGN, f"{member.address} is {_named(found)}, not {_named(expected)}")
+        return status
+
+    def post_topic(self, member: Member, topic: str, node: bytes) -> bool:
+        return self._run(self._post(member.address, f"/v1/topics/{check_topic(topic)}", node))
+
+    async def _post(self, address: str, path: str, node: bytes) -> bool:
+        try:
+            async with self._places, asyncio.timeout(self._limit_s):
+                response = await self._client(address).post(
+                    address + path, content=node, headers={"Content-Type": "application/json"}
+                )
+                return response.is_success
+        except (TimeoutError, httpx.HTTPError, httpx.InvalidURL):
+            return False
+
+    async def _close_clients(self) -> None:
+        for client in self._clients.values():
+            await client.aclose()
+
+    def close(self) -> None:
+        self._run(self._close_clients())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+def _kind(error: httpx.TransportError) -> Silence:
+    """Silent = nothing came, or not all of it; broken = what came is no HTTP."""
+    silent = isinstance(error, httpx.TimeoutException | httpx.NetworkError)
+    return Silence.SILENT if silent else Silence.BROKEN
+
+
+def _all_refused(error: BaseException) -> bool:
+    """Whether every address of the host refused: only then does nobody listen there."""
+    causes = [one for one in _roots(error) if isinstance(one, OSError)]
+    return bool(causes) and all(isinstance(one, ConnectionRefusedError) for one in causes)
+
+
+def _roots(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            yield from _roots(one)
+        return
+    cause = error.__cause__ or error.__context__
+    if cause is None:
+        yield error
+    else:
+        yield from _roots(cause)
+
+
+def _named(identity: tuple[str, str, int]) -> str:
+    return "{1!r} of cluster {0!r}, incarnation {2}".format(*identity)

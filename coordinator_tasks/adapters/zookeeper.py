@@ -1,0 +1,386 @@
+"""`ports.ZooKeeper` on kazoo. Every kazoo exception ends here: what leaves is one of ours, with kazoo's as its cause.
+
+- Nothing is sent without a connection: kazoo would queue it, and might send a write long after its caller gave up.
+- Reads are tried again until the time limit; a write is sent once, and a lost connection leaves its outcome unknown.
+- A server that has lost its data, or was restored, hangs up on whoever has seen a newer transaction: kazoo would try for
+  ever. After a session time-out of that, the session is given up and a new one begun.
+- A lost connection fires every watch, since kazoo forgets them then: who is woken re-reads, and may find no change.
+"""
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    AuthFailedError,
+    BadVersionError,
+    ConfigurationError,
+    ConnectionClosedError,
+    ConnectionDropped,
+    ConnectionLoss,
+    KazooException,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    OperationTimeoutError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KazooState, KeeperState
+
+from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
+from coordinator_tasks.core.errors import (
+    CoordinatorError,
+    LookAgain,
+    NodeExists,
+    NodeMissing,
+    Refused,
+    StoreUnavailable,
+)
+from coordinator_tasks.core.ports import Check, Connection, Create, Delete, Node, Operation, SetData, Stat, Watcher
+
+MAX_TRANSACTION_BYTES = 1_000_000  # the server drops the connection above jute.maxbuffer, 1,048,575
+_OPERATION_OVERHEAD_BYTES = 80  # headers, flags and the access list of one operation
+_PIPELINE = 1000  # requests on their way at once in get_many
+_RECONNECT_PAUSE_S = 0.05
+# For ever, and at least once a second: kazoo's own pauses double up to an hour.
+_RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0}
+_PROBE_TIMEOUT_S = 1.0
+_CONNECTIONS = {
+    KazooState.CONNECTED: Connection.CONNECTED,
+    KazooState.SUSPENDED: Connection.SUSPENDED,
+    KazooState.LOST: Connection.LOST,
+}
+_MEANING: dict[type[KazooException], tuple[type[CoordinatorError], str]] = {
+    NoNodeError: (NodeMissing, "is not there"),
+    NodeExistsError: (NodeExists, "is there already"),
+    BadVersionError: (LookAgain, "was changed in between"),
+    NotEmptyError: (LookAgain, "has children"),
+    NoAuthError: (Refused, "may not be used by this ZooKeeper account; check the account, or the node's access list"),
+}
+_LOST = (ConnectionLoss, OperationTimeoutError, SessionExpiredError)
+log = logging.getLogger(__name__)
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class _Wake:
+    """A watcher as kazoo wants it. Equal for equal watchers, so that re-arming does not pile them up."""
+
+    watcher: Watcher
+
+    def __call__(self, _event: object) -> None:
+        self.watcher()
+
+
+class KazooZooKeeper:
+    """One session, connected when this returns; after an expiry it goes on with a new session by itself.
+
+    `hosts`: `host:port,host:port[/chroot]`; the chroot is created where missing, with the first `ensure`.
+    `answer_timeout_s` limits the connecting and every request. Raises `StoreUnavailable` or `Refused`.
+    """
+
+    def __init__(
+        self,
+        hosts: str,
+        *,
+        session_timeout_s: float = 10.0,
+        answer_timeout_s: float = 10.0,
+        access: ZooKeeperAccess | None = None,
+    ) -> None:
+        self._hosts, slash, chroot = hosts.partition("/")
+        self._prefix = (slash + chroot).rstrip("/")
+        self._limit_s = answer_timeout_s
+        self._granted_s = session_timeout_s
+        self._ready = threading.Event()
+        self._closed = False
+        self._hung_up_since_s: float | None = None
+        try:
+            options = (access or ZooKeeperAccess()).client_options()
+            self._client = KazooClient(
+                self._hosts, timeout=session_timeout_s, connection_retry=dict(_RECONNECT), **options
+            )
+        except (ConfigurationError, ValueError) as error:
+            raise Refused(
+                f"{hosts!r} is no ZooKeeper address ({error}); write host:port,host:port[/folder], with ports"
+            ) from error
+        self._note_granted_timeout()
+        self._live = self._client.start_async()
+        try:
+            self._await_first_connection()
+        except CoordinatorError:
+            # Stopping may last as long as a connection attempt under way.
+            threading.Thread(target=self.close, name="zookeeper-give-up", daemon=True).start()
+            raise
+
+    def _note_granted_timeout(self) -> None:
+        """Keep the time-out that the server grants: kazoo only logs it. The log-in is over as well when it is known."""
+        connection = self._client._connection  # noqa: SLF001 - there is no public way to it
+        connect = connection._connect  # noqa: SLF001
+
+        def connect_and_note(*arguments: Any) -> tuple[float, float]:
+            try:
+                read_timeout_ms, connect_timeout_ms = connect(*arguments)
+            except ConnectionDropped as error:
+                self._note_hang_up(error)
+                raise
+            self._hung_up_since_s = None
+            self._granted_s = read_timeout_ms * 1.5 / 1000  # kazoo reads for two thirds of the session time-out
+            self._ready.set()
+            return read_timeout_ms, connect_timeout_ms
+
+        connection._connect = connect_and_note  # noqa: SLF001
+
+    def _note_hang_up(self, error: ConnectionDropped) -> None:
+        """Give the session up when servers have taken our connections and hung up for a session time-out.
+
+        No server kept it alive meanwhile. What is read next may be older than what was read before: whoever is told of a
+        new session has to reckon with that.
+        """
+        cause = error.__context__
+        if isinstance(cause, OSError) and not isinstance(cause, ConnectionResetError | BrokenPipeError):
+            self._hung_up_since_s = None  # nobody is there at all
+            return
+        now_s = time.monotonic()
+        self._hung_up_since_s = since_s = self._hung_up_since_s or now_s
+        if self._client.last_zxid and now_s - since_s >= self._granted_s:
+            log.warning("ZooKeeper at %s hangs up on a session that has seen more: beginning a new one", self._hosts)
+            self._client.last_zxid, self._hung_up_since_s = 0, None
+            raise SessionExpiredError("the server has older data than this session has seen") from error
+
+    def _await_first_connection(self) -> None:
+        deadline_s = time.monotonic() + self._limit_s
+        while not self._ready.wait(_RECONNECT_PAUSE_S):
+            if self._client.client_state == KeeperState.AUTH_FAILED:
+                raise self._login_refused()
+            if time.monotonic() > deadline_s:
+                raise self._no_answer(self._probe())
+
+    def _probe(self) -> str:
+        """Why nobody answers, as far as a plain connection to the first server can tell."""
+        host, _, port = self._hosts.split(",")[0].rpartition(":")
+        try:
+            with socket.create_connection((host.strip("[]") or port, int(port or 2181)), timeout=_PROBE_TIMEOUT_S):
+                return "the port is open, but nothing there grants a session"
+        except (OSError, ValueError) as error:
+            return str(error)
+
+    def _no_answer(self, reason: str) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"ZooKeeper at {self._hosts} does not answer within {self._limit_s:g} s: {reason}; "
+            "check that it runs and that this address is right"
+        )
+
+    def _login_refused(self) -> Refused:
+        return Refused(
+            f"ZooKeeper at {self._hosts} refuses the log-in; check the user and the password in the settings"
+        )
+
+    # Reads -----------------------------------------------------------------------------------------------------------
+
+    def get(self, path: str, watch: Watcher | None = None) -> Node:
+        return self._repeat(path, lambda: self._client.get_async(self._full(path), watch=_wake(watch)), _node)
+
+    def find(self, path: str, watch: Watcher | None = None) -> Node | None:
+        while True:
+            try:
+                return self.get(path, watch)
+            except NodeMissing:
+                if watch is None or self._exists(path, watch) is None:
+                    return None
+                # It was created in between: the watch is armed, read it.
+
+    def _exists(self, path: str, watch: Watcher) -> object:
+        return self._repeat(path, lambda: self._client.exists_async(self._full(path), watch=_wake(watch)), _same)
+
+    def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        found: list[Node | None] = []
+        for start in range(0, len(paths), _PIPELINE):
+            chunk = paths[start : start + _PIPELINE]
+            sent = [(path, self._client.get_async(self._full(path))) for path in chunk] if self._live.is_set() else []
+            if not sent:
+                found += [self.find(path) for path in chunk]
+            found += [self._take(path, answer) for path, answer in sent]
+        return found
+
+    def _take(self, path: str, answer: Any) -> Node | None:
+        try:
+            return _node(answer.get(timeout=self._limit_s))
+        except NoNodeError:
+            return None
+        except (KazooException, KazooTimeoutError):
+            return self.find(path)
+
+    def children(self, path: str, watch: Watcher | None = None) -> list[str]:
+        return self._repeat(path, lambda: self._client.get_children_async(self._full(path), watch=_wake(watch)), sorted)
+
+    def sync(self) -> None:
+        self._repeat("/", lambda: self._client.sync_async("/"), _same)
+
+    def ensure(self, path: str) -> None:
+        # A write, but one that may be repeated.
+        self._repeat(path, lambda: self._client.ensure_path_async(self._full(path)), _same)
+
+    def _repeat(self, path: str, send: Callable[[], Any], read: Callable[[Any], V]) -> V:
+        """Send until there is an answer or the time is over."""
+        deadline_s = time.monotonic() + self._limit_s
+        while True:
+            self._await_connection(deadline_s)
+            try:
+                return read(send().get(timeout=max(0.0, deadline_s - time.monotonic())))
+            except ConnectionClosedError as error:
+                # Also what kazoo says in the moment in which a connection is replaced.
+                if self._closed or time.monotonic() >= deadline_s:
+                    raise self._translated(error, path) from error
+                time.sleep(_RECONNECT_PAUSE_S)
+            except _LOST as error:
+                if time.monotonic() >= deadline_s:
+                    raise self._translated(error, path) from error
+            except (KazooException, KazooTimeoutError) as error:
+                raise self._translated(error, path) from error
+
+    def _await_connection(self, deadline_s: float) -> None:
+        while not self._live.wait(min(0.2, max(0.0, deadline_s - time.monotonic()))):
+            if self._client.client_state == KeeperState.AUTH_FAILED:
+                raise self._login_refused()
+            if self._closed:
+                raise StoreUnavailable("this ZooKeeper session was closed; open a new one")
+            if time.monotonic() >= deadline_s:
+                raise self._no_answer("the connection is lost")
+
+    # Writes ----------------------------------------------------------------------------------------------------------
+
+    def transact(self, operations: Sequence[Operation]) -> list[str | Stat | None]:
+        if not operations:
+            return []
+        check_size(operations)
+        transaction = self._client.transaction()
+        for operation in operations:
+            self._add(transaction, operation)
+        self._await_connection(time.monotonic() + self._limit_s)
+        try:
+            results = transaction.commit_async().get(timeout=self._limit_s)
+        except (KazooException, KazooTimeoutError) as error:
+            raise self._translated(error, operations[0].path) from error
+        for operation, result in zip(operations, results, strict=False):
+            # The failed part is named among parts that were only rolled back or never tried.
+            if isinstance(result, Exception) and not isinstance(result, RolledBackError | RuntimeInconsistency):
+                raise self._translated(result, operation.path) from result
+        return [self._result(operation, result) for operation, result in zip(operations, results, strict=True)]
+
+    def _add(self, transaction: Any, operation: Operation) -> None:
+        path = self._full(operation.path)
+        match operation:
+            case Create(data=data, ephemeral=ephemeral, sequence=sequence):
+                transaction.create(path, data, ephemeral=ephemeral, sequence=sequence)
+                if sequence and path.endswith("/"):
+                    # kazoo's transactions drop the slash that makes the number alone the name.
+                    transaction.operations[-1] = transaction.operations[-1]._replace(path=path)
+            case SetData(data=data, version=version):
+                transaction.set_data(path, data, version)
+            case Delete(version=version):
+                transaction.delete(path, version)
+            case Check(version=version):
+                transaction.check(path, version)
+
+    def _result(self, operation: Operation, result: Any) -> str | Stat | None:
+        match operation:
+            case Create():
+                return str(result).removeprefix(self._prefix)
+            case SetData():
+                return _stat(result)
+        return None
+
+    # The session -----------------------------------------------------------------------------------------------------
+
+    def listen(self, listener: Callable[[Connection], None]) -> None:
+        def forward(state: str) -> None:
+            listener(_CONNECTIONS[state])
+
+        self._client.add_listener(forward)
+
+    @property
+    def session_id(self) -> int:
+        client_id = self._client.client_id
+        return int(client_id[0] or 0) if client_id else 0
+
+    @property
+    def session_timeout_s(self) -> float:
+        return self._granted_s
+
+    def close(self) -> None:
+        self._closed = True
+        try:
+            self._client.stop()
+            self._client.close()
+        except (KazooException, OSError, AttributeError) as error:
+            # kazoo's way of saying that there was no connection left to close.
+            log.debug("closing the ZooKeeper session: %s", error)
+
+    def _full(self, path: str) -> str:
+        return self._prefix + path if path != "/" else self._prefix or "/"
+
+    def _translated(self, error: Exception, path: str) -> CoordinatorError:
+        for kind, (ours, problem) in _MEANING.items():
+            if isinstance(error, kind):
+                return ours(f"{path} {problem}")
+        if isinstance(error, AuthFailedError):
+            return self._login_refused()
+        if isinstance(error, KazooTimeoutError):
+            return self._no_answer("it took the request and said nothing")
+        if isinstance(error, _LOST):
+            return StoreUnavailable(
+                f"the connection to ZooKeeper at {self._hosts} broke during a request for {path} "
+                f"({type(error).__name__}); what it wrote may or may not be there: look before trying again"
+            )
+        return StoreUnavailable(f"ZooKeeper at {self._hosts} failed a request for {path}: {error!r}; see its log")
+
+
+def check_size(operations: Sequence[Operation]) -> None:
+    """Raise `Refused` for a transaction that the server would only answer by dropping the connection."""
+    sizes = {operation.path: _size(operation) for operation in operations}
+    total = sum(_size(operation) for operation in operations)
+    if total > MAX_TRANSACTION_BYTES:
+        largest = max(sizes, key=lambda path: sizes[path])
+        raise Refused(
+            f"{largest}: the transaction has {total} bytes, more than the {MAX_TRANSACTION_BYTES} that ZooKeeper takes "
+            f"at once, {sizes[largest]} of them for this node; nothing was written, change less at a time"
+        )
+
+
+def _size(operation: Operation) -> int:
+    data = operation.data if isinstance(operation, Create | SetData) else b""
+    return _OPERATION_OVERHEAD_BYTES + len(operation.path.encode()) + len(data)
+
+
+def _wake(watch: Watcher | None) -> _Wake | None:
+    return None if watch is None else _Wake(watch)
+
+
+def _same(answer: Any) -> Any:
+    return answer
+
+
+def _node(answer: Any) -> Node:
+    data, stat = answer
+    return Node(data or b"", _stat(stat))
+
+
+def _stat(stat: Any) -> Stat:
+    return Stat(
+        version=stat.version,
+        created_at=stat.ctime / 1000,
+        modified_at=stat.mtime / 1000,
+        children_version=stat.cversion,
+        ephemeral_owner=stat.ephemeralOwner,
+        created_zxid=stat.czxid,
+        modified_zxid=stat.mzxid,
+    )

@@ -1,0 +1,151 @@
+"""Why something is done or not done: holds, triggers of a plan and their sentences, and how long a plan settles."""
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from coordinator_tasks.core.draft import Draft
+from coordinator_tasks.core.model import State, TopicState
+from coordinator_tasks.core.world import Policy, TopicView, World
+
+_SHOWN = 10  # names in one sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A plan is due. `events_at` are the times of the membership events behind it; empty = it need not settle."""
+
+    text: str
+    events_at: tuple[float, ...] = ()
+
+
+def hold(view: TopicView) -> str:
+    """Why nothing may be done with the topic, or an empty text."""
+    config = view.config
+    if config.removed:
+        return ""
+    if view.missing:
+        return (
+            f"topic {view.topic} is no longer in Kafka: remove it here as well, or create it anew and then remove and"
+            " add it here"
+        )
+    found = view.description
+    if found is not None and found.topic_id != config.topic_id:
+        return (
+            f"topic {view.topic} was created anew in Kafka (id {found.topic_id}, managed is {config.topic_id}): offsets"
+            " of the old one mean nothing for it; remove it here and add it again"
+        )
+    return ""
+
+
+def digest(view: TopicView, world: World, able: Mapping[str, int]) -> str:
+    """Sixteen hexadecimal digits over everything a plan is made from, apart from who the targets are."""
+    config = view.config
+    members = {
+        c: [world.members[c].capacity, world.members[c].rack, sorted(world.members[c].attributes.items())]
+        for c in sorted(able if not config.frozen else ())
+    }
+    parts = [
+        config.strategy,
+        sorted(config.parameters.items()),
+        sorted(config.pins.items()),
+        sorted(config.paused),
+        sorted(config.properties.items()),
+        [config.bootstrap_servers, config.group_id, config.topic_id, config.start, config.initial_partitions],
+        [config.frozen, config.removed],
+        len(view.partitions),
+        members,
+    ]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def of_placement(view: TopicView, world: World, draft: Draft, lost: Collection[str]) -> str:
+    """The cause of an immediate placement of partitions without an owner."""
+    if lost:
+        return "; ".join(_of_loss(consumer, draft, world) for consumer in sorted(lost)[:_SHOWN])
+    state = view.state
+    if state is not None and state.targets:
+        return f"partitions without an owner: {shown([m.partition for m in draft.moves])}"
+    return f"consumers to take partitions: {shown(sorted({m.taker for m in draft.moves}))}"
+
+
+def _of_loss(consumer: str, draft: Draft, world: World) -> str:
+    incarnation = draft.incarnations.get(consumer, 0)
+    directive = world.directives.get(consumer)
+    if (
+        directive is not None
+        and directive.isolation is not None
+        and directive.isolation.incarnation in (0, incarnation)
+    ):
+        why = f": {directive.isolation.why}" if directive.isolation.why else ""
+        return f"isolated: {consumer} (by {directive.isolation.by}{why})"
+    claim = world.claims.get(consumer)
+    how = claim.ended.get(incarnation) if claim is not None else None
+    return f"gone: {consumer} ({how.value if how is not None else 'unknown'})"
+
+
+def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able: Mapping[str, int]) -> Due | None:
+    """What asks for a new plan for everybody, or `None`."""
+    node, config = view.node, view.config
+    if node is None:
+        return None
+    if config.removed:
+        held = bool(draft.assignments or draft.to_start or draft.handoff)
+        return Due("the topic was removed from the coordinator") if held or not node.removed else None
+    current = digest(view, world, able)
+    changed = bool(state.planned) and current != state.planned
+    if config.frozen:
+        return Due("configuration changed") if changed else None
+    joined = sorted(c for c, i in able.items() if state.targets.get(c) != i)
+    left = sorted(c for c in state.targets if c not in able)
+    if joined or left:
+        return Due(_membership(joined, left, world), _events(joined, left, world))
+    if changed:
+        return Due("configuration, partitions or a member's attributes changed")
+    if not state.planned and state.state is State.STABLE and not draft.in_flight():
+        return Due(f"goes on: {state.cause.removeprefix('goes on: ')}")
+    return None
+
+
+def _membership(joined: list[str], left: list[str], world: World) -> str:
+    parts = [f"joined: {shown(joined)}"] if joined else []
+    for consumer in left[:_SHOWN]:
+        directive = world.directives.get(consumer)
+        draining = directive.draining if directive is not None else None
+        if draining is not None:
+            why = f": {draining.why}" if draining.why else ""
+            parts.append(f"draining: {consumer} (by {draining.by}{why})")
+        else:
+            parts.append(f"no longer a target: {consumer}")
+    return "; ".join(parts)
+
+
+def _events(joined: list[str], left: list[str], world: World) -> tuple[float, ...]:
+    found = [world.members[c].registered_at for c in joined if c in world.members]
+    for consumer in left:
+        directive, claim = world.directives.get(consumer), world.claims.get(consumer)
+        if directive is not None and directive.draining is not None:
+            found.append(directive.draining.at)
+        elif claim is not None and claim.absence is not None:
+            found.append(claim.absence.since_at)
+    return tuple(found)
+
+
+def settling(due: Due, world: World, policy: Policy) -> float:
+    """Seconds that the plan still waits: until the last event is `settle_s` old, at most `settle_max_s` from the first.
+
+    An event that lies further ahead than that is another clock's: how old it is cannot be known, nothing waits for it.
+    """
+    events_at = [at for at in due.events_at if at - world.now <= policy.settle_max_s]
+    if not events_at:
+        return 0.0
+    still = max(events_at) + policy.settle_s - world.now
+    at_most = min(events_at) + policy.settle_max_s - world.now
+    return max(0.0, min(still, at_most, policy.settle_max_s))
+
+
+def shown(names: list[str] | list[int]) -> str:
+    """A list in a sentence, cut after ten."""
+    text = ", ".join(str(name) for name in names[:_SHOWN])
+    return text if len(names) <= _SHOWN else f"{text} and {len(names) - _SHOWN} more"

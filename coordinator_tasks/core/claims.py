@@ -1,0 +1,52 @@
+"""How the claim of a consumer id changes: pure steps, each written by a compare-and-set on its node."""
+
+from dataclasses import replace
+
+from coordinator_tasks.core.model import Ending, IdClaim, Member
+
+MAX_REGISTRATIONS = 16
+MAX_ENDED = 256
+
+
+def drawn(claim: IdClaim, seen: int = 0) -> IdClaim:
+    """The claim with the next incarnation; `seen` = the largest one met elsewhere (a restored ZooKeeper counts low)."""
+    return replace(claim, incarnation=max(claim.incarnation, seen) + 1)
+
+
+def registered(claim: IdClaim, member: Member, now: float) -> IdClaim:
+    """The claim once `member` is registered: what was noted of its absence or its end is no longer true.
+
+    What answered us at another address, or as another incarnation, is no longer what a refusal there would speak of.
+    """
+    same = (claim.answered, claim.address) == (member.incarnation, member.address)
+    return replace(
+        claim,
+        incarnation=max(claim.incarnation, member.incarnation),
+        address=member.address,
+        boot_id=member.boot_id,
+        direct=member.direct,
+        answered=claim.answered if same else 0,
+        registrations=(*claim.registrations, now)[-MAX_REGISTRATIONS:],
+        ended={number: how for number, how in claim.ended.items() if number != member.incarnation},
+        absence=None,
+    )
+
+
+def ended(claim: IdClaim, incarnation: int, how: Ending) -> IdClaim:
+    """The claim once this incarnation is known to be over; the first knowledge stays, the oldest is forgotten."""
+    known = {incarnation: how, **claim.ended}
+    return replace(claim, ended={number: known[number] for number in sorted(known)[-MAX_ENDED:]})
+
+
+def same_process(one: Member, other: Member) -> bool:
+    """Whether two registrations are one process: numbers alone could meet again after ZooKeeper was lost."""
+    return (one.incarnation, one.address, one.boot_id) == (other.incarnation, other.address, other.boot_id)
+
+
+def in_use(live: Member, wanted: Member, session_timeout_s: float) -> str:
+    """Why `wanted` cannot have its id, and what to do: the text of `IdInUse`."""
+    return (
+        f"the consumer id {live.consumer!r} is in use: incarnation {live.incarnation} is registered at {live.address}, "
+        f"so incarnation {wanted.incarnation} cannot register; stop that process or choose another id "
+        f"(if it has just died, try again after {session_timeout_s:g} s)"
+    )

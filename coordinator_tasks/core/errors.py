@@ -1,0 +1,82 @@
+"""Every error that the coordinator raises on purpose, by who handles it.
+
+- `Refused`: the request is wrong; a person reads the sentence and changes something. Never retried.
+- `LookAgain`: somebody else was faster; the caller reads again and decides anew. Expected, not logged as an error.
+- `Unavailable`: a neighbour does not answer; the caller holds everything as it is and tries later.
+- `Malformed`: stored data that we cannot read; names the path, nothing is overwritten, a person looks.
+"""
+
+
+class CoordinatorError(Exception):
+    """The root; its text says what, why and what to do next in one line."""
+
+
+class Refused(CoordinatorError):
+    """The input or the configuration is wrong: a person has to change something."""
+
+
+class InvalidName(Refused):
+    """A cluster, topic or consumer name that cannot stand in a znode path."""
+
+
+class IdInUse(Refused):
+    """A second process asked for the id of a consumer that is live."""
+
+
+class TopicConflict(Refused):
+    """The topic is missing in Kafka, was created anew, or is managed by another cluster."""
+
+
+class GroupInUse(Refused):
+    """The consumer group has members that subscribe, so Kafka would refuse every commit of ours."""
+
+
+class NotManaged(Refused):
+    """The named topic, consumer or application is not known to this cluster."""
+
+
+class LookAgain(CoordinatorError):
+    """A guarded write lost: the versions it relied on have changed."""
+
+
+class NodeMissing(LookAgain):
+    """The znode is not there (any more)."""
+
+
+class NodeExists(LookAgain):
+    """The znode is there already."""
+
+
+class Unavailable(CoordinatorError):
+    """A neighbour does not answer: hold."""
+
+
+class StoreUnavailable(Unavailable):
+    """ZooKeeper does not answer; a write under way may or may not have been applied."""
+
+
+class DiscoveryUnavailable(Unavailable):
+    """The registry of consumers does not answer."""
+
+
+class KafkaUnavailable(Unavailable):
+    """The brokers do not answer."""
+
+
+class Malformed(CoordinatorError):
+    """A znode that cannot be read as what it should be.
+
+    `path` is the znode; the text says what is wrong with it.
+    """
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}; nothing was changed, correct or remove the node by hand")
+        self.path = path
+        self.problem = problem
+
+    def __reduce__(self) -> tuple[type["Malformed"], tuple[str, str]]:
+        return type(self), (self.path, self.problem)
+
+
+class UnknownVersion(Malformed):
+    """A znode of a format that this release does not know; never guessed at."""

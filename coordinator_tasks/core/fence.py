@@ -1,0 +1,88 @@
+"""The fence in Kafka's committed metadata: who may go on, and where a new owner starts.
+
+Kafka does not fence the commits of `assign()` consumers, and comparing and committing are two requests. So every owner
+looks at the committed entry at least once a second and judges it here: a newer token means stop at once, an older one
+or none means that somebody overwrote it: report it and write our own again.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from coordinator_tasks.core.model import Committed, Release, StartRule, Token
+
+
+class Verdict(StrEnum):
+    """What an owner does after a look at the committed entry of its partition."""
+
+    OURS = "ours"
+    REWRITE = "rewrite"  # an older token, none, or nothing committed: report and commit our own again
+    FENCED = "fenced"  # a newer token: somebody else owns it now, stop at once
+
+
+def judge(own: Token, committed: Committed | None, topic_id: str) -> Verdict:
+    """Compare our token with the committed entry. An entry of another topic id is no owner's: it is overwritten."""
+    if committed is None or committed.token is None or committed.topic_id != topic_id:
+        return Verdict.REWRITE
+    found = committed.token
+    if found == own and found.generation == own.generation:
+        return Verdict.OURS
+    return Verdict.FENCED if found > own or _same_epoch_elsewhere(found, own) else Verdict.REWRITE
+
+
+def _same_epoch_elsewhere(found: Token, own: Token) -> bool:
+    """Two generations never acquire at one epoch; if they seem to, the one that is not sure of itself stops."""
+    return found == own and found.generation != own.generation
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a new owner begins. `source` says in a word where the offset comes from, for status and reports."""
+
+    offset: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The first offset that is still there and the one after the last, of one partition."""
+
+    beginning: int
+    end: int
+
+
+class NoStart(Exception):
+    """There is no committed offset and the start rule is `none`; the text is what the partition reports."""
+
+
+def start_position(
+    partition: int,
+    committed: Committed | None,
+    release: Release | None,
+    topic_id: str,
+    rule: StartRule,
+    initial_partitions: int,
+    bounds: Bounds,
+) -> Start:
+    """The position at acquisition: that of the newest token among the committed entry and the release.
+
+    A release counts only with its own token: a committed entry with a token at least as new is at least as far. A
+    commit of another topic id is ignored. A partition that appeared after the topic was first managed starts at its
+    beginning whatever the rule says, so that nothing is lost. Raises `NoStart`.
+    """
+    known = committed if committed is not None and committed.topic_id in ("", topic_id) else None
+    if release is not None and not _at_least_as_new(known, release.token):
+        return Start(release.offset, "release")
+    if known is not None:
+        return Start(known.offset, "committed")
+    if partition >= initial_partitions:
+        return Start(bounds.beginning, "new partition")
+    if rule is StartRule.NONE:
+        raise NoStart(
+            f"partition {partition} has no committed offset and startingOffsets is none; commit one for the group, "
+            "or set the topic's start rule to earliest or latest"
+        )
+    return Start(bounds.end if rule is StartRule.LATEST else bounds.beginning, rule.value)
+
+
+def _at_least_as_new(committed: Committed | None, token: Token) -> bool:
+    return committed is not None and committed.token is not None and committed.token >= token

@@ -1,0 +1,141 @@
+"""The consumer's rules: which partitions it may run under the topic node it has accepted, and what it must let go.
+
+Rules (numbers as in the hand-off of the design):
+- A consumer acts on one whole read of the topic node at a time, its *picture*; `accepts` says whether a new read
+  replaces it. A vanished or unreadable node replaces nothing: hold. Only `removed` means stop everything.
+- 3: it starts what `assignments` gives to its own incarnation; it stops what it runs and no longer holds, unless it
+  is the taker of an entry whose release is there.
+- 4: only the giver of an entry releases it, after its last commit, with the entry's epoch; also when it does not run
+  the partition. An isolated consumer never releases.
+- 5: the taker starts when the release has the entry's epoch and generation and was written by the entry's giver.
+- A holding older than `since` is stopped and started again from the committed position.
+
+Pure: the agent reads, calls `grants` and `steps`, and performs what comes back.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from coordinator_tasks.core.model import Handoff, Release, Token, TopicNode
+
+
+class Reading(StrEnum):
+    """What a consumer does with a new read of the topic node."""
+
+    ACT = "act"  # it becomes the picture
+    SAME = "same"  # the picture already
+    OLDER = "older"  # a lower epoch of the same generation: keep the picture and report it
+    FOREIGN = "foreign"  # another generation that does not cover what we have acted on: keep and report
+
+
+def accepts(picture: TopicNode | None, seen: TopicNode) -> Reading:
+    """Compare a new read with the picture; only `ACT` replaces it."""
+    if picture is None:
+        return Reading.ACT
+    if seen.generation != picture.generation:
+        covered = seen.supersedes.get(picture.generation, -1)
+        return Reading.ACT if covered >= picture.epoch and seen.epoch > picture.epoch else Reading.FOREIGN
+    if seen.epoch == picture.epoch:
+        return Reading.SAME
+    return Reading.ACT if seen.epoch > picture.epoch else Reading.OLDER
+
+
+class Via(StrEnum):
+    """Why a consumer may run a partition."""
+
+    ASSIGNED = "assigned"  # stands in `assignments`, every earlier owner has confirmed
+    GUARDED = "guarded"  # stands in `assignments`, an earlier owner was isolated or gone
+    RELEASED = "released"  # taker of a hand-off whose giver has released
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The right to run one partition under `token`; `release` is what a taker starts from."""
+
+    partition: int
+    token: Token
+    via: Via
+    release: Release | None = None
+
+
+def grants(
+    picture: TopicNode | None,
+    consumer: str,
+    incarnation: int,
+    releases: Mapping[int, Release],
+    isolated: bool,
+) -> dict[int, Grant]:
+    """Everything that this incarnation may run now. `releases` are the last releases of the partitions it takes over."""
+    if picture is None or picture.removed or isolated or picture.incarnations.get(consumer) != incarnation:
+        return {}
+    found: dict[int, Grant] = {}
+    for partition, owner in picture.assignments.items():
+        if owner == consumer:
+            via = Via.GUARDED if partition in picture.guarded else Via.ASSIGNED
+            token = Token(picture.since[partition], incarnation, picture.generation)
+            found[partition] = Grant(partition, token, via, releases.get(partition))
+    for partition, entry in picture.handoff.items():
+        release = releases.get(partition)
+        if entry.taker == consumer and release is not None and releases_entry(release, entry, picture.generation):
+            token = Token(entry.epoch, incarnation, picture.generation)
+            found[partition] = Grant(partition, token, Via.RELEASED, release)
+    return found
+
+
+def releases_entry(release: Release, entry: Handoff, generation: str) -> bool:
+    """Whether this is the release that the entry waits for: its epoch, its giver, its generation."""
+    return release.epoch == entry.epoch and release.by == entry.giver and release.generation == generation
+
+
+def takes_over(picture: TopicNode | None, consumer: str, incarnation: int, isolated: bool) -> dict[int, Handoff]:
+    """The entries whose release this incarnation waits for: it warms up for them and watches their nodes."""
+    if picture is None or picture.removed or isolated or picture.incarnations.get(consumer) != incarnation:
+        return {}
+    return {p: entry for p, entry in picture.handoff.items() if entry.taker == consumer}
+
+
+def may_hold(picture: TopicNode | None, consumer: str, incarnation: int, isolated: bool) -> dict[int, int]:
+    """Partition → epoch of everything that the picture lets this incarnation run or take over (for its status)."""
+    if picture is None or picture.removed or isolated or picture.incarnations.get(consumer) != incarnation:
+        return {}
+    assigned = {p: picture.since[p] for p, owner in picture.assignments.items() if owner == consumer}
+    return assigned | {p: h.epoch for p, h in picture.handoff.items() if h.taker == consumer}
+
+
+def owes_release(picture: TopicNode | None, consumer: str, incarnation: int, isolated: bool) -> dict[int, Handoff]:
+    """The entries that this incarnation has to release once it no longer runs them."""
+    if picture is None or picture.removed or isolated or picture.incarnations.get(consumer) != incarnation:
+        return {}
+    return {p: entry for p, entry in picture.handoff.items() if entry.giver == consumer}
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What the agent has to do: stop (finish the batch, commit), start, and release once stopped."""
+
+    stop: tuple[int, ...]
+    start: tuple[Grant, ...]
+    release: tuple[int, ...]
+
+
+def steps(
+    granted: Mapping[int, Grant],
+    running: Mapping[int, Token],
+    closing: Collection[int],
+    owed: Mapping[int, Handoff],
+    released: Mapping[int, int],
+) -> Steps:
+    """Compare what may run with what runs.
+
+    `running` holds what counts as running (with the token it was acquired under), `closing` those of it that are being
+    stopped already, `released` the epoch of the last release that we wrote ourselves for each partition.
+    """
+    stop = tuple(sorted(p for p, token in running.items() if p not in closing and _outdated(granted.get(p), token)))
+    start = tuple(granted[p] for p in sorted(granted.keys() - running.keys()))
+    release = tuple(sorted(p for p, entry in owed.items() if p not in running and released.get(p) != entry.epoch))
+    return Steps(stop, start, release)
+
+
+def _outdated(grant: Grant | None, token: Token) -> bool:
+    return grant is None or grant.token.epoch > token.epoch

@@ -1,0 +1,62 @@
+"""What must hold of every topic node and state that is written, and of every step between two: for tests and the code.
+
+Each function gives the broken statements as sentences; an empty list is the good case.
+"""
+
+from coordinator_tasks.core.model import State, TopicNode, TopicState
+
+
+def of_topic(node: TopicNode, state: TopicState) -> list[str]:
+    """Statements about one node and state that were written together."""
+    broken: list[str] = []
+    starting = [(p, c) for c, partitions in state.to_start.items() for p in partitions]
+    takers = dict(starting)
+    closers: dict[int, set[str]] = {}
+    for consumer, partitions in state.to_close.items():
+        for partition in partitions:
+            closers.setdefault(partition, set()).add(consumer)
+
+    def check(holds: bool, statement: str) -> None:
+        if not holds:
+            broken.append(statement)
+
+    check(not node.assignments.keys() & node.handoff.keys(), "an assigned partition has no hand-off")
+    check(node.assignments.keys() == node.since.keys(), "every assignment has its `since`, and nothing else has")
+    check(all(e <= node.epoch for e in node.since.values()), "no holding began after the node's epoch")
+    check(all(h.epoch <= node.epoch for h in node.handoff.values()), "no hand-off is newer than the node")
+    check(all(h.giver != h.taker for h in node.handoff.values()), "nobody hands off to itself")
+    check(len(takers) == len(starting), "a partition starts at one consumer")
+    check(not closers.keys() & node.assignments.keys(), "what is being closed is assigned to nobody")
+    check(all(takers.get(p) == h.taker for p, h in node.handoff.items()), "a hand-off's taker stands in toStart")
+    for partition, entry in node.handoff.items():
+        owners = closers.get(partition, set())
+        check(owners == {entry.giver}, f"partition {partition} is closed at its giver alone while it is handed off")
+    check(
+        all(node.assignments.get(p, c) == c for p, c in starting),
+        "an assigned partition in toStart starts at its assignee",
+    )
+    check(
+        all(p in node.assignments or p in closers for p in takers),
+        "what is to start is assigned, or still being closed",
+    )
+    holders = set(node.assignments.values()) | set(takers.values()) | state.to_close.keys()
+    check(all(c in node.incarnations for c in holders), "every holder's incarnation is named")
+    check(state.state is expected_label(state), f"{state.state} sums up the partitions")
+    return broken
+
+
+def expected_label(state: TopicState) -> State:
+    """The state that the two lists sum up to."""
+    if state.to_close:
+        return State.CLOSING
+    return State.STARTING if state.to_start else State.STABLE
+
+
+def of_step(before: TopicNode, after: TopicNode) -> list[str]:
+    """Statements about one topic node and the next one written over it."""
+    broken: list[str] = []
+    if after.epoch <= before.epoch:
+        broken.append(f"epochs grow: {before.epoch} was followed by {after.epoch}")
+    if after.generation != before.generation and after.supersedes.get(before.generation, -1) < before.epoch:
+        broken.append("a new generation covers the one before it")
+    return broken

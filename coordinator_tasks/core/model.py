@@ -1,0 +1,382 @@
+"""The data that the coordinator and the consumers share: frozen values without behaviour.
+
+Partition numbers, epochs and incarnations are `int`; times are seconds since 1970 in `float`, in fields that end in
+`_at`; durations end in `_s`. JSON names and versions are in `codec`, paths in `names`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+
+class State(StrEnum):
+    """The state of a topic; it sums up its partitions."""
+
+    INITIAL = "Initial"
+    STARTING = "Starting"
+    STABLE = "Stable"
+    CLOSING = "Closing"
+
+
+class StartRule(StrEnum):
+    """Where a partition begins that has no committed offset (Kafka's `auto.offset.reset`)."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Token:
+    """Who may commit: compared by the epoch of acquisition first. Stands in the metadata of every committed offset."""
+
+    epoch: int
+    incarnation: int
+    generation: str = field(compare=False, default="")
+
+
+@dataclass(frozen=True, slots=True)
+class Handoff:
+    """One partition on its way from the one consumer that may run it to the next; `epoch` is that of its plan."""
+
+    giver: str
+    taker: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What the giver wrote on the partition's node after its last commit.
+
+    `epoch` is the hand-off's; `token` is the one under which `offset` was committed.
+    """
+
+    epoch: int
+    by: str
+    incarnation: int
+    offset: int
+    generation: str
+    token: Token
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNode:
+    """`/assignments/[TOPIC]`: the whole of what consumers act on. Every write of it raises `epoch` by at least one.
+
+    - `assignments`: partition → consumer; `since`: partition → the epoch at which that holding began.
+    - `handoff`: partitions on their way by a hand-off. A partition in neither is being closed everywhere, or is unowned.
+    - `incarnations`: consumer → the incarnation that its holdings are granted to; another one runs nothing.
+    - `guarded`: partitions whose last owner was isolated or gone without a release: the new owner must hold its start
+      commit until it has stayed its own for longer than the commit time-out.
+    - `supersedes`: generation → the largest acted epoch of it that went into this node. A consumer of another
+      generation accepts this one only if its own acted epoch is covered here.
+    - `initial_partitions`: partitions numbered from here on appeared later and start at their beginning.
+    - `properties`: further consumer properties, none of them secret.
+    """
+
+    bootstrap_servers: str
+    group_id: str
+    epoch: int
+    generation: str
+    topic_id: str
+    assignments: Mapping[int, str] = field(default_factory=dict)
+    since: Mapping[int, int] = field(default_factory=dict)
+    handoff: Mapping[int, Handoff] = field(default_factory=dict)
+    incarnations: Mapping[str, int] = field(default_factory=dict)
+    guarded: frozenset[int] = frozenset()
+    supersedes: Mapping[str, int] = field(default_factory=dict)
+    start: StartRule = StartRule.EARLIEST
+    initial_partitions: int = 0
+    paused: frozenset[int] = frozenset()
+    removed: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """`/state/[TOPIC]`. A missing node is `Initial`.
+
+    - `to_start`, `to_close`: consumer → partitions whose confirmation is outstanding.
+    - `epochs`: partition → the epoch of the plan that put it there.
+    - `targets`: the consumers (with incarnation) that the last plan for everybody counted with, and `planned`, the
+      digest of everything else it was made from: what differs from them is the cause of the next plan.
+    - `restarts`: consumer → how often it was told to start again what it holds but did not run.
+    - `rebalance` names the rebalance from its first plan until Stable, which began at `began_at`.
+    """
+
+    state: State
+    to_start: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    to_close: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    epochs: Mapping[int, int] = field(default_factory=dict)
+    rebalance: str = ""
+    since_at: float = 0.0
+    began_at: float = 0.0
+    cause: str = ""
+    targets: Mapping[str, int] = field(default_factory=dict)
+    planned: str = ""
+    restarts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """`/config/[TOPIC]`: what a person asked for this topic."""
+
+    topic: str
+    topic_id: str
+    bootstrap_servers: str
+    group_id: str
+    strategy: str = "balanced"
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    start: StartRule = StartRule.EARLIEST
+    initial_partitions: int = 0
+    properties: Mapping[str, str] = field(default_factory=dict)
+    pins: Mapping[int, str] = field(default_factory=dict)
+    paused: frozenset[int] = frozenset()
+    frozen: bool = False
+    removed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """`/members/[CONSUMER]`: a registered consumer. `topics` empty = any topic; a name or a regular expression each."""
+
+    consumer: str
+    incarnation: int
+    address: str
+    boot_id: str
+    rack: str = ""
+    capacity: float = 1.0
+    topics: tuple[str, ...] = ()
+    direct: bool = True
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    registered_at: float = 0.0
+
+
+class Ending(StrEnum):
+    """How we know that an incarnation is over."""
+
+    LEFT = "left"  # it left cleanly and said so by number
+    REAPED = "reaped"  # its own launcher saw all its processes end
+    REFUSED = "refused"  # its own address refused for a session time-out
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """First seen absent at `since_at`; its address has refused without a break since `refused_at` (0 = it has not)."""
+
+    incarnation: int
+    since_at: float
+    refused_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class IdClaim:
+    """`/ids/[CONSUMER]`: the counter of incarnations, and what is known of the ended ones.
+
+    `address`, `boot_id` and `direct` are those of the last registration; `answered` is the last incarnation whose
+    interface has answered us; `registrations` are the times of the last few, which tell an id that flaps. `version` is
+    the znode's, and part of every guard that relies on an absence: a registration raises it.
+    """
+
+    consumer: str
+    incarnation: int
+    address: str = ""
+    boot_id: str = ""
+    direct: bool = True
+    answered: int = 0
+    ended: Mapping[int, Ending] = field(default_factory=dict)
+    absence: Absence | None = None
+    registrations: tuple[float, ...] = ()
+    version: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """The consumer may run nothing. `incarnation` 0 = whichever; `readmit` = let it in once it confirms it runs nothing."""
+
+    by: str
+    why: str
+    at: float
+    incarnation: int = 0
+    until_at: float = 0.0
+    readmit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Draining:
+    """The consumer is to give everything away. `incarnation` 0 = whichever (a person's); else its own wish to leave."""
+
+    by: str
+    why: str
+    at: float
+    incarnation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """`/directives/[CONSUMER]`; `version` is the znode's (-1 = there is none)."""
+
+    consumer: str
+    isolation: Isolation | None = None
+    draining: Draining | None = None
+    version: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """`/fleet/[APP]`: the consumers that should run. `application` is the path of the Spark application."""
+
+    app: str
+    application: str
+    consumers: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
+    conf: Mapping[str, str] = field(default_factory=dict)
+    version: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class RunningPartition:
+    """One partition that a consumer runs. `position` is the next offset to process; `lag_records` is None if unknown.
+
+    `started`: its start position is committed under `token`, and it was part of a planned batch or at the log's end.
+    `closing`: it is no longer held, and a batch with it is under way.
+    """
+
+    position: int
+    token: Token
+    started: bool
+    closing: bool = False
+    lag_records: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStatus:
+    """What a consumer says of one topic. `acted_epoch` 0 = it has acted on nothing yet.
+
+    `held`: partition → epoch of everything that its picture lets it run or take over, started or not: after ZooKeeper
+    was lost this is all that is known of it.
+    """
+
+    generation: str
+    acted_epoch: int
+    held: Mapping[int, int] = field(default_factory=dict)
+    running: Mapping[int, RunningPartition] = field(default_factory=dict)
+    query_alive: bool = True
+    reports: tuple[str, ...] = ()
+    last_batch: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerStatus:
+    """The answer of a consumer's own interface."""
+
+    consumer: str
+    cluster: str
+    incarnation: int
+    boot_id: str
+    health: str
+    topics: Mapping[str, TopicStatus] = field(default_factory=dict)
+    reports: tuple[str, ...] = ()
+
+
+class Silence(StrEnum):
+    """Why a consumer's interface gave no usable answer."""
+
+    REFUSED = "refused"  # the host answers, the port does not: nobody listens there
+    SILENT = "silent"  # no answer within the limit, or the host drops packets
+    FOREIGN = "foreign"  # something else answers there (another id, cluster or incarnation)
+    BROKEN = "broken"  # an answer that is not a status
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """No usable answer from the consumer's interface, and what happened in a sentence."""
+
+    silence: Silence
+    detail: str
+
+
+Answer: TypeAlias = ConsumerStatus | Unreachable
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """What Kafka says of a topic: its id, its partitions 0..count-1, and the id of the Kafka cluster."""
+
+    topic: str
+    topic_id: str
+    partition_count: int
+    kafka_cluster_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A committed group offset, with what its metadata says; `token` is None for a foreign or empty metadata."""
+
+    offset: int
+    token: Token | None = None
+    owner: str = ""
+    cluster: str = ""
+    topic_id: str = ""
+
+
+class MoveKind(StrEnum):
+    """How a partition changes hands."""
+
+    START = "start"  # nobody may run it: assigned at once
+    HANDOFF = "handoff"  # from its one possible owner by a release
+    BARRIER = "barrier"  # several possible owners: all confirm closed first
+    STOP = "stop"  # closed without a new owner
+    ADOPT = "adopt"  # it runs there already (after ZooKeeper was lost or restored)
+    RESTART = "restart"  # the same consumer starts again what it holds
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One partition's change of owner in a plan; an empty name = nobody."""
+
+    partition: int
+    giver: str
+    taker: str
+    kind: MoveKind
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who ran a transition: kind `airflow` (dag, run, task, try), `loop` or `command` (who)."""
+
+    kind: str
+    who: str = ""
+    dag: str = ""
+    run: str = ""
+    task: str = ""
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """`/history/[TOPIC]/[SEQ]`: one transition, written in its own transaction.
+
+    `lasted_s` is how long the topic was in `source`; `rebalance_s` how long the rebalance has taken so far.
+    `incarnations` are those that holdings are granted to, by consumer: with the moves they tell who may have processed
+    what. `sequence` is the node's number (-1 before it is written).
+    """
+
+    topic: str
+    source: State
+    target: State
+    epoch: int
+    generation: str
+    rebalance: str
+    cause: str
+    actor: Actor
+    at: float
+    lasted_s: float
+    rebalance_s: float
+    moves: tuple[Move, ...] = ()
+    confirmed: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    digest: str = ""
+    incarnations: Mapping[str, int] = field(default_factory=dict)
+    sequence: int = -1

@@ -1,0 +1,156 @@
+"""All znode paths, and the rules for the names in them.
+
+Pure string functions; a name is checked where it enters a path, so that none that could leave its folder gets into one.
+"""
+
+import re
+from dataclasses import dataclass
+
+from coordinator_tasks.core.errors import InvalidName
+
+ROOT = "/consumers"
+MAX_ID_BYTES = 64
+MAX_TOPIC_CHARS = 249  # Kafka's own limit (org.apache.kafka.common.internals.Topic)
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]+")
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def check_topic(name: object) -> str:
+    """Return `name` if Kafka would accept it as a topic; raise `InvalidName` otherwise."""
+    return _checked(name, "topic name", _TOPIC, MAX_TOPIC_CHARS, "Kafka allows letters, digits, '.', '_' and '-'")
+
+
+def check_consumer(name: object) -> str:
+    """Return `name` if it may be a consumer id; raise `InvalidName` otherwise."""
+    return _checked(name, "consumer id", _ID, MAX_ID_BYTES, _ID_RULE)
+
+
+def is_topic(name: str) -> bool:
+    """Whether `name` may stand for a topic in a path (a znode that a person made may have any name)."""
+    return len(name) <= MAX_TOPIC_CHARS and name not in (".", "..") and _TOPIC.fullmatch(name) is not None
+
+
+def is_consumer(name: str) -> bool:
+    """Whether `name` may be a consumer id."""
+    return len(name) <= MAX_ID_BYTES and _ID.fullmatch(name) is not None
+
+
+def check_cluster(name: object) -> str:
+    """Return `name` if it may be a cluster name; raise `InvalidName` otherwise."""
+    return _checked(name, "cluster name", _ID, MAX_ID_BYTES, _ID_RULE)
+
+
+def check_app(name: object) -> str:
+    """Return `name` if it may name an application of the fleet; raise `InvalidName` otherwise."""
+    return _checked(name, "application name", _ID, MAX_ID_BYTES, _ID_RULE)
+
+
+_ID_RULE = "it begins with a letter or digit and goes on with letters, digits, '.', '_' and '-'"
+
+
+def _checked(name: object, kind: str, pattern: re.Pattern[str], limit: int, rule: str) -> str:
+    if not isinstance(name, str) or not name:
+        raise InvalidName(f"the {kind} is empty; give one ({rule}, at most {limit} characters)")
+    shown = repr(name if len(name) <= 80 else name[:77] + "...")
+    if len(name) > limit:
+        raise InvalidName(f"the {kind} {shown} has {len(name)} characters, more than {limit}; give a shorter one")
+    if name in (".", "..") or not pattern.fullmatch(name):
+        raise InvalidName(f"{shown} cannot be a {kind}: {rule}; choose another name")
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The znodes of one cluster; the cluster's name is checked when this is made."""
+
+    cluster: str
+
+    def __post_init__(self) -> None:
+        check_cluster(self.cluster)
+
+    @property
+    def base(self) -> str:
+        return f"{ROOT}/{self.cluster}"
+
+    @property
+    def assignments(self) -> str:
+        return f"{self.base}/assignments"
+
+    def topic(self, topic: str) -> str:
+        return f"{self.assignments}/{check_topic(topic)}"
+
+    def partition(self, topic: str, partition: int) -> str:
+        return f"{self.topic(topic)}/{partition:d}"
+
+    @property
+    def states(self) -> str:
+        return f"{self.base}/state"
+
+    def state(self, topic: str) -> str:
+        return f"{self.states}/{check_topic(topic)}"
+
+    @property
+    def members(self) -> str:
+        return f"{self.base}/members"
+
+    def member(self, consumer: str) -> str:
+        return f"{self.members}/{check_consumer(consumer)}"
+
+    @property
+    def ids(self) -> str:
+        return f"{self.base}/ids"
+
+    def id(self, consumer: str) -> str:
+        return f"{self.ids}/{check_consumer(consumer)}"
+
+    @property
+    def directives(self) -> str:
+        return f"{self.base}/directives"
+
+    def directive(self, consumer: str) -> str:
+        return f"{self.directives}/{check_consumer(consumer)}"
+
+    @property
+    def fleets(self) -> str:
+        return f"{self.base}/fleet"
+
+    def fleet(self, app: str) -> str:
+        return f"{self.fleets}/{check_app(app)}"
+
+    @property
+    def configs(self) -> str:
+        return f"{self.base}/config"
+
+    def config(self, topic: str) -> str:
+        return f"{self.configs}/{check_topic(topic)}"
+
+    @property
+    def histories(self) -> str:
+        return f"{self.base}/history"
+
+    def history(self, topic: str) -> str:
+        return f"{self.histories}/{check_topic(topic)}"
+
+    def record(self, topic: str, sequence: int) -> str:
+        return f"{self.history(topic)}/{sequence:010d}"
+
+    def folders(self) -> tuple[str, ...]:
+        """The folders that have to be there before anything is written."""
+        return (
+            self.assignments,
+            self.states,
+            self.members,
+            self.ids,
+            self.directives,
+            self.fleets,
+            self.configs,
+            self.histories,
+        )
+
+
+def partition_of(child: str) -> int | None:
+    """The partition that a child of a topic's assignment node stands for; `None` for any other child."""
+    if child.isascii() and child.isdigit() and (child == "0" or child[0] != "0") and len(child) <= 10:
+        return int(child)
+    return None

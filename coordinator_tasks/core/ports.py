@@ -1,0 +1,210 @@
+"""What the core and the services need from the outside, as protocols.
+
+The adapters implement them on the real thing, the fakes of the tests and the simulation in memory; the same contract
+tests run on both. Every method may raise the `Unavailable` error of its neighbour.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, TypeAlias
+
+from coordinator_tasks.core.errors import CoordinatorError
+from coordinator_tasks.core.model import Answer, Committed, Member, TopicDescription
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """The part of ZooKeeper's Stat that we use. Times are the server's, in seconds since 1970."""
+
+    version: int
+    created_at: float
+    modified_at: float
+    children_version: int
+    ephemeral_owner: int
+    created_zxid: int
+    modified_zxid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A znode as read at one moment."""
+
+    data: bytes
+    stat: Stat
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Part of a transaction: fails with `NodeExists`. `sequence` appends ZooKeeper's ten-digit counter to `path`."""
+
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+    sequence: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    """Part of a transaction: fails with `LookAgain` unless the node has this version (-1 = any)."""
+
+    path: str
+    data: bytes
+    version: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Part of a transaction: fails with `LookAgain` unless the node has this version (-1 = any)."""
+
+    path: str
+    version: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Part of a transaction: fails with `LookAgain` unless the node has this version."""
+
+    path: str
+    version: int
+
+
+Operation: TypeAlias = Create | SetData | Delete | Check
+Watcher: TypeAlias = Callable[[], None]
+"""Called at most once when the watched thing changes, from a foreign thread; it must not block."""
+
+
+class Connection(StrEnum):
+    """Of a ZooKeeper session. SUSPENDED is not LOST: the session may come back with its ephemeral nodes."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    LOST = "lost"
+
+
+class ZooKeeper(Protocol):
+    """A ZooKeeper session. Watches are one-shot; who waits for a change re-reads after re-arming, and polls as well."""
+
+    def get(self, path: str, watch: Watcher | None = None) -> Node:
+        """Read a znode, and watch its data; raises `NodeMissing`."""
+
+    def find(self, path: str, watch: Watcher | None = None) -> Node | None:
+        """Read a znode if it is there; the watch fires on its change, creation or deletion."""
+
+    def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        """Read many znodes at once (pipelined, not atomic), in the order of `paths`; `None` = not there."""
+
+    def children(self, path: str, watch: Watcher | None = None) -> list[str]:
+        """The names of a znode's children, sorted; raises `NodeMissing`."""
+
+    def transact(self, operations: Sequence[Operation]) -> list[str | Stat | None]:
+        """Apply all or nothing: a created node's path, a set node's new stat, `None` for the others.
+
+        Raises `LookAgain` (or its kinds `NodeMissing`, `NodeExists`) when a guard fails: nothing was applied.
+        Raises `StoreUnavailable` when the connection broke: the outcome is unknown, compare before trying again.
+        """
+
+    def ensure(self, path: str) -> None:
+        """Create an empty persistent znode and its parents where missing."""
+
+    def sync(self) -> None:
+        """Later reads see at least everything that was written before this call."""
+
+    def listen(self, listener: Callable[[Connection], None]) -> None:
+        """Call `listener` on every change of the connection, from a foreign thread; it must not block."""
+
+    @property
+    def session_id(self) -> int:
+        """The current session's number, 0 while there is none."""
+
+    @property
+    def session_timeout_s(self) -> float:
+        """The session time-out that the server granted."""
+
+    def close(self) -> None:
+        """End the session; its ephemeral nodes vanish at once."""
+
+
+class Discovery(Protocol):
+    """Who is registered now: the coordinator's side of service discovery."""
+
+    def members(self) -> Mapping[str, Member]:
+        """All registered consumers by id, as of a moment not before this call; raises `DiscoveryUnavailable`."""
+
+    def watch(self, watcher: Watcher) -> None:
+        """Call `watcher` once at the next change of membership, where the registry can tell; polling finds it too."""
+
+
+class Registry(Protocol):
+    """The consumer's side of service discovery."""
+
+    def register(self, member: Member) -> None:
+        """Register, or register again after a lost session; raises `IdInUse` while another incarnation is there."""
+
+    def deregister(self, consumer: str, incarnation: int) -> None:
+        """Remove the registration if it is still this incarnation's; without effect otherwise."""
+
+
+class StatusClient(Protocol):
+    """Asks the consumers' own interfaces."""
+
+    def ask(self, members: Collection[Member]) -> Mapping[str, Answer]:
+        """Ask all of them at once, each with the client's time limit; one answer for each."""
+
+    def post_topic(self, member: Member, topic: str, node: bytes) -> bool:
+        """Hand a detached consumer the topic node (as stored); True if it took it."""
+
+
+Wanted: TypeAlias = Mapping[str, Mapping[str, Collection[int]]]
+"""Group → topic → partitions."""
+GroupAnswer: TypeAlias = Mapping[str, Mapping[int, Committed]] | CoordinatorError
+"""Topic → partition → its committed offset, or why it is not known."""
+
+
+class KafkaAdmin(Protocol):
+    """What the coordinator asks the brokers; raises `KafkaUnavailable`."""
+
+    def describe(self, topics: Collection[str]) -> Mapping[str, TopicDescription | None]:
+        """Id and partitions of each topic; `None` = there is no such topic."""
+
+    def committed(self, wanted: Wanted) -> Mapping[str, GroupAnswer]:
+        """The committed offsets of many groups at once, by group, each with its topics; one request for each group.
+
+        Metadata is read; partitions without an offset are left out. A group that cannot be asked has its error
+        (`KafkaUnavailable` or `Refused`) in place of an answer.
+        """
+
+    def group_members(self, group: str) -> tuple[str, ...]:
+        """Who subscribes in this group now (client id and host), empty when nobody does."""
+
+
+class GroupOffsets(Protocol):
+    """What a consumer's agent asks the brokers for its group; raises `KafkaUnavailable`."""
+
+    def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
+        """The committed offsets of the group, with their metadata read; partitions without one are left out."""
+
+    def commit(self, topic: str, offsets: Mapping[int, Committed]) -> None:
+        """Commit synchronously; raises `KafkaUnavailable` (unknown outcome) or `GroupInUse`."""
+
+    def topic_id(self, topic: str) -> str:
+        """The id that the topic has now; empty = there is no such topic."""
+
+    def ends(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
+        """The offset after the last readable record of each partition."""
+
+    def beginnings(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
+        """The first offset that is still there, of each partition."""
+
+
+class Clock(Protocol):
+    """Time and sleep, so that tests and the simulation own them."""
+
+    def now(self) -> float:
+        """Seconds since 1970."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back, from an arbitrary start."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""

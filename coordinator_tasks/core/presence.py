@@ -1,0 +1,118 @@
+"""Who is there: the one place that says whether an incarnation may still run something.
+
+An incarnation that is registered is never gone. Evidence is by number: what is known of incarnation 3 says nothing of 4.
+"""
+
+import re
+
+from coordinator_tasks.core.model import Absence, Answer, ConsumerStatus, Ending, IdClaim, Member, Silence, Unreachable
+from coordinator_tasks.core.world import Policy, Presence, World
+
+
+def presence(consumer: str, incarnation: int, world: World, policy: Policy) -> Presence:
+    """What we know of this incarnation; total."""
+    if is_isolated(consumer, incarnation, world):
+        return Presence.ISOLATED
+    member = world.members.get(consumer)
+    if member is not None and member.incarnation == incarnation:
+        return Presence.LIVE
+    claim = world.claims.get(consumer)
+    status = world.status(consumer)
+    answers = status is not None and status.incarnation == incarnation
+    ending = claim.ended.get(incarnation) if claim is not None else None
+    if claim is not None and ending is not None and not (answers and ending is Ending.REFUSED):
+        return Presence.ABSENT if _may_rejoin(claim, incarnation, member, world, policy) else Presence.GONE
+    return Presence.DETACHED if answers else Presence.ABSENT
+
+
+def is_isolated(consumer: str, incarnation: int, world: World) -> bool:
+    """Whether a directive isolates this incarnation. It does until a readmission has taken effect (and removed it)."""
+    directive = world.directives.get(consumer)
+    isolation = directive.isolation if directive is not None else None
+    return isolation is not None and isolation.incarnation in (0, incarnation)
+
+
+def is_draining(consumer: str, incarnation: int, world: World) -> bool:
+    """Whether this incarnation is to give everything away."""
+    directive = world.directives.get(consumer)
+    draining = directive.draining if directive is not None else None
+    return draining is not None and draining.incarnation in (0, incarnation)
+
+
+def _may_rejoin(claim: IdClaim, incarnation: int, member: Member | None, world: World, policy: Policy) -> bool:
+    """A dead consumer's partitions wait for the same id during `rejoin_grace_s`."""
+    if member is not None or claim.absence is None or claim.absence.incarnation != incarnation:
+        return False
+    return world.now - claim.absence.since_at < policy.rejoin_grace_s
+
+
+def targets(topic: str, held: dict[str, int], world: World, policy: Policy) -> dict[str, int]:
+    """The consumers that may be given partitions of the topic, with their incarnation, sorted by id.
+
+    `held` are the incarnations that hold something now: a new incarnation is no target before its predecessor is lost.
+    """
+    found: dict[str, int] = {}
+    for consumer, member in sorted(world.members.items()):
+        incarnation = member.incarnation
+        if is_isolated(consumer, incarnation, world) or is_draining(consumer, incarnation, world):
+            continue
+        if not subscribes(member, topic) or _not_yet(member, world):
+            continue
+        if consumer not in held and in_backoff(consumer, world, policy) > 0:
+            continue
+        if held.get(consumer, incarnation) == incarnation:
+            found[consumer] = incarnation
+    return found
+
+
+def subscribes(member: Member, topic: str) -> bool:
+    """Whether the member wants the topic: no list = any; else a name or a regular expression that matches it whole."""
+    return not member.topics or any(_matches(pattern, topic) for pattern in member.topics)
+
+
+def _matches(pattern: str, topic: str) -> bool:
+    try:
+        return pattern == topic or re.fullmatch(pattern, topic) is not None
+    except re.error:
+        return False
+
+
+def _not_yet(member: Member, world: World) -> bool:
+    """A consumer whose interface has never answered could confirm nothing: it is not given anything yet."""
+    claim = world.claims.get(member.consumer)
+    if claim is not None and claim.answered == member.incarnation:
+        return False
+    status = world.status(member.consumer)
+    return status is None or status.incarnation != member.incarnation
+
+
+def in_backoff(consumer: str, world: World, policy: Policy) -> float:
+    """Seconds for which an id that flaps is still left out of the targets; doubles with every further registration."""
+    claim = world.claims.get(consumer)
+    if claim is None:
+        return 0.0
+    recent = [at for at in claim.registrations if world.now - at < policy.flap_window_s]
+    excess = len(recent) - policy.flap_registrations
+    if excess < 0:
+        return 0.0
+    return max(0.0, float(max(recent) + policy.flap_backoff_s * 2**excess - world.now))
+
+
+def note_absence(
+    claim: IdClaim, incarnation: int, answer: Answer | None, same_boot: bool, now: float, session_timeout_s: float
+) -> tuple[Absence | None, bool]:
+    """Bring the note of an absent incarnation up to date: the new note, and whether it is now known to be gone.
+
+    Gone = its own address, which has answered us before, has refused for a session time-out. A proxy's refusal proves
+    nothing, and neither does one from the loopback address after another boot (`same_boot` False).
+    """
+    if isinstance(answer, ConsumerStatus) and answer.incarnation == incarnation:
+        return None, False
+    absence = claim.absence
+    if absence is None or absence.incarnation != incarnation:
+        absence = Absence(incarnation, now)
+    refused = isinstance(answer, Unreachable) and answer.silence is Silence.REFUSED
+    if not (refused and same_boot and claim.direct and claim.answered == incarnation):
+        return Absence(incarnation, absence.since_at), False
+    since = absence.refused_at or now
+    return Absence(incarnation, absence.since_at, since), now - since >= session_timeout_s

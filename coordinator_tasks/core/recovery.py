@@ -1,0 +1,175 @@
+"""Planning from Initial, and after ZooKeeper was lost or restored: epochs never go back, what runs counts as owned.
+
+Rules:
+- Needed when the topic's node or state is missing, or when an acted or committed epoch is larger than the node's, or a
+  consumer acts on a generation that the node does not supersede.
+- Every registered consumer is asked; where there are traces of an older life, one that does not answer is waited for.
+- The new node has a new generation, an epoch of 1 + the largest of node, acted and committed, and says in `supersedes`
+  what went into it, so that consumers of the older generations may accept it.
+- A partition that one consumer runs, or held by the node, or last committed, is adopted: what runs goes on undisturbed.
+  With several such consumers it goes through the barrier. So the list of partitions must be complete.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from coordinator_tasks.core.draft import Draft
+from coordinator_tasks.core.model import Committed, Move, MoveKind, Token, TopicNode, TopicStatus
+from coordinator_tasks.core.presence import is_isolated
+from coordinator_tasks.core.world import TopicView, World
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """A draft in which everything that may run has its owner; `blockers` must answer first."""
+
+    cause: str
+    draft: Draft
+    supersedes: dict[str, int]
+    blockers: dict[str, str]
+    adopted: bool
+
+
+def needed(view: TopicView, world: World) -> Recovery | None:
+    """What has to be recovered, or `None` when node, state and the consumers' own word agree."""
+    node = view.node
+    acted = list(_acted(view.topic, world))
+    tokens = _tokens(view, world)
+    newest = max([s.acted_epoch for _, _, s in acted] + [t.epoch for t, _ in tokens.values()], default=0)
+    if node is not None and view.state is not None:
+        cause = _disagreement(node, acted, newest)
+        if cause is None:
+            return None
+    else:
+        cause = _missing(view, newest)
+    old = node.epoch if node is not None else 0
+    draft = Draft(1 + max(old, newest), world.fresh, view.releases)
+    supersedes = _supersedes(node, acted)
+    _adopt(draft, view, world, tokens)
+    return Recovery(cause, draft, supersedes, _blockers(view, world, old + newest > 0), bool(draft.holders()))
+
+
+def _missing(view: TopicView, newest: int) -> str:
+    if view.node is None and view.state is None and not newest:
+        return "first plan"
+    lost = " and ".join(name for name, there in (("node", view.node), ("state", view.state)) if there is None)
+    return f"the topic's {lost or 'node and state'} was lost"
+
+
+def _acted(topic: str, world: World) -> Iterator[tuple[str, int, TopicStatus]]:
+    """Consumer, incarnation and status of everybody who has acted on something in this topic."""
+    for consumer in sorted(world.answers):
+        status = world.status(consumer)
+        if status is not None and topic in status.topics and status.topics[topic].acted_epoch > 0:
+            yield consumer, status.incarnation, status.topics[topic]
+
+
+def _tokens(view: TopicView, world: World) -> dict[int, tuple[Token, Committed]]:
+    """Partition → the token of its committed entry, where it is one of ours for this very topic."""
+    committed = world.committed or {}
+    return {
+        p: (entry.token, entry)
+        for p, entry in committed.items()
+        if entry.token is not None and entry.topic_id == view.config.topic_id
+    }
+
+
+def _disagreement(node: TopicNode, acted: list[tuple[str, int, TopicStatus]], newest: int) -> str | None:
+    for consumer, _, status in acted:
+        if status.generation == node.generation and status.acted_epoch > node.epoch:
+            return f"ZooKeeper was restored: {consumer} has acted on epoch {status.acted_epoch}, stored is {node.epoch}"
+        covered = node.supersedes.get(status.generation, -1)
+        if status.generation != node.generation and covered < status.acted_epoch:
+            return f"ZooKeeper was lost: {consumer} acts on generation {status.generation}, stored is {node.generation}"
+    if newest > node.epoch:
+        return f"ZooKeeper was restored: epoch {newest} was committed, stored is {node.epoch}"
+    return None
+
+
+def _supersedes(node: TopicNode | None, acted: list[tuple[str, int, TopicStatus]]) -> dict[str, int]:
+    found = {**node.supersedes, node.generation: node.epoch} if node is not None else {}
+    for _, _, status in acted:
+        found[status.generation] = max(found.get(status.generation, 0), status.acted_epoch)
+    return found
+
+
+def _blockers(view: TopicView, world: World, older_life: bool) -> dict[str, str]:
+    if world.committed is None:
+        return {"kafka": "the brokers do not say what is committed"}
+    if not older_life:
+        return {}
+    if view.description is None:
+        return {"kafka": "the brokers do not say how many partitions there are"}
+    if len(view.partitions) < view.description.partition_count:
+        # What is listed later would have no owner by the new node, and be given away while somebody runs it.
+        listed = f"{len(view.partitions)} of {view.description.partition_count}"
+        return {"partitions": f"{listed} partitions of the topic are listed so far"}
+    silent = [c for c in sorted(world.members) if world.status(c) is None]
+    excused = {c for c in silent if is_isolated(c, world.members[c].incarnation, world)}
+    return {c: f"{c} is registered but does not answer" for c in silent if c not in excused}
+
+
+def _adopt(draft: Draft, view: TopicView, world: World, tokens: dict[int, tuple[Token, Committed]]) -> None:
+    """Enter everybody who may run a partition as its owner, and who that is by incarnation."""
+    runners = _runners(view.topic, world)
+    known = view.node.epoch if view.node is not None else 0
+    for partition in view.partitions:
+        own_word = runners.get(partition, {})
+        since = {**_held(view, partition), **own_word}
+        committed = tokens[partition][0].epoch if partition in tokens else 0
+        if partition in tokens and (committed > known if view.node is not None else not since):
+            since = {**_last_owner(*tokens[partition], world), **since}
+        for consumer, (_, incarnation) in since.items():
+            draft.incarnations[consumer] = max(incarnation, draft.incarnations.get(consumer, 0))
+        if len(since) == 1:
+            ((consumer, (epoch, _)),) = since.items()
+            # Only what runs goes on under its token; and below the committed one it would be fenced.
+            goes_on = consumer in own_word and epoch >= committed
+            _enter(draft, partition, consumer, epoch if goes_on else draft.epoch)
+        elif since:
+            draft.to_close[partition] = set(since)
+            draft.epochs[partition] = draft.epoch
+
+
+def _enter(draft: Draft, partition: int, consumer: str, since: int) -> None:
+    draft.assignments[partition] = draft.to_start[partition] = consumer
+    draft.since[partition] = since
+    draft.epochs[partition] = draft.epoch
+    draft.moves.append(Move(partition, consumer, consumer, MoveKind.ADOPT))
+
+
+def _runners(topic: str, world: World) -> dict[int, dict[str, tuple[int, int]]]:
+    """Partition → consumer → (epoch of the holding, incarnation) of all that runs, or may yet start, by its own word."""
+    found: dict[int, dict[str, tuple[int, int]]] = {}
+    for consumer, incarnation, status in _acted(topic, world):
+        may_run = {**status.held, **{p: one.token.epoch for p, one in status.running.items()}}
+        for partition, epoch in may_run.items():
+            found.setdefault(partition, {})[consumer] = (epoch, incarnation)
+    return found
+
+
+def _held(view: TopicView, partition: int) -> dict[str, tuple[int, int]]:
+    """Consumer → (epoch, incarnation) of everybody who may run the partition by the stored node and state."""
+    node, state = view.node, view.state
+    if node is None:
+        return {}
+    found: dict[str, tuple[int, int]] = {}
+    if partition in node.assignments:
+        consumer = node.assignments[partition]
+        found[consumer] = (node.since[partition], node.incarnations.get(consumer, 0))
+    entry = node.handoff.get(partition)
+    if entry is not None:
+        for consumer in (entry.giver, entry.taker):
+            found[consumer] = (entry.epoch, node.incarnations.get(consumer, 0))
+    for consumer, partitions in (state.to_close if state is not None else {}).items():
+        if partition in partitions:
+            found.setdefault(consumer, (0, node.incarnations.get(consumer, 0)))
+    return found
+
+
+def _last_owner(token: Token, committed: Committed, world: World) -> dict[str, tuple[int, int]]:
+    """Who committed last, unless its own interface answers (then its word on what it runs is known already)."""
+    status = world.status(committed.owner)
+    if status is not None and status.incarnation == token.incarnation:
+        return {}
+    return {committed.owner: (token.epoch, token.incarnation)}

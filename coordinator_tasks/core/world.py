@@ -1,0 +1,103 @@
+"""What a decision is made from: one topic as stored, and the world as observed after it was read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from coordinator_tasks.core.model import (
+    Answer,
+    Committed,
+    ConsumerStatus,
+    Directive,
+    IdClaim,
+    Member,
+    Release,
+    TopicConfig,
+    TopicDescription,
+    TopicNode,
+    TopicState,
+    TopicStatus,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The waiting times and limits of a site; all in seconds unless named otherwise.
+
+    `hold_absent`: never isolate an absent and silent consumer by the platform, wait for a person instead.
+    """
+
+    settle_s: float = 1.0
+    settle_max_s: float = 5.0
+    absent_after_s: float = 30.0
+    hold_absent: bool = False
+    rejoin_grace_s: float = 0.0
+    stuck_after_s: float = 120.0
+    flap_window_s: float = 600.0
+    flap_registrations: int = 4
+    flap_backoff_s: float = 15.0
+    max_restarts: int = 3
+    max_write_bytes: int = 900 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """One topic as read from ZooKeeper: `partitions` are its partition nodes, `releases` what they hold.
+
+    `description` is what Kafka says, or `None` while the brokers do not answer; `missing` = Kafka has no such topic.
+    """
+
+    config: TopicConfig
+    node: TopicNode | None
+    state: TopicState | None
+    partitions: tuple[int, ...]
+    releases: Mapping[int, Release] = field(default_factory=dict)
+    description: TopicDescription | None = None
+    missing: bool = False
+
+    @property
+    def topic(self) -> str:
+        return self.config.topic
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Everything outside the topic, observed after the topic was read.
+
+    `answers` are those of the consumers' own interfaces; `committed` the group's offsets of this topic (only needed
+    when ZooKeeper may have been lost; `None` = the brokers did not answer); `loads` the partitions of other topics by
+    consumer; `fresh` a random text for a new generation or rebalance.
+    """
+
+    now: float
+    members: Mapping[str, Member] = field(default_factory=dict)
+    claims: Mapping[str, IdClaim] = field(default_factory=dict)
+    directives: Mapping[str, Directive] = field(default_factory=dict)
+    answers: Mapping[str, Answer] = field(default_factory=dict)
+    committed: Mapping[int, Committed] | None = field(default_factory=dict)
+    loads: Mapping[str, int] = field(default_factory=dict)
+    fresh: str = ""
+
+    def status(self, consumer: str) -> ConsumerStatus | None:
+        """The consumer's answer, if it gave one."""
+        answer = self.answers.get(consumer)
+        return answer if isinstance(answer, ConsumerStatus) else None
+
+    def topic_status(self, consumer: str, incarnation: int, topic: str) -> TopicStatus | None:
+        """What that incarnation says of the topic; evidence of another incarnation is none."""
+        status = self.status(consumer)
+        return status.topics.get(topic) if status is not None and status.incarnation == incarnation else None
+
+
+class Presence(StrEnum):
+    """What we know of one incarnation of a consumer."""
+
+    LIVE = "live"
+    ISOLATED = "isolated"
+    GONE = "gone"
+    DETACHED = "detached"  # not registered, but its interface answers: it keeps its partitions, is never a target
+    ABSENT = "absent"  # not registered and silent: it may still run
+
+
+LOST = frozenset({Presence.ISOLATED, Presence.GONE})
+"""Counts as closed: whatever it held may be given to others."""

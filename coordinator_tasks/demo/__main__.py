@@ -1,0 +1,59 @@
+"""`python -m coordinator_tasks.demo [--keep] [--stop]`: what `make demo` runs."""
+
+import argparse
+import signal
+import sys
+from types import FrameType
+
+from coordinator_tasks.core.errors import CoordinatorError
+from coordinator_tasks.demo.display import Display
+from coordinator_tasks.demo.flow import demonstrate
+from coordinator_tasks.demo.stack import DemoFailed, Folders, default_folders, occupy, stop_kept
+from coordinator_tasks.embedded.errors import EmbeddedError
+
+INTERRUPTED_EXIT = 130
+
+
+def main() -> int:
+    """Exit code 0 only if every check holds."""
+    parser = argparse.ArgumentParser(prog="python -m coordinator_tasks.demo", description=__doc__)
+    parser.add_argument("--keep", action="store_true", help="leave everything running")
+    parser.add_argument("--stop", action="store_true", help="end what --keep has left running")
+    given = parser.parse_args()
+    folders = default_folders()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    display = Display()
+    try:
+        if given.stop:
+            stop_kept(folders, display.line)
+            return 0
+        return _demonstrate(folders, display, keep=given.keep)
+    except KeyboardInterrupt:
+        display.line("interrupted; everything was ended")
+        return INTERRUPTED_EXIT
+    except (DemoFailed, EmbeddedError, CoordinatorError) as error:
+        print(f"FAILED: {error}", file=sys.stderr)
+        print(f"logs: {folders.run}", file=sys.stderr)
+        return 1
+
+
+def _demonstrate(folders: Folders, display: Display, *, keep: bool) -> int:
+    occupy(folders)
+    with display:
+        verdict = demonstrate(folders, display, keep=keep)
+    display.line()
+    if verdict.ok:
+        display.line(f"All {len(verdict.checks)} checks hold. Report: {folders.report}")
+        return 0
+    wrong = ", ".join(check.name for check in verdict.checks if not check.ok)
+    display.line(f"FAILED: {wrong}. Report: {folders.report}; logs: {folders.run}")
+    return 1
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

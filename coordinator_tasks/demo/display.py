@@ -1,0 +1,139 @@
+"""What a person sees: one line per phase, and at a terminal a live table of who owns what."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from coordinator_tasks.demo.checker import Verdict
+from coordinator_tasks.demo.report import EventReport
+
+REFRESHES_PER_S = 8
+PLAIN_WIDTH = 150
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What ZooKeeper and the sink say at one moment.
+
+    `owned`: consumer → its partitions; `moving`: partition → (giver, taker); `processed`: consumer → rows so far.
+    """
+
+    state: str = "Initial"
+    epoch: int = 0
+    owned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    moving: Mapping[int, tuple[str, str]] = field(default_factory=dict)
+    processed: Mapping[str, int] = field(default_factory=dict)
+    produced: int = 0
+
+
+class Display:
+    """Lines and, where standard output is a terminal, the table below them."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or _console()
+        self._live: Live | None = None
+        self._began_s = time.monotonic()
+        self._picture = Picture()
+        self._doing = ""
+        self._doing_since_s = self._began_s
+        self.phases_s: dict[str, float] = {}
+
+    def __enter__(self) -> "Display":
+        if self._console.is_terminal:
+            self._live = Live(
+                console=self._console, refresh_per_second=REFRESHES_PER_S, get_renderable=self._table, transient=True
+            )
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def doing(self, phase: str) -> None:
+        """A phase begins; a terminal shows it with the table."""
+        self._doing, self._doing_since_s = phase, time.monotonic()
+
+    def passed(self) -> None:
+        """The phase is over, and nothing needs to be said of it."""
+        before_s = self.phases_s.get(self._doing, 0.0)
+        self.phases_s[self._doing] = round(before_s + time.monotonic() - self._doing_since_s, 1)
+
+    def done(self, sentence: str) -> None:
+        """The phase is over: one line with what came of it, and its time is kept."""
+        self.passed()
+        self._console.print(f"[dim]{time.monotonic() - self._began_s:6.1f} s[/]  {escape(sentence)}")
+
+    def line(self, text: str = "") -> None:
+        """Any other line."""
+        self._console.print(escape(text))
+
+    def show(self, picture: Picture) -> None:
+        """The picture that the table shows from now on."""
+        self._picture = picture
+
+    def _table(self) -> Table:
+        picture = self._picture
+        title = f"{self._doing} · orders: {picture.state}, epoch {picture.epoch}"
+        table = Table(title=title, title_justify="left", caption_justify="left", caption=_moving(picture))
+        table.add_column("consumer")
+        table.add_column("partitions", min_width=40)
+        table.add_column("processed", justify="right")
+        for consumer in sorted(picture.owned.keys() | picture.processed.keys()):
+            partitions = " ".join(str(p) for p in picture.owned.get(consumer, ()))
+            table.add_row(consumer, partitions or "[dim]none[/]", f"{picture.processed.get(consumer, 0):,}")
+        table.add_row("[dim]produced[/]", "", f"[dim]{picture.produced:,}[/]")
+        return table
+
+    def results(self, verdict: Verdict, events: Sequence[EventReport]) -> None:
+        """The moves, the stalls and the checks."""
+        self.line()
+        self._console.print(_moves_table(events))
+        for event in events:
+            self.line(_stall_line(event))
+        self.line()
+        for check in verdict.checks:
+            mark = "[green]ok    [/]" if check.ok else "[bold red]FAILED[/]"
+            self._console.print(f"{mark}  {escape(check.name)} [dim]({escape(check.found)})[/]")
+            for problem in check.problems:
+                self._console.print(f"          {escape(problem)}")
+
+
+def _console() -> Console:
+    """Plain lines where standard output is no terminal: wide enough for the tables."""
+    console = Console(highlight=False, soft_wrap=True)
+    return console if console.is_terminal else Console(highlight=False, soft_wrap=True, width=PLAIN_WIDTH)
+
+
+def _moving(picture: Picture) -> str:
+    return ", ".join(f"{p}: {giver} -> {taker}" for p, (giver, taker) in sorted(picture.moving.items()))
+
+
+def _moves_table(events: Sequence[EventReport]) -> Table:
+    table = Table(title="Moves", title_justify="left")
+    for name in ("partition", "from", "to", "kind"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("cause", no_wrap=True, overflow="ellipsis", max_width=60)
+    table.add_column("stall ms", justify="right")
+    for event in events:
+        for move in event.moves:
+            table.add_row(
+                str(move.partition), move.giver, move.taker, move.kind, escape(move.cause), f"{move.stall_ms:.0f}"
+            )
+        table.add_section()
+    return table
+
+
+def _stall_line(event: EventReport) -> str:
+    return (
+        f"{event.kind} of {event.consumer}: plan after {event.to_plan_s:.1f} s, Stable after {event.to_stable_s:.1f} s; "
+        f"longest stall of {event.moved.partitions} moved partitions {event.moved.max_ms:.0f} ms "
+        f"(p50 {event.moved.p50_ms:.0f}), of {event.unmoved.partitions} unmoved {event.unmoved.max_ms:.0f} ms "
+        f"(p50 {event.unmoved.p50_ms:.0f}); undisturbed before: {event.quiet.max_ms:.0f} ms (p50 {event.quiet.p50_ms:.0f})"
+    )

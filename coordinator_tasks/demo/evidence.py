@@ -1,0 +1,90 @@
+"""What the checks are made from: plain values, none of them a consumer's own word about what it owns.
+
+Times are seconds since 1970. Rows are what reached the sink; the journal is the producer's; records and releases are
+ZooKeeper's; task runs are Airflow's answers.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from coordinator_tasks.core.model import Record, Release
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One processing of one record, as the sink wrote it down; rows of one batch share `processed_at`."""
+
+    consumer: str
+    incarnation: int
+    epoch: int
+    partition: int
+    offset: int
+    sequence: int
+    produced_at: float
+    processed_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """One record that the broker has confirmed; `sequence` counts within its partition."""
+
+    partition: int
+    offset: int
+    sequence: int
+    produced_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRelease:
+    """A release as read from a partition's node; `written_at` is ZooKeeper's own time of the write."""
+
+    partition: int
+    release: Release
+    written_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRun:
+    """One try of one task, as Airflow's API tells it."""
+
+    dag: str
+    run: str
+    task: str
+    attempt: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything together. `killed`: consumer and incarnation of those that were killed on purpose.
+
+    `rows` keep the order of each writer. `loops`: command lines of coordinator processes outside Airflow that were seen.
+    """
+
+    produced: Sequence[Produced]
+    rows: Sequence[Row]
+    records: Sequence[Record]
+    releases: Sequence[SeenRelease]
+    tasks: Sequence[TaskRun]
+    killed: frozenset[tuple[str, int]] = frozenset()
+    loops: tuple[str, ...] = ()
+    partitions: int = 0
+    events: Sequence["Happening"] = ()
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One change of membership that was caused on purpose.
+
+    `kind`: join, drain or kill; `began_at`: when the membership changed (the registration of the new consumer, the
+    start of the drain run, the kill); `stable_at`: the record of Stable. `quiet_from_at` begins an undisturbed window
+    of the same kind of measure, which ends at `quiet_to_at`.
+    """
+
+    kind: str
+    consumer: str
+    began_at: float
+    stable_at: float
+    quiet_from_at: float
+    quiet_to_at: float

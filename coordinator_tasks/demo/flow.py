@@ -1,0 +1,247 @@
+"""The demonstration itself: one phase after the other, each awaited, measured and told in one line."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from coordinator_tasks.core.model import Actor, Ending, Fleet, Record
+from coordinator_tasks.demo import sink
+from coordinator_tasks.demo.checker import Verdict, check
+from coordinator_tasks.demo.display import Display
+from coordinator_tasks.demo.evidence import Evidence, Happening
+from coordinator_tasks.demo.producer import read_journal
+from coordinator_tasks.demo.report import as_json, event_reports, write
+from coordinator_tasks.demo.stack import PROJECT, DemoFailed, Folders, Stack
+from coordinator_tasks.demo.watching import Watcher
+from coordinator_tasks.service import fleet, topics
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.wiring import open_coordinator
+
+TOPIC, GROUP, APP = "orders", "orders-app", "orders"
+PARTITIONS = 12
+PIPELINE = "spark_apps.pipelines.audit:build"
+RATE = 1000.0
+FIRST, THIRD = ("consumer-a", "consumer-b"), "consumer-c"
+DRAINED, KILLED = "consumer-b", "consumer-a"
+
+# Several short-lived drivers on a small machine: the first compiler only starts fastest.
+SPARK_CONF = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+# Limits for what may go wrong, generous because a busy machine is no failure; none of them is waited for.
+LAUNCH_LIMIT_S = 180.0
+STABLE_LIMIT_S = 120.0
+LEAVE_LIMIT_S = 90.0
+CONSUME_LIMIT_S = 120.0
+QUIET_S = 6.0
+CAUGHT_UP_S = 3.0
+
+
+@dataclass(slots=True)
+class Progress:
+    """What has been done so far, for the checks."""
+
+    happenings: list[Happening] = field(default_factory=list)
+    killed: set[tuple[str, int]] = field(default_factory=set)
+    quiet: tuple[float, float] = (0.0, 0.0)
+
+
+class Demo:
+    """One demonstration on running servers."""
+
+    def __init__(self, stack: Stack, c: Coordinator, display: Display) -> None:
+        self.stack, self.c, self.display = stack, c, display
+        self.watch = Watcher(stack, c, TOPIC, PARTITIONS, display)
+        self.progress = Progress()
+
+    def run(self) -> Verdict:
+        """All phases, the checks and the report."""
+        self.prepare()
+        self.begin()
+        self.join()
+        self.drain()
+        self.kill()
+        self.finish()
+        return self.judge()
+
+    def prepare(self) -> None:
+        """Topic and fleet, while Airflow starts."""
+        self.display.doing("topic and fleet")
+        self.stack.create_topic(TOPIC, PARTITIONS)
+        topics.add_topic(self.c, TOPIC, GROUP, actor=Actor("command", "demo"))
+        self.set_fleet(FIRST)
+        self.display.done(f"{TOPIC} with {PARTITIONS} partitions; wanted consumers: {', '.join(FIRST)}")
+        self.display.doing("starting Airflow")
+        self.watch.wait("the start of Airflow", LAUNCH_LIMIT_S, lambda: self.stack.airflow_is_up)
+        self.display.done(f"Airflow serves at {sign_in(self.stack)}")
+
+    def set_fleet(self, consumers: Sequence[str]) -> None:
+        """Write the desired consumers; Airflow is woken by it."""
+        arguments = ("--pipeline", f"{TOPIC}={PIPELINE}", "--set", f"auditFolder={self.stack.folders.audit}")
+        application = str(PROJECT / "spark_apps" / "main.py")
+        fleet.set_fleet(self.c, Fleet(APP, application, tuple(consumers), arguments, SPARK_CONF))
+
+    def begin(self) -> None:
+        """Airflow launches the first consumers; Initial to Stable."""
+        self.display.doing("launching two consumers")
+        self.stack.start_producer(TOPIC, PARTITIONS, RATE)
+        for consumer in FIRST:
+            self.registered(consumer)
+        self.display.done(f"{', '.join(FIRST)} registered, launched by Airflow; {RATE:.0f} records/s are produced")
+        self.display.doing("Initial to Stable")
+        record = self.stable(0.0, set(FIRST))
+        self.display.done(f"Initial -> Starting -> Stable at epoch {record.epoch}")
+        self.rest()
+
+    def join(self) -> None:
+        """A third consumer is wanted, launched, and gets its share."""
+        self.display.doing("launching a third consumer")
+        self.set_fleet((*FIRST, THIRD))
+        self.registered(THIRD)
+        began_at = self.watch.registered_at(THIRD)
+        self.display.done(f"{THIRD} registered, launched by Airflow")
+        self.display.doing("join")
+        self.happened("join", THIRD, began_at, self.stable(began_at, {*FIRST, THIRD}))
+        self.rest()
+
+    def drain(self) -> None:
+        """A person drains a consumer; it gives everything away, and leaves."""
+        self.display.doing("drain")
+        member = self.watch.member(DRAINED)
+        if member is None:
+            raise DemoFailed(f"{DRAINED} is not registered any more ({self.watch.standing()})")
+        began_at = time.time()
+        conf = {"consumer": DRAINED, "why": "shown in the demonstration", "dry_run": False}
+        self.stack.airflow.client.trigger("drain", conf)
+        self.happened("drain", DRAINED, began_at, self.stable(began_at, {*FIRST, THIRD} - {DRAINED}))
+        self.display.doing("clean leave")
+        self.watch.wait(f"the end of {DRAINED}", LEAVE_LIMIT_S, lambda: self.watch.gone(DRAINED))
+        ending = self.watch.ending(DRAINED, member.incarnation)
+        if ending is not Ending.LEFT or self.watch.run_folder(DRAINED).exit_code() != 0:
+            raise DemoFailed(
+                f"{DRAINED} did not leave cleanly: {ending}; its log is {self.watch.run_folder(DRAINED).log}"
+            )
+        self.display.done(f"{DRAINED} left cleanly, none of its processes is left")
+        self.rest()
+
+    def kill(self) -> None:
+        """Kill -9 of a whole consumer; its partitions recover. Airflow would launch it anew at once: later, please."""
+        self.display.doing("kill")
+        member = self.watch.member(KILLED)
+        if member is None:
+            raise DemoFailed(f"{KILLED} is not registered any more ({self.watch.standing()})")
+        self.stack.airflow.client.set_paused("consumers", True)
+        self.progress.killed.add((KILLED, member.incarnation))
+        began_at = self.watch.kill(KILLED)
+        self.happened("kill", KILLED, began_at, self.stable(began_at, {THIRD}))
+
+    def finish(self) -> None:
+        """The producer stops, and everything is consumed."""
+        self.display.doing("consuming the rest")
+        self.watch.wait("catching up with the producer", CONSUME_LIMIT_S, self.caught_up)
+        self.stack.stop_producer()
+        produced, ended = read_journal(self.stack.folders.journal)
+        if not ended:
+            raise DemoFailed(f"the producer did not end cleanly; its log is {self.stack.folders.run / 'producer.log'}")
+        last = {one.partition: one.offset for one in produced}
+        audit = self.stack.folders.audit
+        self.watch.wait("the end of all partitions", CONSUME_LIMIT_S, lambda: sink.last_offsets(audit) == last)
+        self.display.done(f"the producer has stopped, all {len(produced)} records are consumed")
+
+    def judge(self) -> Verdict:
+        """Run the checks, write the report and show both."""
+        self.display.doing("checking")
+        records = self.watch.records()
+        evidence = Evidence(
+            produced=read_journal(self.stack.folders.journal)[0],
+            rows=sink.rows(self.stack.folders.audit),
+            records=records,
+            releases=self.watch.releases(),
+            tasks=self.watch.tasks(records),
+            killed=frozenset(self.progress.killed),
+            loops=self.watch.loops(),
+            partitions=PARTITIONS,
+            events=self.progress.happenings,
+        )
+        verdict = check(evidence)
+        events = event_reports(evidence, verdict)
+        self.display.done("checked the sink's rows against ZooKeeper's history and Airflow's tasks")
+        write(self.stack.folders.report, as_json(evidence, verdict, events, self.display.phases_s))
+        self.display.results(verdict, events)
+        return verdict
+
+    def registered(self, consumer: str) -> None:
+        """Wait for a registration; a consumer that ends before is told at once."""
+        folder = self.watch.run_folder(consumer)
+
+        def there() -> bool:
+            if folder.exit_code() is not None:
+                raise DemoFailed(f"{consumer} ended before it had registered; its log is {folder.log}")
+            return self.watch.member(consumer) is not None
+
+        self.watch.wait(f"the registration of {consumer}", LAUNCH_LIMIT_S, there)
+
+    def stable(self, after: float, owners: set[str]) -> Record:
+        """Wait until these own everything and the topic is Stable."""
+        found: list[Record] = []
+
+        def there() -> bool:
+            record = self.watch.stable_after(after, owners)
+            found.extend([record] if record is not None else [])
+            return record is not None
+
+        self.watch.wait(f"Stable with {', '.join(sorted(owners))}", STABLE_LIMIT_S, there)
+        self.watch.loops()
+        self.watch.releases()
+        return found[-1]
+
+    def happened(self, kind: str, consumer: str, began_at: float, record: Record) -> None:
+        """Note an event that is over, and tell it."""
+        self.progress.happenings.append(Happening(kind, consumer, began_at, record.at, *self.progress.quiet))
+        self.display.done(
+            f"{kind} of {consumer}: Stable again after {record.at - began_at:.1f} s, epoch {record.epoch}"
+        )
+
+    def rest(self) -> None:
+        """Let the consumers catch up, then work undisturbed: the window that the next event is compared with."""
+        self.display.doing("undisturbed")
+        self.watch.wait("catching up with the producer", CONSUME_LIMIT_S, self.caught_up)
+        self.progress.quiet = self.watch.quiet(QUIET_S)
+        self.display.passed()
+
+    def caught_up(self) -> bool:
+        """Whether every partition is being processed within moments of the producer."""
+        newest = sink.newest(self.stack.folders.audit)
+        return len(newest) == PARTITIONS and time.time() - min(newest.values()) < CAUGHT_UP_S
+
+
+def sign_in(stack: Stack) -> str:
+    """Where a person can look, and as whom."""
+    airflow = stack.airflow
+    return f"{airflow.base_url} (user {airflow.username}, password {airflow.password})"
+
+
+def demonstrate(folders: Folders, display: Display, *, keep: bool) -> Verdict:
+    """Start everything, run the demonstration, and end everything or, with `keep`, leave it running."""
+    display.doing("starting ZooKeeper and Kafka")
+    stack = Stack(folders)
+    kept = False
+    try:
+        stack.wait_for_servers()
+        display.done("ZooKeeper and Kafka serve")
+        with open_coordinator(stack.settings) as c:
+            demo = Demo(stack, c, display)
+            verdict = demo.run()
+            if keep:
+                stack.airflow.client.set_paused("consumers", False)
+        if keep:
+            stack.keep()
+            kept = True
+            display.line(f"Airflow: {sign_in(stack)}")
+            display.line("All of it goes on; end it with: make demo-stop")
+        return verdict
+    finally:
+        if not kept:
+            stack.end()

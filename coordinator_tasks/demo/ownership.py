@@ -1,0 +1,154 @@
+"""Who was allowed to process what, and when: derived from ZooKeeper's history and the releases, from nothing else.
+
+Rules (those of the hand-off in docs/architecture.md, read from the outside):
+- A `start` move begins a holding at its record's epoch and time; whoever held the partition before was lost by then.
+- A `hand-off` move names its epoch E. The giver's holding ends, and the taker's begins, with the release that has that
+  epoch, that giver and that generation: at ZooKeeper's time of its write, at its offset. Without such a release both
+  happen with the record that confirms the giver closed, or that takes it for lost. The taker's epoch is E either way.
+- A `barrier` move begins the new holding with the record that confirms the last possible owner closed, at that
+  record's epoch. A `stop` move ends the holding with such a record.
+- A `restart` move ends the holding and begins the next of the same consumer, at its record's epoch.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from math import inf
+
+from coordinator_tasks.core.model import Move, MoveKind, Record
+from coordinator_tasks.demo.evidence import SeenRelease
+
+
+class End(StrEnum):
+    """How a holding ended."""
+
+    OPEN = "open"  # it has not
+    RELEASED = "released"  # by the owner's release
+    CONFIRMED = "confirmed"  # closed, and confirmed to the coordinator
+    LOST = "lost"  # the owner was gone or isolated: what it did last may be repeated
+    RESTARTED = "restarted"  # the same owner started again from the committed position
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """The right of one incarnation to process one partition under one epoch.
+
+    `from_at` and `until_at` bound the times of its rows, `until_offset` is the first offset that is not its own any
+    more (-1 = not known). `kind` is the move that began it, `giver` who had the partition before.
+    """
+
+    partition: int
+    consumer: str
+    incarnation: int
+    epoch: int
+    kind: MoveKind
+    giver: str
+    from_at: float
+    until_at: float = inf
+    until_offset: int = -1
+    end: End = End.OPEN
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A move that waits for its partition to be closed by `owners`."""
+
+    move: Move
+    epoch: int
+    owners: set[str]
+
+
+class _Partition:
+    """Follows one partition through the records."""
+
+    def __init__(self, releases: Iterable[SeenRelease]) -> None:
+        self.releases = {(seen.release.epoch, seen.release.by): seen for seen in releases}
+        self.done: list[Holding] = []
+        self.current: Holding | None = None
+        self.pending: _Pending | None = None
+
+    def move(self, move: Move, record: Record) -> None:
+        match move.kind:
+            case MoveKind.START | MoveKind.ADOPT:
+                self._end(record.at, End.LOST)
+                self._begin(move, move.taker, record.epoch, record.incarnations, record.at)
+            case MoveKind.RESTART:
+                self._end(record.at, End.RESTARTED)
+                self._begin(move, move.taker, record.epoch, record.incarnations, record.at)
+            case MoveKind.HANDOFF:
+                self._hand_off(move, record)
+            case MoveKind.BARRIER | MoveKind.STOP:
+                owners = {move.giver} | ({self.current.consumer} if self.current is not None else set())
+                self.pending = _Pending(move, record.epoch, owners)
+
+    def confirmed(self, closed: set[str], record: Record) -> None:
+        """The coordinator has seen that these consumers closed the partition."""
+        if self.pending is None:
+            return
+        self.pending.owners -= closed
+        if not self.pending.owners:
+            self._go_on(record, End.CONFIRMED)
+
+    def absent(self, holders: set[str], record: Record) -> None:
+        """Whoever is not in the record's grants any more was taken for lost, and counts as closed."""
+        if self.pending is not None and self.pending.owners and not self.pending.owners & holders:
+            self._go_on(record, End.LOST)
+
+    def _hand_off(self, move: Move, record: Record) -> None:
+        seen = self.releases.get((record.epoch, move.giver))
+        if seen is not None and seen.release.generation == record.generation:
+            self._end(seen.written_at, End.RELEASED, seen.release.offset)
+            self._begin(move, move.taker, record.epoch, record.incarnations, seen.written_at)
+        else:
+            self.pending = _Pending(move, record.epoch, {move.giver})
+
+    def _go_on(self, record: Record, end: End) -> None:
+        pending, self.pending = self.pending, None
+        if pending is None:
+            return
+        self._end(record.at, end)
+        if pending.move.taker:
+            epoch = pending.epoch if pending.move.kind is MoveKind.HANDOFF else record.epoch
+            self._begin(pending.move, pending.move.taker, epoch, record.incarnations, record.at)
+
+    def _end(self, at: float, end: End, offset: int = -1) -> None:
+        if self.current is not None:
+            self.done.append(replace(self.current, until_at=at, until_offset=offset, end=end))
+        self.current, self.pending = None, None
+
+    def _begin(self, move: Move, taker: str, epoch: int, incarnations: Mapping[str, int], at: float) -> None:
+        # Incarnations count from 1: one that the record does not name matches no row.
+        incarnation = incarnations.get(taker, 0)
+        self.current = Holding(move.partition, taker, incarnation, epoch, move.kind, move.giver, at)
+
+    def all(self) -> list[Holding]:
+        return [*self.done, self.current] if self.current is not None else self.done
+
+
+def holdings(records: Sequence[Record], releases: Sequence[SeenRelease]) -> list[Holding]:
+    """All holdings, by partition and in the order in which they began."""
+    numbers = {move.partition for record in records for move in record.moves}
+    found = {p: _Partition([seen for seen in releases if seen.partition == p]) for p in sorted(numbers)}
+    for record in sorted(records, key=lambda r: r.sequence):
+        closed = _closed(record)
+        for partition, who in closed.items():
+            if partition in found:
+                found[partition].confirmed(who, record)
+        for followed in found.values():
+            followed.absent(set(record.incarnations), record)
+        for move in record.moves:
+            found[move.partition].move(move, record)
+    return [holding for followed in found.values() for holding in followed.all()]
+
+
+def _closed(record: Record) -> dict[int, set[str]]:
+    found: dict[int, set[str]] = {}
+    for consumer, partitions in record.confirmed.items():
+        for partition in partitions:
+            found.setdefault(partition, set()).add(consumer)
+    return found
+
+
+def owners_at(held: Iterable[Holding], at: float) -> dict[int, str]:
+    """Partition → who may process it at this moment."""
+    return {h.partition: h.consumer for h in held if h.from_at <= at < h.until_at}

@@ -1,0 +1,155 @@
+"""What the demonstration found, as `report.json` and as lines for a person. Pure but for `write`."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from coordinator_tasks.core.model import Record
+from coordinator_tasks.demo import stalls
+from coordinator_tasks.demo.checker import Verdict, moves_of
+from coordinator_tasks.demo.evidence import Evidence, Happening
+from coordinator_tasks.demo.stalls import Spread, Stall
+
+AFTER_STABLE_S = 1.0
+"""A window goes on for a moment after Stable, so that a stall which only ends then is seen in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveStall:
+    """One partition's move in an event, and its longest stall there."""
+
+    event: str
+    partition: int
+    giver: str
+    taker: str
+    kind: str
+    cause: str
+    stall_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class EventReport:
+    """One event: what moved, and the longest stalls of moved and unmoved partitions.
+
+    `quiet` is the same measure on all partitions in an undisturbed window before, as long as the event's own;
+    `bystander` that of the partitions whose consumer neither gave nor took anything (none, if all did).
+    """
+
+    kind: str
+    consumer: str
+    moves: tuple[MoveStall, ...]
+    moved: Spread
+    unmoved: Spread
+    quiet: Spread
+    bystander: Spread
+    to_plan_s: float
+    to_stable_s: float
+
+
+def event_reports(evidence: Evidence, verdict: Verdict) -> list[EventReport]:
+    """One report for each event, in their order."""
+    found = stalls.stalls(evidence.produced, evidence.rows)
+    return [_event(event, evidence, verdict, found) for event in evidence.events]
+
+
+def _event(event: Happening, evidence: Evidence, verdict: Verdict, found: dict[int, list[Stall]]) -> EventReport:
+    records = [r for r in evidence.records if event.began_at <= r.at <= event.stable_at]
+    moves = moves_of(event, evidence.records)
+    here = stalls.longest(found, event.began_at, event.stable_at + AFTER_STABLE_S)
+    quiet = stalls.longest(found, event.quiet_from_at, event.quiet_to_at, ended=True)
+    rest = found.keys() - moves.keys()
+    involved = {name for giver, taker, _ in moves.values() for name in (giver, taker)}
+    owners = {h.partition: h.consumer for h in verdict.held if h.from_at <= event.began_at < h.until_at}
+    planned = [r.at for r in records if r.moves]
+    cause = next((r.cause for r in records if r.moves), "")
+    return EventReport(
+        kind=event.kind,
+        consumer=event.consumer,
+        moves=tuple(
+            MoveStall(event.kind, p, giver, taker, kind.value, cause, _ms(here[p]))
+            for p, (giver, taker, kind) in sorted(moves.items())
+        ),
+        moved=stalls.spread(here, moves.keys()),
+        unmoved=stalls.spread(here, rest),
+        quiet=stalls.spread(quiet, found.keys()),
+        bystander=stalls.spread(here, [p for p in rest if owners.get(p) not in involved]),
+        to_plan_s=round(min(planned) - event.began_at, 3) if planned else 0.0,
+        to_stable_s=round(event.stable_at - event.began_at, 3),
+    )
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 1)
+
+
+def as_json(
+    evidence: Evidence, verdict: Verdict, events: Sequence[EventReport], phases: dict[str, float]
+) -> dict[str, Any]:
+    """The object of `report.json`."""
+    return {
+        "ok": verdict.ok,
+        "produced": verdict.produced,
+        "consumed": verdict.consumed,
+        "lost": verdict.lost,
+        "duplicated_by_clean_moves": verdict.duplicated_by_clean_moves,
+        "duplicated_by_kills": verdict.duplicated_by_kills,
+        "unowned_records": verdict.unowned,
+        "transitions": [_transition(record) for record in sorted(evidence.records, key=lambda r: r.sequence)],
+        "events": [_event_json(event) for event in events],
+        "checks": [
+            {"name": c.name, "ok": c.ok, "found": c.found, "problems": list(c.problems)} for c in verdict.checks
+        ],
+        "moves": [asdict(move) for event in events for move in event.moves],
+        "phases_s": phases,
+    }
+
+
+def _transition(record: Record) -> dict[str, Any]:
+    actor = record.actor
+    return {
+        "sequence": record.sequence,
+        "from": record.source.value,
+        "to": record.target.value,
+        "epoch": record.epoch,
+        "rebalance": record.rebalance,
+        "cause": record.cause,
+        "at": record.at,
+        "moves": len(record.moves),
+        "dag": actor.dag,
+        "run": actor.run,
+        "task": actor.task,
+        "try": actor.attempt,
+    }
+
+
+def _event_json(event: EventReport) -> dict[str, Any]:
+    return {
+        "kind": event.kind,
+        "consumer": event.consumer,
+        "moved": len(event.moves),
+        "moved_stall_ms": _spread_json(event.moved),
+        "unmoved_stall_ms": _spread_json(event.unmoved),
+        "quiet_stall_ms": _spread_json(event.quiet),
+        "bystander_stall_ms": {**_spread_json(event.bystander), "partitions": event.bystander.partitions},
+        "to_plan_s": event.to_plan_s,
+        "to_stable_s": event.to_stable_s,
+    }
+
+
+def _spread_json(spread: Spread) -> dict[str, float | None]:
+    """A stall that never ended is null: JSON knows no infinity."""
+    return {
+        "p50": spread.p50_ms if isfinite(spread.p50_ms) else None,
+        "max": spread.max_ms if isfinite(spread.max_ms) else None,
+    }
+
+
+def write(path: Path, report: dict[str, Any]) -> None:
+    """Write the report, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_suffix(".tmp")
+    scratch.write_text(json.dumps(report, indent=2) + "\n")
+    scratch.replace(path)

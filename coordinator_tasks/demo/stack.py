@@ -1,0 +1,215 @@
+"""The servers of the demonstration: ZooKeeper, Kafka and Airflow started at once, and everything ended together."""
+
+import fcntl
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+import coordinator_tasks
+from coordinator_tasks.embedded import detached
+from coordinator_tasks.embedded.airflow import EmbeddedAirflow
+from coordinator_tasks.embedded.java import find_java
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.ports import HOST
+from coordinator_tasks.embedded.processes import Guard, ManagedProcess, ProcessSpec, reap_all
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.settings import Settings
+
+PROJECT = Path(coordinator_tasks.__file__).parent.parent
+CLUSTER = "demo"
+DAGS = ("rebalance", "consumers", "reconcile", "drain")
+TOPIC_TIMEOUT_S = 30.0
+ANSWER_TIMEOUT_S = 30.0
+END_GRACE_S = 3.0
+
+
+class DemoFailed(Exception):
+    """Something did not happen; the text says what, and where to look."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """Where everything is; `run` is made anew by each demonstration."""
+
+    base: Path
+
+    @property
+    def run(self) -> Path:
+        """Data and logs of the servers and the consumers."""
+        return self.base / "run"
+
+    @property
+    def audit(self) -> Path:
+        """The sink."""
+        return self.run / "audit"
+
+    @property
+    def consumers(self) -> Path:
+        """The run folders of the consumers."""
+        return self.run / "consumers"
+
+    @property
+    def journal(self) -> Path:
+        """What the producer confirms."""
+        return self.run / "journal.txt"
+
+    @property
+    def report(self) -> Path:
+        """The result."""
+        return self.base / "report.json"
+
+    @property
+    def kept(self) -> Path:
+        """What was left running, for the next `--stop`."""
+        return self.base / "kept.json"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the one demonstration that uses these folders."""
+        return self.base / "lock"
+
+
+def default_folders() -> Folders:
+    """Below the project's `build`."""
+    return Folders(PROJECT / "build" / "demo")
+
+
+def occupy(folders: Folders) -> int:
+    """Take the folders for this process and empty them; returns the lock's descriptor. Raises `DemoFailed`."""
+    folders.base.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folders.lock, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise DemoFailed(f"another demonstration uses {folders.base}; wait until it ends, or end it") from None
+    kept = detached.details(folders.kept)
+    if kept:
+        raise DemoFailed(f"the last demonstration still runs ({kept.get('airflow', '')}); end it with: make demo-stop")
+    shutil.rmtree(folders.run, ignore_errors=True)
+    folders.kept.unlink(missing_ok=True)
+    folders.report.unlink(missing_ok=True)
+    folders.audit.mkdir(parents=True)
+    return lock
+
+
+class Stack:
+    """The servers. `start` returns as soon as ZooKeeper and Kafka serve; Airflow goes on and is awaited by `airflow`."""
+
+    def __init__(self, folders: Folders) -> None:
+        self.folders = folders
+        self.zookeeper = EmbeddedZooKeeper(folders.run / "zookeeper")
+        self.kafka = EmbeddedKafka(folders.run / "kafka")
+        self._starting = ThreadPoolExecutor(3, thread_name_prefix="start")
+        Guard.current()  # one guard, drawn before several threads ask for it
+        servers = [self._starting.submit(one) for one in (self.zookeeper.start, self.kafka.start)]
+        self._airflow = self._starting.submit(self._start_airflow)
+        self._servers = servers
+        self.producer: ManagedProcess | None = None
+
+    def wait_for_servers(self) -> None:
+        """ZooKeeper and Kafka serve."""
+        for one in self._servers:
+            one.result()
+
+    @property
+    def airflow(self) -> EmbeddedAirflow:
+        """Airflow, once its services are healthy and the DAGs are there."""
+        return self._airflow.result()
+
+    @property
+    def airflow_is_up(self) -> bool:
+        """Whether `airflow` would answer at once."""
+        return self._airflow.done()
+
+    @property
+    def settings(self) -> Settings:
+        """For the demonstration's own look at ZooKeeper."""
+        return Settings(CLUSTER, self.zookeeper.connect_string, self.client, answer_timeout_s=ANSWER_TIMEOUT_S)
+
+    @property
+    def client(self) -> Mapping[str, str]:
+        """Of the demonstration's own Kafka clients; that the broker is gone in the end is no news."""
+        return {"bootstrap.servers": self.kafka.bootstrap_servers, "log_level": "0"}
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        """Create a topic; raises `DemoFailed`."""
+        admin = AdminClient({**self.client})
+        for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+            try:
+                future.result(TOPIC_TIMEOUT_S)
+            except Exception as error:  # whatever the client raises from its thread
+                raise DemoFailed(f"topic {topic} was not created: {error}") from error
+
+    def start_producer(self, topic: str, partitions: int, rate: float) -> None:
+        """Start the steady producer in a process of its own."""
+        command = (
+            *(sys.executable, "-m", "coordinator_tasks.demo.producer", "--bootstrap", self.kafka.bootstrap_servers),
+            *("--topic", topic, "--partitions", str(partitions), "--rate", str(rate)),
+            *("--journal", str(self.folders.journal)),
+        )
+        spec = ProcessSpec("the producer", command, self.folders.run / "producer.log", cwd=PROJECT, stop_timeout_s=40.0)
+        self.producer = ManagedProcess(spec, ready=lambda: _has_content(self.folders.journal))
+        self.producer.start()
+
+    def stop_producer(self) -> None:
+        """End the producer; everything that it sent is in its journal then."""
+        if self.producer is not None:
+            self.producer.stop()
+
+    def keep(self) -> None:
+        """Let everything outlive this process, until `--stop`."""
+        airflow = self.airflow
+        processes = [self.zookeeper.process, self.kafka.process, *airflow.services.values()]
+        detached.detach(self.folders.kept, processes, {"airflow": airflow.base_url})
+
+    def end(self) -> None:
+        """End everything, wherever it has gone; also what is only being started."""
+        self._starting.shutdown(wait=False, cancel_futures=True)
+        reap_all(grace_s=END_GRACE_S)
+
+    def _start_airflow(self) -> EmbeddedAirflow:
+        airflow = EmbeddedAirflow(
+            self.folders.run / "airflow",
+            PROJECT / "dags",
+            PROJECT / "plugins",
+            env=self._environment(),
+            connections={
+                "zookeeper_default": {"conn_type": "generic", "host": self.zookeeper.connect_string},
+                "kafka_default": {
+                    "conn_type": "generic",
+                    "extra": {"bootstrap.servers": self.kafka.bootstrap_servers},
+                },
+                "spark_default": {"conn_type": "spark", "host": "local[2]"},
+            },
+            expected_dags=DAGS,
+        )
+        airflow.start()
+        return airflow
+
+    def _environment(self) -> dict[str, str]:
+        programs = Path(sys.executable).parent
+        return {
+            "COORDINATOR_CLUSTERS": CLUSTER,
+            "COORDINATOR_RUN_BASE": str(self.folders.consumers),
+            "JAVA_HOME": str(find_java().home),
+            "PATH": os.pathsep.join([str(programs), os.environ.get("PATH", "")]),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": HOST,
+        }
+
+
+def stop_kept(folders: Folders, say: Callable[[str], None]) -> None:
+    """End what an earlier demonstration has left running."""
+    ended = detached.stop(folders.kept)
+    say(f"ended {ended} processes" if ended else "nothing was running")
+
+
+def _has_content(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0

@@ -1,0 +1,88 @@
+"""How long partitions stood still: from the producer's and the sink's time stamps alone.
+
+A stall is a time in which a partition had a record that was not processed yet and none was processed. It ends with a
+processing, and begins with the one before or, if there was nothing left to do then, with the next record produced. A
+stall that reaches into a window counts with its whole length. Pure.
+"""
+
+from bisect import bisect_right
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import inf
+
+from coordinator_tasks.demo.evidence import Produced, Row
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """One time of standing still, in seconds since 1970; `until_at` is infinite if nothing was processed any more."""
+
+    from_at: float
+    until_at: float
+
+    @property
+    def length_s(self) -> float:
+        """How long."""
+        return self.until_at - self.from_at
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Median and largest of the longest stalls of several partitions, in milliseconds; 0 without partitions."""
+
+    p50_ms: float
+    max_ms: float
+    partitions: int
+
+
+def stalls(produced: Sequence[Produced], rows: Sequence[Row]) -> dict[int, list[Stall]]:
+    """Partition → all its stalls, in order. A record counts as processed when it is in the sink for the first time."""
+    first: dict[tuple[int, int], float] = {}
+    for row in rows:
+        key = (row.partition, row.offset)
+        first[key] = min(first.get(key, inf), row.processed_at)
+    events: dict[int, list[tuple[float, float]]] = {}
+    for one in produced:
+        done_at = first.get((one.partition, one.offset), inf)
+        events.setdefault(one.partition, []).append((done_at, one.produced_at))
+    return {partition: _of_partition(found) for partition, found in sorted(events.items())}
+
+
+def _of_partition(events: list[tuple[float, float]]) -> list[Stall]:
+    """`events`: (processed at, produced at) of every record of one partition."""
+    groups = [(at, min(made for _, made in group)) for at, group in groupby(sorted(events), key=lambda e: e[0])]
+    oldest_left = inf
+    found: list[Stall] = []
+    for index in range(len(groups) - 1, -1, -1):
+        at, made = groups[index]
+        oldest_left = min(oldest_left, made)
+        before = groups[index - 1][0] if index else -inf
+        found.append(Stall(max(before, oldest_left), at))
+    return found[::-1]
+
+
+def longest(
+    found: Mapping[int, Sequence[Stall]], from_at: float, to_at: float, *, ended: bool = False
+) -> dict[int, float]:
+    """Partition → its longest stall, in seconds, among those that reach into the window; 0 if there is none.
+
+    `ended`: only those that end in it: what an event right after the window causes is not the window's.
+    """
+    return {partition: _longest(some, from_at, to_at, ended) for partition, some in found.items()}
+
+
+def _longest(found: Sequence[Stall], from_at: float, to_at: float, ended: bool) -> float:
+    begin = bisect_right(found, from_at, key=lambda s: s.until_at)
+    reaching = [s.length_s for s in found[begin:] if (s.until_at <= to_at if ended else s.from_at < to_at)]
+    return max(reaching, default=0.0)
+
+
+def spread(longest_s: Mapping[int, float], partitions: Collection[int]) -> Spread:
+    """Sum up the longest stalls of these partitions."""
+    values = sorted(longest_s.get(partition, 0.0) for partition in partitions)
+    if not values:
+        return Spread(0.0, 0.0, 0)
+    middle = len(values) // 2
+    median = values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
+    return Spread(round(median * 1000, 1), round(values[-1] * 1000, 1), len(values))

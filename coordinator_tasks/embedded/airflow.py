@@ -1,0 +1,224 @@
+"""Airflow on one machine: api-server, scheduler, dag-processor and triggerer under our own supervision, on SQLite.
+
+``airflow standalone`` leaves its children behind when it is ended, and cannot restart one of them; hence this.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Self
+
+import coordinator_tasks
+from coordinator_tasks.embedded import airflow_home
+from coordinator_tasks.embedded.airflow_client import AirflowClient
+from coordinator_tasks.embedded.errors import AirflowUnavailable
+from coordinator_tasks.embedded.ports import free_port
+from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
+
+READY_TIMEOUT_S = 180.0
+READY_POLL_S = 0.2
+# The triggerer takes 10 s to notice that its child has ended. It signs off only then; without, the next one takes up its
+# triggers a heartbeat threshold later.
+STOP_TIMEOUT_S = 15.0
+LEAVE_TIMEOUT_S = 3.0
+"""Nobody goes on after the end of a ``with`` block, so nothing needs to be signed off there."""
+
+
+class Service(StrEnum):
+    """The four services; the value is Airflow's own name of each."""
+
+    API_SERVER = "api-server"
+    SCHEDULER = "scheduler"
+    DAG_PROCESSOR = "dag-processor"
+    TRIGGERER = "triggerer"
+
+
+# Log servers are for other machines: here the api-server reads the files itself.
+ARGUMENTS: Mapping[Service, tuple[str, ...]] = {
+    Service.API_SERVER: (),
+    Service.SCHEDULER: ("--skip-serve-logs",),
+    Service.DAG_PROCESSOR: (),
+    Service.TRIGGERER: ("--skip-serve-logs",),
+}
+
+# What the health answer calls each service and its heartbeat; the api-server is alive if it answers.
+HEALTH_FIELDS: Mapping[Service, tuple[str, str]] = {
+    Service.SCHEDULER: ("scheduler", "latest_scheduler_heartbeat"),
+    Service.DAG_PROCESSOR: ("dag_processor", "latest_dag_processor_heartbeat"),
+    Service.TRIGGERER: ("triggerer", "latest_triggerer_heartbeat"),
+}
+
+
+class EmbeddedAirflow:
+    """Airflow's services; ``home`` keeps its database, logs and password over restarts.
+
+    ``env`` is added to the environment of all services, ``connections`` maps ids to connection fields (``conn_type``,
+    ``host``, ``port``, ``extra``, ...), ``settings`` maps ``section.option`` to values, and ``expected_dags`` are waited
+    for at the start. ``port`` 0 takes a free one.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        dags_folder: Path,
+        plugins_folder: Path | None = None,
+        *,
+        env: Mapping[str, str] | None = None,
+        connections: Mapping[str, Mapping[str, Any]] | None = None,
+        settings: Mapping[str, str] | None = None,
+        expected_dags: Collection[str] = (),
+        port: int = 0,
+    ) -> None:
+        self._home = airflow_home.prepare(
+            home.absolute(),
+            port or free_port(),
+            dags_folder=dags_folder,
+            plugins_folder=plugins_folder,
+            settings=settings or {},
+        )
+        self.expected_dags = frozenset(expected_dags)
+        self._environment = {
+            **self._base_environment(),
+            **airflow_home.connection_variables(connections or {}),
+            **(env or {}),
+        }
+        self.client = AirflowClient(self.base_url, self.username, self.password)
+        self.services = {service: self._process(service) for service in Service}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop(timeout_s=LEAVE_TIMEOUT_S)
+
+    @property
+    def base_url(self) -> str:
+        """Address of the UI and the API."""
+        return self._home.base_url
+
+    @property
+    def username(self) -> str:
+        """The one user, an administrator."""
+        return airflow_home.USERNAME
+
+    @property
+    def password(self) -> str:
+        """Drawn when the home was made."""
+        return self._home.password
+
+    @property
+    def home(self) -> Path:
+        """AIRFLOW_HOME of the services."""
+        return self._home.path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the services have in their environment beside this process's own."""
+        return dict(self._environment)
+
+    def start(self, *services: Service, timeout_s: float = READY_TIMEOUT_S) -> None:
+        """Starts the services (all by default) and waits until they are healthy and the expected DAGs are parsed.
+
+        Health is asked of the api-server: start it before, or together with, any other.
+        """
+        chosen = services or tuple(Service)
+        deadline_s = time.monotonic() + timeout_s
+        try:
+            for service in chosen:
+                self.services[service].spawn()
+            for service in chosen:
+                self.services[service].wait_ready(max(0.0, deadline_s - time.monotonic()))
+            if Service.API_SERVER in chosen:
+                self.client.warm_up()
+            if Service.DAG_PROCESSOR in chosen:
+                self.wait_for_dags(self.expected_dags, max(0.0, deadline_s - time.monotonic()))
+        except BaseException:
+            self.kill(*chosen)
+            raise
+
+    def stop(self, *services: Service, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """Ends the services (all by default) within ``timeout_s``; what a scheduler's tasks have not done by then is cut."""
+        chosen = services or tuple(Service)
+        deadline_s = time.monotonic() + timeout_s
+        for service in chosen:
+            self.services[service].terminate()
+        for service in chosen:
+            self.services[service].stop(max(0.0, deadline_s - time.monotonic()))
+        self._drop_connections(chosen)
+
+    def kill(self, *services: Service) -> None:
+        """Kill -9 of the services (all by default) and of the tasks they run."""
+        chosen = services or tuple(Service)
+        for service in chosen:
+            self.services[service].kill()
+        self._drop_connections(chosen)
+
+    def restart(self, *services: Service, timeout_s: float = READY_TIMEOUT_S) -> None:
+        """Stops and starts the services (all by default) on the same home and port."""
+        self.stop(*services)
+        self.start(*services, timeout_s=timeout_s)
+
+    def wait_for_dags(self, dag_ids: Collection[str], timeout_s: float) -> None:
+        """Waits until all these DAGs are parsed; AirflowUnavailable at once if a file cannot be imported."""
+        deadline_s = time.monotonic() + timeout_s
+        while missing := set(dag_ids) - self.client.dag_ids():
+            for file_name, trace in self.client.import_errors().items():
+                reason = trace.strip().splitlines()[-1:]
+                raise AirflowUnavailable(
+                    f"Airflow cannot import the DAG file {file_name}: {' '.join(reason)}; correct it and start again"
+                )
+            if time.monotonic() > deadline_s:
+                raise AirflowUnavailable(
+                    f"Airflow has not parsed {', '.join(sorted(missing))} within {timeout_s:g} s: check the DAG folder, "
+                    f"and see {self._log_path(Service.DAG_PROCESSOR)}"
+                )
+            time.sleep(READY_POLL_S)
+
+    def _drop_connections(self, ended: Collection[Service]) -> None:
+        if Service.API_SERVER in ended:
+            self.client.close()
+
+    def _healthy(self, service: Service) -> bool:
+        try:
+            health = self.client.health()
+        except AirflowUnavailable:
+            return False
+        if service not in HEALTH_FIELDS:
+            return True
+        name, heartbeat_field = HEALTH_FIELDS[service]
+        heartbeat = health[name][heartbeat_field]
+        if health[name]["status"] != "healthy" or heartbeat is None:
+            return False
+        # For a while after a crash the heartbeat of the one that is gone still counts as healthy.
+        return datetime.fromisoformat(heartbeat).timestamp() >= self.services[service].started_s
+
+    def _process(self, service: Service) -> ManagedProcess:
+        spec = ProcessSpec(
+            name=f"Airflow's {service}",
+            argv=(sys.executable, "-m", "airflow", service.value, *ARGUMENTS[service]),
+            log_path=self._log_path(service),
+            env=self._environment,
+            cwd=self.home,
+            stop_timeout_s=STOP_TIMEOUT_S,
+        )
+        return ManagedProcess(spec, ready=lambda: self._healthy(service))
+
+    def _log_path(self, service: Service) -> Path:
+        return self.home / f"{service.value}.log"
+
+    def _base_environment(self) -> dict[str, str]:
+        # DAGs and plugins import this project from wherever it is installed or checked out.
+        project = str(Path(coordinator_tasks.__file__).parent.parent)
+        inherited = os.environ.get("PYTHONPATH")
+        return {
+            "AIRFLOW_HOME": str(self.home),
+            "AIRFLOW_CONFIG": str(self.home / "airflow.cfg"),
+            "PYTHONPATH": os.pathsep.join(filter(None, (project, inherited))),
+        }

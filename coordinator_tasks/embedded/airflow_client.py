@@ -1,0 +1,162 @@
+"""A small client of Airflow's public API (v2): what the demo and the tests ask of it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
+
+import httpx
+
+from coordinator_tasks.embedded.errors import AirflowUnavailable
+
+CLEAR_ATTEMPTS = 3
+REQUEST_TIMEOUT_S = 60.0  # SQLite has one writer: on a busy machine a write waits for the scheduler
+WARM_UP_TIMEOUT_S = 90.0
+POLL_S = 0.2
+PAGE_SIZE = 100
+FINAL_STATES = frozenset({"success", "failed"})
+
+Json = Any
+"""An answer of the API, as its documentation shows it."""
+
+
+class AirflowClient:
+    """Signs in as one user; every method raises AirflowUnavailable with Airflow's own words when it refuses."""
+
+    def __init__(self, base_url: str, username: str, password: str) -> None:
+        self.base_url = base_url
+        self._credentials = {"username": username, "password": password}
+        self._http = httpx.Client(base_url=base_url, timeout=REQUEST_TIMEOUT_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes its connections; the client can be used again."""
+        self._http.close()
+        self._http = httpx.Client(base_url=self.base_url, timeout=REQUEST_TIMEOUT_S)
+
+    def token(self) -> str:
+        """A fresh token for the ``Authorization: Bearer`` header."""
+        answer = self._send("POST", "/auth/token", json=self._credentials)
+        token: str = answer.json()["access_token"]
+        return token
+
+    def request(self, method: str, path: str, **options: Any) -> Json:
+        """One call of ``/api/v2`` + ``path``; signs in when needed. Returns the decoded answer, None if it is empty."""
+        if "Authorization" not in self._http.headers:
+            self._http.headers["Authorization"] = f"Bearer {self.token()}"
+        answer = self._send(method, f"/api/v2{path}", **options)
+        return answer.json() if answer.content else None
+
+    def health(self) -> Json:
+        """State and last heartbeat of metadatabase, scheduler, dag_processor and triggerer; needs no sign-in."""
+        return self._send("GET", "/api/v2/monitor/health").json()
+
+    def warm_up(self) -> None:
+        """Lets Airflow build the API that tasks report to, which takes seconds and would else delay the first task."""
+        self._send("GET", "/execution/health", timeout=WARM_UP_TIMEOUT_S)
+
+    def dag_ids(self) -> set[str]:
+        """Ids of the DAGs that have been parsed."""
+        return {dag["dag_id"] for dag in self._pages("/dags", "dags")}
+
+    def import_errors(self) -> dict[str, str]:
+        """File name to traceback of what could not be parsed."""
+        return {item["filename"]: item["stack_trace"] for item in self._pages("/importErrors", "import_errors")}
+
+    def set_paused(self, dag_id: str, paused: bool) -> None:
+        """Pauses or unpauses a DAG."""
+        self.request("PATCH", f"/dags/{dag_id}", json={"is_paused": paused})
+
+    def unpause(self, dag_id: str) -> None:
+        """Lets the scheduler run the DAG."""
+        self.set_paused(dag_id, False)
+
+    def trigger(self, dag_id: str, conf: Mapping[str, Json] | None = None, *, run_id: str | None = None) -> str:
+        """Starts a run and returns its id."""
+        body: dict[str, Json] = {"logical_date": None, "conf": dict(conf or {})}
+        if run_id is not None:
+            body["dag_run_id"] = run_id
+        started: str = self.request("POST", f"/dags/{dag_id}/dagRuns", json=body)["dag_run_id"]
+        return started
+
+    def dag_runs(self, dag_id: str) -> list[Json]:
+        """All runs of a DAG."""
+        return list(self._pages(f"/dags/{dag_id}/dagRuns", "dag_runs"))
+
+    def dag_run(self, dag_id: str, run_id: str) -> Json:
+        """One run: ``state``, ``conf``, ``start_date``, ``end_date``, ..."""
+        return self.request("GET", f"/dags/{dag_id}/dagRuns/{run_id}")
+
+    def run_state(self, dag_id: str, run_id: str) -> str:
+        """``queued``, ``running``, ``success`` or ``failed``."""
+        state: str = self.dag_run(dag_id, run_id)["state"]
+        return state
+
+    def wait_for_run(self, dag_id: str, run_id: str, timeout_s: float) -> str:
+        """The run's final state, ``success`` or ``failed``; AirflowUnavailable if it has none after ``timeout_s``."""
+        deadline_s = time.monotonic() + timeout_s
+        while (state := self.run_state(dag_id, run_id)) not in FINAL_STATES:
+            if time.monotonic() > deadline_s:
+                raise AirflowUnavailable(
+                    f"run {run_id} of {dag_id} is still {state} after {timeout_s:g} s: "
+                    f"see {self.base_url}/dags/{dag_id}/runs/{run_id}"
+                )
+            time.sleep(POLL_S)
+        return state
+
+    def task_instances(self, dag_id: str, run_id: str) -> list[Json]:
+        """The run's task instances: ``task_id``, ``map_index``, ``try_number``, ``state``, ``start_date``, ..."""
+        return list(self._pages(f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances", "task_instances"))
+
+    def clear_tasks(self, dag_id: str, run_id: str, task_ids: list[str]) -> None:
+        """Runs tasks again, whatever their state, as a person does in the UI.
+
+        Airflow writes this on two connections; on SQLite, beside a task that starts, they can block one another until
+        the lock times out, and the request fails. It has changed nothing then and is sent again.
+        """
+        body = {"dag_run_id": run_id, "task_ids": task_ids, "only_failed": False, "dry_run": False}
+        for _ in range(CLEAR_ATTEMPTS - 1):
+            with contextlib.suppress(AirflowUnavailable):
+                self.request("POST", f"/dags/{dag_id}/clearTaskInstances", json=body)
+                return
+        self.request("POST", f"/dags/{dag_id}/clearTaskInstances", json=body)
+
+    def xcom(self, dag_id: str, run_id: str, task_id: str, *, key: str = "return_value", map_index: int = -1) -> Json:
+        """What a task left under ``key``."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/{key}"
+        return self.request("GET", path, params={"map_index": map_index, "deserialize": True})["value"]
+
+    def task_log(self, dag_id: str, run_id: str, task_id: str, *, try_number: int = 1, map_index: int = -1) -> str:
+        """One try's log as text."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}"
+        content = self.request("GET", path, params={"map_index": map_index, "full_content": True})["content"]
+        return "\n".join(line if isinstance(line, str) else str(line.get("event", line)) for line in content)
+
+    def _pages(self, path: str, key: str) -> Iterator[Json]:
+        offset = 0
+        while True:
+            page = self.request("GET", path, params={"limit": PAGE_SIZE, "offset": offset})
+            yield from page[key]
+            offset += PAGE_SIZE
+            if offset >= page["total_entries"]:
+                return
+
+    def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        try:
+            answer = self._http.request(method, path, **options)
+        except httpx.HTTPError as error:
+            raise AirflowUnavailable(
+                f"Airflow at {self.base_url} did not answer {method} {path} ({error}): check that it runs, and try again"
+            ) from error
+        if answer.is_error:
+            raise AirflowUnavailable(
+                f"Airflow refused {method} {path} with status {answer.status_code}: {answer.text.strip()[:500]}"
+            )
+        return answer

@@ -1,0 +1,83 @@
+"""Sees to what no Python package brings: Java for the servers and Spark, Chromium for the browser tests, Kafka's jars.
+
+Run as ``python -m coordinator_tasks.embedded.host`` by ``make install``. As root on Debian or Ubuntu it installs what is
+missing; anywhere else it says in one line what to install. Only a missing Java is an error, since nothing runs without.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+from coordinator_tasks.embedded.errors import EmbeddedError, JavaUnavailable
+from coordinator_tasks.embedded.jars import ensure_kafka_jars
+from coordinator_tasks.embedded.java import find_java
+
+JAVA_PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless")
+"""In order of preference: newer releases of Debian have the second one only."""
+BROWSER_PACKAGES = ("chromium", "chromium-driver")
+BROWSER_PROGRAMS = ("chromium", "chromedriver")
+APT_TIMEOUT_S = 600.0
+
+
+def can_install() -> bool:
+    """Whether this user may install packages, and how is known."""
+    return os.geteuid() == 0 and shutil.which("apt-get") is not None
+
+
+def ensure_java() -> None:
+    """Installs Java if none can be used and it is allowed to; JavaUnavailable if there is still none."""
+    try:
+        find_java()
+    except JavaUnavailable:
+        if not can_install() or not any(_install(package) for package in JAVA_PACKAGES):
+            raise
+        find_java()
+
+
+def ensure_browser() -> str | None:
+    """Installs Chromium and its driver if it is allowed to; returns one line of advice if they are still missing."""
+    if can_install() and _missing_programs():
+        _install(*BROWSER_PACKAGES)
+    missing = _missing_programs()
+    if not missing:
+        return None
+    return (
+        f"{' and '.join(missing)} not found on PATH: the tests of the user interface cannot run until they are installed "
+        f"(Debian: apt-get install {' '.join(BROWSER_PACKAGES)}); everything else works without"
+    )
+
+
+def main() -> int:
+    """Prepares the machine; exit code 1, with one line that says what to do, if that is impossible."""
+    try:
+        ensure_java()
+        ensure_kafka_jars()
+    except EmbeddedError as error:
+        print(error, file=sys.stderr)
+        return 1
+    advice = ensure_browser()
+    if advice:
+        print(advice, file=sys.stderr)
+    return 0
+
+
+def _missing_programs() -> list[str]:
+    return [program for program in BROWSER_PROGRAMS if shutil.which(program) is None]
+
+
+def _install(*packages: str) -> bool:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    commands = (["apt-get", "update"], ["apt-get", "install", "--yes", "--no-install-recommends", *packages])
+    try:
+        for command in commands:
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment, timeout=APT_TIMEOUT_S)
+    except subprocess.SubprocessError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

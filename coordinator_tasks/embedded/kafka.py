@@ -1,0 +1,184 @@
+"""A real Kafka broker on loopback: one process that is its own controller (KRaft combined mode)."""
+
+from __future__ import annotations
+
+import subprocess
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+from coordinator_tasks.embedded import jars
+from coordinator_tasks.embedded.errors import ProcessFailed
+from coordinator_tasks.embedded.java import QUICK_START_OPTIONS, find_java
+from coordinator_tasks.embedded.ports import HOST, free_port, listening
+from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec, marked_environment
+
+READY_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+FORMAT_TIMEOUT_S = 60.0
+HEAP_OPTION = "-Xmx512m"
+
+FIXED_SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "num.recovery.threads.per.data.dir": "2",
+    # The only broker's registration blocks its own next start for one session after kill -9: 9 s with the default.
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "3000",
+}
+
+
+class EmbeddedKafka:
+    """One broker; ``data_dir`` keeps its data and log over restarts. ``port`` 0 takes a free one.
+
+    ``users`` (name to password) opens a second listener, ``sasl_bootstrap_servers``, that speaks SASL_PLAINTEXT with
+    the mechanism PLAIN; the first one stays open to anybody on this machine. ``settings`` overrides broker settings.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        port: int = 0,
+        *,
+        users: Mapping[str, str] | None = None,
+        settings: Mapping[str, str] | None = None,
+        java_options: tuple[str, ...] = QUICK_START_OPTIONS,
+    ) -> None:
+        self.data_dir = data_dir
+        self.port = port or free_port()
+        self.controller_port = free_port()
+        self.sasl_port = free_port() if users else None
+        self._users = dict(users or {})
+        self._overrides = dict(settings or {})
+        self._java = (str(find_java().executable), *java_options, HEAP_OPTION, "-cp", jars.kafka_class_path())
+        self.process = ManagedProcess(self._spec(), ready=self._answers)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port`` of the listener without authentication."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def sasl_bootstrap_servers(self) -> str:
+        """``host:port`` of the SASL_PLAINTEXT listener; an error if the broker was made without users."""
+        if self.sasl_port is None:
+            raise ProcessFailed("Kafka has no SASL listener: make it with users={name: password}")
+        return f"{HOST}:{self.sasl_port}"
+
+    def start(self) -> None:
+        """Formats the data folder on first use, starts the broker and waits until it accepts connections."""
+        self._write_settings()
+        if not (self._store / "meta.properties").exists():
+            self._format()
+        self.process.start(READY_TIMEOUT_S)
+
+    def stop(self) -> None:
+        """Ends the broker."""
+        self.process.stop()
+
+    def kill(self) -> None:
+        """Kill -9."""
+        self.process.kill()
+
+    def restart(self) -> None:
+        """Stop and start on the same ports and data."""
+        self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        """Freezes the broker: connections stay open and nothing is answered."""
+        self.process.pause()
+
+    def resume(self) -> None:
+        """Ends a pause."""
+        self.process.resume()
+
+    @property
+    def _store(self) -> Path:
+        return self.data_dir / "data"
+
+    @property
+    def _settings_path(self) -> Path:
+        return self.data_dir / "server.properties"
+
+    def _answers(self) -> bool:
+        return all(listening(port) for port in (self.port, self.sasl_port) if port is not None)
+
+    def _spec(self) -> ProcessSpec:
+        return ProcessSpec(
+            name="Kafka",
+            argv=(*self._java, "kafka.Kafka", str(self._settings_path)),
+            log_path=self.data_dir / "kafka.log",
+            # The simple logger writes at level info unless told otherwise, thousands of lines at every start.
+            env={"JDK_JAVA_OPTIONS": "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"},
+            stop_timeout_s=STOP_TIMEOUT_S,
+        )
+
+    def _format(self) -> None:
+        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        # The tool reads a leading dash as an option.
+        cluster_id = cluster_id.replace("-", "_")
+        command = [*self._java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._settings_path)]
+        try:
+            subprocess.run(
+                command,
+                check=True,
+                capture_output=True,
+                text=True,
+                timeout=FORMAT_TIMEOUT_S,
+                env=marked_environment(self.process.spec.env),
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ProcessFailed(
+                f"Kafka's data folder {self._store} was not formatted within {FORMAT_TIMEOUT_S:g} s: "
+                "the machine is too busy or the disk too slow; start again"
+            ) from error
+        except subprocess.CalledProcessError as error:
+            last = (error.stderr.strip() or error.stdout.strip()).splitlines()[-1:]
+            raise ProcessFailed(
+                f"Kafka's data folder {self._store} could not be formatted: {' '.join(last)!r}; "
+                "delete the folder, or name another one, and start again"
+            ) from error
+
+    def _write_settings(self) -> None:
+        self._store.mkdir(parents=True, exist_ok=True)
+        settings = {**FIXED_SETTINGS, **self._listeners(), "log.dirs": str(self._store), **self._overrides}
+        self._settings_path.touch(mode=0o600)
+        self._settings_path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+
+    def _listeners(self) -> dict[str, str]:
+        listeners = [f"PLAINTEXT://{HOST}:{self.port}", f"CONTROLLER://{HOST}:{self.controller_port}"]
+        protocols = ["PLAINTEXT:PLAINTEXT", "CONTROLLER:PLAINTEXT"]
+        settings: dict[str, str] = {"controller.quorum.voters": f"1@{HOST}:{self.controller_port}"}
+        if self.sasl_port is not None:
+            listeners.append(f"SASL://{HOST}:{self.sasl_port}")
+            protocols.append("SASL:SASL_PLAINTEXT")
+            logins = " ".join(f'user_{name}="{password}"' for name, password in self._users.items())
+            login_module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+            settings["listener.name.sasl.sasl.enabled.mechanisms"] = "PLAIN"
+            settings["listener.name.sasl.plain.sasl.jaas.config"] = f"{login_module} required {logins};"
+        settings["listeners"] = ",".join(listeners)
+        settings["advertised.listeners"] = ",".join(item for item in listeners if not item.startswith("CONTROLLER"))
+        settings["listener.security.protocol.map"] = ",".join(protocols)
+        return settings

@@ -1,0 +1,199 @@
+"""A real ZooKeeper 3.9 on loopback: one server, or an ensemble of three for fault tests.
+
+Settings: sessions may last from 2 to 20 ticks (1 to 10 s with the default tick); writes are not forced to the disk, which
+survives kill -9 of the server, but not a power failure.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+from typing import Self
+
+from coordinator_tasks.embedded import jars
+from coordinator_tasks.embedded.errors import ProcessFailed
+from coordinator_tasks.embedded.java import QUICK_START_OPTIONS, find_java
+from coordinator_tasks.embedded.ports import HOST, free_port
+from coordinator_tasks.embedded.processes import READY_POLL_S, ManagedProcess, ProcessSpec
+
+TICK_TIME_MS = 500
+ENSEMBLE_SIZE = 3
+ANSWER_TIMEOUT_S = 1.0
+READY_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 5.0
+SERVING_MODES = frozenset({"standalone", "leader", "follower"})
+
+SERVER_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+LOGGING = Path(__file__).with_name("log4j2.properties")
+
+
+class EmbeddedZooKeeper:
+    """One ZooKeeper server; ``data_dir`` keeps its data and log over restarts. ``port`` 0 takes a free one.
+
+    ``quorum`` (used by :class:`EmbeddedEnsemble`) is the server's number and the ``server.N=...`` lines of all servers.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        port: int = 0,
+        tick_time_ms: int = TICK_TIME_MS,
+        *,
+        quorum: tuple[int, tuple[str, ...]] | None = None,
+    ) -> None:
+        self.data_dir = data_dir
+        self.port = port or free_port()
+        self.tick_time_ms = tick_time_ms
+        self._quorum = quorum
+        self._write_settings()
+        name = "ZooKeeper" if quorum is None else f"ZooKeeper server {quorum[0]}"
+        self.process = ManagedProcess(self._spec(name), ready=lambda: self.mode() in SERVING_MODES)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def connect_string(self) -> str:
+        """``host:port`` for clients."""
+        return f"{HOST}:{self.port}"
+
+    def start(self) -> None:
+        """Starts the server and waits until it serves; on the same port and data as before, if it ran before."""
+        self.process.start(READY_TIMEOUT_S)
+
+    def stop(self) -> None:
+        """Ends the server; sessions stay in its data and go on or expire after the next start."""
+        self.process.stop()
+
+    def kill(self) -> None:
+        """Kill -9."""
+        self.process.kill()
+
+    def restart(self) -> None:
+        """Stop and start on the same port and data."""
+        self.process.restart(READY_TIMEOUT_S)
+
+    def pause(self) -> None:
+        """Freezes the server: connections stay open and nothing is answered."""
+        self.process.pause()
+
+    def resume(self) -> None:
+        """Ends a pause."""
+        self.process.resume()
+
+    def ask(self, word: str) -> str:
+        """The answer to a four-letter word (``ruok``, ``srvr``, ``mntr``, ...); empty if the server does not answer."""
+        try:
+            with socket.create_connection((HOST, self.port), timeout=ANSWER_TIMEOUT_S) as connection:
+                connection.settimeout(ANSWER_TIMEOUT_S)
+                connection.sendall(word.encode())
+                parts = []
+                while part := connection.recv(65536):
+                    parts.append(part)
+        except OSError:
+            return ""
+        return b"".join(parts).decode()
+
+    def mode(self) -> str:
+        """``standalone``, ``leader`` or ``follower``; empty while it does not serve."""
+        lines = self.ask("srvr").splitlines()
+        return next((line.removeprefix("Mode: ") for line in lines if line.startswith("Mode: ")), "")
+
+    @property
+    def _settings_path(self) -> Path:
+        return self.data_dir / "zoo.cfg"
+
+    def _spec(self, name: str) -> ProcessSpec:
+        return ProcessSpec(
+            name=name,
+            argv=(
+                str(find_java().executable),
+                *QUICK_START_OPTIONS,
+                "-Xmx256m",
+                "-Dzookeeper.forceSync=no",
+                f"-Dlog4j2.configurationFile={LOGGING}",
+                "-cp",
+                jars.zookeeper_class_path(),
+                SERVER_MAIN,
+                str(self._settings_path),
+            ),
+            log_path=self.data_dir / "zookeeper.log",
+            stop_timeout_s=STOP_TIMEOUT_S,
+        )
+
+    def _write_settings(self) -> None:
+        store = self.data_dir / "data"
+        store.mkdir(parents=True, exist_ok=True)
+        lines = [
+            f"tickTime={self.tick_time_ms}",
+            f"dataDir={store}",
+            f"clientPortAddress={HOST}",
+            f"clientPort={self.port}",
+            "maxClientCnxns=0",
+            "admin.enableServer=false",
+            "4lw.commands.whitelist=ruok,srvr,mntr,stat,conf,wchs,envi",
+        ]
+        if self._quorum is not None:
+            number, servers = self._quorum
+            lines += ["initLimit=10", "syncLimit=5", *servers]
+            (store / "myid").write_text(str(number))
+        self._settings_path.write_text("\n".join(lines) + "\n")
+
+
+class EmbeddedEnsemble:
+    """Three servers that elect a leader; ``servers[i]`` can be stopped, killed, paused and started one by one."""
+
+    def __init__(self, data_dir: Path, tick_time_ms: int = TICK_TIME_MS) -> None:
+        numbers = range(1, ENSEMBLE_SIZE + 1)
+        lines = tuple(f"server.{number}={HOST}:{free_port()}:{free_port()}" for number in numbers)
+        self.servers = tuple(
+            EmbeddedZooKeeper(data_dir / f"server-{number}", tick_time_ms=tick_time_ms, quorum=(number, lines))
+            for number in numbers
+        )
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def connect_string(self) -> str:
+        """All servers, ``host:port,host:port,host:port``."""
+        return ",".join(server.connect_string for server in self.servers)
+
+    def start(self) -> None:
+        """Starts all servers and waits until each serves; none alone can, so they start together."""
+        try:
+            for server in self.servers:
+                server.process.spawn()
+            for server in self.servers:
+                server.process.wait_ready(READY_TIMEOUT_S)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Ends all servers."""
+        for server in self.servers:
+            server.process.terminate()
+        for server in self.servers:
+            server.stop()
+
+    def leader(self, timeout_s: float = READY_TIMEOUT_S) -> EmbeddedZooKeeper:
+        """The server that leads now; waits for an election that is under way, at most ``timeout_s``."""
+        deadline_s = time.monotonic() + timeout_s
+        while time.monotonic() < deadline_s:
+            for server in self.servers:
+                if server.process.running and server.mode() == "leader":
+                    return server
+            time.sleep(READY_POLL_S)
+        raise ProcessFailed(
+            f"the ZooKeeper ensemble elected no leader within {timeout_s:g} s: start enough of its servers for a majority"
+        )

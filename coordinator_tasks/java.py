@@ -1,0 +1,78 @@
+"""Finds a Java that runs PySpark and the embedded servers: JAVA_HOME first, then PATH."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from coordinator_tasks.core.errors import Refused
+
+OLDEST = 17
+NEWEST = 24
+"""PySpark 4.3 needs 17; from 25 on the module ``jdk.incubator.vector``, which Spark asks for at its start, is gone."""
+
+VERSION_TIMEOUT_S = 20.0
+
+_ADVICE = (
+    f"install Java {OLDEST} (Debian and Ubuntu: apt-get install openjdk-{OLDEST}-jre-headless), "
+    "or set JAVA_HOME to the folder of one"
+)
+
+
+class JavaUnavailable(Refused):
+    """No Java that can run PySpark and the embedded servers was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A usable Java: ``home`` for JAVA_HOME of child processes, ``executable`` to run, its major ``version``."""
+
+    home: Path
+    executable: Path
+    version: int
+
+
+def find_java() -> Java:
+    """The first usable Java; JavaUnavailable names every candidate that was refused, and why."""
+    refused: list[str] = []
+    for origin, executable in _candidates():
+        version = _major_version(executable)
+        if version is not None and OLDEST <= version <= NEWEST:
+            return Java(home=executable.resolve().parent.parent, executable=executable, version=version)
+        refused.append(f"{origin} {_flaw(executable, version)}")
+    why = "; ".join(refused) or "neither JAVA_HOME nor PATH has one"
+    raise JavaUnavailable(f"Java {OLDEST} to {NEWEST} is needed by Spark, ZooKeeper and Kafka, but {why}: {_ADVICE}")
+
+
+def _candidates() -> Iterator[tuple[str, Path]]:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        yield "JAVA_HOME", Path(home) / "bin" / "java"
+    on_path = shutil.which("java")
+    if on_path:
+        yield "PATH", Path(on_path)
+
+
+def _flaw(executable: Path, version: int | None) -> str:
+    if version is None:
+        return f"names {executable}, which does not run"
+    return f"has Java {version} ({executable}), which is too {'old' if version < OLDEST else 'new'}"
+
+
+@functools.cache
+def _major_version(executable: Path) -> int | None:
+    """17 from ``openjdk version "17.0.15"``, 8 from ``java version "1.8.0_292"``; None if it does not answer."""
+    try:
+        answer = subprocess.run(
+            [executable, "-version"], capture_output=True, text=True, timeout=VERSION_TIMEOUT_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    return int(found.group(1)) if found else None

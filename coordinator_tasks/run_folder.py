@@ -1,0 +1,106 @@
+"""The folder of one consumer on its host: what its launcher, the consumer itself and who waits for it tell each other.
+
+`[BASE]/[CLUSTER]/[CONSUMER]/` holds
+- `launcher.lock`: locked by the launcher as long as it lives, so that one id is never started twice on a host;
+- `settings.json` and `kafka.json` (mode 0600): connection settings, the second for the Kafka reader of the executors;
+- `driver.log`, and `driver.previous.log` of the start before;
+- `incarnation`: written by the consumer as soon as it has drawn its number;
+- `ended.json`: exit code and time, written by the launcher when all processes of the consumer have ended.
+"""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coordinator_tasks.core.names import check_cluster, check_consumer
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The names of the files; `path` is the consumer's own folder."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, base: Path, cluster: str, consumer: str) -> "RunFolder":
+        """The folder of a consumer below `base`; raises `InvalidName`."""
+        return cls(base / check_cluster(cluster) / check_consumer(consumer))
+
+    @property
+    def lock(self) -> Path:
+        """Held by the living launcher."""
+        return self.path / "launcher.lock"
+
+    @property
+    def settings(self) -> Path:
+        """The coordinator's settings, with secrets."""
+        return self.path / "settings.json"
+
+    @property
+    def kafka(self) -> Path:
+        """Kafka's settings, with secrets."""
+        return self.path / "kafka.json"
+
+    @property
+    def log(self) -> Path:
+        """What the driver and the launcher say."""
+        return self.path / "driver.log"
+
+    @property
+    def incarnation(self) -> Path:
+        """The number that the consumer has drawn."""
+        return self.path / "incarnation"
+
+    @property
+    def ended(self) -> Path:
+        """How it ended."""
+        return self.path / "ended.json"
+
+    def begin(self) -> None:
+        """Make the folder, keep the last log aside and forget what the last start left."""
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if self.log.exists():
+            self.log.replace(self.path / "driver.previous.log")
+        self.incarnation.unlink(missing_ok=True)
+        self.ended.unlink(missing_ok=True)
+
+    def drawn(self) -> int:
+        """The incarnation that the consumer has drawn since the last start; 0 = none yet."""
+        try:
+            return int(self.incarnation.read_text())
+        except (OSError, ValueError):
+            return 0
+
+    def exit_code(self) -> int | None:
+        """How the consumer ended since the last start; `None` while it runs."""
+        code = _read(self.ended).get("code")
+        return code if isinstance(code, int) else None
+
+    def log_tail(self, lines: int = 20, limit_bytes: int = 8000) -> str:
+        """The end of the driver's log; empty if there is none to be read here."""
+        try:
+            with self.log.open("rb") as file:
+                file.seek(max(0, self.log.stat().st_size - limit_bytes))
+                text = file.read().decode(errors="replace")
+        except OSError:
+            return ""
+        return "\n".join(text.splitlines()[-lines:])
+
+
+def write_private(path: Path, data: object) -> None:
+    """Write JSON that only its owner may read, so that nobody ever sees half of it."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    scratch.unlink(missing_ok=True)
+    with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        json.dump(data, file)
+    scratch.replace(path)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}

@@ -1,0 +1,238 @@
+"""What a person, or the platform, asks of a consumer: isolation, readmission, draining.
+
+Asking is one compare-and-set; what follows from it is the plan's work.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from coordinator_tasks.core.codec import decode_node
+from coordinator_tasks.core.errors import LookAgain, NodeMissing, NotManaged
+from coordinator_tasks.core.member_codec import (
+    decode_claim,
+    decode_directive,
+    encode_directive,
+    encode_fleet,
+)
+from coordinator_tasks.core.model import (
+    Actor,
+    Answer,
+    ConsumerStatus,
+    Directive,
+    Draining,
+    IdClaim,
+    Isolation,
+    Member,
+    TopicNode,
+)
+from coordinator_tasks.core.ports import Check, Create, Operation, SetData
+from coordinator_tasks.core.presence import subscribes
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.fleet import fleets
+
+MAX_ATTEMPTS = 20
+
+
+def isolate(c: Coordinator, consumer: str, *, by: str, why: str, until_at: float = 0.0) -> Directive:
+    """The consumer may run nothing, and counts as closed, until it is readmitted; `until_at` 0 = until a person says so.
+
+    Raises `NotManaged` for a consumer that this cluster has never seen.
+    """
+    _check_known(c, consumer)
+
+    def change(old: Directive) -> Directive:
+        now = old.isolation
+        same = now is not None and (now.by, now.why, now.until_at, now.incarnation) == (by, why, until_at, 0)
+        if now is not None and same and not now.readmit:
+            return old
+        return replace(old, isolation=Isolation(by, why, c.clock.now(), 0, until_at))
+
+    return _change(c, consumer, change)
+
+
+def readmit(c: Coordinator, consumer: str, by: str) -> Directive:
+    """Let the consumer in again as soon as it confirms that it runs nothing; without effect if it is not isolated."""
+    _check_known(c, consumer)
+
+    def change(old: Directive) -> Directive:
+        if old.isolation is None or old.isolation.readmit:
+            return old
+        why = f"{old.isolation.why}; readmission asked by {by}"
+        return replace(old, isolation=replace(old.isolation, readmit=True, why=why))
+
+    return _change(c, consumer, change)
+
+
+def drain(c: Coordinator, consumer: str, by: str, why: str) -> Directive:
+    """The consumer is to give everything away, and is no longer wanted in any fleet: both in one transaction."""
+    _check_known(c, consumer)
+    for _ in range(MAX_ATTEMPTS):
+        old = read_directive(c, consumer)
+        new = old
+        if old.draining is None or old.draining.incarnation != 0:
+            new = replace(old, draining=Draining(by, why, c.clock.now()))
+        operations: list[Operation] = [] if new == old else [_write(c, new)]
+        for fleet in fleets(c):
+            if consumer in fleet.consumers:
+                rest = replace(fleet, consumers=tuple(one for one in fleet.consumers if one != consumer))
+                operations.append(SetData(c.paths.fleet(fleet.app), encode_fleet(rest), fleet.version))
+        try:
+            c.zk.transact(operations)
+        except LookAgain:
+            continue
+        return new
+    raise LookAgain(f"{c.paths.directive(consumer)} changed {MAX_ATTEMPTS} times while it was being written")
+
+
+def undrain(c: Coordinator, consumer: str) -> Directive:
+    """The consumer may be given partitions again. The fleet is not changed: add it there if it should be kept running."""
+    _check_known(c, consumer)
+    return _change(c, consumer, lambda old: replace(old, draining=None))
+
+
+def read_directive(c: Coordinator, consumer: str) -> Directive:
+    """The directive of a consumer; an empty one (version -1) while there is none."""
+    path = c.paths.directive(consumer)
+    node = c.zk.find(path)
+    return Directive(consumer) if node is None else decode_directive(path, node.data, consumer, node.stat.version)
+
+
+def _change(c: Coordinator, consumer: str, change: Callable[[Directive], Directive]) -> Directive:
+    for _ in range(MAX_ATTEMPTS):
+        old = read_directive(c, consumer)
+        new = change(old)
+        if new == old:
+            return old
+        try:
+            c.zk.transact([_write(c, new)])
+        except LookAgain:
+            continue
+        return new
+    raise LookAgain(f"{c.paths.directive(consumer)} changed {MAX_ATTEMPTS} times while it was being written")
+
+
+def _write(c: Coordinator, directive: Directive) -> Operation:
+    path, data = c.paths.directive(directive.consumer), encode_directive(directive)
+    return Create(path, data) if directive.version < 0 else SetData(path, data, directive.version)
+
+
+def _check_known(c: Coordinator, consumer: str) -> None:
+    if c.zk.find(c.paths.id(consumer)) is not None:
+        return
+    try:
+        known = c.zk.children(c.paths.ids)
+    except NodeMissing:
+        known = []
+    listed = ", ".join(known[:10]) or "none"
+    raise NotManaged(
+        f"cluster {c.paths.cluster!r} has never seen a consumer {consumer!r} (it knows: {listed}); correct the id"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Topics:
+    """The topic nodes at one moment; `None` = nothing was planned yet. `versions` guard whatever relies on them."""
+
+    nodes: Mapping[str, TopicNode | None]
+    versions: Mapping[str, int]
+
+
+def complete_readmissions(c: Coordinator, actor: Actor) -> tuple[str, ...]:
+    """Remove the isolations that are to end and whose consumers confirm, now, that they run nothing.
+
+    The confirmation is the interface's own word at an acted epoch that is at least the current one of every topic, or
+    the known end of every incarnation that was granted anything. It is guarded by the versions of the topics, the claim
+    and the directive; what changes in between is left for the next call. Returns the consumers readmitted.
+    """
+    del actor  # nothing is recorded beyond the directive: the next plan has the consumer as its cause
+    waiting = [directive for directive in _all_directives(c) if _is_due(directive, c.clock.now())]
+    if not waiting:
+        return ()
+    topics = _read_topics(c)
+    claims = {directive.consumer: _claim(c, directive.consumer) for directive in waiting}
+    members = dict(c.discovery.members())
+    asked = [member for claim in claims.values() if (member := _interface(claim, members)) is not None]
+    answers = c.statuses.ask(asked)
+    done = []
+    for directive in waiting:
+        claim, member = claims[directive.consumer], members.get(directive.consumer)
+        confirmed = _runs_nothing(directive, claim, member, answers.get(directive.consumer), topics)
+        if confirmed and _lift(c, directive, claim, topics):
+            done.append(directive.consumer)
+    return tuple(done)
+
+
+def _all_directives(c: Coordinator) -> list[Directive]:
+    try:
+        consumers = c.zk.children(c.paths.directives)
+    except NodeMissing:
+        return []
+    return [read_directive(c, consumer) for consumer in consumers]
+
+
+def _is_due(directive: Directive, now: float) -> bool:
+    isolation = directive.isolation
+    return isolation is not None and (isolation.readmit or 0 < isolation.until_at <= now)
+
+
+def _read_topics(c: Coordinator) -> _Topics:
+    c.zk.sync()
+    names = c.zk.children(c.paths.assignments)
+    paths = [c.paths.topic(name) for name in names]
+    found = {name: node for name, node in zip(names, c.zk.get_many(paths), strict=True) if node is not None}
+    return _Topics(
+        {name: decode_node(c.paths.topic(name), node.data) if node.data else None for name, node in found.items()},
+        {name: node.stat.version for name, node in found.items()},
+    )
+
+
+def _claim(c: Coordinator, consumer: str) -> IdClaim:
+    path = c.paths.id(consumer)
+    node = c.zk.find(path)
+    return IdClaim(consumer, 0) if node is None else decode_claim(path, node.data, consumer, node.stat.version)
+
+
+def _interface(claim: IdClaim, members: Mapping[str, Member]) -> Member | None:
+    """Where to ask: the registration, or the last known address of a consumer that is detached."""
+    member = members.get(claim.consumer)
+    if member is None and claim.address:
+        return Member(claim.consumer, claim.incarnation, claim.address, claim.boot_id)
+    return member
+
+
+def _runs_nothing(
+    directive: Directive, claim: IdClaim, member: Member | None, answer: Answer | None, topics: _Topics
+) -> bool:
+    consumer = directive.consumer
+    planned = {topic: node for topic, node in topics.nodes.items() if node is not None}
+    isolated = directive.isolation.incarnation if directive.isolation is not None else 0
+    granted = {node.incarnations[consumer] for node in planned.values() if consumer in node.incarnations}
+    # An isolation of one incarnation ends by the word, or the end, of that one; any other by those of all that may run.
+    unknown = ({isolated} if isolated else {claim.incarnation} | granted) - claim.ended.keys() - {0}
+    if not unknown:
+        return True
+    if not isinstance(answer, ConsumerStatus) or unknown != {answer.incarnation}:
+        return False
+    if any(status.running for status in answer.topics.values()):
+        return False
+    return all(
+        _acted_on(answer, topic, node)
+        for topic, node in planned.items()
+        if member is None or subscribes(member, topic) or consumer in node.incarnations
+    )
+
+
+def _acted_on(answer: ConsumerStatus, topic: str, node: TopicNode) -> bool:
+    status = answer.topics.get(topic)
+    return status is not None and status.generation == node.generation and status.acted_epoch >= node.epoch
+
+
+def _lift(c: Coordinator, directive: Directive, claim: IdClaim, topics: _Topics) -> bool:
+    guards: list[Operation] = [Check(c.paths.topic(name), version) for name, version in topics.versions.items()]
+    if claim.version >= 0:
+        guards.append(Check(c.paths.id(claim.consumer), claim.version))
+    try:
+        c.zk.transact([*guards, _write(c, replace(directive, isolation=None))])
+    except LookAgain:
+        return False
+    return True

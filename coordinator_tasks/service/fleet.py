@@ -1,0 +1,151 @@
+"""The consumers that should run, those that are missing, and what is known of the ends of those that ran."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from coordinator_tasks.core import claims
+from coordinator_tasks.core.errors import LookAgain, NodeMissing, NotManaged, Refused
+from coordinator_tasks.core.member_codec import (
+    decode_claim,
+    decode_directive,
+    decode_fleet,
+    encode_claim,
+    encode_fleet,
+)
+from coordinator_tasks.core.model import Directive, Ending, Fleet, IdClaim
+from coordinator_tasks.core.names import check_app, check_consumer
+from coordinator_tasks.core.ports import Check, Create, Node, Operation, SetData
+from coordinator_tasks.service.coordinator import Coordinator
+
+MAX_ATTEMPTS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A consumer to start: the Spark application with its arguments and settings."""
+
+    app: str
+    consumer: str
+    application: str
+    arguments: tuple[str, ...] = ()
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+
+def set_fleet(c: Coordinator, fleet: Fleet) -> Fleet:
+    """Write the desired consumers of an application; the same again changes nothing.
+
+    A `version` other than -1 is the one that must still be there (else `LookAgain`). Raises `Refused` for an id that
+    stands twice or in the fleet of another application, and `InvalidName`.
+    """
+    check_app(fleet.app)
+    for consumer in fleet.consumers:
+        check_consumer(consumer)
+    if len(set(fleet.consumers)) != len(fleet.consumers):
+        raise Refused(f"the fleet of {fleet.app!r} names a consumer twice; give each its own id")
+    c.zk.ensure(c.paths.fleets)
+    for _ in range(MAX_ATTEMPTS):
+        known = {one.app: one for one in fleets(c)}
+        present = known.pop(fleet.app, None)
+        for other in known.values():
+            _check_apart(fleet, other)
+        if present is not None and replace(present, version=-1) == replace(fleet, version=-1):
+            return present
+        guards: list[Operation] = [Check(c.paths.fleet(other.app), other.version) for other in known.values()]
+        version = -1 if present is None else present.version
+        try:
+            c.zk.transact([*guards, _write(c, fleet, version)])
+        except LookAgain:
+            if fleet.version >= 0:
+                raise
+            continue
+        return replace(fleet, version=version + 1)
+    raise LookAgain(f"{c.paths.fleet(fleet.app)} changed {MAX_ATTEMPTS} times while it was being written")
+
+
+def _write(c: Coordinator, fleet: Fleet, version: int) -> Operation:
+    path, data = c.paths.fleet(fleet.app), encode_fleet(fleet)
+    if fleet.version >= 0:
+        return SetData(path, data, fleet.version)
+    return Create(path, data) if version < 0 else SetData(path, data, version)
+
+
+def _check_apart(fleet: Fleet, other: Fleet) -> None:
+    shared = sorted(set(fleet.consumers) & set(other.consumers))
+    if shared:
+        raise Refused(
+            f"consumer {shared[0]!r} is in the fleet of {other.app!r} already; give it another id in {fleet.app!r}"
+        )
+
+
+def get_fleet(c: Coordinator, app: str) -> Fleet:
+    """The desired consumers of an application; raises `NotManaged`."""
+    node = c.zk.find(c.paths.fleet(app))
+    if node is None:
+        known = ", ".join(one.app for one in fleets(c)) or "none"
+        raise NotManaged(f"cluster {c.paths.cluster!r} has no fleet {app!r} (it has: {known}); set it first")
+    return decode_fleet(c.paths.fleet(app), node.data, app, node.stat.version)
+
+
+def fleets(c: Coordinator) -> tuple[Fleet, ...]:
+    """All fleets, sorted by application."""
+    try:
+        apps = c.zk.children(c.paths.fleets)
+    except NodeMissing:
+        return ()
+    paths = [c.paths.fleet(app) for app in apps]
+    nodes = zip(apps, paths, c.zk.get_many(paths), strict=True)
+    return tuple(decode_fleet(path, node.data, app, node.stat.version) for app, path, node in nodes if node is not None)
+
+
+def missing(c: Coordinator) -> tuple[Launch, ...]:
+    """The consumers to start now: wanted, not draining or isolated, not registered, and their last life known to be over.
+
+    A consumer that was started and has not registered yet is not missing, and neither is one that is merely silent.
+    """
+    wanted = [(fleet, consumer) for fleet in fleets(c) for consumer in fleet.consumers]
+    if not wanted:
+        return ()
+    members = c.discovery.members()
+    absent = [(fleet, consumer) for fleet, consumer in wanted if consumer not in members]
+    claim_nodes = c.zk.get_many([c.paths.id(consumer) for _, consumer in absent])
+    directive_nodes = c.zk.get_many([c.paths.directive(consumer) for _, consumer in absent])
+    return tuple(
+        Launch(fleet.app, consumer, fleet.application, fleet.arguments, fleet.conf)
+        for (fleet, consumer), claim, directive in zip(absent, claim_nodes, directive_nodes, strict=True)
+        if _is_over(c, consumer, claim) and not _is_held_back(c, consumer, directive)
+    )
+
+
+def _is_over(c: Coordinator, consumer: str, node: Node | None) -> bool:
+    if node is None:
+        return True
+    claim = decode_claim(c.paths.id(consumer), node.data, consumer, node.stat.version)
+    return claim.incarnation == 0 or claim.incarnation in claim.ended
+
+
+def _is_held_back(c: Coordinator, consumer: str, node: Node | None) -> bool:
+    if node is None:
+        return False
+    directive: Directive = decode_directive(c.paths.directive(consumer), node.data, consumer, node.stat.version)
+    # What stands there for one incarnation only says nothing of the next.
+    isolated = directive.isolation is not None and directive.isolation.incarnation == 0
+    return isolated or (directive.draining is not None and directive.draining.incarnation == 0)
+
+
+def record_end(c: Coordinator, consumer: str, incarnation: int, how: Ending) -> IdClaim:
+    """Write down that an incarnation is over; the first knowledge stays. Raises `NotManaged` for an unknown id."""
+    path = c.paths.id(consumer)
+    for _ in range(MAX_ATTEMPTS):
+        node = c.zk.find(path)
+        if node is None:
+            raise NotManaged(f"cluster {c.paths.cluster!r} has never seen a consumer {consumer!r}; correct the id")
+        claim = decode_claim(path, node.data, consumer, node.stat.version)
+        updated = claims.ended(claim, incarnation, how)
+        if updated == claim:
+            return claim
+        try:
+            c.zk.transact([SetData(path, encode_claim(updated), claim.version)])
+        except LookAgain:
+            continue
+        return replace(updated, version=claim.version + 1)
+    raise LookAgain(f"{path} changed {MAX_ATTEMPTS} times while it was being written")

@@ -1,0 +1,112 @@
+"""What happened: the records of a topic, newest first, and the rebalances that they tell of."""
+
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from coordinator_tasks.core.errors import LookAgain, NodeMissing
+from coordinator_tasks.core.history_codec import decode_record
+from coordinator_tasks.core.model import Actor, Move, Record, State
+from coordinator_tasks.core.ports import Delete
+from coordinator_tasks.service.coordinator import Coordinator
+
+KEEP = 10_000
+_CHUNK = 200  # records read at once while going back in time
+_DELETES = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """One rebalance of one topic: from its first plan until Stable, over all the runs that it took.
+
+    `states` are those passed, the first being where it began; `ended_at` is 0 while it goes on; `moves` may name a
+    partition more than once, when it was planned again on its way.
+    """
+
+    topic: str
+    rebalance: str
+    cause: str
+    began_at: float
+    ended_at: float
+    lasted_s: float
+    states: tuple[State, ...]
+    runs: tuple[Actor, ...]
+    moves: tuple[Move, ...]
+    records: tuple[Record, ...]
+
+
+def records(c: Coordinator, topic: str, limit: int = 100) -> tuple[Record, ...]:
+    """The newest records of a topic, newest first; none if there is no such topic. Raises `Malformed`."""
+    found: list[Record] = []
+    for record in _backwards(c, topic, min(limit, _CHUNK)):
+        if len(found) == limit:
+            break
+        found.append(record)
+    return tuple(found)
+
+
+def rebalances(c: Coordinator, topics: Collection[str] = (), limit: int = 20) -> tuple[Rebalance, ...]:
+    """The newest rebalances of these topics (none = all), newest first, at most `limit` of them, each one whole."""
+    try:
+        names = sorted(topics) or c.zk.children(c.paths.histories)
+    except NodeMissing:
+        return ()
+    found = [one for topic in names for one in _of_topic(c, topic, limit)]
+    return tuple(sorted(found, key=lambda one: (-one.began_at, one.topic))[:limit])
+
+
+def _of_topic(c: Coordinator, topic: str, limit: int) -> list[Rebalance]:
+    groups: dict[str, list[Record]] = {}
+    for record in _backwards(c, topic, _CHUNK):
+        if record.rebalance not in groups and len(groups) == limit:
+            break  # the groups are whole: a topic has one rebalance at a time
+        groups.setdefault(record.rebalance, []).append(record)
+    return [_summed_up(topic, group[::-1]) for group in groups.values()]
+
+
+def _summed_up(topic: str, group: list[Record]) -> Rebalance:
+    first, last = group[0], group[-1]
+    over = last.target is State.STABLE
+    return Rebalance(
+        topic=topic,
+        rebalance=first.rebalance,
+        cause=first.cause,
+        began_at=first.at,
+        ended_at=last.at if over else 0.0,
+        lasted_s=last.rebalance_s,
+        states=(first.source, *(record.target for record in group)),
+        runs=tuple(dict.fromkeys(record.actor for record in group)),
+        moves=tuple(move for record in group for move in record.moves),
+        records=tuple(group),
+    )
+
+
+def _backwards(c: Coordinator, topic: str, chunk: int) -> Iterator[Record]:
+    """All records, newest first, read a chunk at a time; one pruned in between is left out."""
+    names = _names(c, topic)
+    for end in range(len(names), 0, -chunk):
+        part = names[max(0, end - chunk) : end][::-1]
+        paths = [f"{c.paths.history(topic)}/{name}" for name in part]
+        for name, path, node in zip(part, paths, c.zk.get_many(paths), strict=True):
+            if node is not None:
+                yield decode_record(path, node.data, int(name))
+
+
+def _names(c: Coordinator, topic: str) -> list[str]:
+    """The records' names, oldest first; any other child is nobody's record."""
+    try:
+        return [name for name in c.zk.children(c.paths.history(topic)) if name.isascii() and name.isdigit()]
+    except NodeMissing:
+        return []
+
+
+def prune(c: Coordinator, topic: str, keep: int = KEEP) -> int:
+    """Delete the oldest records beyond `keep`; returns how many. Best effort: what fails is left for the next call."""
+    old = _names(c, topic)[: -keep if keep else None]
+    deleted = 0
+    for first in range(0, len(old), _DELETES):
+        part = old[first : first + _DELETES]
+        with suppress(LookAgain):
+            c.zk.transact([Delete(f"{c.paths.history(topic)}/{name}") for name in part])
+            deleted += len(part)
+    return deleted

@@ -1,0 +1,67 @@
+"""The plain loop: the same transitions without Airflow, for tests, benchmarks and small sites.
+
+It holds no truth of its own. While ZooKeeper or the registry do not answer it changes nothing, says so once, and goes on
+when they are back.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from coordinator_tasks.core.errors import Unavailable
+from coordinator_tasks.core.model import Actor
+from coordinator_tasks.service import directives, topics, transitions
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.transitions import Outcome, TopicReport
+
+BUSY_S = 0.05  # between two looks while something is waited for
+QUIET_S = 1.0  # the periodic look that finds what no watch told
+CHORES_S = 10.0  # new partitions and readmissions
+log = logging.getLogger(__name__)
+
+
+def run(c: Coordinator, stop: threading.Event, who: str, show: Callable[[TopicReport], None] | None = None) -> None:
+    """Run until `stop` is set. `who` stands in the history; `show` gets every report of something written."""
+    wake = threading.Event()
+    actor = Actor("loop", who)
+    held = ""
+    said: set[str] = set()
+    chores_at = 0.0
+    while not stop.is_set():
+        wake.clear()
+        try:
+            c.discovery.watch(wake.set)
+            if c.clock.monotonic() >= chores_at:
+                _chores(c, actor)
+                chores_at = c.clock.monotonic() + CHORES_S
+            reports = transitions.step(c, transitions.topics(c), actor)
+        except Unavailable as error:
+            if str(error) != held:
+                held = str(error)
+                log.warning("holding everything as it is: %s", held)
+            stop.wait(QUIET_S)
+            continue
+        if held:
+            log.warning("answers again; going on")
+            held = ""
+        reasons = {report.reason for report in reports if report.outcome is Outcome.HELD}
+        for reason in sorted(reasons - said):
+            log.warning("holding: %s", reason)
+        said = reasons
+        for report in reports:
+            if report.outcome is Outcome.WRITTEN and show is not None:
+                show(report)
+        busy = any(r.outcome in (Outcome.WRITTEN, Outcome.WAITING, Outcome.OVERTAKEN) for r in reports)
+        _pause(stop, wake, BUSY_S if busy else QUIET_S)
+
+
+def _chores(c: Coordinator, actor: Actor) -> None:
+    topics.refresh_partitions(c, transitions.topics(c))
+    directives.complete_readmissions(c, actor)
+
+
+def _pause(stop: threading.Event, wake: threading.Event, limit_s: float) -> None:
+    """Wait for a watch, at most `limit_s`; a stop is noticed within a tenth of a second."""
+    waited = 0.0
+    while waited < limit_s and not stop.is_set() and not wake.wait(min(0.1, limit_s)):
+        waited += 0.1

@@ -1,0 +1,254 @@
+"""Look at the world once: who is registered, what is asked of them, what they say themselves; note who is absent.
+
+The notes (an absence, a first answer, an isolation by the platform) are evidence that has to outlive this process, so
+they are written to ZooKeeper, each by a compare-and-set; losing one of those races is harmless, the next look repeats it.
+"""
+
+import secrets
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from urllib.parse import urlsplit
+
+from coordinator_tasks.core import claims as claim_steps
+from coordinator_tasks.core import member_codec
+from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, LookAgain, NodeMissing, Refused
+from coordinator_tasks.core.model import (
+    Absence,
+    Committed,
+    ConsumerStatus,
+    Directive,
+    Ending,
+    IdClaim,
+    Isolation,
+    Member,
+    TopicDescription,
+    TopicNode,
+)
+from coordinator_tasks.core.names import is_consumer
+from coordinator_tasks.core.ports import Check
+from coordinator_tasks.core.presence import note_absence, presence
+from coordinator_tasks.core.world import Presence, TopicView, World
+from coordinator_tasks.service import store
+from coordinator_tasks.service.coordinator import Coordinator
+
+PLATFORM = "platform"
+_LOOPBACK = ("127.", "localhost", "[::1]", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One look: a world without a topic's own parts, and the holders' incarnations by consumer."""
+
+    world: World
+    holders: Mapping[str, frozenset[int]]
+    owned: Mapping[str, Mapping[str, int]]
+    committed: Mapping[str, Mapping[int, Committed] | Refused | None] = field(default_factory=dict)
+
+    def world_of(self, topic: str) -> World:
+        """The world for one topic: with its group's offsets, and what everybody carries of the other topics.
+
+        Raises `Refused` if the brokers refuse to tell the group's offsets.
+        """
+        committed = self.committed.get(topic, {})
+        if isinstance(committed, Refused):
+            raise committed
+        loads: dict[str, int] = {}
+        for other, counts in self.owned.items():
+            for consumer, count in counts.items() if other != topic else ():
+                loads[consumer] = loads.get(consumer, 0) + count
+        return replace(self.world, committed=committed, loads=loads, fresh=secrets.token_hex(8))
+
+
+def look(c: Coordinator, topics: Collection[str], *, note: bool = True) -> Snapshot:
+    """Observe everything once. `topics` are all the managed ones: they tell who holds something, and how much.
+
+    `note` False = write no notes: for who only wants to see.
+
+    Raises `StoreUnavailable` or `DiscoveryUnavailable` (each by itself means: hold), `Malformed`.
+    """
+    nodes = store.load_nodes(c.zk, c.paths, sorted(topics))
+    holders = _holders(nodes)
+    claims = load_claims(c, sorted(holders))
+    c.zk.sync()
+    members = dict(c.discovery.members())
+    claims |= load_claims(c, sorted(members.keys() - claims.keys()))
+    answers = c.statuses.ask([*members.values(), *_absentees(holders, members, claims)])
+    world = World(c.clock.now(), members, claims, load_directives(c), answers)
+    return Snapshot(_note(c, world, holders) if note else world, holders, _owned(nodes))
+
+
+def _holders(nodes: Mapping[str, TopicNode]) -> dict[str, frozenset[int]]:
+    found: dict[str, frozenset[int]] = {}
+    for node in nodes.values():
+        for consumer, incarnation in node.incarnations.items():
+            found[consumer] = found.get(consumer, frozenset()) | {incarnation}
+    return found
+
+
+def _owned(nodes: Mapping[str, TopicNode]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for topic, node in nodes.items():
+        counts = found.setdefault(topic, {})
+        for consumer in node.assignments.values():
+            counts[consumer] = counts.get(consumer, 0) + 1
+    return found
+
+
+def _absentees(
+    holders: Mapping[str, frozenset[int]], members: Mapping[str, Member], claims: Mapping[str, IdClaim]
+) -> list[Member]:
+    """Holders that are not registered, at the address of their last registration."""
+    return [
+        Member(consumer, claims[consumer].incarnation, claims[consumer].address, claims[consumer].boot_id)
+        for consumer in sorted(holders)
+        if consumer not in members and consumer in claims and claims[consumer].address
+    ]
+
+
+def load_claims(c: Coordinator, consumers: Collection[str]) -> dict[str, IdClaim]:
+    """The `ids` nodes of these consumers that are there."""
+    paths = [c.paths.id(consumer) for consumer in consumers]
+    found = zip(consumers, paths, c.zk.get_many(paths), strict=True)
+    return {
+        consumer: member_codec.decode_claim(path, node.data, consumer, node.stat.version)
+        for consumer, path, node in found
+        if node is not None and node.data
+    }
+
+
+def load_directives(c: Coordinator) -> dict[str, Directive]:
+    """All directives."""
+    try:
+        consumers = c.zk.children(c.paths.directives)
+    except NodeMissing:
+        return {}
+    consumers = [consumer for consumer in consumers if is_consumer(consumer)]  # another name is nobody's
+    paths = [c.paths.directive(consumer) for consumer in consumers]
+    found = zip(consumers, paths, c.zk.get_many(paths), strict=True)
+    return {
+        consumer: member_codec.decode_directive(path, node.data, consumer, node.stat.version)
+        for consumer, path, node in found
+        if node is not None and node.data
+    }
+
+
+def _note(c: Coordinator, world: World, holders: Mapping[str, frozenset[int]]) -> World:
+    """Write down first answers, absences and ends; isolate who has been absent and silent for too long."""
+    # A holder whose claim was lost with ZooKeeper gets a new one: its absence has to be noted somewhere.
+    lost = {
+        consumer: IdClaim(consumer, max(held)) for consumer, held in holders.items() if consumer not in world.claims
+    }
+    claims = dict(world.claims)
+    for consumer, claim in {**world.claims, **lost}.items():
+        updated = _noted(c, world, claim, holders.get(consumer, frozenset()))
+        if updated != claim and (written := _write_claim(c, claim, updated)) is not None:
+            claims[consumer] = written
+    world = replace(world, claims=claims)
+    isolated = {}
+    for consumer, incarnation in _overdue(c, world, holders):
+        directive = _isolate(c, world, consumer, incarnation)
+        if directive is not None:
+            isolated[consumer] = directive
+    return replace(world, directives={**world.directives, **isolated})
+
+
+def _noted(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int]) -> IdClaim:
+    answer = world.answers.get(claim.consumer)
+    member = world.members.get(claim.consumer)
+    if isinstance(answer, ConsumerStatus) and member is not None and answer.incarnation == member.incarnation:
+        claim = replace(claim, answered=answer.incarnation)
+    absent = sorted(i for i in held if i not in claim.ended and (member is None or member.incarnation != i))
+    if not absent:
+        return _noted_end(c, world, claim, held)
+    incarnation = absent[-1]
+    if member is not None:
+        answer = None  # it is the successor's address that was asked
+    note, gone = note_absence(claim, incarnation, answer, _same_boot(c, claim), world.now, c.zk.session_timeout_s)
+    claim = replace(claim, absence=note)
+    return claim_steps.ended(claim, incarnation, Ending.REFUSED) if gone else claim
+
+
+def _noted_end(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int]) -> IdClaim:
+    """Nobody is absent any more, or their end is known: then `rejoin_grace_s` counts from the first note of it."""
+    if claim.consumer in world.members:
+        return replace(claim, absence=None)
+    ended = max((i for i in held if i in claim.ended), default=None)
+    if ended is None or not c.policy.rejoin_grace_s or (claim.absence and claim.absence.incarnation == ended):
+        return claim
+    return replace(claim, absence=Absence(ended, world.now))
+
+
+def _same_boot(c: Coordinator, claim: IdClaim) -> bool:
+    host = urlsplit(claim.address).netloc
+    return not host.startswith(_LOOPBACK) or (bool(c.boot_id) and claim.boot_id == c.boot_id)
+
+
+def _write_claim(c: Coordinator, old: IdClaim, new: IdClaim) -> IdClaim | None:
+    try:
+        c.zk.transact([store.write(c.paths.id(old.consumer), member_codec.encode_claim(new), old.version)])
+    except LookAgain:
+        return None  # somebody else noted something, or it registered again: the next look sees that
+    return replace(new, version=old.version + 1)
+
+
+def _overdue(c: Coordinator, world: World, holders: Mapping[str, frozenset[int]]) -> list[tuple[str, int]]:
+    """Holders that have been absent and silent for `absent_after_s`."""
+    if c.policy.hold_absent:
+        return []
+    found = []
+    for consumer, incarnations in sorted(holders.items()):
+        claim = world.claims.get(consumer)
+        absence = claim.absence if claim is not None else None
+        if absence is None or absence.incarnation not in incarnations:
+            continue
+        silent = presence(consumer, absence.incarnation, world, c.policy) is Presence.ABSENT
+        rejoining = claim is not None and absence.incarnation in claim.ended
+        if silent and not rejoining and world.now - absence.since_at >= c.policy.absent_after_s:
+            found.append((consumer, absence.incarnation))
+    return found
+
+
+def _isolate(c: Coordinator, world: World, consumer: str, incarnation: int) -> Directive | None:
+    """Isolate this incarnation by the platform, unless it has registered again in the meantime."""
+    old = world.directives.get(consumer, Directive(consumer))
+    if old.isolation is not None and old.isolation.incarnation in (0, incarnation):
+        return None
+    why = f"absent and silent for {c.policy.absent_after_s:g} s"
+    isolation = Isolation(PLATFORM, why, world.now, incarnation, readmit=True)
+    new = replace(old, isolation=isolation, version=old.version + 1)
+    path = c.paths.directive(consumer)
+    guard = Check(c.paths.id(consumer), world.claims[consumer].version)
+    try:
+        c.zk.transact([guard, store.write(path, member_codec.encode_directive(new), old.version)])
+    except LookAgain:
+        return None
+    return new
+
+
+def describe(c: Coordinator, views: Collection[TopicView]) -> list[TopicView]:
+    """Add what Kafka says of each topic; without an answer the views stay as they are (known partitions go on)."""
+    try:
+        found: Mapping[str, TopicDescription | None] = c.kafka.describe([view.topic for view in views])
+    except KafkaUnavailable:
+        return list(views)
+    return [
+        replace(view, description=found.get(view.topic), missing=view.topic in found and found[view.topic] is None)
+        for view in views
+    ]
+
+
+def committed(c: Coordinator, views: Collection[TopicView]) -> dict[str, Mapping[int, Committed] | Refused | None]:
+    """Topic → its group's committed offsets, one request for each group; `None` while the brokers do not answer."""
+    wanted: dict[str, dict[str, tuple[int, ...]]] = {}
+    for view in views:
+        wanted.setdefault(view.config.group_id, {})[view.topic] = view.partitions
+    answers = c.kafka.committed(wanted)
+    found: dict[str, Mapping[int, Committed] | Refused | None] = {}
+    for group, topics in wanted.items():
+        answer = answers[group]
+        for topic in topics:
+            if isinstance(answer, CoordinatorError):
+                found[topic] = answer if isinstance(answer, Refused) else None
+            else:
+                found[topic] = answer.get(topic, {})
+    return found

@@ -1,0 +1,228 @@
+"""What is there now, for a person: topics with their owners, consumers with what they run. Writes nothing at all.
+
+A topic or consumer that cannot be read shows its problem in place of its figures and hides none of the others.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from coordinator_tasks.core.errors import Malformed, NotManaged
+from coordinator_tasks.core.model import (
+    Answer,
+    ConsumerStatus,
+    Directive,
+    IdClaim,
+    Member,
+    State,
+    TopicNode,
+    TopicStatus,
+    Unreachable,
+)
+from coordinator_tasks.core.presence import is_draining, presence
+from coordinator_tasks.core.world import Presence, TopicView, World
+from coordinator_tasks.service import store, transitions
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.fleet import fleets
+from coordinator_tasks.service.observe import load_claims, load_directives
+
+DRAINING = "draining"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOverview:
+    """One managed topic. `owners`: consumer → how many partitions; `moving` are those on their way; `reason` says what
+    is due or waited for, `blockers` who holds it up, `problem` why it cannot be read (then the figures are empty).
+    """
+
+    topic: str
+    state: State = State.INITIAL
+    epoch: int = 0
+    partitions: int = 0
+    owners: Mapping[str, int] = field(default_factory=dict)
+    moving: tuple[int, ...] = ()
+    unowned: tuple[int, ...] = ()
+    reason: str = ""
+    blockers: tuple[str, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningTopic:
+    """What a consumer says of one topic, beside what it is granted; `lag_records` is None if no partition knows it."""
+
+    topic: str
+    assigned: tuple[int, ...] = ()
+    running: tuple[int, ...] = ()
+    closing: tuple[int, ...] = ()
+    acted_epoch: int = 0
+    lag_records: int | None = None
+    reports: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerOverview:
+    """One consumer. `presence` is one of `Presence`, or `draining`; `problem` is why its interface gave no answer."""
+
+    consumer: str
+    presence: str
+    incarnation: int = 0
+    address: str = ""
+    health: str = ""
+    problem: str = ""
+    asked: str = ""
+    topics: tuple[RunningTopic, ...] = ()
+
+
+def topics(c: Coordinator, names: Collection[str] = ()) -> list[TopicOverview]:
+    """The managed topics (or those named), sorted. Raises the `Unavailable` kinds."""
+    chosen = sorted(set(names or transitions.topics(c)))
+    reports = {report.topic: report for report in transitions.preview(c, chosen)}
+    return [_topic(c, name, reports.get(name)) for name in chosen]
+
+
+def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) -> TopicOverview:
+    try:
+        view = store.load(c.zk, c.paths, name).view
+    except (Malformed, NotManaged) as error:
+        return TopicOverview(name, problem=str(error))
+    owners: dict[str, int] = {}
+    for consumer in view.node.assignments.values() if view.node is not None else ():
+        owners[consumer] = owners.get(consumer, 0) + 1
+    moving = _moving(view)
+    return TopicOverview(
+        topic=name,
+        state=view.state.state if view.state is not None else State.INITIAL,
+        epoch=view.node.epoch if view.node is not None else 0,
+        partitions=len(view.partitions),
+        owners=dict(sorted(owners.items())),
+        moving=tuple(sorted(moving)),
+        unowned=tuple(p for p in view.partitions if p not in moving and not _assigned(view, p)),
+        reason=report.reason if report is not None else "",
+        blockers=report.blockers if report is not None else (),
+    )
+
+
+def _assigned(view: TopicView, partition: int) -> bool:
+    return view.node is not None and partition in view.node.assignments
+
+
+def _moving(view: TopicView) -> set[int]:
+    """The partitions whose close or start is not confirmed yet."""
+    if view.state is None:
+        return set()
+    listed = (*view.state.to_close.values(), *view.state.to_start.values())
+    return {partition for partitions in listed for partition in partitions}
+
+
+def consumers(c: Coordinator) -> list[ConsumerOverview]:
+    """Everybody who is registered, holds something, is wanted in a fleet, or has a directive; sorted by id.
+
+    Asks the consumers' own interfaces once. Raises the `Unavailable` kinds, and `Malformed`.
+    """
+    nodes = store.load_nodes(c.zk, c.paths, transitions.topics(c))
+    directives = load_directives(c)
+    members = dict(c.discovery.members())
+    held = _incarnations(nodes)
+    wanted = {consumer for fleet in fleets(c) for consumer in fleet.consumers}
+    asked_of = {d.consumer for d in directives.values() if d.isolation is not None or d.draining is not None}
+    everybody = sorted(members.keys() | held.keys() | wanted | asked_of)
+    claims = load_claims(c, everybody)
+    answers = c.statuses.ask([m for consumer in everybody if (m := _interface(consumer, members, claims)) is not None])
+    world = World(c.clock.now(), members, claims, directives, answers)
+    return [_consumer(c, consumer, world, nodes, held.get(consumer, 0)) for consumer in everybody]
+
+
+def _incarnations(nodes: Mapping[str, TopicNode]) -> dict[str, int]:
+    """Consumer → the newest incarnation that is granted anything."""
+    found: dict[str, int] = {}
+    for node in nodes.values():
+        for consumer, incarnation in node.incarnations.items():
+            found[consumer] = max(incarnation, found.get(consumer, 0))
+    return found
+
+
+def _interface(consumer: str, members: Mapping[str, Member], claims: Mapping[str, IdClaim]) -> Member | None:
+    """Where to ask: the registration, or the address of the last one (it may have lost only ZooKeeper)."""
+    member, claim = members.get(consumer), claims.get(consumer)
+    if member is None and claim is not None and claim.address:
+        return Member(consumer, claim.incarnation, claim.address, claim.boot_id)
+    return member
+
+
+def _consumer(
+    c: Coordinator, consumer: str, world: World, nodes: Mapping[str, TopicNode], held: int
+) -> ConsumerOverview:
+    member, claim, answer = world.members.get(consumer), world.claims.get(consumer), world.answers.get(consumer)
+    last = claim.incarnation if claim is not None else 0
+    incarnation = member.incarnation if member is not None else held or last
+    status = answer if isinstance(answer, ConsumerStatus) else None
+    return ConsumerOverview(
+        consumer=consumer,
+        presence=_presence(c, consumer, incarnation, world),
+        incarnation=incarnation,
+        address=member.address if member is not None else claim.address if claim is not None else "",
+        health=status.health if status is not None else "",
+        problem=_problem(answer, registered=member is not None),
+        asked=_asked(world.directives.get(consumer)),
+        topics=_topics(consumer, status, nodes),
+    )
+
+
+def _presence(c: Coordinator, consumer: str, incarnation: int, world: World) -> str:
+    found = presence(consumer, incarnation, world, c.policy)
+    if found is Presence.LIVE and is_draining(consumer, incarnation, world):
+        return DRAINING
+    return found.value
+
+
+def _problem(answer: Answer | None, *, registered: bool) -> str:
+    """A silent interface is worth a word only while somebody should be there."""
+    return answer.detail if registered and isinstance(answer, Unreachable) else ""
+
+
+def _asked(directive: Directive | None) -> str:
+    """What was asked of it, by whom and why."""
+    if directive is None:
+        return ""
+    parts = []
+    if directive.isolation is not None:
+        isolation = directive.isolation
+        how = "isolated, to be readmitted," if isolation.readmit else "isolated"
+        parts.append(f"{how} by {isolation.by}{_because(isolation.why)}")
+    if directive.draining is not None:
+        parts.append(f"draining by {directive.draining.by}{_because(directive.draining.why)}")
+    return "; ".join(parts)
+
+
+def _because(why: str) -> str:
+    return f": {why}" if why else ""
+
+
+def _topics(consumer: str, status: ConsumerStatus | None, nodes: Mapping[str, TopicNode]) -> tuple[RunningTopic, ...]:
+    said: Mapping[str, TopicStatus] = status.topics if status is not None else {}
+    granted = {topic: _granted(consumer, node) for topic, node in nodes.items()}
+    names = sorted(said.keys() | {topic for topic, partitions in granted.items() if partitions})
+    return tuple(_running(topic, granted.get(topic, ()), said.get(topic)) for topic in names)
+
+
+def _granted(consumer: str, node: TopicNode) -> tuple[int, ...]:
+    return tuple(sorted(p for p, owner in node.assignments.items() if owner == consumer))
+
+
+def _running(topic: str, assigned: tuple[int, ...], said: TopicStatus | None) -> RunningTopic:
+    if said is None:
+        return RunningTopic(topic, assigned)
+    return RunningTopic(
+        topic=topic,
+        assigned=assigned,
+        running=tuple(sorted(said.running)),
+        closing=tuple(sorted(p for p, one in said.running.items() if one.closing)),
+        acted_epoch=said.acted_epoch,
+        lag_records=_sum(one.lag_records for one in said.running.values()),
+        reports=said.reports,
+    )
+
+
+def _sum(lags: Iterable[int | None]) -> int | None:
+    known = [lag for lag in lags if lag is not None]
+    return sum(known) if known else None

@@ -1,0 +1,158 @@
+"""One topic in ZooKeeper: read it with its versions, write a decision as one guarded transaction.
+
+The topic's node exists (empty) from the moment its partitions are listed, because they are its children: empty data
+means that nothing was planned yet.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from coordinator_tasks.core import codec
+from coordinator_tasks.core.errors import LookAgain, Malformed, NodeMissing, NotManaged
+from coordinator_tasks.core.history_codec import encode_record
+from coordinator_tasks.core.machine import Decision
+from coordinator_tasks.core.model import Release, TopicNode
+from coordinator_tasks.core.names import Paths, is_topic, partition_of
+from coordinator_tasks.core.ports import Check, Create, Node, Operation, SetData, ZooKeeper
+from coordinator_tasks.core.world import TopicView, World
+
+MAX_TORN_READS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """The znode versions that a decision was made from; -1 = the node was not there."""
+
+    config: int
+    node: int
+    state: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One topic as read, with its versions."""
+
+    view: TopicView
+    versions: Versions
+
+
+def managed(zk: ZooKeeper, paths: Paths) -> tuple[str, ...]:
+    """The topics that this cluster manages, sorted; none while the cluster has no folder yet."""
+    try:
+        return tuple(zk.children(paths.configs))
+    except NodeMissing:
+        return ()
+
+
+def load(zk: ZooKeeper, paths: Paths, topic: str) -> Stored:
+    """Read one topic. Raises `NotManaged`, or `Malformed` naming the node that cannot be read."""
+    config_path, node_path, state_path = paths.config(topic), paths.topic(topic), paths.state(topic)
+    config, state, node = _read_together(zk, [config_path, state_path, node_path])
+    if config is None:
+        raise NotManaged(f"topic {topic!r} is not managed by cluster {paths.cluster!r}; add it first")
+    picture = codec.decode_node(node_path, node.data) if node is not None and node.data else None
+    view = TopicView(
+        config=codec.decode_config(config_path, config.data),
+        node=picture,
+        state=codec.decode_state(state_path, state.data) if state is not None else None,
+        partitions=_partitions(zk, paths, topic),
+        releases=releases(zk, paths, topic, picture.handoff if picture is not None else ()),
+    )
+    if view.config.topic != topic:
+        raise Malformed(config_path, f"is the configuration of topic {view.config.topic!r}")
+    return Stored(view, Versions(config.stat.version, _version(node), _version(state)))
+
+
+def _read_together(zk: ZooKeeper, paths: list[str]) -> list[Node | None]:
+    """Configuration, state and node (in this order) of one moment.
+
+    Every decision that writes the node writes the state in the same transaction: a node that is newer than the state was
+    written between our reads, unless a second look finds both unchanged (somebody edited it by hand).
+    """
+    before: list[Node | None] = []
+    for _ in range(MAX_TORN_READS):
+        found = zk.get_many(paths)
+        _, state, node = found
+        written = node is not None and bool(node.data)
+        if not written or found == before or (state is not None and _zxid(node) <= _zxid(state)):
+            return found
+        before = found
+    raise LookAgain(f"{paths[2]} changed {MAX_TORN_READS} times while it was being read")
+
+
+def _zxid(node: Node | None) -> int:
+    return node.stat.modified_zxid if node is not None else 0
+
+
+def load_nodes(zk: ZooKeeper, paths: Paths, topics: Collection[str]) -> dict[str, TopicNode]:
+    """The topic nodes that are there and readable (for loads and addresses; a malformed one is left out here)."""
+    found: dict[str, TopicNode] = {}
+    topics = [topic for topic in topics if is_topic(topic)]
+    for topic, node in zip(topics, zk.get_many([paths.topic(t) for t in topics]), strict=True):
+        if node is None or not node.data:
+            continue
+        try:
+            found[topic] = codec.decode_node(paths.topic(topic), node.data)
+        except Malformed:
+            continue  # whoever works on that topic reports it
+    return found
+
+
+def releases(zk: ZooKeeper, paths: Paths, topic: str, partitions: Collection[int]) -> dict[int, Release]:
+    """The last releases of these partitions, where there are any."""
+    wanted = sorted(partitions)
+    found: dict[int, Release] = {}
+    for partition, node in zip(wanted, zk.get_many([paths.partition(topic, p) for p in wanted]), strict=True):
+        release = codec.decode_release(paths.partition(topic, partition), node.data) if node is not None else None
+        if release is not None:
+            found[partition] = release
+    return found
+
+
+def commit(zk: ZooKeeper, paths: Paths, stored: Stored, decision: Decision, world: World) -> None:
+    """Write a decision: state, node and history together or not at all.
+
+    Raises `LookAgain` when anything it was made from has changed; `StoreUnavailable` = the outcome is unknown, and the
+    next look tells.
+    """
+    if decision.state is None or decision.record is None:
+        raise TypeError("only a decision to write can be committed")
+    versions, topic = stored.versions, stored.view.topic
+    operations: list[Operation] = [Check(paths.config(topic), versions.config)]
+    operations += [write(paths.state(topic), codec.encode_state(decision.state), versions.state)]
+    if decision.node is not None:
+        operations += [write(paths.topic(topic), codec.encode_node(decision.node), versions.node)]
+    else:
+        operations += [Check(paths.topic(topic), versions.node)]
+    operations += _guards(paths, decision, world)
+    operations += [Create(f"{paths.history(topic)}/", encode_record(decision.record), sequence=True)]
+    zk.ensure(paths.history(topic))
+    zk.transact(operations)
+
+
+def _guards(paths: Paths, decision: Decision, world: World) -> list[Operation]:
+    """Whoever was taken for closed without its own word must not have registered, or been readmitted, since."""
+    guards: list[Operation] = []
+    for consumer in sorted(decision.relies_on):
+        if consumer in world.claims:
+            guards += [Check(paths.id(consumer), world.claims[consumer].version)]
+        if consumer in world.directives:
+            guards += [Check(paths.directive(consumer), world.directives[consumer].version)]
+    return guards
+
+
+def write(path: str, data: bytes, version: int) -> Operation:
+    """Create the node (version -1) or set it at this version."""
+    return Create(path, data) if version < 0 else SetData(path, data, version)
+
+
+def _partitions(zk: ZooKeeper, paths: Paths, topic: str) -> tuple[int, ...]:
+    try:
+        children = zk.children(paths.topic(topic))
+    except NodeMissing:
+        return ()
+    return tuple(sorted(p for child in children if (p := partition_of(child)) is not None))
+
+
+def _version(node: Node | None) -> int:
+    return node.stat.version if node is not None else -1

@@ -1,0 +1,248 @@
+"""Which topics a cluster manages, and the list of their partitions.
+
+A topic is managed once its `config` node is there, which is written last: whatever an interrupted `add_topic` has left
+is completed by the next one.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from coordinator_tasks.core.assignors import assignor
+from coordinator_tasks.core.codec import decode_config, encode_config
+from coordinator_tasks.core.errors import (
+    GroupInUse,
+    LookAgain,
+    Malformed,
+    NodeMissing,
+    NotManaged,
+    Refused,
+    TopicConflict,
+)
+from coordinator_tasks.core.model import Actor, StartRule, TopicConfig, TopicDescription
+from coordinator_tasks.core.names import ROOT, Paths, check_topic, partition_of
+from coordinator_tasks.core.ports import Create, Delete, SetData, ZooKeeper
+from coordinator_tasks.service.coordinator import Coordinator
+
+NODES_PER_WRITE = 1_000
+MAX_ATTEMPTS = 20
+_ASKED = ("group_id", "strategy", "parameters", "start", "properties")
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """What became of one topic's partition list: how many were new, or the problem that stopped it (empty = none)."""
+
+    topic: str
+    created: tuple[int, ...] = ()
+    problem: str = ""
+
+
+def add_topic(
+    c: Coordinator,
+    topic: str,
+    group_id: str,
+    *,
+    start: StartRule = StartRule.EARLIEST,
+    strategy: str = "balanced",
+    parameters: Mapping[str, str] | None = None,
+    properties: Mapping[str, str] | None = None,
+    actor: Actor,
+) -> TopicConfig:
+    """Manage a topic from now on; the same call again changes nothing.
+
+    Raises `InvalidName`, `TopicConflict` (not in Kafka, created anew, or another cluster's), `GroupInUse`, `Refused`
+    (unknown strategy, or managed already with other arguments), and the `Unavailable` kinds.
+    """
+    check_topic(topic)
+    if not group_id:
+        raise Refused(f"topic {topic!r} needs a consumer group; give its group.id")
+    assignor(strategy)
+    described = _described(c, topic)
+    wanted = TopicConfig(
+        topic=topic,
+        topic_id=described.topic_id,
+        bootstrap_servers=c.bootstrap_servers,
+        group_id=group_id,
+        strategy=strategy,
+        parameters=dict(parameters or {}),
+        start=start,
+        initial_partitions=described.partition_count,
+        properties=dict(properties or {}),
+    )
+    present = _find(c.zk, c.paths, topic)
+    if present is not None and not present[0].removed:
+        _check_same(c, present[0], wanted)
+        create_partitions(c, topic, described.partition_count)
+        return present[0]
+    _check_group(c, group_id)
+    _check_other_clusters(c, wanted)
+    create_partitions(c, topic, described.partition_count)
+    c.zk.ensure(c.paths.history(topic))
+    _write_config(c, wanted, -1 if present is None else present[1])
+    log.info("topic %s is managed by cluster %s, asked by %s %s", topic, c.paths.cluster, actor.kind, actor.who)
+    return wanted
+
+
+def _described(c: Coordinator, topic: str) -> TopicDescription:
+    described = c.kafka.describe([topic])[topic]
+    if described is None:
+        raise TopicConflict(
+            f"there is no topic {topic!r} in Kafka at {c.bootstrap_servers}; create it, or correct the name"
+        )
+    return described
+
+
+def _check_same(c: Coordinator, present: TopicConfig, wanted: TopicConfig) -> None:
+    if present.topic_id != wanted.topic_id:
+        raise TopicConflict(_recreated(present, wanted.topic_id))
+    different = [name for name in _ASKED if getattr(present, name) != getattr(wanted, name)]
+    if different:
+        shown = ", ".join(f"{name} {getattr(present, name)!r}" for name in different)
+        raise Refused(
+            f"topic {present.topic!r} is managed by cluster {c.paths.cluster!r} already, with {shown}; "
+            "remove the topic first, or ask for the same"
+        )
+
+
+def _check_group(c: Coordinator, group_id: str) -> None:
+    members = c.kafka.group_members(group_id)
+    if members:
+        raise GroupInUse(
+            f"group {group_id!r} has members that subscribe ({', '.join(members[:5])}), so Kafka would refuse every "
+            "commit of ours; stop them, or choose another group.id"
+        )
+
+
+def _check_other_clusters(c: Coordinator, wanted: TopicConfig) -> None:
+    for cluster in c.zk.children(ROOT) if c.zk.find(ROOT) is not None else []:
+        if cluster == c.paths.cluster:
+            continue
+        found = _find(c.zk, Paths(cluster), wanted.topic)
+        # Topic ids are unique over all Kafka clusters.
+        if found is None or found[0].removed or found[0].topic_id != wanted.topic_id:
+            continue
+        if found[0].group_id == wanted.group_id:
+            raise TopicConflict(
+                f"cluster {cluster!r} manages topic {wanted.topic!r} for group {wanted.group_id!r} already; "
+                "remove it there, or choose another group.id"
+            )
+
+
+def create_partitions(c: Coordinator, topic: str, count: int) -> tuple[int, ...]:
+    """Create the nodes of partitions 0 to `count` - 1 that are not there; returns the new ones."""
+    c.zk.ensure(c.paths.topic(topic))
+    for _ in range(MAX_ATTEMPTS):
+        listed = {partition_of(child) for child in c.zk.children(c.paths.topic(topic))}
+        missing = [partition for partition in range(count) if partition not in listed]
+        try:
+            for first in range(0, len(missing), NODES_PER_WRITE):
+                chunk = missing[first : first + NODES_PER_WRITE]
+                c.zk.transact([Create(c.paths.partition(topic, partition)) for partition in chunk])
+        except LookAgain:
+            continue  # somebody else creates them too
+        return tuple(missing)
+    raise LookAgain(f"{c.paths.topic(topic)} changed {MAX_ATTEMPTS} times while its partitions were created")
+
+
+def _write_config(c: Coordinator, config: TopicConfig, version: int) -> None:
+    path, data = c.paths.config(config.topic), encode_config(config)
+    c.zk.ensure(c.paths.configs)
+    c.zk.transact([Create(path, data) if version < 0 else SetData(path, data, version)])
+    try:
+        # Another cluster may have added the same topic between our look and our write: then neither keeps it.
+        _check_other_clusters(c, config)
+    except TopicConflict:
+        c.zk.transact([Delete(path, version + 1)])
+        raise
+
+
+def remove_topic(c: Coordinator, topic: str, actor: Actor) -> TopicConfig:
+    """Mark the topic removed: its consumers stop and commit with the next plan. Raises `NotManaged`."""
+    log.info("topic %s is removed from cluster %s, asked by %s %s", topic, c.paths.cluster, actor.kind, actor.who)
+    return change_config(c, topic, lambda config: replace(config, removed=True))
+
+
+def change_config(c: Coordinator, topic: str, change: Callable[[TopicConfig], TopicConfig]) -> TopicConfig:
+    """Change the configuration of a managed topic by a compare-and-set. Raises `NotManaged`."""
+    for _ in range(MAX_ATTEMPTS):
+        found = _find(c.zk, c.paths, topic)
+        if found is None:
+            raise NotManaged(_unknown(c, topic))
+        config, version = found
+        changed = change(config)
+        if changed == config:
+            return config
+        try:
+            c.zk.transact([SetData(c.paths.config(topic), encode_config(changed), version)])
+        except LookAgain:
+            continue
+        return changed
+    raise LookAgain(f"{c.paths.config(topic)} changed {MAX_ATTEMPTS} times while it was being written")
+
+
+def list_topics(c: Coordinator) -> tuple[TopicConfig, ...]:
+    """The managed topics, sorted by name, those being removed included. Raises `Malformed`."""
+    try:
+        names = c.zk.children(c.paths.configs)
+    except NodeMissing:
+        return ()
+    paths = [c.paths.config(name) for name in names]
+    nodes = zip(paths, c.zk.get_many(paths), strict=True)
+    return tuple(decode_config(path, node.data) for path, node in nodes if node is not None)
+
+
+def refresh_partitions(c: Coordinator, topics: Collection[str] = ()) -> tuple[Refreshed, ...]:
+    """Bring the partition nodes of these topics (none = all) up to date with Kafka.
+
+    A topic that is gone or was created anew, or whose configuration cannot be read, is reported and left as it is.
+    Raises `KafkaUnavailable` and `StoreUnavailable`.
+    """
+    names: Sequence[str] = sorted(topics) or _names(c)
+    described = c.kafka.describe(names)
+    return tuple(_refreshed(c, name, described[name]) for name in names)
+
+
+def _refreshed(c: Coordinator, topic: str, described: TopicDescription | None) -> Refreshed:
+    try:
+        found = _find(c.zk, c.paths, topic)
+    except Malformed as error:
+        return Refreshed(topic, problem=str(error))
+    if found is None:
+        return Refreshed(topic, problem=_unknown(c, topic))
+    config = found[0]
+    if config.removed:
+        return Refreshed(topic)
+    if described is None:
+        return Refreshed(
+            topic,
+            problem=f"topic {topic!r} is gone from Kafka at {config.bootstrap_servers}; its partitions stay as they are: "
+            "remove it here, or create it and add it again",
+        )
+    if described.topic_id != config.topic_id:
+        return Refreshed(topic, problem=_recreated(config, described.topic_id))
+    return Refreshed(topic, created=create_partitions(c, topic, described.partition_count))
+
+
+def _find(zk: ZooKeeper, paths: Paths, topic: str) -> tuple[TopicConfig, int] | None:
+    node = zk.find(paths.config(topic))
+    return None if node is None else (decode_config(paths.config(topic), node.data), node.stat.version)
+
+
+def _names(c: Coordinator) -> list[str]:
+    try:
+        return c.zk.children(c.paths.configs)
+    except NodeMissing:
+        return []
+
+
+def _unknown(c: Coordinator, topic: str) -> str:
+    return f"topic {topic!r} is not managed by cluster {c.paths.cluster!r}; add it first"
+
+
+def _recreated(config: TopicConfig, found: str) -> str:
+    return (
+        f"topic {config.topic!r} was created anew in Kafka (topic id {found}, managed was {config.topic_id}), so its "
+        "offsets mean other records; remove it here and add it again with a new group.id"
+    )

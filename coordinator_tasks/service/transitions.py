@@ -1,0 +1,312 @@
+"""The transitions as Airflow's tasks, the plain loop and the command line run them: one function per task.
+
+Every function reads the truth from ZooKeeper, decides by `core.machine`, and writes each topic in a transaction of its
+own; it may be killed anywhere, repeated, or run twice at once. A topic that cannot be read, or waits, holds up no other.
+`StoreUnavailable` leaves these functions (nothing at all can be known); an unavailable registry means hold, and is
+reported for every topic.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from coordinator_tasks.core import codec
+from coordinator_tasks.core.confirm import blockers
+from coordinator_tasks.core.errors import DiscoveryUnavailable, LookAgain, Malformed, Refused
+from coordinator_tasks.core.machine import ALL_STEPS, Decision, Step, TableBroken, Verdict, decide
+from coordinator_tasks.core.model import Actor, Member, Move, State
+from coordinator_tasks.core.presence import presence
+from coordinator_tasks.core.world import Presence
+from coordinator_tasks.service import observe, store
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.observe import Snapshot
+from coordinator_tasks.service.store import Stored
+
+MAX_WRITES = 8  # of one topic in one call: a loss, a plan, what follows from them; the next call goes on
+MAX_RACES = 20  # lost races of one topic in one call
+_PREVIEW = Actor("preview")
+
+
+class Outcome(StrEnum):
+    """What became of a topic in one call."""
+
+    WRITTEN = "written"
+    UNCHANGED = "unchanged"
+    WAITING = "waiting"
+    HELD = "held"
+    OVERTAKEN = "overtaken"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReport:
+    """One topic's part of a call, for the log, XCom and the command line."""
+
+    topic: str
+    before: State
+    after: State
+    outcome: Outcome
+    reason: str
+    moves: tuple[Move, ...] = ()
+    blockers: tuple[str, ...] = ()
+    epoch: int = 0
+    rebalance: str = ""
+
+
+class Waiting(StrEnum):
+    """How a wait stands."""
+
+    PENDING = "pending"
+    CONFIRMED = "confirmed"
+    REPLAN = "replan"
+    BLOCKED = "blocked"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitReport:
+    """One look at what is waited for. `topics`: topic → a sentence; `blockers`: topic → consumers that hold it up.
+
+    `confirmed` topics can go on now, `pending` ones cannot. `BLOCKED` = every pending one for `stuck_after_s` or longer.
+    """
+
+    waiting: Waiting
+    topics: dict[str, str] = field(default_factory=dict)
+    blockers: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    confirmed: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
+
+
+def topics(c: Coordinator) -> tuple[str, ...]:
+    """The topics that this cluster manages."""
+    return store.managed(c.zk, c.paths)
+
+
+def plan(c: Coordinator, names: Collection[str], actor: Actor) -> list[TopicReport]:
+    """Initial → Starting, Stable → Closing or Starting, and plans again in Closing and Starting. Awaits `settle_s`."""
+    return _Run(c, names, actor, frozenset({Step.PLAN})).run()
+
+
+def start(c: Coordinator, names: Collection[str], actor: Actor) -> list[TopicReport]:
+    """Closing → Starting: assign what its possible owners have confirmed closed."""
+    return _Run(c, names, actor, frozenset({Step.START})).run()
+
+
+def settle(c: Coordinator, names: Collection[str], actor: Actor) -> list[TopicReport]:
+    """Starting → Stable: when the consumers have confirmed their starts."""
+    return _Run(c, names, actor, frozenset({Step.SETTLE})).run()
+
+
+def step(c: Coordinator, names: Collection[str], actor: Actor) -> list[TopicReport]:
+    """Whatever is due, without waiting: for the plain loop."""
+    return _Run(c, names, actor, ALL_STEPS, patient=False).run()
+
+
+def preview(c: Coordinator, names: Collection[str]) -> list[TopicReport]:
+    """What `plan` would write now; writes nothing, not even notes, and does not wait."""
+
+    def show(stored: Stored, snapshot: Snapshot) -> TopicReport:
+        return _report(stored, _decide(c, stored, snapshot, ALL_STEPS))
+
+    return _each(c, names, show, planning=True, note=False)
+
+
+def due(c: Coordinator, names: Collection[str] = ()) -> tuple[str, ...]:
+    """The topics among `names` (none = all) that need a run now: something is to be planned, confirmed or waited for."""
+    found = _each(c, names or topics(c), lambda stored, snapshot: _due(c, stored, snapshot), planning=True)
+    return tuple(report.topic for report in found if report.outcome in (Outcome.WRITTEN, Outcome.WAITING))
+
+
+def await_closed(c: Coordinator, names: Collection[str]) -> WaitReport:
+    """Look once, without sleeping, whether the possible owners have confirmed that they closed."""
+    return _await(c, names, State.CLOSING, frozenset({Step.START}))
+
+
+def await_started(c: Coordinator, names: Collection[str]) -> WaitReport:
+    """Look once, without sleeping, whether the new owners have confirmed that they started."""
+    return _await(c, names, State.STARTING, frozenset({Step.SETTLE}))
+
+
+class _Run:
+    """One call over several topics: look once, decide and write each topic, look again for those that are not done."""
+
+    def __init__(
+        self, c: Coordinator, names: Collection[str], actor: Actor, steps: frozenset[Step], patient: bool = True
+    ) -> None:
+        self.c, self.actor, self.steps, self.patient = c, actor, steps, patient
+        self.pending = dict.fromkeys(sorted(set(names)))
+        self.reports: dict[str, TopicReport] = {}
+        self.races = dict.fromkeys(self.pending, 0)
+        self.writes = dict.fromkeys(self.pending, 0)
+        self.deadline = c.clock.monotonic() + c.policy.settle_max_s + c.policy.settle_s
+
+    def run(self) -> list[TopicReport]:
+        while self.pending:
+            # Only what is decided upon in this round can ask for a further one.
+            self.pending = dict.fromkeys(self.pending)
+            reports = {
+                r.topic: r for r in _each(self.c, list(self.pending), self._one, planning=Step.PLAN in self.steps)
+            }
+            for name, report in reports.items():
+                self._keep(name, report)
+            wake_s = min((w or 0.0 for w in self.pending.values()), default=0.0)
+            if wake_s > 0:
+                self.c.clock.sleep(min(wake_s, max(0.0, self.deadline - self.c.clock.monotonic())))
+        return [self.reports[name] for name in sorted(self.reports)]
+
+    def _one(self, stored: Stored, snapshot: Snapshot) -> TopicReport:
+        topic = stored.view.topic
+        settled = self.c.clock.monotonic() >= self.deadline
+        still = replace(self.c.policy, settle_s=0.0, settle_max_s=0.0)
+        c = replace(self.c, policy=still) if settled else self.c
+        decision = _decide(c, stored, snapshot, self.steps, self.actor)
+        self.pending[topic] = None
+        if decision.verdict is Verdict.WRITE:
+            self.pending[topic] = 0.0
+            try:
+                store.commit(self.c.zk, self.c.paths, stored, decision, snapshot.world)
+            except LookAgain as error:
+                self.races[topic] += 1
+                return replace(_report(stored, decision), outcome=Outcome.OVERTAKEN, reason=str(error))
+            self.writes[topic] += 1
+        elif decision.wake_in_s > 0 and self.patient and not settled:
+            self.pending[topic] = decision.wake_in_s
+        else:
+            _nudge(self.c, stored, snapshot)
+        return _report(stored, decision)
+
+    def _keep(self, name: str, report: TopicReport) -> None:
+        """Remember what a topic's part came to, and whether it is done."""
+        before = self.reports.get(name)
+        if before is not None and before.outcome is Outcome.WRITTEN:
+            if report.outcome is Outcome.WRITTEN:
+                report = replace(report, before=before.before, moves=before.moves + report.moves)
+            elif report.outcome is Outcome.HELD:
+                report = before
+            else:
+                report = replace(before, after=report.after, blockers=report.blockers)
+        self.reports[name] = report
+        exhausted = self.races[name] >= MAX_RACES or self.writes[name] >= MAX_WRITES
+        if self.pending.get(name) is None or exhausted or (not self.patient and self.writes[name]):
+            self.pending.pop(name, None)
+
+
+def _each(
+    c: Coordinator,
+    names: Collection[str],
+    act: Callable[[Stored, Snapshot], TopicReport],
+    *,
+    planning: bool,
+    note: bool = True,
+) -> list[TopicReport]:
+    """Load every topic, look at the world once, act on each; what is wrong with one topic is its own report."""
+    reports: list[TopicReport] = []
+    loaded: list[Stored] = []
+    c.zk.sync()  # what is older than the consumers' answers would look like a restored ZooKeeper
+    for name in sorted(set(names)):
+        try:
+            loaded.append(store.load(c.zk, c.paths, name))
+        except (Malformed, Refused, LookAgain) as error:
+            reports.append(_held(name, str(error)))
+    try:
+        snapshot = observe.look(c, topics(c), note=note)
+    except (DiscoveryUnavailable, Malformed) as error:
+        return sorted(reports + [_held_as_is(s, str(error)) for s in loaded], key=lambda r: r.topic)
+    described = observe.describe(c, [stored.view for stored in loaded])
+    asked = [view for view in described if planning or view.node is None or view.state is None]
+    snapshot = replace(snapshot, committed=observe.committed(c, asked))
+    for stored, view in zip(loaded, described, strict=True):
+        try:
+            reports.append(act(replace(stored, view=view), snapshot))
+        except (Refused, Malformed, TableBroken) as error:
+            reports.append(_held_as_is(stored, str(error)))
+    return sorted(reports, key=lambda r: r.topic)
+
+
+def _decide(
+    c: Coordinator, stored: Stored, snapshot: Snapshot, steps: frozenset[Step], actor: Actor = _PREVIEW
+) -> Decision:
+    return decide(stored.view, snapshot.world_of(stored.view.topic), c.policy, actor, steps)
+
+
+def _due(c: Coordinator, stored: Stored, snapshot: Snapshot) -> TopicReport:
+    decision = _decide(c, stored, snapshot, ALL_STEPS)
+    report = _report(stored, decision)
+    nobody_to_wait_for = decision.verdict is Verdict.WAIT and not decision.blockers and not decision.wake_in_s
+    return replace(report, outcome=Outcome.UNCHANGED) if nobody_to_wait_for else report
+
+
+def _await(c: Coordinator, names: Collection[str], state: State, steps: frozenset[Step]) -> WaitReport:
+    sentences: dict[str, str] = {}
+    waiting: dict[str, tuple[str, ...]] = {}
+    found: dict[Waiting, list[str]] = {kind: [] for kind in Waiting}
+
+    def look(stored: Stored, snapshot: Snapshot) -> TopicReport:
+        view = stored.view
+        if view.state is None or view.state.state is not state:
+            return _report(stored, Decision(Verdict.NOTHING, "nothing to wait for"))
+        report = _report(stored, _decide(c, stored, snapshot, steps))
+        sentences[view.topic], waiting[view.topic] = report.reason, report.blockers
+        if report.outcome is Outcome.WRITTEN:
+            found[Waiting.CONFIRMED].append(view.topic)
+        elif _decide(c, stored, snapshot, frozenset({Step.PLAN})).verdict is Verdict.WRITE:
+            found[Waiting.REPLAN].append(view.topic)
+        elif snapshot.world.now - view.state.since_at >= c.policy.stuck_after_s:
+            found[Waiting.BLOCKED].append(view.topic)
+        else:
+            found[Waiting.PENDING].append(view.topic)
+        _nudge(c, stored, snapshot)
+        return report
+
+    for report in _each(c, names, look, planning=False):
+        if report.outcome is Outcome.HELD and report.topic not in sentences:
+            sentences[report.topic] = report.reason
+            found[Waiting.PENDING] += [report.topic] if report.before is state else []
+    pending = (*found[Waiting.PENDING], *found[Waiting.BLOCKED], *found[Waiting.REPLAN])
+    overall = next((k for k in (Waiting.REPLAN, Waiting.PENDING, Waiting.BLOCKED) if found[k]), Waiting.CONFIRMED)
+    kept = {topic: who for topic, who in waiting.items() if topic in pending and who}
+    return WaitReport(overall, sentences, kept, tuple(found[Waiting.CONFIRMED]), tuple(sorted(pending)))
+
+
+def _nudge(c: Coordinator, stored: Stored, snapshot: Snapshot) -> None:
+    """Hand the topic node to detached consumers that have to act on it: they cannot read it themselves."""
+    node, world = stored.view.node, snapshot.world
+    if node is None:
+        return
+    for consumer in blockers(stored.view, world):
+        incarnation = node.incarnations.get(consumer, 0)
+        claim = world.claims.get(consumer)
+        if claim is not None and presence(consumer, incarnation, world, c.policy) is Presence.DETACHED:
+            member = Member(consumer, incarnation, claim.address, claim.boot_id)
+            c.statuses.post_topic(member, stored.view.topic, codec.encode_node(node))
+
+
+_OUTCOMES = {
+    Verdict.WRITE: Outcome.WRITTEN,
+    Verdict.NOTHING: Outcome.UNCHANGED,
+    Verdict.WAIT: Outcome.WAITING,
+    Verdict.HOLD: Outcome.HELD,
+}
+
+
+def _report(stored: Stored, decision: Decision) -> TopicReport:
+    before = stored.view.state
+    after = decision.state or before
+    node = decision.node or stored.view.node
+    return TopicReport(
+        topic=stored.view.topic,
+        before=before.state if before is not None else State.INITIAL,
+        after=after.state if after is not None else State.INITIAL,
+        outcome=_OUTCOMES[decision.verdict],
+        reason=decision.reason,
+        moves=decision.record.moves if decision.record is not None else (),
+        blockers=tuple(decision.blockers or ()),
+        epoch=node.epoch if node is not None else 0,
+        rebalance=after.rebalance if after is not None else "",
+    )
+
+
+def _held_as_is(stored: Stored, reason: str) -> TopicReport:
+    return replace(_report(stored, Decision(Verdict.HOLD, reason)), outcome=Outcome.HELD)
+
+
+def _held(topic: str, reason: str) -> TopicReport:
+    return TopicReport(topic, State.INITIAL, State.INITIAL, Outcome.HELD, reason)

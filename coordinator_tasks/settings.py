@@ -1,0 +1,159 @@
+"""The settings of one cluster, from a file and the environment. Secrets may stand here and nowhere else.
+
+The file is JSON, `{"cluster": ..., "zookeeper": ..., "kafka": {"bootstrap.servers": ...}, ...}`, and may be read by its
+owner only. The environment goes before it: `COORDINATOR_SETTINGS` names the file, `COORDINATOR_<FIELD>` a field,
+`COORDINATOR_KAFKA_<PROPERTY>` a property of librdkafka with `_` for `.`, `COORDINATOR_ZOOKEEPER_<FIELD>` a field of
+`ZooKeeperAccess`, `COORDINATOR_POLICY_<FIELD>` a field of `Policy`.
+"""
+
+import json
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.names import check_cluster
+from coordinator_tasks.core.world import Policy
+
+PREFIX = "COORDINATOR_"
+FILE_DISCOVERY = "file:"
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Where a cluster's neighbours are.
+
+    - `zookeeper`: `host:port,host:port[/chroot]`; `kafka`: librdkafka's settings, with `bootstrap.servers` and secrets.
+    - `discovery`: `zookeeper`, or `file:/path/of/folder` with `registry_ttl_s`.
+    - `status_token`: sent to the consumers' interfaces.
+    """
+
+    cluster: str
+    zookeeper: str
+    kafka: Mapping[str, str] = field(repr=False)
+    discovery: str = "zookeeper"
+    status_token: str = field(default="", repr=False)
+    zookeeper_access: ZooKeeperAccess = field(default_factory=ZooKeeperAccess)
+    session_timeout_s: float = 10.0
+    answer_timeout_s: float = 10.0
+    ask_timeout_s: float = 2.0
+    registry_ttl_s: float = 10.0
+    policy: Policy = field(default_factory=Policy)
+
+    def __post_init__(self) -> None:
+        check_cluster(self.cluster)
+        if not self.zookeeper:
+            raise Refused("no ZooKeeper address is set; set `zookeeper` (COORDINATOR_ZOOKEEPER) to host:port")
+        if not self.kafka.get("bootstrap.servers"):
+            raise Refused(
+                "no Kafka address is set; set `kafka`'s bootstrap.servers (COORDINATOR_KAFKA_BOOTSTRAP_SERVERS) "
+                "to host:port"
+            )
+        if self.discovery != "zookeeper" and not self.discovery.startswith(FILE_DISCOVERY):
+            raise Refused(f"{self.discovery!r} is no registry; set `discovery` to zookeeper or file:/path/of/folder")
+
+
+_OWN_FIELDS = {"cluster", "zookeeper", "discovery", "status_token"}
+_TIMES = {"session_timeout_s", "answer_timeout_s", "ask_timeout_s", "registry_ttl_s"}
+_GROUPS = {"kafka", "zookeeper_access", "policy"}
+
+
+def settings_from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
+    """Read the settings; raises `Refused` with the name of what is missing, unknown or not safe."""
+    path = environ.get(PREFIX + "SETTINGS", "")
+    given = read_settings_file(Path(path)) if path else {}
+    for name in _OWN_FIELDS | _TIMES:
+        if PREFIX + name.upper() in environ:
+            given[name] = environ[PREFIX + name.upper()]
+    from_environment = {
+        "kafka": _group(environ, "KAFKA_", dots=True),
+        "zookeeper_access": _group(environ, "ZOOKEEPER_"),
+        "policy": _group(environ, "POLICY_"),
+    }
+    _check_groups(given)
+    return settings_of({**given, **{name: {**given.get(name, {}), **more} for name, more in from_environment.items()}})
+
+
+def read_settings_file(path: Path) -> dict[str, Any]:
+    """The object in a settings file; raises `Refused`, also if anybody but its owner may read it."""
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"the settings file {path} cannot be read: {error}; check COORDINATOR_SETTINGS") from error
+    if mode & 0o077:
+        raise Refused(
+            f"the settings file {path} may be read by others (mode {mode:o}) and can hold secrets; chmod 600 it"
+        )
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise Refused(f"the settings file {path} is not JSON: {error}; correct it") from error
+    if not isinstance(data, dict):
+        raise Refused(f"the settings file {path} holds no JSON object; write one as the documentation shows")
+    return data
+
+
+def settings_of(given: Mapping[str, Any]) -> Settings:
+    """Settings from plain data (strings or JSON values); raises `Refused` with the field's name."""
+    unknown = sorted(given.keys() - _OWN_FIELDS - _TIMES - _GROUPS)
+    if unknown:
+        raise Refused(
+            f"the settings have no field {unknown[0]!r}; the known ones are {sorted(_OWN_FIELDS | _TIMES | _GROUPS)}"
+        )
+    _check_groups(given)
+    own: dict[str, Any] = {name: str(given[name]) for name in _OWN_FIELDS if name in given}
+    times = {name: _converted(name, given[name], 0.0) for name in _TIMES if name in given}
+    return Settings(
+        cluster=own.pop("cluster", ""),
+        zookeeper=own.pop("zookeeper", ""),
+        kafka={str(key): str(value) for key, value in given.get("kafka", {}).items()},
+        zookeeper_access=_dataclass(ZooKeeperAccess(), "zookeeper_access", given.get("zookeeper_access", {})),
+        policy=_dataclass(Policy(), "policy", given.get("policy", {})),
+        **own,
+        **times,
+    )
+
+
+def _check_groups(given: Mapping[str, Any]) -> None:
+    for name in _GROUPS:
+        if not isinstance(given.get(name, {}), Mapping):
+            raise Refused(f"the setting {name!r} is no object; write it as name and value pairs")
+
+
+def _group(environ: Mapping[str, str], group: str, dots: bool = False) -> dict[str, str]:
+    prefix = PREFIX + group
+    names = {key: key.removeprefix(prefix).lower() for key in environ if key.startswith(prefix)}
+    return {name.replace("_", ".") if dots else name: environ[key] for key, name in names.items()}
+
+
+def _dataclass(default: V, group: str, given: Mapping[str, Any]) -> V:
+    known = {one.name for one in fields(default)}  # type: ignore[arg-type]
+    unknown = sorted(given.keys() - known)
+    if unknown:
+        raise Refused(f"{group} has no field {unknown[0]!r}; the known ones are {sorted(known)}")
+    values = {name: _converted(f"{group}.{name}", value, getattr(default, name)) for name, value in given.items()}
+    return type(default)(**values)
+
+
+def _converted(name: str, value: object, like: object) -> Any:
+    """The value as the default's type; numbers from 0 on."""
+    text = str(value).strip()
+    if isinstance(like, bool):
+        if text.lower() in ("true", "yes", "1", "false", "no", "0"):
+            return text.lower() in ("true", "yes", "1")
+        raise Refused(f"the setting {name} is {text!r}, neither true nor false; correct it")
+    if not isinstance(like, int | float):
+        return str(value)
+    try:
+        number = type(like)(text)
+    except ValueError as error:
+        raise Refused(f"the setting {name} is {text!r}, not a number; correct it") from error
+    if not 0 <= number < 1e12:
+        raise Refused(f"the setting {name} is {text!r}, not a number from 0 on; correct it")
+    return number

@@ -1,0 +1,167 @@
+"""What the command line prints: plain columns for a person, JSON for a program. Pure."""
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from coordinator_tasks.core.model import Actor, Fleet, Move, MoveKind
+from coordinator_tasks.service.history import Rebalance
+from coordinator_tasks.service.overview import ConsumerOverview, RunningTopic, TopicOverview
+from coordinator_tasks.service.transitions import TopicReport
+
+NOBODY = "-"
+_HOW: Mapping[MoveKind, str] = {
+    MoveKind.START: "assigned at once: nobody else may run it",
+    MoveKind.HANDOFF: "hand-off: its one possible owner releases it",
+    MoveKind.BARRIER: "barrier: every possible owner confirms first",
+    MoveKind.STOP: "closed, nobody gets it",
+    MoveKind.ADOPT: "adopted: it runs there already",
+    MoveKind.RESTART: "started again where it is held",
+}
+
+
+def as_json(found: object) -> str:
+    """Values and sequences of dataclasses as JSON."""
+    return json.dumps(_plain(found), indent=2, ensure_ascii=False)
+
+
+def _plain(value: object) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {one.name: _plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted(_plain(one) for one in value)
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return value
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]], none: str) -> str:
+    """Columns as wide as their widest cell; `none` stands in for an empty table."""
+    cells = [list(row) for row in rows]
+    if not cells:
+        return none
+    widths = [max(len(row[column]) for row in [list(headers), *cells]) for column in range(len(headers))]
+    lines = [[name.upper() for name in headers], *cells]
+    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in lines)
+
+
+def ranges(partitions: Iterable[int]) -> str:
+    """`0-3,7`: partition numbers in a few characters."""
+    found: list[list[int]] = []
+    for one in sorted(partitions):
+        if found and one == found[-1][1] + 1:
+            found[-1][1] = one
+        else:
+            found.append([one, one])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in found)
+
+
+def topics(found: Iterable[TopicOverview]) -> str:
+    """Where every topic stands, and what it waits for."""
+    rows = []
+    for one in found:
+        owners = " ".join(f"{consumer}:{count}" for consumer, count in one.owners.items())
+        blockers = f" [{', '.join(one.blockers)}]" if one.blockers else ""
+        rows.append(
+            (
+                one.topic,
+                "?" if one.problem else one.state,
+                str(one.epoch),
+                str(one.partitions),
+                owners or NOBODY,
+                ranges(one.moving) or NOBODY,
+                ranges(one.unowned) or NOBODY,
+                one.problem or one.reason + blockers,
+            )
+        )
+    headers = ("topic", "state", "epoch", "partitions", "owners", "moving", "unowned", "now")
+    return table(headers, rows, "no topic is managed; add one with: add-topic TOPIC --group GROUP")
+
+
+def consumers(found: Iterable[ConsumerOverview]) -> str:
+    """One line for each consumer and topic."""
+    rows = []
+    for one in found:
+        notes = "; ".join(part for part in (one.asked, one.problem) if part)
+        who = (one.consumer, one.presence, str(one.incarnation or NOBODY), one.address or NOBODY)
+        for topic in one.topics or (RunningTopic(NOBODY),):
+            said = "; ".join(part for part in (notes, *topic.reports) if part)
+            lag = NOBODY if topic.lag_records is None else str(topic.lag_records)
+            closing = ranges(topic.closing) or NOBODY
+            rows.append((*who, topic.topic, ranges(topic.running) or NOBODY, closing, lag, said))
+            who = ("", "", "", "")
+            notes = ""
+    headers = ("consumer", "is", "incarnation", "address", "topic", "runs", "closing", "lag", "notes")
+    return table(headers, rows, "no consumer is registered, holds anything or is wanted")
+
+
+def reports(found: Iterable[TopicReport], *, plan_only: bool = False) -> str:
+    """What became, or (`plan_only`) would become, of each topic, with a table of its moves."""
+    parts = []
+    for one in found:
+        states = f"{one.before} -> {one.after}" if one.before != one.after else one.after.value
+        outcome = "would be written" if plan_only and one.outcome == "written" else one.outcome.value
+        text = f"{one.topic}: {states}, {outcome} at epoch {one.epoch}: {one.reason}"
+        if one.blockers:
+            text += f" [waits for {', '.join(one.blockers)}]"
+        if one.moves:
+            text += "\n" + moves(one.moves)
+        parts.append(text)
+    return "\n".join(parts) or "no topic is managed, so there is nothing to do"
+
+
+def moves(found: Iterable[Move]) -> str:
+    """Who gives what to whom and how, one line for each way."""
+    grouped: dict[tuple[str, str, MoveKind], list[int]] = {}
+    for one in found:
+        grouped.setdefault((one.giver or NOBODY, one.taker or NOBODY, one.kind), []).append(one.partition)
+    rows = [
+        (f"  {len(partitions)}", ranges(partitions), giver, taker, kind.value, _HOW[kind])
+        for (giver, taker, kind), partitions in sorted(grouped.items())
+    ]
+    return table(("  moves", "partitions", "from", "to", "kind", "how"), rows, "")
+
+
+def history(found: Iterable[Rebalance]) -> str:
+    """Who moved, from whom to whom, why, and how long it took; newest first."""
+    rows = []
+    for one in found:
+        head = (_time(one.began_at), one.topic, one.rebalance)
+        took = f"{one.lasted_s:.1f} s" if one.ended_at else "goes on"
+        tail = (took, one.cause, ", ".join(dict.fromkeys(_actor(run) for run in one.runs)))
+        grouped: dict[tuple[str, str, str], list[int]] = {}
+        for move in one.moves:
+            key = (move.giver or NOBODY, move.taker or NOBODY, move.kind.value)
+            grouped.setdefault(key, []).append(move.partition)
+        for (giver, taker, kind), partitions in grouped.items() or [((NOBODY, NOBODY, NOBODY), list[int]())]:
+            rows.append((*head, ranges(partitions) or NOBODY, giver, taker, kind, *tail))
+            head, tail = ("", "", ""), ("", "", "")
+    headers = ("began", "topic", "rebalance", "partitions", "from", "to", "kind", "took", "why", "run by")
+    return table(headers, rows, "nothing has happened yet")
+
+
+def fleets(found: Iterable[Fleet]) -> str:
+    """The consumers that should run."""
+    rows = [
+        (one.app, one.application, ", ".join(one.consumers) or NOBODY, " ".join(one.arguments) or NOBODY)
+        for one in found
+    ]
+    none = "no fleet is set; set one with: set-fleet APP --application PATH --consumer ID"
+    return table(("app", "application", "consumers", "arguments"), rows, none)
+
+
+def _time(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at)) + "Z"
+
+
+def _actor(actor: Actor) -> str:
+    if actor.kind == "airflow":
+        return f"{actor.dag}/{actor.run}"
+    return f"{actor.kind} {actor.who}".strip()
+
+
+Render = Callable[[Any], str]

@@ -1,0 +1,136 @@
+"""The only place that builds adapters from settings."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from coordinator_tasks.adapters.clock import SystemClock
+from coordinator_tasks.adapters.discovery import (
+    ZooKeeperDiscovery,
+    ZooKeeperRegistry,
+    claim_incarnation,
+    note_registration,
+)
+from coordinator_tasks.adapters.file_registry import FileDiscovery, FileRegistry
+from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
+from coordinator_tasks.adapters.status import HttpStatusClient
+from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
+from coordinator_tasks.core.names import Paths
+from coordinator_tasks.core.ports import Clock, Discovery, GroupOffsets, Registry, ZooKeeper
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.settings import FILE_DISCOVERY, Settings, settings_from_environment
+
+__all__ = [
+    "ConsumerSession",
+    "Settings",
+    "open_consumer_session",
+    "open_coordinator",
+    "open_zookeeper",
+    "settings_from_environment",
+]
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@contextmanager
+def open_coordinator(settings: Settings) -> Iterator[Coordinator]:
+    """Connect to everything and end it again; raises `StoreUnavailable` when ZooKeeper does not answer.
+
+    Kafka, a registry elsewhere and the consumers are first asked when they are needed.
+    """
+    paths, clock = Paths(settings.cluster), SystemClock()
+    with ExitStack() as ending:
+        zk = open_zookeeper(settings)
+        ending.callback(zk.close)
+        _ensure_folders(zk, paths)
+        statuses = HttpStatusClient(settings.cluster, settings.status_token, limit_s=settings.ask_timeout_s)
+        ending.callback(statuses.close)
+        yield Coordinator(
+            paths=paths,
+            zk=zk,
+            discovery=_discovery(settings, zk, paths, clock),
+            statuses=statuses,
+            kafka=ConfluentKafkaAdmin(settings.kafka, settings.answer_timeout_s),
+            clock=clock,
+            policy=settings.policy,
+            bootstrap_servers=settings.kafka["bootstrap.servers"],
+            boot_id=_boot_id(),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSession:
+    """What a consumer's agent works with. `registry` is kept over lost sessions: register again on each."""
+
+    settings: Settings
+    paths: Paths
+    zk: ZooKeeper
+    registry: Registry
+    clock: Clock
+
+    def claim_incarnation(self, consumer: str) -> int:
+        """Draw this process's number, once per start."""
+        return claim_incarnation(self.zk, self.paths, consumer)
+
+    def group_offsets(self, group: str, bootstrap_servers: str = "") -> GroupOffsets:
+        """The offsets of a topic's group; `bootstrap_servers` are the topic's, where they are not the settings' own."""
+        address = {"bootstrap.servers": bootstrap_servers} if bootstrap_servers else {}
+        return ConfluentGroupOffsets({**self.settings.kafka, **address}, group, self.settings.answer_timeout_s)
+
+
+@contextmanager
+def open_consumer_session(settings: Settings) -> Iterator[ConsumerSession]:
+    """Connect a consumer: its own ZooKeeper session and the registry. Raises `StoreUnavailable`."""
+    paths, clock = Paths(settings.cluster), SystemClock()
+    with ExitStack() as ending:
+        zk = open_zookeeper(settings)
+        ending.callback(zk.close)
+        registry: Registry
+        if settings.discovery.startswith(FILE_DISCOVERY):
+            registry = files = FileRegistry(
+                _folder(settings),
+                clock,
+                ttl_s=settings.registry_ttl_s,
+                wait_s=settings.registry_ttl_s,
+                announce=lambda member: note_registration(zk, paths, member, clock),
+            )
+            ending.callback(files.close)
+        else:
+            # As long as a session of a process that has just died may still hold the id.
+            registry = ZooKeeperRegistry(zk, paths, clock, wait_s=zk.session_timeout_s + 1.0)
+        yield ConsumerSession(settings, paths, zk, registry, clock)
+
+
+def open_zookeeper(settings: Settings) -> KazooZooKeeper:
+    """One ZooKeeper session; the caller closes it."""
+    return KazooZooKeeper(
+        settings.zookeeper,
+        session_timeout_s=settings.session_timeout_s,
+        answer_timeout_s=settings.answer_timeout_s,
+        access=settings.zookeeper_access,
+    )
+
+
+def _ensure_folders(zk: ZooKeeper, paths: Paths) -> None:
+    folders = paths.folders()
+    for folder, found in zip(folders, zk.get_many(folders), strict=True):
+        if found is None:
+            zk.ensure(folder)
+
+
+def _discovery(settings: Settings, zk: ZooKeeper, paths: Paths, clock: Clock) -> Discovery:
+    if settings.discovery.startswith(FILE_DISCOVERY):
+        return FileDiscovery(_folder(settings), clock, settings.registry_ttl_s)
+    return ZooKeeperDiscovery(zk, paths)
+
+
+def _folder(settings: Settings) -> Path:
+    return Path(settings.discovery.removeprefix(FILE_DISCOVERY))
+
+
+def _boot_id() -> str:
+    """What tells one boot of this machine from the next; empty where the kernel does not say."""
+    try:
+        return BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,60 @@
+"""What a person may ask for, as forms: add and remove a topic, drain, isolate and readmit a consumer."""
+
+from collections.abc import Mapping
+
+from airflow.sdk import DAG, Param
+from coordinator_plugin.dagparts import COMMON, cluster_param, consumer_param, dry_run_param, topic_param, why_param
+from coordinator_plugin.upkeep import ActionOperator
+
+START = Param(
+    "earliest",
+    type="string",
+    enum=["earliest", "latest", "none"],
+    title="Start",
+    description="Where a partition begins that has no committed offset; none = that is an error.",
+)
+GROUP = Param(type="string", minLength=1, maxLength=255, title="Group id", description="The Kafka group to commit to.")
+STRATEGY = Param("balanced", type="string", title="Strategy", description="How partitions are given to consumers.")
+MINUTES = Param(0, type="number", minimum=0, title="Minutes", description="For how long; 0 = until it is readmitted.")
+
+ACTIONS: Mapping[str, tuple[str, Mapping[str, Param]]] = {
+    "add_topic": (
+        "Manage a Kafka topic: its partitions are assigned to the consumers from then on.",
+        {"topic": topic_param(), "group_id": GROUP, "start": START, "strategy": STRATEGY},
+    ),
+    "remove_topic": (
+        "Stop managing a topic: its consumers stop and commit. The topic and its committed offsets stay.",
+        {"topic": topic_param()},
+    ),
+    "drain": (
+        "Let a consumer give everything away by hand-offs, and leave its fleet.",
+        {"consumer": consumer_param(), "why": why_param()},
+    ),
+    "isolate": (
+        "Take everything from a consumer at once, without its word; it may run nothing until it is readmitted.",
+        {"consumer": consumer_param(), "why": why_param(), "minutes": MINUTES},
+    ),
+    "readmit": (
+        "Let an isolated consumer in again; it takes effect when it has confirmed that it runs nothing.",
+        {"consumer": consumer_param()},
+    ),
+}
+
+
+def build(action: str, docs: str, params: Mapping[str, Param]) -> DAG:
+    """One form."""
+    with DAG(
+        action,
+        **COMMON,
+        schedule=None,
+        max_active_runs=4,
+        doc_md=f"### {action.replace('_', ' ').capitalize()}\n{docs}\n\nA dry run says what would happen.",
+        tags=["coordinator", "action"],
+        params={"cluster": cluster_param(), **params, "dry_run": dry_run_param()},
+    ) as dag:
+        ActionOperator(task_id=action, action=action)
+    return dag
+
+
+for one, (text, fields) in ACTIONS.items():
+    globals()[one] = build(one, text, fields)

@@ -1,0 +1,36 @@
+"""Brings the fleets to their desired state: launches every consumer that should run and does not."""
+
+from airflow.sdk import DAG
+from coordinator_plugin.changes import Scope
+from coordinator_plugin.clusters import Cluster, clusters
+from coordinator_plugin.dagparts import COMMON, POOL, changes_of, cluster_param
+from coordinator_plugin.launch import SparkConsumerLaunch
+from coordinator_plugin.upkeep import MissingConsumers
+
+DOCS = """
+### Consumers
+The fleet is a desired state in ZooKeeper. A launch task ends as soon as its consumer has registered; the consumer lives
+on without Airflow. A second launch of a live id has no effect, so every task may be run again.
+"""
+
+
+def build(cluster: Cluster) -> DAG:
+    """The DAG of one cluster."""
+    with DAG(
+        cluster.dag_id("consumers"),
+        **COMMON,
+        schedule=[changes_of(cluster, Scope.FLEET)],
+        max_active_runs=1,
+        doc_md=DOCS,
+        tags=["coordinator", cluster.name],
+        params={"cluster": cluster_param(cluster)},
+    ) as dag:
+        missing = MissingConsumers(task_id="missing", cluster=cluster.name)
+        SparkConsumerLaunch.partial(
+            task_id="launch", cluster=cluster.name, pool=POOL, map_index_template="{{ task.consumer }}"
+        ).expand_kwargs(missing.output)
+    return dag
+
+
+for one in clusters():
+    globals()[one.dag_id("consumers")] = build(one)

@@ -1,0 +1,45 @@
+"""The backstop: every minute, finds what no event told, and wakes who has to do something about it."""
+
+from datetime import timedelta
+
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import DAG
+from coordinator_plugin.clusters import Cluster, clusters
+from coordinator_plugin.dagparts import COMMON, cluster_param
+from coordinator_plugin.upkeep import ReconcileOperator
+
+DOCS = """
+### Reconcile
+What correctness relies on; events only make things faster. Reads the partition lists from Kafka anew, prunes the
+histories, and looks for due topics, missing consumers and topics that are stuck. Starts `rebalance`, `consumers` and
+`stuck_topic` for what it finds, unless they are under way.
+"""
+WAKES = ("rebalance", "consumers", "stuck_topic")
+
+
+def build(cluster: Cluster) -> DAG:
+    """The DAG of one cluster."""
+    with DAG(
+        cluster.dag_id("reconcile"),
+        **COMMON,
+        schedule=timedelta(minutes=1),
+        max_active_runs=1,
+        dagrun_timeout=timedelta(minutes=5),
+        doc_md=DOCS,
+        tags=["coordinator", cluster.name],
+        params={"cluster": cluster_param(cluster)},
+    ) as dag:
+        look = ReconcileOperator(
+            task_id="look", cluster=cluster.name, dag_ids={name: cluster.dag_id(name) for name in WAKES}
+        )
+        TriggerDagRunOperator.partial(
+            task_id="wake",
+            logical_date=None,
+            skip_when_already_exists=True,
+            map_index_template="{{ task.trigger_dag_id }} {{ task.conf.get('topic', '') }}",
+        ).expand_kwargs(look.output)
+    return dag
+
+
+for one in clusters():
+    globals()[one.dag_id("reconcile")] = build(one)

@@ -1,0 +1,111 @@
+"""What a person asks for by a form: each action checks, tells what it does (or would do), and does it."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from coordinator_tasks.core import codec
+from coordinator_tasks.core.errors import NotManaged, TopicConflict
+from coordinator_tasks.core.model import Actor, StartRule
+from coordinator_tasks.core.names import check_consumer, check_topic
+from coordinator_tasks.service import directives, topics, transitions
+from coordinator_tasks.service.coordinator import Coordinator
+
+Given: TypeAlias = Mapping[str, Any]
+Action: TypeAlias = Callable[[Coordinator, Given, Actor, bool], Iterator[str]]
+
+
+def add_topic(c: Coordinator, given: Given, actor: Actor, dry_run: bool) -> Iterator[str]:
+    """Begin to manage a topic."""
+    topic = check_topic(given["topic"])
+    described = c.kafka.describe([topic]).get(topic)
+    if described is None:
+        raise TopicConflict(f"Kafka has no topic {topic!r}: create it first, or correct its name")
+    yield f"{topic} has {described.partition_count} partitions; group {given['group_id']}, start {given['start']}"
+    if topic in transitions.topics(c):
+        yield f"{topic} is managed already"
+    if dry_run:
+        return
+    topics.add_topic(
+        c, topic, given["group_id"], start=StartRule(given["start"]), strategy=given["strategy"], actor=actor
+    )
+    yield f"{topic} is managed from now on"
+
+
+def remove_topic(c: Coordinator, given: Given, actor: Actor, dry_run: bool) -> Iterator[str]:
+    """Stop managing a topic; its consumers stop and commit, its committed offsets stay."""
+    topic = check_topic(given["topic"])
+    if topic not in transitions.topics(c):
+        raise NotManaged(f"topic {topic!r} is not managed by cluster {c.paths.cluster!r}: there is nothing to remove")
+    for consumer, count in sorted(_holdings(c, topic).items()):
+        yield f"{consumer} stops and commits {count} partitions of {topic}"
+    if not dry_run:
+        topics.remove_topic(c, topic, actor=actor)
+        yield f"{topic} is marked removed"
+
+
+def drain(c: Coordinator, given: Given, actor: Actor, dry_run: bool) -> Iterator[str]:
+    """Let a consumer give everything away and leave the fleet."""
+    consumer = _known(c, given["consumer"])
+    yield from _held_by(c, consumer, "gives away")
+    if not dry_run:
+        directives.drain(c, consumer, by=_by(actor), why=given["why"])
+        yield f"{consumer} is draining"
+
+
+def isolate(c: Coordinator, given: Given, actor: Actor, dry_run: bool) -> Iterator[str]:
+    """Forbid a consumer to run anything; its partitions go to others at once, without its word."""
+    consumer = _known(c, given["consumer"])
+    yield from _held_by(c, consumer, "loses at once")
+    if not dry_run:
+        minutes = float(given.get("minutes") or 0)
+        until_at = c.clock.now() + 60 * minutes if minutes else 0.0
+        directives.isolate(c, consumer, by=_by(actor), why=given["why"], until_at=until_at)
+        yield f"{consumer} is isolated" + (f" for {minutes:g} minutes" if minutes else "")
+
+
+def readmit(c: Coordinator, given: Given, actor: Actor, dry_run: bool) -> Iterator[str]:
+    """Let an isolated consumer in again, as soon as it confirms that it runs nothing."""
+    consumer = _known(c, given["consumer"])
+    yield f"{consumer} is readmitted once it has confirmed that it runs nothing"
+    if not dry_run:
+        directives.readmit(c, consumer, by=_by(actor))
+
+
+ACTIONS: Mapping[str, Action] = {
+    "add_topic": add_topic,
+    "remove_topic": remove_topic,
+    "drain": drain,
+    "isolate": isolate,
+    "readmit": readmit,
+}
+
+
+def _by(actor: Actor) -> str:
+    return actor.who or f"{actor.dag} {actor.run}"
+
+
+def _known(c: Coordinator, name: object) -> str:
+    consumer = check_consumer(name)
+    if consumer not in c.discovery.members() and c.zk.find(c.paths.id(consumer)) is None:
+        present = ", ".join(sorted(c.discovery.members())) or "nobody"
+        raise NotManaged(f"no consumer {consumer!r} has ever registered; registered are: {present}")
+    return consumer
+
+
+def _holdings(c: Coordinator, topic: str) -> dict[str, int]:
+    path = c.paths.topic(topic)
+    node = c.zk.find(path)
+    counts: dict[str, int] = {}
+    if node is not None and node.data:
+        for consumer in codec.decode_node(path, node.data).assignments.values():
+            counts[consumer] = counts.get(consumer, 0) + 1
+    return counts
+
+
+def _held_by(c: Coordinator, consumer: str, verb: str) -> Iterator[str]:
+    held = {topic: _holdings(c, topic).get(consumer, 0) for topic in transitions.topics(c)}
+    for topic, count in held.items():
+        if count:
+            yield f"{consumer} {verb} {count} partitions of {topic}"
+    if not any(held.values()):
+        yield f"{consumer} holds nothing"

@@ -1,0 +1,122 @@
+"""What `reconcile` does every minute: everything that correctness relies on and no event may have told."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator_tasks.core import codec
+from coordinator_tasks.core.errors import KafkaUnavailable, Malformed
+from coordinator_tasks.core.model import Actor, State
+from coordinator_tasks.service import directives, fleet, history, topics, transitions
+from coordinator_tasks.service.coordinator import Coordinator
+
+ASK_AGAIN_S = 900.0
+MAX_QUESTIONS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A topic that has not become Stable for too long, and one consumer that holds it up."""
+
+    topic: str
+    consumer: str
+    sentence: str
+    run_id: str
+
+    def plain(self) -> dict[str, Any]:
+        """Arguments of the run that asks."""
+        conf = {"topic": self.topic, "consumer": self.consumer, "sentence": self.sentence}
+        return {"trigger_run_id": self.run_id, "conf": conf}
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What is to be done about: due topics, consumers to launch, questions to people, and lines for the log."""
+
+    due: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    questions: tuple[Question, ...] = ()
+    lines: list[str] = field(default_factory=list)
+
+
+def reconcile(c: Coordinator, actor: Actor) -> Findings:
+    """Refresh the partition lists, complete readmissions, prune the histories, and find what is due.
+
+    Raises `StoreUnavailable` and the like.
+    """
+    managed = transitions.topics(c)
+    lines = [*_refresh(c, managed)]
+    lines.extend(f"{consumer} is readmitted" for consumer in directives.complete_readmissions(c, actor))
+    pruned = {topic: history.prune(c, topic) for topic in managed}
+    lines.extend(f"{topic}: {count} old records are pruned" for topic, count in pruned.items() if count)
+    due = transitions.due(c, managed)
+    missing = tuple(launch.consumer for launch in fleet.missing(c))
+    lines.extend(f"{topic} is due" for topic in due)
+    lines.extend(f"{consumer} is missing" for consumer in missing)
+    found = tuple(questions(c, due))
+    lines.extend(f"{one.topic} is held up by {one.consumer}: {one.sentence}" for one in found)
+    return Findings(due, missing, found[:MAX_QUESTIONS], lines)
+
+
+def _refresh(c: Coordinator, managed: Sequence[str]) -> Iterator[str]:
+    if not managed:
+        return
+    try:
+        for refreshed in topics.refresh_partitions(c, managed):
+            if refreshed.problem:
+                yield refreshed.problem
+            elif refreshed.created:
+                yield f"{refreshed.topic} has {len(refreshed.created)} new partitions"
+    except KafkaUnavailable as error:
+        yield f"the partition lists stay as they are: {error}"
+
+
+def questions(c: Coordinator, due: Sequence[str]) -> Iterator[Question]:
+    """One for each topic that is stuck and each consumer that holds it up."""
+    stuck = {topic: state for topic in due if (state := _stuck_since(c, topic)) is not None}
+    if not stuck:
+        return
+    for report in (transitions.await_closed(c, tuple(stuck)), transitions.await_started(c, tuple(stuck))):
+        for topic, consumers in report.blockers.items():
+            for consumer in consumers:
+                rebalance, overdue_s = stuck[topic]
+                yield Question(
+                    topic, consumer, report.topics.get(topic, ""), _run_id(topic, consumer, rebalance, overdue_s)
+                )
+
+
+def _stuck_since(c: Coordinator, topic: str) -> tuple[str, float] | None:
+    """The rebalance of a topic that is stuck, and for how long it is overdue (s)."""
+    path = c.paths.state(topic)
+    node = c.zk.find(path)
+    try:
+        state = codec.decode_state(path, node.data) if node is not None else None
+    except Malformed:
+        return None
+    if state is None or state.state is State.STABLE:
+        return None
+    overdue_s = c.clock.now() - (state.began_at or state.since_at) - c.policy.stuck_after_s
+    return (state.rebalance, overdue_s) if overdue_s >= 0 else None
+
+
+def _run_id(topic: str, consumer: str, rebalance: str, overdue_s: float) -> str:
+    """The same for the same question until `ASK_AGAIN_S` is over, so that it is asked once."""
+    digest = hashlib.sha256(f"{topic} {consumer} {rebalance}".encode()).hexdigest()[:8]
+    return f"stuck__{topic[:60]}__{consumer}__{digest}__{int(overdue_s // ASK_AGAIN_S)}"
+
+
+def runs(
+    findings: Findings, dag_ids: Mapping[str, str], *, active_rebalances: int, active_launches: int
+) -> list[dict[str, Any]]:
+    """The runs to start, each as arguments of its trigger; one that is under way already sees for itself what is due.
+
+    `dag_ids`: this cluster's DAGs by their plain name.
+    """
+    found: list[dict[str, Any]] = []
+    if findings.due and not active_rebalances:
+        found.append({"trigger_dag_id": dag_ids["rebalance"], "trigger_run_id": None, "conf": {"round": 0}})
+    if findings.missing and not active_launches:
+        found.append({"trigger_dag_id": dag_ids["consumers"], "trigger_run_id": None, "conf": {}})
+    asked = [{"trigger_dag_id": dag_ids["stuck_topic"], **question.plain()} for question in findings.questions]
+    return found + asked

@@ -1,0 +1,58 @@
+"""Which clusters this Airflow looks after, from the environment of its services; the first one is the default.
+
+`COORDINATOR_CLUSTERS` is `name,name=ZOOKEEPER_CONNECTION/KAFKA_CONNECTION,...`; without connections the ids are
+`zookeeper_default` and `kafka_default`. It has to be known while DAGs are parsed, when connections cannot be read.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.names import check_cluster
+
+VARIABLE = "COORDINATOR_CLUSTERS"
+DEFAULT = "main"
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A cluster's name and the ids of its Airflow connections; `first` = it has the plain DAG ids."""
+
+    name: str
+    zookeeper_conn_id: str = "zookeeper_default"
+    kafka_conn_id: str = "kafka_default"
+    first: bool = True
+
+    def dag_id(self, name: str) -> str:
+        """The id of one of the cluster's DAGs: `rebalance`, and `rebalance__NAME` for further clusters."""
+        return name if self.first else f"{name}__{self.name}"
+
+
+def clusters(environ: Mapping[str, str] = os.environ) -> tuple[Cluster, ...]:
+    """All clusters, the default first; raises `Refused`."""
+    entries = [one.strip() for one in environ.get(VARIABLE, DEFAULT).split(",") if one.strip()]
+    found = tuple(_cluster(entry, first=number == 0) for number, entry in enumerate(entries))
+    names = [cluster.name for cluster in found]
+    if not names or len(set(names)) != len(names):
+        raise Refused(f"{VARIABLE} names no cluster, or one twice: {', '.join(names) or 'empty'}; name each once")
+    return found
+
+
+def cluster(name: str = "", environ: Mapping[str, str] = os.environ) -> Cluster:
+    """One cluster by its name (empty = the default); raises `Refused` for one that is not configured."""
+    found = clusters(environ)
+    for one in found:
+        if one.name == (name or found[0].name):
+            return one
+    known = ", ".join(one.name for one in found)
+    raise Refused(f"the cluster {name!r} is not known here: choose one of {known}, or add it to {VARIABLE}")
+
+
+def _cluster(entry: str, *, first: bool) -> Cluster:
+    name, _, connections = entry.partition("=")
+    check_cluster(name)
+    if not connections:
+        return Cluster(name, first=first)
+    zookeeper, _, kafka = connections.partition("/")
+    return Cluster(name, zookeeper or "zookeeper_default", kafka or "kafka_default", first)

@@ -1,0 +1,81 @@
+"""What the DAG files share: retries, the assets that ZooKeeper's watcher wakes them by, and the fields of the forms."""
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import Asset, AssetWatcher, Param
+
+from coordinator_plugin.changes import Scope
+from coordinator_plugin.clusters import Cluster, clusters
+from coordinator_plugin.watcher import ZooKeeperChanges
+
+POOL = os.environ.get("COORDINATOR_LAUNCH_POOL", "default_pool")
+"""Airflow never runs a task whose pool is missing, so the launches have one of their own only where it was made."""
+
+DEFAULT_ARGS: Mapping[str, Any] = {
+    "owner": "coordinator",
+    "retries": 3,
+    "retry_delay": timedelta(seconds=2),
+    "retry_exponential_backoff": True,
+    "max_retry_delay": timedelta(seconds=30),
+}
+COMMON: Mapping[str, Any] = {"catchup": False, "default_args": dict(DEFAULT_ARGS), "is_paused_upon_creation": False}
+
+
+def changes_of(cluster: Cluster, scope: Scope) -> Asset:
+    """The asset that stands for a part of ZooKeeper."""
+    name = f"zookeeper_{cluster.name}_{scope}"
+    return Asset(
+        name=name,
+        uri=f"zookeeper://{cluster.name}/{scope}",
+        group="coordinator",
+        watchers=[AssetWatcher(name=name, trigger=ZooKeeperChanges(cluster.name, str(scope)))],
+    )
+
+
+def cluster_param(cluster: Cluster | None = None) -> Param:
+    """The cluster: fixed where a DAG has one of its own."""
+    names = [cluster.name] if cluster is not None else [one.name for one in clusters()]
+    return Param(names[0], type="string", enum=names, title="Cluster", description="The cluster to act on.")
+
+
+def topics_param() -> Param:
+    """Several topics, none = all."""
+    return Param(
+        [],
+        type="array",
+        items={"type": "string"},
+        title="Topics",
+        description="One per line; none means all that are due.",
+    )
+
+
+def topic_param() -> Param:
+    """One topic."""
+    pattern = "^[A-Za-z0-9._-]+$"
+    return Param(
+        type="string", minLength=1, maxLength=249, pattern=pattern, title="Topic", description="Kafka's name of it."
+    )
+
+
+def consumer_param() -> Param:
+    """One consumer."""
+    pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$"
+    return Param(
+        type="string", minLength=1, maxLength=64, pattern=pattern, title="Consumer", description="Its stable id."
+    )
+
+
+def why_param() -> Param:
+    """The reason, kept with the directive."""
+    return Param(
+        "", type="string", title="Why", description="Kept with the directive, and shown to whoever looks later."
+    )
+
+
+def dry_run_param(default: bool = True) -> Param:
+    """Whether to only say what would be done."""
+    description = "Say what would be done, and change nothing."
+    return Param(default, type="boolean", title="Dry run", description=description)

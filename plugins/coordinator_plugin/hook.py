@@ -1,0 +1,96 @@
+"""From Airflow's connections to the coordinator's settings.
+
+ZooKeeper's connection: host (several with commas) and port, or all of it in the host; login and password; in the extra
+any other field of the settings (`chroot`, `discovery`, `status_token`, `zookeeper_access`, `policy`, the limits).
+Kafka's connection: host and port, or `bootstrap.servers` in the extra; every name with a dot in the extra is a setting
+of librdkafka (`security.protocol`, `sasl.mechanism`, `ssl.ca.location`, ...); login and password are those of SASL.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseHook
+
+from coordinator_plugin.clusters import cluster as find_cluster
+from coordinator_tasks.core.errors import Refused
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+    from coordinator_tasks.service.coordinator import Coordinator
+    from coordinator_tasks.settings import Settings
+
+_GROUPS = ("zookeeper_access", "policy")
+_OWN_EXTRAS = frozenset({"chroot", "kafka"})
+
+
+class CoordinatorHook(BaseHook):
+    """Opens the coordinator of one cluster; `cluster` empty = the default one."""
+
+    def __init__(self, cluster: str = "") -> None:
+        super().__init__()
+        self.cluster = find_cluster(cluster)
+
+    def plain_settings(self) -> dict[str, Any]:
+        """The settings as plain data with all secrets in it: for files of mode 0600 only."""
+        zookeeper = self.get_connection(self.cluster.zookeeper_conn_id)
+        kafka = self.get_connection(self.cluster.kafka_conn_id)
+        return {**zookeeper_settings(zookeeper), "cluster": self.cluster.name, "kafka": kafka_settings(kafka)}
+
+    def settings(self) -> "Settings":
+        """The settings of the cluster; raises `Refused` with the name of what is wrong."""
+        from coordinator_tasks.settings import settings_of  # noqa: PLC0415 - costs time to import
+
+        return settings_of(self.plain_settings())
+
+    @contextmanager
+    def open(self) -> "Iterator[Coordinator]":
+        """The coordinator, for the length of a task."""
+        from coordinator_tasks.wiring import open_coordinator  # noqa: PLC0415 - connects, and costs time to import
+
+        with open_coordinator(self.settings()) as coordinator:
+            yield coordinator
+
+
+def zookeeper_settings(connection: "Connection") -> dict[str, Any]:
+    """The part of the settings that a ZooKeeper connection holds; raises `Refused`."""
+    extra: Mapping[str, Any] = connection.extra_dejson
+    own = {name: value for name, value in extra.items() if name not in _OWN_EXTRAS}
+    for name in _GROUPS:
+        own[name] = {**extra.get(name, {})}
+    if connection.login:
+        own["zookeeper_access"] = {
+            "user": connection.login,
+            "password": connection.password or "",
+            **own["zookeeper_access"],
+        }
+    address = _addresses(connection, default_port=2181)
+    if not address:
+        raise Refused(f"the connection {connection.conn_id!r} has no host; set it to ZooKeeper's host:port")
+    chroot = str(extra.get("chroot", "")).strip("/")
+    return {**own, "zookeeper": f"{address}/{chroot}" if chroot else address}
+
+
+def kafka_settings(connection: "Connection") -> dict[str, str]:
+    """Librdkafka's settings from a Kafka connection; raises `Refused`."""
+    settings = {name: _text(value) for name, value in connection.extra_dejson.items() if "." in name}
+    settings.setdefault("bootstrap.servers", _addresses(connection, default_port=9092))
+    if not settings["bootstrap.servers"]:
+        raise Refused(f"the connection {connection.conn_id!r} has no host; set it to a Kafka broker's host:port")
+    if connection.login and "sasl" in settings.get("security.protocol", "").lower():
+        settings.setdefault("sasl.username", connection.login)
+        settings.setdefault("sasl.password", connection.password or "")
+    return settings
+
+
+def _addresses(connection: "Connection", default_port: int) -> str:
+    """`host:port,...`; a port of the connection is for every host that has none."""
+    host, slash, chroot = (connection.host or "").partition("/")
+    port = connection.port or default_port
+    hosts = [one.strip() for one in host.split(",") if one.strip()]
+    return ",".join(one if ":" in one else f"{one}:{port}" for one in hosts) + slash + chroot
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,280 @@
+"""The transitions as Airflow tasks: one small operator each, idempotent, in a batch of topics.
+
+Every operator takes the cluster and the topics (none = all) again from the run's parameters and looks at ZooKeeper
+itself: no task relies on what an earlier one said, so each can be run again at any time and changes nothing then.
+"""
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.providers.standard.utils.skipmixin import SkipMixin
+from airflow.sdk import BaseOperator, Context
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.triggers.base import StartTriggerArgs
+
+from coordinator_plugin import report as said
+from coordinator_plugin.hook import CoordinatorHook
+from coordinator_plugin.patience import PATIENCE_S, Outcome, Patience
+from coordinator_plugin.steps import WaitKind, continuation, look
+from coordinator_plugin.triggers import POLL_S, ConfirmationTrigger
+from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused
+from coordinator_tasks.core.model import Actor, State
+from coordinator_tasks.service import transitions
+from coordinator_tasks.service.coordinator import Coordinator
+
+WAIT_LIMIT_S = 60.0
+LOOK_S = 1.5
+MAX_ROUNDS = 30
+IDLE_PAUSE_S = 5.0
+TOPICS_TEMPLATE = "{{ params.topics | tojson }}"
+
+
+@contextlib.contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Errors as a person reads them: what a retry cannot mend fails at once, the rest is tried again."""
+    try:
+        yield
+    except (Refused, Malformed) as error:
+        raise AirflowFailException(str(error)) from None
+    except CoordinatorError as error:
+        raise AirflowException(f"{type(error).__name__}: {error}") from None
+
+
+def actor_of(context: Context) -> Actor:
+    """Who runs this: dag, run, task and try, and the person who asked for the run."""
+    ti = context["ti"]
+    return Actor(
+        kind="airflow",
+        who=getattr(context["dag_run"], "triggering_user_name", None) or "",
+        dag=ti.dag_id,
+        run=ti.run_id,
+        task=ti.task_id,
+        attempt=ti.try_number,
+    )
+
+
+def listed(topics: str | Sequence[str]) -> tuple[str, ...]:
+    """The topics of a parameter: a list, or its JSON once a template has made text of it."""
+    return tuple(json.loads(topics or "[]")) if isinstance(topics, str) else tuple(topics)
+
+
+class TransitionOperator(BaseOperator):
+    """Applies one transition to every topic that is due, and reports per topic. `topics` empty = all."""
+
+    template_fields: Sequence[str] = ("cluster", "topics")
+    step: Callable[..., "list[transitions.TopicReport]"]
+
+    def __init__(self, *, cluster: str = "", topics: str | Sequence[str] = TOPICS_TEMPLATE, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.cluster = cluster
+        self.topics = topics
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """Run the transition; the reports go to the log and, as plain data, to XCom."""
+        with one_line_errors(), CoordinatorHook(self.cluster).open() as coordinator:
+            named = listed(self.topics) or transitions.topics(coordinator)
+            reports = type(self).step(coordinator, named, actor_of(context))
+        self.show(reports)
+        return [said.plain(report) for report in reports]
+
+    def show(self, reports: "Sequence[transitions.TopicReport]") -> None:
+        """The reports, for the reader of the log."""
+        for line in said.lines(reports):
+            self.log.info("%s", line)
+
+
+class PlanOperator(TransitionOperator, SkipMixin):
+    """Plans and begins. What has nothing to do is skipped: `closing_steps` if nothing closes, and without any work all
+    further tasks but `last_step`, which looks whether something is only waiting for its time.
+
+    `preview`: shows what would be planned, writes nothing, and ends the run.
+    """
+
+    template_fields = ("cluster", "topics", "preview")
+    step = staticmethod(transitions.plan)
+
+    def __init__(
+        self, *, closing_steps: Sequence[str] = (), last_step: str = "", preview: str | bool = False, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.closing_steps = tuple(closing_steps)
+        self.last_step = last_step
+        self.preview = preview
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """Plan, or preview."""
+        with one_line_errors(), CoordinatorHook(self.cluster).open() as coordinator:
+            named = listed(self.topics) or transitions.topics(coordinator)
+            if str(self.preview).lower() == "true":
+                self.log.info("dry run: nothing is written")
+                reports = transitions.preview(coordinator, named)
+                idle = self.get_flat_relative_ids(upstream=False)
+            else:
+                reports = transitions.plan(coordinator, named, actor_of(context))
+                idle = self._idle(reports)
+        self.show(reports)
+        plain = [said.plain(report) for report in reports]
+        if idle:
+            self.log.info("nothing to do for %s", ", ".join(sorted(idle)))
+            # Skipping ends the task by an exception, so its result has to be handed over before.
+            context["ti"].xcom_push(key="return_value", value=plain)
+            self.skip(context["ti"], [self.dag.get_task(task_id) for task_id in sorted(idle)])
+        return plain
+
+    def _idle(self, reports: "Sequence[transitions.TopicReport]") -> set[str]:
+        """The tasks that this plan leaves nothing to do for."""
+        states = {report.after for report in reports}
+        if State.CLOSING in states:
+            return set()
+        if State.STARTING in states:
+            return set(self.closing_steps)
+        waiting = any(report.outcome is transitions.Outcome.WAITING for report in reports)
+        return set(self.get_flat_relative_ids(upstream=False)) - ({self.last_step} if waiting else set())
+
+
+class StartOperator(TransitionOperator):
+    """Closing → Starting, for everything that is confirmed closed."""
+
+    step = staticmethod(transitions.start)
+
+
+class SettleOperator(TransitionOperator):
+    """Starting → Stable, for everything that is confirmed started."""
+
+    step = staticmethod(transitions.settle)
+
+
+class ConfirmationSensor(BaseOperator):
+    """Waits for confirmations and ends `confirmed`, `replan` or `blocked`; none of them is a failure.
+
+    A wait in the triggerer takes 2.0 to 2.7 s even if there is nothing to wait for (both of its loops turn once a second),
+    while a hand-off takes tenths of a second. So the task looks on a worker for up to `look_s`, and hands over to the
+    triggerer only what lasts longer; there it ends, without a worker. `look_s` = 0 starts in the triggerer.
+    """
+
+    template_fields: Sequence[str] = ("cluster", "topics")
+    kind: WaitKind
+
+    def __init__(
+        self,
+        *,
+        cluster: str = "",
+        topics: str | Sequence[str] = TOPICS_TEMPLATE,
+        limit_s: float = WAIT_LIMIT_S,
+        look_s: float = LOOK_S,
+        patience_s: float = PATIENCE_S,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.cluster = cluster
+        self.topics = topics
+        self.limit_s = limit_s
+        self.look_s = look_s
+        self.patience_s = patience_s
+        self.start_from_trigger = look_s <= 0
+        if self.start_from_trigger:
+            path, arguments = self._trigger().serialize()
+            # Airflow renders those that are among `template_fields`, in the triggerer.
+            self.start_trigger_args = StartTriggerArgs(
+                trigger_cls=path, trigger_kwargs=arguments, next_method="never_resumed", timeout=self._trigger_limit()
+            )
+
+    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
+        """Look for a while; then hand over to the triggerer."""
+        with one_line_errors(), CoordinatorHook(self.cluster).open() as coordinator:
+            outcome = self._short_wait(coordinator)
+        if outcome is not None:
+            self.log.info("%s after %.1f s", outcome.waiting, outcome.waited_s)
+            return outcome.plain()
+        self.log.info("waiting on in the triggerer, for at most %g s", self.limit_s)
+        self.defer(trigger=self._trigger(), method_name="never_resumed", timeout=self._trigger_limit())
+        raise AirflowException("a deferred task goes on")  # defer() raises; this is for the reader of types
+
+    def never_resumed(self, context: Context, event: object = None) -> None:
+        """Named to Airflow because it wants a name: the trigger ends the task."""
+        raise AirflowException(f"the wait of {context['ti'].task_id} came back to a worker with {event!r}")
+
+    def _short_wait(self, coordinator: Coordinator) -> Outcome | None:
+        began_s = time.monotonic()
+        patience = Patience(began_s, self.limit_s, self.patience_s)
+        shown: list[str] = []
+        while True:
+            seen = look(coordinator, self.kind, listed(self.topics))
+            lines = list(said.waiting_lines(seen.report.topics, seen.report.blockers))
+            if lines != shown:
+                shown = lines
+                for line in lines:
+                    self.log.info("%s", line)
+            outcome = patience.judge(seen.report, seen.others_confirmed, time.monotonic())
+            if outcome is not None or time.monotonic() - began_s >= self.look_s:
+                return outcome
+            time.sleep(POLL_S / 3)
+
+    def _trigger(self) -> ConfirmationTrigger:
+        topics = self.topics if isinstance(self.topics, str) else _json(self.topics)
+        return ConfirmationTrigger(self.cluster, str(self.kind), topics, self.limit_s, self.patience_s)
+
+    def _trigger_limit(self) -> timedelta:
+        """Airflow's own limit is the last resort; the trigger ends itself before."""
+        return timedelta(seconds=self.limit_s + 60)
+
+
+class ConfirmClosed(ConfirmationSensor):
+    """Waits until what has to be closed is confirmed closed by the consumers' own interfaces."""
+
+    kind = WaitKind.CLOSED
+
+
+class ConfirmStarted(ConfirmationSensor):
+    """Waits until what has to be started is confirmed started by the consumers' own interfaces."""
+
+    kind = WaitKind.STARTED
+
+
+class ContinueOperator(TriggerDagRunOperator):
+    """Starts a further run for what this one left over, under the same rebalance id (which stands in ZooKeeper).
+
+    Two runs that leave the same over start one further run: its id is made from what is left over and the round. What
+    only waits for its time (a consumer that is absent, an id that flaps) is looked at every `IDLE_PAUSE_S`, for `MAX_ROUNDS`
+    runs; then it is left to `reconcile`.
+    """
+
+    template_fields = (*TriggerDagRunOperator.template_fields, "cluster", "topics", "round_number")
+
+    def __init__(
+        self,
+        *,
+        cluster: str = "",
+        topics: str | Sequence[str] = TOPICS_TEMPLATE,
+        round_number: str | int = "{{ params.round }}",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(logical_date=None, skip_when_already_exists=True, **kwargs)
+        self.cluster = cluster
+        self.topics = topics
+        self.round_number = round_number
+
+    def execute(self, context: Context) -> None:
+        """Trigger the run, or skip when nothing is left over."""
+        with one_line_errors(), CoordinatorHook(self.cluster).open() as coordinator:
+            left = continuation(coordinator, listed(self.topics))
+        if not left.topics:
+            raise AirflowSkipException("nothing is left over")
+        number = int(self.round_number) + 1
+        if number > MAX_ROUNDS:
+            raise AirflowSkipException(f"left over after {MAX_ROUNDS} further runs: reconcile goes on with it")
+        self.log.info("left over: %s", ", ".join(left.topics))
+        self.trigger_run_id = f"further__{left.digest}__{number}"
+        if not left.moving:
+            self.run_after = datetime.now(UTC) + timedelta(seconds=IDLE_PAUSE_S)
+        self.conf = {"topics": list(listed(self.topics)), "round": number}
+        super().execute(context)
+
+
+def _json(topics: Sequence[str]) -> str:
+    return json.dumps(list(topics))

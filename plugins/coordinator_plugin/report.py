@@ -1,0 +1,74 @@
+"""What an operator says: lines for its log, which a person reads in the UI, and plain data for XCom."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from coordinator_tasks.core.model import Move, MoveKind
+
+if TYPE_CHECKING:
+    from coordinator_tasks.service.transitions import TopicReport
+
+SHOWN_PARTITIONS = 12
+_NOBODY = "nobody"
+
+
+def lines(reports: "Iterable[TopicReport]") -> Iterator[str]:
+    """One line for each topic, and one for each way that partitions go."""
+    for report in reports:
+        states = str(report.before) if report.before == report.after else f"{report.before} -> {report.after}"
+        yield f"{report.topic}: {states}, {report.outcome} at epoch {report.epoch}: {report.reason}"
+        yield from (f"{report.topic}:   {line}" for line in moves(report.moves))
+        if report.blockers:
+            yield f"{report.topic}:   waits for {', '.join(report.blockers)}"
+
+
+def moves(planned: Iterable[Move]) -> Iterator[str]:
+    """`3 partitions from a to b by hand-off: 1, 4, 7`, for each pair and kind."""
+    grouped: dict[tuple[str, str, MoveKind], list[int]] = {}
+    for move in planned:
+        grouped.setdefault((move.giver, move.taker, move.kind), []).append(move.partition)
+    for (giver, taker, kind), partitions in sorted(grouped.items()):
+        noun = "partition" if len(partitions) == 1 else "partitions"
+        yield f"{len(partitions)} {noun} {_way(giver, taker, kind)}: {_some(sorted(partitions))}"
+
+
+def plain(report: "TopicReport") -> dict[str, Any]:
+    """The report for XCom."""
+    return {
+        "topic": report.topic,
+        "before": str(report.before),
+        "after": str(report.after),
+        "outcome": str(report.outcome),
+        "reason": report.reason,
+        "epoch": report.epoch,
+        "rebalance": report.rebalance,
+        "blockers": list(report.blockers),
+        "moves": [[move.partition, move.giver, move.taker, str(move.kind)] for move in report.moves],
+    }
+
+
+def waiting_lines(sentences: Mapping[str, str], blockers: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    """One line for each topic of a wait."""
+    for topic, sentence in sorted(sentences.items()):
+        named = ", ".join(blockers.get(topic, ()))
+        yield f"{topic}: {sentence}" + (f" (waits for {named})" if named else "")
+
+
+def _way(giver: str, taker: str, kind: MoveKind) -> str:
+    match kind:
+        case MoveKind.START:
+            return f"start on {taker}" + (f", last owner {giver}" if giver else "")
+        case MoveKind.STOP:
+            return f"stop on {giver or _NOBODY}"
+        case MoveKind.ADOPT:
+            return f"stay on {taker}, which runs them already"
+        case MoveKind.RESTART:
+            return f"start again on {taker}"
+        case _:
+            return f"from {giver or _NOBODY} to {taker or _NOBODY} by {'hand-off' if kind is MoveKind.HANDOFF else 'barrier'}"
+
+
+def _some(partitions: list[int]) -> str:
+    shown = ", ".join(str(partition) for partition in partitions[:SHOWN_PARTITIONS])
+    rest = len(partitions) - SHOWN_PARTITIONS
+    return shown + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,103 @@
+"""One coordinator per cluster for a whole process: the triggerer runs many waits at once and for months.
+
+A wait borrows the cluster's coordinator and gives it back; the last one back leaves it open for `LINGER_S`, since the
+next wait mostly follows within seconds, and then it is closed with its ZooKeeper session. Thread-safe.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+
+from coordinator_tasks.service.coordinator import Coordinator
+
+LINGER_S = 30.0
+Opener = Callable[[], AbstractContextManager[Coordinator]]
+
+
+@dataclass(slots=True)
+class _Entry:
+    """`opening` is held while the coordinator is opened, which may take seconds."""
+
+    users: int = 0
+    opening: threading.Lock = field(default_factory=threading.Lock)
+    context: AbstractContextManager[Coordinator] | None = None
+    coordinator: Coordinator | None = None
+    closer: threading.Timer | None = None
+
+
+class Sessions:
+    """The open coordinators by a key of the caller's choice."""
+
+    def __init__(self, linger_s: float = LINGER_S) -> None:
+        self._linger_s = linger_s
+        self._entries: dict[str, _Entry] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def take(self, key: str, opener: Opener) -> Coordinator:
+        """Borrow the coordinator; blocks while it is opened, and raises what the opener raises."""
+        with self._lock:
+            entry = self._entries.setdefault(key, _Entry())
+            entry.users += 1
+            if entry.closer is not None:
+                entry.closer.cancel()
+                entry.closer = None
+        try:
+            with entry.opening:
+                if entry.coordinator is None:
+                    context = opener()
+                    entry.coordinator = context.__enter__()
+                    entry.context = context
+                return entry.coordinator
+        except BaseException:
+            self.give_back(key)
+            raise
+
+    def give_back(self, key: str) -> None:
+        """Give it back; it is closed when nobody borrows it again for a while. Never blocks for long."""
+        with self._lock:
+            entry = self._entries[key]
+            entry.users -= 1
+            if entry.users:
+                return
+            if entry.context is None:
+                del self._entries[key]
+                return
+            entry.closer = threading.Timer(self._linger_s, self._close, (key, entry))
+            entry.closer.daemon = True
+            entry.closer.start()
+
+    def _close(self, key: str, entry: _Entry) -> None:
+        with self._lock:
+            if entry.users or self._entries.get(key) is not entry:
+                return
+            del self._entries[key]
+        if entry.context is not None:
+            entry.context.__exit__(None, None, None)
+
+    @asynccontextmanager
+    async def borrow(self, key: str, opener: Opener) -> AsyncIterator[Coordinator]:
+        """`take` and `give_back` for a coroutine; the opening runs in a thread."""
+        opening = asyncio.ensure_future(asyncio.to_thread(self.take, key, opener))
+        try:
+            coordinator = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            # The thread goes on: what it opens has to be given back all the same.
+            opening.add_done_callback(lambda done: self._give_back_late(key, done))
+            raise
+        try:
+            yield coordinator
+        finally:
+            self.give_back(key)
+
+    def _give_back_late(self, key: str, done: "asyncio.Future[Coordinator]") -> None:
+        if not done.cancelled() and done.exception() is None:
+            self.give_back(key)
+
+
+SHARED = Sessions()
+"""Those of this process."""

@@ -1,0 +1,77 @@
+"""What operators and triggers do with a coordinator, without Airflow: one call of the services each."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from coordinator_tasks.core import codec
+from coordinator_tasks.core.model import Member, State
+from coordinator_tasks.core.ports import Watcher
+from coordinator_tasks.service import transitions
+from coordinator_tasks.service.coordinator import Coordinator
+
+MAX_WATCHED_TOPICS = 200
+
+
+class WaitKind(StrEnum):
+    """What is waited for."""
+
+    CLOSED = "closed"
+    STARTED = "started"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look. `others_confirmed`: among the topics are some that wait for the other kind of confirmation, and have it."""
+
+    report: transitions.WaitReport
+    others_confirmed: bool = False
+
+
+def look(c: Coordinator, kind: WaitKind, topics: Sequence[str], watcher: Watcher | None = None) -> Look:
+    """One look at the confirmations (no topics = all); `watcher` is called once when members or states change."""
+    named = tuple(topics) or transitions.topics(c)
+    if watcher is not None:
+        c.discovery.watch(watcher)
+        for topic in named[:MAX_WATCHED_TOPICS]:
+            c.zk.find(c.paths.state(topic), watcher)
+    awaits = (transitions.await_closed, transitions.await_started)
+    mine, other = awaits if kind is WaitKind.CLOSED else reversed(awaits)
+    report = mine(c, named)
+    if not report.pending:
+        return Look(report)
+    rest = [topic for topic in named if topic not in report.pending and topic not in report.confirmed]
+    return Look(report, bool(other(c, rest).confirmed))
+
+
+def registered(c: Coordinator, consumer: str, watcher: Watcher | None = None) -> Member | None:
+    """The consumer's registration, if it is there; `watcher` is called once when membership changes."""
+    if watcher is not None:
+        c.discovery.watch(watcher)
+    return c.discovery.members().get(consumer)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOver:
+    """The topics that are still due, a digest of where they stand, and whether any of them is on its way."""
+
+    topics: tuple[str, ...]
+    digest: str
+    moving: bool = False
+
+
+def continuation(c: Coordinator, topics: Sequence[str]) -> LeftOver:
+    """What a run has left over; the digest changes with every transition of these topics."""
+    left = transitions.due(c, tuple(topics))
+    nodes = c.zk.get_many([c.paths.state(topic) for topic in left])
+    stands = [(topic, node.stat.version if node else -1) for topic, node in zip(left, nodes, strict=True)]
+    moving = any(
+        node is not None and _is_moving(c.paths.state(topic), node.data)
+        for topic, node in zip(left, nodes, strict=True)
+    )
+    return LeftOver(left, hashlib.sha256(repr(stands).encode()).hexdigest()[:12], moving)
+
+
+def _is_moving(path: str, data: bytes) -> bool:
+    return codec.decode_state(path, data).state in (State.CLOSING, State.STARTING)

@@ -1,0 +1,187 @@
+"""Waits in the triggerer: they ask the consumers' own interfaces, wake up on ZooKeeper's watches, and end their task.
+
+A task that ends here needs no worker to resume on. The triggerer runs one event loop for all: whatever may block runs
+in a thread, and what ZooKeeper's threads say is handed over with `call_soon_threadsafe`.
+"""
+
+import asyncio
+import hashlib
+import json
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TaskFailedEvent, TaskSuccessEvent, TriggerEvent
+
+from coordinator_plugin import report as said
+from coordinator_plugin.hook import CoordinatorHook
+from coordinator_plugin.patience import PATIENCE_S, Outcome, Patience
+from coordinator_plugin.sessions import SHARED
+from coordinator_plugin.steps import WaitKind, look, registered
+from coordinator_tasks.core.errors import Malformed, Refused, Unavailable
+from coordinator_tasks.run_folder import RunFolder
+from coordinator_tasks.service.coordinator import Coordinator
+
+POLL_S = 0.3
+RECONNECT_S = 1.0
+log = logging.getLogger(__name__)
+
+
+class Wake:
+    """An event of this loop that other threads may set; the same watcher for every watch, so that none pile up."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+
+    def from_thread(self) -> None:
+        """The watcher: never blocks, and does nothing when the loop has ended."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._event.set)
+
+    async def wait(self, limit_s: float) -> None:
+        """Until woken, at most `limit_s`."""
+        try:
+            await asyncio.wait_for(self._event.wait(), limit_s)
+        except TimeoutError:
+            return
+        finally:
+            self._event.clear()
+
+
+async def borrowed(cluster: str) -> AbstractAsyncContextManager[Coordinator]:
+    """This process's coordinator of the cluster, with the connections as they are now."""
+    plain = await asyncio.to_thread(lambda: CoordinatorHook(cluster).plain_settings())
+    digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+    return SHARED.borrow(f"{plain['cluster']} {digest}", lambda: _open(plain))
+
+
+def _open(plain: dict[str, Any]) -> Any:
+    from coordinator_tasks.settings import settings_of  # noqa: PLC0415 - costs time to import
+    from coordinator_tasks.wiring import open_coordinator  # noqa: PLC0415 - connects, and costs time to import
+
+    return open_coordinator(settings_of(plain))
+
+
+class ConfirmationTrigger(BaseTrigger):
+    """Waits until the consumers have confirmed; `topics` is a JSON list, empty = all. Ends after `limit_s` at the latest."""
+
+    def __init__(self, cluster: str, kind: str, topics: str, limit_s: float, patience_s: float = PATIENCE_S) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.cluster = cluster
+        self.kind = kind
+        self.topics = topics
+        self.limit_s = limit_s
+        self.patience_s = patience_s
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Path and arguments, as Airflow stores them."""
+        names = ("cluster", "kind", "topics", "limit_s", "patience_s")
+        return "coordinator_plugin.triggers.ConfirmationTrigger", {name: getattr(self, name) for name in names}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Ends the task: success with the outcome, whichever it is; failure only if it cannot be asked for at all."""
+        try:
+            outcome = await self._wait()
+        except (Refused, Malformed) as error:
+            log.error("%s", error)  # noqa: TRY400 - one line for a person, who has to change something
+            yield TaskFailedEvent()
+            return
+        log.info("%s after %.1f s", outcome.waiting, outcome.waited_s)
+        yield TaskSuccessEvent(xcoms={"return_value": outcome.plain()})
+
+    async def _wait(self) -> Outcome:
+        wake, patience = Wake(), Patience(time.monotonic(), float(self.limit_s), float(self.patience_s))
+        while True:
+            try:
+                async with await borrowed(self.cluster) as coordinator:
+                    return await self._watch(coordinator, wake, patience)
+            except Unavailable as error:
+                log.warning("holding: %s", error)
+                now_s = time.monotonic()
+                if now_s - patience.began_s >= patience.limit_s:
+                    return patience.gave_up(str(error), now_s)
+                await asyncio.sleep(RECONNECT_S)
+
+    async def _watch(self, coordinator: Coordinator, wake: Wake, patience: Patience) -> Outcome:
+        kind, topics = WaitKind(self.kind), tuple(json.loads(self.topics or "[]"))
+        shown: list[str] = []
+        while True:
+            seen = await asyncio.to_thread(look, coordinator, kind, topics, wake.from_thread)
+            lines = list(said.waiting_lines(seen.report.topics, seen.report.blockers))
+            if lines != shown:
+                shown = lines
+                for line in lines:
+                    log.info("%s", line)
+            outcome = patience.judge(seen.report, seen.others_confirmed, time.monotonic())
+            if outcome is not None:
+                return outcome
+            await wake.wait(POLL_S)
+
+
+class RegistrationTrigger(BaseTrigger):
+    """Waits until a launched consumer has registered; `folder` is its run folder, empty if it is not on this host."""
+
+    def __init__(self, cluster: str, consumer: str, folder: str, limit_s: float, deadline_at: float) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.cluster = cluster
+        self.consumer = consumer
+        self.folder = folder
+        self.limit_s = limit_s
+        self.deadline_at = deadline_at
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Path and arguments; the deadline (seconds since 1970) survives a restart of the triggerer."""
+        names = ("cluster", "consumer", "folder", "limit_s", "deadline_at")
+        return "coordinator_plugin.triggers.RegistrationTrigger", {name: getattr(self, name) for name in names}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Ends the task: success when the consumer is registered, failure with the end of the driver's log."""
+        wake = Wake()
+        while True:
+            try:
+                async with await borrowed(self.cluster) as coordinator:
+                    yield await self._watch(coordinator, wake)
+                    return
+            except (Refused, Malformed) as error:
+                log.error("%s", error)  # noqa: TRY400 - one line for a person, who has to change something
+                yield TaskFailedEvent()
+                return
+            except Unavailable as error:
+                log.warning("holding: %s", error)
+                if time.time() > self.deadline_at:
+                    yield TaskFailedEvent()
+                    return
+                await asyncio.sleep(RECONNECT_S)
+
+    async def _watch(self, coordinator: Coordinator, wake: Wake) -> TriggerEvent:
+        folder = RunFolder(Path(self.folder)) if self.folder else None
+        while True:
+            member = await asyncio.to_thread(registered, coordinator, self.consumer, wake.from_thread)
+            if member is not None:
+                log.info("%s is registered at %s, incarnation %s", self.consumer, member.address, member.incarnation)
+                found: dict[str, Any] = {
+                    "consumer": self.consumer,
+                    "incarnation": member.incarnation,
+                    "address": member.address,
+                }
+                return TaskSuccessEvent(xcoms={"return_value": found})
+            code = folder.exit_code() if folder else None
+            if code is not None:
+                return self._failed(f"{self.consumer} ended with exit code {code} before it had registered", folder)
+            if time.time() > self.deadline_at:
+                return self._failed(
+                    f"{self.consumer} has not registered within {self.limit_s:g} s; it is left running, and a further try "
+                    "goes on waiting for it",
+                    folder,
+                )
+            await wake.wait(POLL_S)
+
+    def _failed(self, sentence: str, folder: RunFolder | None) -> TriggerEvent:
+        log.error("%s; its log is %s", sentence, folder.log if folder else "where its master keeps it")
+        for line in folder.log_tail().splitlines() if folder else ():
+            log.error("  %s", line)
+        return TaskFailedEvent()

@@ -1,0 +1,92 @@
+"""Wakes DAGs when something changes in ZooKeeper: an asset watcher's trigger.
+
+It compares what it sees with what it saw last, which stands in the asset's state store: a change while no triggerer ran
+is found at the next start. Watches wake it, and it looks every few seconds as well. An event says that something is
+different and what, never what to do: whoever is woken looks for itself.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+
+from coordinator_plugin.changes import Scope, Seen, differences, observe
+from coordinator_plugin.triggers import RECONNECT_S, Wake, borrowed
+from coordinator_tasks.core.errors import CoordinatorError
+from coordinator_tasks.service.coordinator import Coordinator
+
+LOOK_S = 5.0
+COALESCE_S = 0.15
+# The triggerer stores an event up to a second after it was fired: only then may it count as seen.
+STORED_AFTER_S = 3.0
+KEY = "seen"
+log = logging.getLogger(__name__)
+
+
+class ZooKeeperChanges(BaseEventTrigger):
+    """Fires when what `scope` covers has changed in this cluster; waits and reconnects while ZooKeeper is away."""
+
+    def __init__(self, cluster: str, scope: str) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.cluster = cluster
+        self.scope = scope
+        self._seen: Seen = {}
+        self._unstored_since_s: float | None = None
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Path and arguments, as Airflow stores them."""
+        return "coordinator_plugin.watcher.ZooKeeperChanges", {"cluster": self.cluster, "scope": self.scope}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """One event for each change, those within `COALESCE_S` in one; never ends by itself."""
+        self._seen = await self._load()
+        wake, problem = Wake(), ""
+        while True:
+            try:
+                async with await borrowed(self.cluster) as coordinator:
+                    while True:
+                        event = await self._look(coordinator, wake)
+                        if problem:
+                            log.info("watching cluster %s again", self.cluster)
+                            problem = ""
+                        if event is not None:
+                            yield event
+                            self._unstored_since_s = time.monotonic()
+                        await self._store()
+                        await wake.wait(LOOK_S if self._unstored_since_s is None else STORED_AFTER_S)
+            except CoordinatorError as error:
+                if str(error) != problem:
+                    problem = str(error)
+                    log.warning("holding: %s", problem)
+                await asyncio.sleep(RECONNECT_S)
+
+    async def _look(self, coordinator: Coordinator, wake: Wake) -> TriggerEvent | None:
+        now = await asyncio.to_thread(observe, coordinator, Scope(self.scope), wake.from_thread)
+        if not differences(self._seen, now):
+            self._seen = now
+            return None
+        await asyncio.sleep(COALESCE_S)
+        now = await asyncio.to_thread(observe, coordinator, Scope(self.scope), wake.from_thread)
+        changes = differences(self._seen, now)
+        self._seen = now
+        if not changes:
+            return None
+        for change in changes:
+            log.info("%s: %s", self.cluster, change)
+        return TriggerEvent(  # type: ignore[no-untyped-call]
+            {"cluster": self.cluster, "changes": changes, "at": time.time()}
+        )
+
+    async def _load(self) -> Seen:
+        stored = await self.asset_state_store.aget(KEY) if self.asset_state_store is not None else None
+        return cast("Seen", stored) if isinstance(stored, dict) else {}
+
+    async def _store(self) -> None:
+        if self._unstored_since_s is None or time.monotonic() - self._unstored_since_s < STORED_AFTER_S:
+            return
+        self._unstored_since_s = None
+        if self.asset_state_store is not None:
+            await self.asset_state_store.aset(KEY, cast("dict[str, Any]", self._seen))

@@ -1,0 +1,36 @@
+# No `from __future__ import annotations` here: FastAPI resolves these annotations when it builds the dependencies.
+"""Who may read what: whoever may read the runs of a cluster's `rebalance` DAG may read what they did."""
+
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
+from coordinator_plugin.clusters import Cluster, clusters
+from coordinator_plugin.clusters import cluster as find_cluster
+from fastapi import HTTPException, Request
+
+from coordinator_tasks.core.errors import Refused
+
+REBALANCE = "rebalance"
+
+
+def may_read_cluster(request: Request, user: GetUserDep) -> None:
+    """Answers 401 without a valid session of Airflow, 404 for an unknown cluster, 403 without the permission."""
+    cluster = cluster_of(request.path_params.get("cluster", ""))
+    requires_access_dag("GET", DagAccessEntity.RUN, cluster.dag_id(REBALANCE))(request, user)
+
+
+def may_read_run(request: Request, user: GetUserDep) -> None:
+    """Answers 401 without a valid session of Airflow, 403 without the permission for the DAG in the path."""
+    requires_access_dag("GET", DagAccessEntity.RUN, str(request.path_params["dag_id"]))(request, user)
+
+
+def cluster_of(name: str) -> Cluster:
+    """The cluster of this name (empty = the default); raises a 404."""
+    try:
+        return find_cluster(name)
+    except Refused as error:
+        raise HTTPException(404, str(error)) from error
+
+
+def cluster_of_dag(dag_id: str) -> Cluster | None:
+    """The cluster whose `rebalance` DAG this is."""
+    return next((one for one in clusters() if one.dag_id(REBALANCE) == dag_id), None)

@@ -1,0 +1,116 @@
+"""Lets requests read from ZooKeeper without ever holding up the API server.
+
+- One ZooKeeper session for a cluster and process, opened when somebody looks and closed when nobody has for a while.
+- Reading has threads of its own, few of them: a dead ZooKeeper holds these, never those that Airflow serves with.
+- Every page has a time limit, and for a short while after a failure the next page is told so at once.
+"""
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from airflow.sdk.exceptions import AirflowNotFoundException
+from coordinator_plugin.hook import CoordinatorHook
+from coordinator_plugin.sessions import Sessions
+
+from coordinator_tasks.core.errors import Refused, StoreUnavailable
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.settings import settings_of
+from coordinator_tasks.wiring import open_coordinator
+
+THREADS = 4
+PAGE_LIMIT_S = 8.0
+ANSWER_LIMIT_S = 4.0  # of one request to ZooKeeper
+ASK_LIMIT_S = 1.5  # of the consumers' interfaces, asked all at once
+REMEMBER_FAILURE_S = 3.0
+LINGER_S = 60.0
+T = TypeVar("T")
+Opener = Callable[[], AbstractContextManager[Coordinator]]
+Connect = Callable[[str], tuple[str, Opener]]
+
+
+def connect(cluster: str) -> tuple[str, Opener]:
+    """The key of a cluster's session and how to open it; another key as soon as its connections have changed."""
+    try:
+        plain = CoordinatorHook(cluster).plain_settings()
+    except AirflowNotFoundException as error:
+        raise Refused(f"{error}: add it under Admin, Connections") from error
+    settings = settings_of(plain)
+    patient = replace(
+        settings,
+        answer_timeout_s=min(settings.answer_timeout_s, ANSWER_LIMIT_S),
+        ask_timeout_s=min(settings.ask_timeout_s, ASK_LIMIT_S),
+    )
+    digest = hashlib.sha256(json.dumps(plain, sort_keys=True, default=str).encode()).hexdigest()
+    return f"{cluster} {digest}", lambda: open_coordinator(patient)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """Why a cluster could not be read, and until when (monotonic) nobody tries again."""
+
+    error: StoreUnavailable
+    until_s: float
+
+
+class Reader:
+    """Runs the functions that read, each with the cluster's coordinator."""
+
+    def __init__(
+        self,
+        connect_to: Connect = connect,
+        *,
+        page_limit_s: float = PAGE_LIMIT_S,
+        linger_s: float = LINGER_S,
+        threads: int = THREADS,
+    ) -> None:
+        self._connect = connect_to
+        self._limit_s = page_limit_s
+        self._sessions = Sessions(linger_s)
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="coordinator-page")
+        self._failures: dict[str, _Failure] = {}
+
+    async def read(self, cluster: str, look: Callable[[Coordinator], T]) -> T:
+        """What `look` returns. Raises what it raises, and `StoreUnavailable` when the time is over."""
+        failure = self._failures.get(cluster)
+        if failure is not None and time.monotonic() < failure.until_s:
+            raise failure.error
+        work = asyncio.get_running_loop().run_in_executor(self._threads, self._look, cluster, look)
+        try:
+            # Who gives up must not cancel what runs; what still waits for a thread is cancelled below.
+            found = await asyncio.wait_for(asyncio.shield(work), self._limit_s)
+        except TimeoutError:
+            work.cancel()
+            work.add_done_callback(_forget)
+            late = StoreUnavailable(
+                f"cluster {cluster} could not be read within {self._limit_s:g} s; reload to try again"
+            )
+            raise self._remember(cluster, late) from None
+        except StoreUnavailable as error:
+            raise self._remember(cluster, error) from None
+        self._failures.pop(cluster, None)
+        return found
+
+    def _look(self, cluster: str, look: Callable[[Coordinator], T]) -> T:
+        key, opener = self._connect(cluster)
+        coordinator = self._sessions.take(key, opener)
+        try:
+            return look(coordinator)
+        finally:
+            self._sessions.give_back(key)
+
+    def _remember(self, cluster: str, error: StoreUnavailable) -> StoreUnavailable:
+        self._failures[cluster] = _Failure(error, time.monotonic() + REMEMBER_FAILURE_S)
+        return error
+
+
+def _forget(late: "asyncio.Future[T]") -> None:
+    """Take note of an exception that nobody waits for any more."""
+    if not late.cancelled():
+        late.exception()

@@ -1,0 +1,61 @@
+"""What the plugin tells Airflow about the pages. Imported by every Airflow process, so it imports next to nothing."""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, TypeAlias
+from urllib.parse import quote, urlsplit
+
+from airflow.configuration import conf
+
+PREFIX = "/coordinator"
+_Message: TypeAlias = MutableMapping[str, Any]
+_Receive: TypeAlias = Callable[[], Awaitable[_Message]]
+_Send: TypeAlias = Callable[[_Message], Awaitable[None]]
+
+
+class LazyPages:
+    """The ASGI application, made at the first request: workers and parsers load plugins too, and never serve a page."""
+
+    def __init__(self) -> None:
+        self._app: Callable[[_Message, _Receive, _Send], Awaitable[None]] | None = None
+
+    async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
+        if self._app is None:
+            from coordinator_ui.routes import make_app  # noqa: PLC0415 - see the class
+
+            self._app = make_app()
+        await self._app(scope, receive, send)
+
+
+def _icon(colour: str) -> str:
+    """Two arrows past each other; Airflow shows an icon as it is, also on the dark field of the page that is open."""
+    svg = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" fill="none" stroke="{colour}" stroke-width="2.2" '
+        'stroke-linecap="round" stroke-linejoin="round"><path d="M3 8h17M15 3l5 5-5 5M21 17H4M9 12l-5 5 5 5"/></svg>'
+    )
+    return "data:image/svg+xml," + quote(svg)
+
+
+def _root() -> str:
+    """The path under which this Airflow is served, mostly empty."""
+    return urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
+
+
+ICONS = {"icon": _icon("#8596ae"), "icon_dark_mode": _icon("#a9b8cd")}
+FASTAPI_APPS: list[dict[str, Any]] = [{"app": LazyPages(), "url_prefix": PREFIX, "name": "Coordinator"}]
+EXTERNAL_VIEWS: list[dict[str, Any]] = [
+    {
+        "name": "Rebalances",
+        "href": f"{_root()}{PREFIX}/",
+        "destination": "nav",
+        "url_route": "rebalances",
+        "nav_top_level": True,
+        **ICONS,
+    },
+    {
+        "name": "Moved partitions",
+        "href": f"{_root()}{PREFIX}/runs/{{DAG_ID}}/{{RUN_ID}}",
+        "destination": "dag_run",
+        "url_route": "moved_partitions",
+        **ICONS,
+    },
+]

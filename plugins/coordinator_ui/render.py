@@ -1,0 +1,86 @@
+"""From a template to a response: escaping, links below Airflow's address, and headers that let nothing foreign in."""
+
+import base64
+import hashlib
+from functools import cache
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from coordinator_ui import words
+from coordinator_ui.registration import PREFIX
+
+TEMPLATES = Path(__file__).parent / "templates"
+MOST_IN_GRID = 64
+"""Partitions that fit side by side; a larger topic is shown by ranges."""
+
+
+def page(request: Request, template: str, *, status: HTTPStatus = HTTPStatus.OK, **values: Any) -> HTMLResponse:
+    """Render a template. `base` is the address of the pages, `airflow` that of Airflow's own UI."""
+    base = str(request.scope.get("root_path", "")).rstrip("/")
+    text = (
+        environment()
+        .get_template(template)
+        .render(base=base, airflow=base.removesuffix(PREFIX), status=status, **values)
+    )
+    return HTMLResponse(text, status, headers=_headers())
+
+
+@cache
+def environment() -> Environment:
+    """Everything is escaped: names and reasons come from consumers and people."""
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "actor": words.actor,
+        "clock": words.clock,
+        "duration": words.duration,
+        "explained": words.explained,
+        "iso": words.iso,
+        "meaning": words.meaning,
+        "moment": words.moment,
+        "partitions": words.partitions,
+        "segment": lambda text: quote(str(text), safe=""),
+        "run_path": words.run_path,
+        "task_path": words.task_path,
+        "way": words.way,
+        "why": words.why,
+    }
+    made.globals |= {
+        "count": words.count,
+        "most_in_grid": MOST_IN_GRID,
+        "script": (TEMPLATES / "page.js").read_text(encoding="utf-8"),
+        "style": (TEMPLATES / "page.css").read_text(encoding="utf-8"),
+    }
+    return made
+
+
+@cache
+def _headers() -> dict[str, str]:
+    """Only our own script and style run, and only Airflow's own pages may show this one in a frame."""
+    texts = environment().globals
+    script, style = (_hash(str(texts[name])) for name in ("script", "style"))
+    policy = (
+        f"default-src 'none'; script-src {script}; style-src {style}; connect-src 'self'; img-src data:; "
+        "frame-ancestors 'self'; base-uri 'none'; form-action 'none'"
+    )
+    return {
+        "Content-Security-Policy": policy,
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "same-origin",
+    }
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,127 @@
+# No `from __future__ import annotations` here: FastAPI resolves these annotations when it builds the routes.
+"""The pages' addresses. Every one depends on Airflow's own check of the user, and every one is only a GET."""
+
+import time
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Annotated, Any, TypeVar
+
+from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.models.dagrun import DagRun
+from coordinator_plugin.clusters import clusters
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
+from fastapi.responses import HTMLResponse
+from sqlalchemy import select
+from starlette.exceptions import HTTPException as AnyHTTPException
+
+from coordinator_tasks.core.errors import CoordinatorError, Malformed, NotManaged, Refused
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_ui import look
+from coordinator_ui.access import cluster_of, cluster_of_dag, may_read_cluster, may_read_run
+from coordinator_ui.reading import Reader
+from coordinator_ui.render import page
+from coordinator_ui.story import Story, only, tell
+
+SHOWN = 20
+MOST_SHOWN = 500
+STATUSES: Mapping[type[CoordinatorError], HTTPStatus] = {
+    NotManaged: HTTPStatus.NOT_FOUND,
+    Refused: HTTPStatus.BAD_REQUEST,
+    Malformed: HTTPStatus.INTERNAL_SERVER_ERROR,
+}
+"""First match wins; anything else passes by itself, mostly."""
+T = TypeVar("T")
+
+router = APIRouter(default_response_class=HTMLResponse)
+OfCluster = Depends(may_read_cluster)
+OfRun = Depends(may_read_run)
+Limit = Annotated[int, Query(ge=1, le=MOST_SHOWN)]
+
+
+def make_app(reader: Reader | None = None) -> FastAPI:
+    """The application; without pages for its own documentation, which would be open to anyone."""
+    app = FastAPI(title="Coordinator", docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.reader = reader or Reader()
+    app.include_router(router)
+    app.add_exception_handler(AnyHTTPException, _refused)
+    app.add_exception_handler(CoordinatorError, _failed)
+    return app
+
+
+@router.get("/", dependencies=[OfCluster])
+@router.get("/clusters/{cluster}", dependencies=[OfCluster])
+async def overview(request: Request, cluster: str = "") -> HTMLResponse:
+    """The topics and consumers of a cluster, and what moved last."""
+    name = cluster_of(cluster).name
+    found = await _read(request, name, look.cluster_page)
+    recent = [tell(one, found.now) for one in found.recent]
+    names = [one.name for one in clusters()]
+    return page(request, "overview.html", cluster=name, clusters=names, found=found, recent=recent, live=True)
+
+
+@router.get("/clusters/{cluster}/topics/{topic}", dependencies=[OfCluster])
+async def topic(request: Request, cluster: str, topic: str, limit: Limit = SHOWN) -> HTMLResponse:
+    """Who runs which partition of a topic now, and its rebalances."""
+    name = cluster_of(cluster).name
+    found = await _read(request, name, lambda c: look.topic_page(c, topic, limit))
+    if found.picture.problem and not found.rebalances and not found.problem:
+        raise HTTPException(404, found.picture.problem)
+    stories = [tell(one, found.now) for one in found.rebalances]
+    more = min(limit * 5, MOST_SHOWN) if found.more and limit < MOST_SHOWN else 0
+    return page(request, "topic.html", cluster=name, found=found, stories=stories, more=more, live=True)
+
+
+@router.get("/clusters/{cluster}/topics/{topic}/rebalances/{rebalance}", dependencies=[OfCluster])
+async def rebalance(request: Request, cluster: str, topic: str, rebalance: str) -> HTMLResponse:
+    """The whole story of one rebalance."""
+    name = cluster_of(cluster).name
+    found = await _read(request, name, lambda c: look.rebalance(c, topic, rebalance))
+    story = tell(found, time.time())
+    return page(request, "rebalance.html", cluster=name, topic=topic, story=story, live=not story.ended_at)
+
+
+def run_times(dag_id: str, run_id: str, session: SessionDep) -> tuple[float, float]:
+    """When an Airflow run began and ended; 0 = it has not. A dependency, since FastAPI runs those beside its loop."""
+    times = select(DagRun.start_date, DagRun.end_date).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id)
+    began, ended = session.execute(times).one_or_none() or (None, None)
+    return began.timestamp() if began else 0.0, ended.timestamp() if ended else 0.0
+
+
+Times = Annotated[tuple[float, float], Depends(run_times)]
+
+
+@router.get("/runs/{dag_id}/{run_id:path}", dependencies=[OfRun])
+async def run(request: Request, dag_id: str, run_id: str, times: Times) -> HTMLResponse:
+    """What one run of a `rebalance` DAG moved: the tab of the run's own page."""
+    cluster = cluster_of_dag(dag_id)
+    if cluster is None:
+        return page(request, "run.html", cluster="", run_id=run_id, stories=[], live=False)
+    began_at, ended_at = times
+    now = time.time()
+    stories: list[Story] = []
+    if began_at:
+        parts = await _read(request, cluster.name, lambda c: look.run_rebalances(c, run_id, began_at, ended_at or now))
+        stories = [part for one in parts if (part := only(tell(one, now), run_id)) is not None]
+    live = not ended_at
+    return page(request, "run.html", cluster=cluster.name, run_id=run_id, stories=stories, live=live)
+
+
+async def _read(request: Request, cluster: str, read: Callable[[Coordinator], T]) -> T:
+    reader: Reader = request.app.state.reader
+    return await reader.read(cluster, read)
+
+
+async def _refused(request: Request, error: Any) -> HTMLResponse:
+    """A page for 401, 403, 404 and the like."""
+    status = HTTPStatus(error.status_code)
+    return page(request, "problem.html", status=status, title=status.phrase, sentence=str(error.detail), live=False)
+
+
+async def _failed(request: Request, error: Any) -> HTMLResponse:
+    """A page in place of the one whose data could not be read; it tries again by itself if that may help."""
+    status = next(
+        (status for kind, status in STATUSES.items() if isinstance(error, kind)), HTTPStatus.SERVICE_UNAVAILABLE
+    )
+    again = status is HTTPStatus.SERVICE_UNAVAILABLE
+    title = "This cannot be read now" if again else status.phrase
+    return page(request, "problem.html", status=status, title=title, sentence=look.problem_of(error), live=again)

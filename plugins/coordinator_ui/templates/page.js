@@ -1,0 +1,52 @@
+"use strict";
+(() => {
+  const root = document.documentElement;
+
+  // Airflow keeps its colour mode in the storage that this page shares with it.
+  const paint = () => {
+    let mode = "";
+    try {
+      const outer = window.parent.document.documentElement;
+      mode = outer !== root && outer.classList.contains("dark") ? "dark" : localStorage.getItem("theme") || "";
+    } catch { /* not inside Airflow */ }
+    if (mode === "dark" || mode === "light") root.dataset.theme = mode;
+    else delete root.dataset.theme;
+  };
+  paint();
+  window.addEventListener("storage", () => setTimeout(paint, 50));
+
+  // Airflow's frame lets nothing inside navigate it; a link of the frame's owner may.
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a[target=_top]");
+    if (!link || window.parent === window) return;
+    event.preventDefault();
+    const outer = window.parent.document.createElement("a");
+    outer.href = link.href;
+    window.parent.document.body.append(outer);
+    outer.click();
+    outer.remove();
+  });
+
+  const every = 5000;
+  const refresh = async () => {
+    const box = document.getElementById("live");
+    const reading = String(document.getSelection() || "") !== "";
+    if (box && box.checked && !document.hidden && !reading) {
+      try {
+        const answer = await fetch(location.href, { credentials: "same-origin" });
+        const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+        const main = fresh.querySelector("main");
+        if (main) {
+          const open = [...document.querySelectorAll("details[open]")].map((one) => one.id);
+          document.querySelector("main").replaceWith(document.adoptNode(main));
+          open.forEach((id) => { const one = document.getElementById(id); if (one) one.open = true; });
+        }
+      } catch { /* the next one may succeed */ }
+    }
+    setTimeout(refresh, every);
+  };
+  window.addEventListener("DOMContentLoaded", () => {
+    const label = document.getElementById("live-label");
+    if (label) { label.hidden = false; setTimeout(refresh, every); }
+  });
+})();

@@ -1,0 +1,132 @@
+"""How the pages say things: durations, times, partitions, causes and ways in words. Pure; the templates escape it all."""
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+from coordinator_tasks.core.model import Actor, Ending, MoveKind, State
+from coordinator_tasks.show import ranges
+
+NOBODY = "nobody"
+_MINUTE, _HOUR, _DAY = 60.0, 3_600.0, 86_400.0
+
+HOW: Mapping[MoveKind, tuple[str, str]] = {
+    MoveKind.START: ("start", "nobody else could be running it, so the new owner was told at once"),
+    MoveKind.HANDOFF: ("hand-off", "the old owner commits and releases it, and the new one goes on from that offset"),
+    MoveKind.BARRIER: ("barrier", "several could be running it, so each had to confirm that it stopped first"),
+    MoveKind.STOP: ("stop", "closed and committed, and given to nobody"),
+    MoveKind.ADOPT: ("adopt", "it was running there already, and stayed"),
+    MoveKind.RESTART: ("restart", "its owner did not run it and was told to start it again from the committed offset"),
+}
+"""A short name and the explanation of each way in which a partition changes hands."""
+
+_ENDINGS: Mapping[str, str] = {
+    Ending.LEFT.value: "it left cleanly",
+    Ending.REAPED.value: "its launcher saw all its processes end",
+    Ending.REFUSED.value: "its address refuses connections",
+}
+_STATES: Mapping[State, str] = {
+    State.INITIAL: "nothing was assigned yet",
+    State.CLOSING: "waits until partitions are confirmed closed",
+    State.STARTING: "waits until partitions are confirmed started",
+    State.STABLE: "every partition is where it should be",
+}
+_GONE = re.compile(r"gone: (\S+) \((\w+)\)")
+_PHRASES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"joined: (.+)"), r"\1 joined"),
+    (re.compile(r"draining: (\S+) (.*)"), r"\1 is draining \2"),
+    (re.compile(r"isolated: (\S+) (.*)"), r"\1 was isolated \2"),
+    (re.compile(r"no longer a target: (.+)"), r"\1 is no longer given partitions"),
+)
+
+
+def duration(seconds: float) -> str:
+    """`34 ms`, `2.3 s`, `1 min 15 s`, `1 h 2 min`, `3 d 4 h`."""
+    if seconds < 1:
+        return f"{max(0, round(seconds * 1000))} ms"
+    if seconds < _MINUTE:
+        return f"{seconds:.1f} s"
+    for unit, name, below, small in ((_MINUTE, "min", 1.0, "s"), (_HOUR, "h", _MINUTE, "min"), (_DAY, "d", _HOUR, "h")):
+        if seconds < unit * (60 if unit < _HOUR else 24 if unit < _DAY else 10_000_000):
+            whole, rest = divmod(seconds, unit)
+            return f"{int(whole)} {name} {int(rest // below)} {small}"
+    return "for ever"
+
+
+def moment(at: float) -> str:
+    """`2026-11-21 08:15:30 UTC`; a dash for 0."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if at else "–"
+
+
+def clock(at: float) -> str:
+    """`08:15:30.123`."""
+    return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S.%f")[:-3]
+
+
+def iso(at: float) -> str:
+    """For the `datetime` attribute."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+
+
+def partitions(numbers: Iterable[int]) -> str:
+    """`0–3, 7`."""
+    return ranges(numbers).replace("-", "–").replace(",", ", ")
+
+
+def count(number: int, noun: str) -> str:
+    """`1 partition`, `4 partitions`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def why(cause: str) -> str:
+    """A recorded cause as a sentence without its full stop; what is not known stays as it was written."""
+    return "; ".join(_cause(part) for part in cause.split("; ")) if cause else "no cause was recorded"
+
+
+def _cause(part: str) -> str:
+    if found := _GONE.fullmatch(part):
+        return f"{found[1]} is gone ({_ENDINGS.get(found[2], 'how is not known')})"
+    for pattern, phrase in _PHRASES:
+        if found := pattern.fullmatch(part):
+            return found.expand(phrase)
+    return part
+
+
+def way(kind: MoveKind) -> str:
+    """The short name of a way."""
+    return HOW[kind][0]
+
+
+def explained(kind: MoveKind) -> str:
+    """What the way means."""
+    return HOW[kind][1]
+
+
+def meaning(state: State) -> str:
+    """What a state means."""
+    return _STATES[state]
+
+
+def actor(one: Actor) -> str:
+    """Who ran a transition; a task instance also has a link (`task_path`)."""
+    match one.kind:
+        case "airflow":
+            return f"{one.task}, try {one.attempt}"
+        case "loop":
+            return "the plain loop" + (f" on {one.who}" if one.who else "")
+        case "command":
+            return "the command line" + (f" ({one.who})" if one.who else "")
+    return one.who or one.kind or "unknown"
+
+
+def task_path(one: Actor) -> str:
+    """Below Airflow's own address: the task instance with the log of this try; empty if no task ran it."""
+    if one.kind != "airflow" or not (one.dag and one.run and one.task):
+        return ""
+    return f"{run_path(one)}/tasks/{quote(one.task, safe='')}?try_number={one.attempt}"
+
+
+def run_path(one: Actor) -> str:
+    """Below Airflow's own address: the DAG run."""
+    return f"/dags/{quote(one.dag, safe='')}/runs/{quote(one.run, safe='')}"

@@ -1,0 +1,134 @@
+"""One partition in a consumer's hands, from the grant to the last commit. Times are the clock's monotonic seconds."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from math import inf
+
+from coordinator_tasks.core.fence import Verdict
+from coordinator_tasks.core.holding import Grant
+from coordinator_tasks.core.model import Committed, RunningPartition, Token
+
+
+class Phase(StrEnum):
+    """How far the acquisition has come. Nothing is read before `READY`."""
+
+    LOOKING = "looking"  # the committed entry has to be read
+    SURVEYING = "surveying"  # no position is known: the log's bounds have to be read
+    STARTING = "starting"  # the start position has to be committed under the new token
+    GUARDING = "guarding"  # the start commit has to stay our own for longer than the commit time-out
+    READY = "ready"
+
+
+_COMMITTING = (Phase.STARTING, Phase.GUARDING, Phase.READY)
+
+
+@dataclass(slots=True)
+class Held:
+    """What is known of one partition under one grant.
+
+    `position`: the next offset to hand out; `passed`: everything before it has passed the sink; `committed`: the last
+    acknowledged commit under this grant (None = none). `born`: the number of the last request to Kafka that had been
+    made when the grant came; an answer to an older one says nothing about this holding.
+    """
+
+    grant: Grant
+    topic_id: str
+    born: int
+    phase: Phase = Phase.LOOKING
+    position: int = 0
+    passed: int = 0
+    committed: int | None = None
+    sent: bool = False  # a commit was sent, so that one may be on its way
+    closing: bool = False
+    fenced: bool = False
+    rewrite: bool = False
+    handed: bool = False
+    pending: bool = False  # part of a batch that has not passed the sink
+    measured: bool = False  # the log's end was asked for
+    end: int | None = None
+    looked_at: float = -inf
+    guarded_at: float = -inf
+    committed_at: float = -inf
+    failing_at: float | None = None
+    progressed_at: float = -inf
+
+    @property
+    def token(self) -> Token:
+        return self.grant.token
+
+    @property
+    def due(self) -> bool:
+        """Something stands to be committed: the start, what passed the sink, or our entry once more."""
+        if self.fenced or self.phase not in _COMMITTING or (self.closing and not self.sent):
+            return False
+        return self.committed is None or self.rewrite or self.passed > self.committed
+
+    @property
+    def done(self) -> bool:
+        """It no longer runs and nothing is left to commit."""
+        return not self.pending and (self.fenced or not self.due)
+
+    @property
+    def lag(self) -> int | None:
+        """Offsets between what passed the sink and the log's end."""
+        return None if self.end is None else max(0, self.end - self.passed)
+
+    def place(self, offset: int) -> None:
+        """The start position is known."""
+        self.position = self.passed = offset
+        self.phase = Phase.STARTING
+
+    def fence(self) -> None:
+        """Somebody newer owns it: no further commit."""
+        self.fenced = self.closing = True
+
+    def acknowledge(self, offset: int, guarded: bool, now: float) -> None:
+        """Our commit is in Kafka."""
+        self.committed = max(offset, self.committed or 0)
+        self.committed_at = now
+        self.rewrite = False
+        self.failing_at = None
+        if self.phase is Phase.STARTING:
+            self.phase = Phase.GUARDING if guarded else Phase.READY
+            self.progressed_at = now
+        if self.phase is Phase.GUARDING:
+            self.guarded_at = now
+
+    def guard(self, verdict: Verdict, entry: Committed | None, now: float, guard_s: float) -> None:
+        """One look at a guarded start commit: free after `guard_s` undisturbed, else the larger offset once more."""
+        if verdict is Verdict.OURS:
+            if now - self.guarded_at > guard_s:
+                self.phase = Phase.READY
+            return
+        if entry is not None and entry.token is not None and entry.topic_id == self.topic_id:
+            # A survivor's commit: what it says has passed the sink has done so.
+            self.position = self.passed = max(self.passed, entry.offset)
+        self.rewrite = True
+
+    def hand_out(self, end: int) -> None:
+        """A batch up to `end` is planned: it counts as running until that has passed the sink."""
+        self.position = end
+        self.pending = self.handed = True
+
+    def cover(self, end: int, now: float) -> None:
+        """A batch up to `end` has passed the sink."""
+        self.passed = max(self.passed, end)
+        self.pending = self.passed < self.position
+        self.progressed_at = now
+
+    def discard(self) -> None:
+        """The query is over: what it had been handed and not passed is handed out again some day."""
+        self.position = self.passed
+        self.pending = False
+
+    def measure(self, end: int, now: float) -> None:
+        """The log's end as just read; at the end, nothing is expected to move."""
+        self.end = end
+        if self.passed >= end:
+            self.progressed_at = now
+
+    def status(self, alive: bool, paused: bool) -> RunningPartition:
+        """`paused` counts as started: there is nothing that a batch could show."""
+        proved = self.handed or paused or (self.end is not None and self.passed >= self.end)
+        started = alive and proved and self.phase is Phase.READY
+        return RunningPartition(self.passed, self.token, started, self.closing, self.lag)

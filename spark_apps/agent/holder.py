@@ -1,0 +1,333 @@
+"""The ownership of one topic: what this consumer may run, hands out, commits and releases.
+
+No Spark, no threads, no real time, no ZooKeeper: reads are handed in by `on_node`, `on_releases` and `on_isolated`,
+releases to be written wait in `outbox`, requests to Kafka come from `work` and go back to `answer` (or `tick` performs
+them at once). A holder is used by one thread at a time. Cut off between any two of these, nothing is lost: the commit
+comes first, then the partition is closed, then its release is written.
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
+
+from coordinator_tasks.core.holding import (
+    Grant,
+    Reading,
+    Steps,
+    accepts,
+    grants,
+    may_hold,
+    owes_release,
+    steps,
+    takes_over,
+)
+from coordinator_tasks.core.model import Handoff, Release, Token, TopicNode, TopicStatus
+from coordinator_tasks.core.ports import Clock, GroupOffsets
+from spark_apps.agent.held import Held, Phase
+from spark_apps.agent.ledger import FirstOffset, Ledger
+from spark_apps.agent.reports import Reports
+from spark_apps.agent.settings import Identity, Timing
+from spark_apps.agent.work import Result, Work, perform
+from spark_apps.batches import Range
+
+
+class Holder:
+    """One topic of one incarnation. `acquiring` False = start nothing before `open` (until a query reads)."""
+
+    def __init__(
+        self, topic: str, identity: Identity, clock: Clock, timing: Timing | None = None, *, acquiring: bool = True
+    ) -> None:
+        self.topic = topic
+        self.identity = identity
+        self.reports = Reports()
+        self.picture: TopicNode | None = None
+        self.outbox: dict[int, Release] = {}
+        self.alive = True
+        self._ledger = Ledger(identity, clock, timing or Timing(), self.reports)
+        self._clock = clock
+        self._acquiring = acquiring
+        self._isolated = False
+        self._stopping = False
+        self._releases: dict[int, Release] = {}
+        self._released: dict[int, int] = {}
+        self._batches: deque[tuple[int, tuple[Range, ...]]] = deque()
+        self._last_batch: dict[str, float] = {}
+        self._granted: dict[int, Grant] | None = None
+
+    # Events ----------------------------------------------------------------------------------------------------------
+
+    def on_node(self, seen: TopicNode) -> Reading:
+        """A read of the topic node; acts on it if it is newer, else keeps the picture and reports it."""
+        reading = accepts(self.picture, seen)
+        if reading is Reading.ACT:
+            self._resume(seen.paused)
+            self.picture = self._ledger.node = seen
+            self._releases = {p: r for p, r in self._releases.items() if p in seen.handoff or p in seen.assignments}
+            self._changed()
+        elif reading is not Reading.SAME and self.picture is not None:
+            self.reports.add(
+                "node",
+                f"the topic node has epoch {seen.epoch} of generation {seen.generation!r}, older than or foreign to "
+                f"epoch {self.picture.epoch} of {self.picture.generation!r} that is acted on: kept",
+            )
+        if reading in (Reading.ACT, Reading.SAME):
+            self.reports.clear("node")
+        return reading
+
+    def on_unreadable(self, sentence: str) -> None:
+        """The topic node has vanished or cannot be read: hold, and say so."""
+        self.reports.add("node", sentence)
+
+    def on_releases(self, releases: Mapping[int, Release]) -> None:
+        """Reads of partition nodes. An older read never replaces a newer one."""
+        for partition, release in releases.items():
+            known = self._releases.get(partition)
+            if known is None or release.epoch >= known.epoch:
+                self._releases[partition] = release
+        self._changed()
+
+    def on_isolated(self, isolated: bool) -> None:
+        """Our own directive: an isolated consumer stops everything and releases nothing."""
+        if isolated and not self._isolated:
+            self._ledger.look_soon()
+        self._isolated = isolated
+        self._changed()
+
+    def open(self, first_offset: FirstOffset | None = None) -> None:
+        """A query reads now: start what is granted; `first_offset` is what its options say of new groups."""
+        if first_offset is not None:
+            self._ledger.first_offset = first_offset
+        self._acquiring = True
+        self._settle()
+
+    def stop(self, why: str = "") -> None:
+        """Stop everything for good, and commit what passed the sink; nothing is released."""
+        if why:
+            self.reports.add("stopped", why)
+        self._stopping = True
+        self._changed()
+
+    def query_ended(self, why: str) -> None:
+        """The query is terminated and no task of it is active: what it did not pass is not ours to finish."""
+        self.alive = False
+        self._batches.clear()
+        for held in self._ledger.held.values():
+            held.discard()
+        self.stop(why)
+
+    def released(self, partition: int, epoch: int) -> None:
+        """Our release is on the partition's node, or a newer one is."""
+        self._released[partition] = epoch
+        if partition in self.outbox and self.outbox[partition].epoch == epoch:
+            del self.outbox[partition]
+
+    # Batches ---------------------------------------------------------------------------------------------------------
+
+    def ready(self) -> dict[int, Held]:
+        """The partitions that may be part of the next batch."""
+        paused = self.picture.paused if self.picture is not None else frozenset()
+        held = self._ledger.held.items()
+        return {p: h for p, h in held if h.phase is Phase.READY and not h.closing and p not in paused}
+
+    def hand_out(self, batch: int, ranges: Collection[Range]) -> None:
+        """A batch is planned: from now on its partitions count as running."""
+        for one in ranges:
+            self._ledger.held[one.partition].hand_out(one.end)
+        self._batches.append((batch, tuple(ranges)))
+        records = float(sum(one.size for one in ranges))
+        self._last_batch = {"batch": float(batch), "offsets": records, "planned_at": self._clock.now()}
+
+    def cover(self, batch: int) -> None:
+        """Everything up to this batch has passed the sink."""
+        now = self._clock.monotonic()
+        while self._batches and self._batches[0][0] <= batch:
+            number, ranges = self._batches.popleft()
+            for one in ranges:
+                held = self._ledger.held.get(one.partition)
+                if held is not None and held.token.epoch == one.token_epoch:
+                    held.cover(one.end, now)
+            if number == self._last_batch.get("batch"):
+                self._last_batch["passed_at"] = self._clock.now()
+        self._settle()
+
+    @property
+    def outstanding(self) -> tuple[int, tuple[Range, ...]] | None:
+        """The oldest batch that is handed out and not covered."""
+        return self._batches[0] if self._batches else None
+
+    def want_ends(self) -> None:
+        """Batches are being planned: keep the log's ends fresh."""
+        self._ledger.want_ends()
+
+    def ends(self) -> dict[int, int]:
+        """The log's ends as last read, of what is held."""
+        return {p: h.end for p, h in self._ledger.held.items() if h.end is not None}
+
+    # Kafka -----------------------------------------------------------------------------------------------------------
+
+    def work(self) -> Work | None:
+        """The request to Kafka that is due, if any; answer it before asking for the next."""
+        return self._ledger.work()
+
+    def answer(self, result: Result) -> None:
+        """The result of the request that `work` gave."""
+        self._ledger.answer(result)
+        self._settle()
+
+    def tick(self, offsets: GroupOffsets, limit: int = 20) -> None:
+        """Perform all that is due, at most `limit` requests."""
+        for _ in range(limit):
+            work = self.work()
+            if work is None:
+                return
+            self.answer(perform(offsets, self.topic, work))
+
+    def next_at(self) -> float:
+        """When `work` has something next if nothing happens, in the clock's monotonic seconds."""
+        return self._ledger.next_at()
+
+    # What others see -------------------------------------------------------------------------------------------------
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is held and nothing is to be released."""
+        return not (self._ledger.held or self._ledger.owing or self.outbox)
+
+    @property
+    def opened(self) -> bool:
+        """Whether a query has begun to read."""
+        return self._acquiring
+
+    @property
+    def involved(self) -> bool:
+        """The picture still names us as owner, giver or taker, or something is still held."""
+        consumer, picture = self.identity.consumer, self.picture
+        if not self.idle:
+            return True
+        if picture is None or picture.removed or picture.incarnations.get(consumer) != self.identity.incarnation:
+            return False
+        if self._isolated or self._stopping:
+            return False
+        given = any(entry.giver == consumer and not self._let_go(p, entry) for p, entry in picture.handoff.items())
+        return given or consumer in picture.assignments.values()
+
+    @property
+    def granted_incarnation(self) -> int | None:
+        """The incarnation of ours that the picture names as owner, giver or taker; `None` if it does not name us."""
+        return self.picture.incarnations.get(self.identity.consumer) if self.picture is not None else None
+
+    def awaited(self) -> dict[int, Handoff]:
+        """The entries whose release we wait for: their partition nodes are to be watched."""
+        entries = takes_over(self.picture, self.identity.consumer, self.identity.incarnation, self._isolated)
+        return {p: e for p, e in entries.items() if p not in self._ledger.held}
+
+    def stalled(self, limit_s: float) -> tuple[int, ...]:
+        """Partitions with lag that have made no progress for `limit_s`."""
+        now = self._clock.monotonic()
+        ready = self.ready().items()
+        return tuple(sorted(p for p, h in ready if (h.lag or 0) > 0 and now - h.progressed_at > limit_s))
+
+    def status(self) -> TopicStatus:
+        """What our interface says of this topic."""
+        picture = self.picture
+        paused = picture.paused if picture is not None else frozenset()
+        counted = {p: h for p, h in sorted(self._ledger.held.items()) if h.sent or h.pending}
+        return TopicStatus(
+            generation=picture.generation if picture is not None else "",
+            acted_epoch=picture.epoch if picture is not None else 0,
+            held=may_hold(picture, self.identity.consumer, self.identity.incarnation, self._isolated),
+            running={p: h.status(self.alive, p in paused) for p, h in counted.items()},
+            query_alive=self.alive,
+            reports=self.reports.all(),
+            last_batch=dict(self._last_batch),
+        )
+
+    def _resume(self, paused: Collection[int]) -> None:
+        """A partition that is no longer paused has made no progress for a good reason."""
+        before = self.picture.paused if self.picture is not None else frozenset()
+        for partition in before - frozenset(paused):
+            if partition in self._ledger.held:
+                self._ledger.held[partition].progressed_at = self._clock.monotonic()
+
+    # The rules -------------------------------------------------------------------------------------------------------
+
+    def _changed(self) -> None:
+        """What is granted may have changed."""
+        self._granted = None
+        self._settle()
+
+    def _settle(self) -> None:
+        """Bring what is held in line with what may be held; repeated, because a stop may allow a release or a start."""
+        owed = self._owed()
+        self._prune(owed)
+        while True:
+            due = self._steps(owed)
+            for partition in due.stop:
+                self._ledger.held[partition].closing = True
+            held = self._ledger.held.items()
+            closed = [p for p, h in held if h.closing and h.done and not self._ledger.committing(p)]
+            for partition in closed:
+                self._close(partition, owed)
+            if not closed:
+                break
+        for grant in due.start:
+            if self.picture is not None:
+                self._ledger.acquire(grant, self.picture)
+        self._owe(due.release, owed)
+
+    def _steps(self, owed: Mapping[int, Handoff]) -> Steps:
+        running = {p: h.token for p, h in self._ledger.held.items()}
+        closing = {p for p, h in self._ledger.held.items() if h.closing}
+        mine = self.identity
+        if self._granted is None:
+            isolated = self._isolated or self._stopping
+            self._granted = grants(self.picture, mine.consumer, mine.incarnation, self._releases, isolated)
+        allowed = {p: g for p, g in self._granted.items() if not self._barred(p, g.token.epoch)}
+        if not self._acquiring:
+            allowed = {p: g for p, g in allowed.items() if p in running}
+        return steps(allowed, running, closing, owed, self._released)
+
+    def _barred(self, partition: int, epoch: int) -> bool:
+        bar = self._ledger.bars.get(partition)
+        return bar is not None and epoch <= bar.epoch
+
+    def _owed(self) -> dict[int, Handoff]:
+        if self._stopping:
+            return {}
+        owed = owes_release(self.picture, self.identity.consumer, self.identity.incarnation, self._isolated)
+        return {p: entry for p, entry in owed.items() if not self._fenced_since(p, entry)}
+
+    def _fenced_since(self, partition: int, entry: Handoff) -> bool:
+        """Somebody newer than the entry took the partition from us: it is not ours to release."""
+        bar = self._ledger.bars.get(partition)
+        return bar is not None and bar.by is not None and entry.epoch <= bar.by.epoch
+
+    def _prune(self, owed: Mapping[int, Handoff]) -> None:
+        self.outbox = {p: r for p, r in self.outbox.items() if p in owed and owed[p].epoch == r.epoch}
+        owing = self._ledger.owing
+        for partition in [p for p, one in owing.items() if owed.get(p) != one.entry]:
+            del owing[partition]
+
+    def _close(self, partition: int, owed: Mapping[int, Handoff]) -> None:
+        held = self._ledger.held.pop(partition)
+        entry = owed.get(partition)
+        if entry is not None and held.sent and not held.fenced:
+            self._post(partition, entry, held.passed, held.token)
+
+    def _post(self, partition: int, entry: Handoff, offset: int, token: Token) -> None:
+        generation = self.picture.generation if self.picture is not None else ""
+        mine = self.identity
+        self.outbox[partition] = Release(entry.epoch, mine.consumer, mine.incarnation, offset, generation, token)
+
+    def _owe(self, partitions: Iterable[int], owed: Mapping[int, Handoff]) -> None:
+        answered, self._ledger.answered = self._ledger.answered, {}
+        for partition in partitions:
+            entry, found = owed[partition], answered.get(partition)
+            if partition in self.outbox or partition in self._ledger.owing:
+                continue
+            if found is not None and found[0] == entry:
+                self._post(partition, entry, found[1], found[2])
+            else:
+                self._ledger.owe(partition, entry)
+
+    def _let_go(self, partition: int, entry: Handoff) -> bool:
+        return self._released.get(partition) == entry.epoch

@@ -1,0 +1,78 @@
+"""Which batch comes next: paced, bounded, and never keeping a hand-off waiting. Pure over the holder; no threads.
+
+- A batch at most every `batch_interval_s`, but at once when a partition that was just started has something to read.
+- A partition that is being stopped is in no further batch; it is closed as soon as its last one has passed the sink,
+  which the next `offer(start)` says by its `start` alone.
+- The same `start` gives the same batch until it has passed: it counts once.
+"""
+
+from dataclasses import replace
+
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.ports import Clock
+from spark_apps.agent.holder import Holder
+from spark_apps.agent.settings import Pacing
+from spark_apps.batches import BatchOffset, Range, admit
+
+
+class BatchPlanner:
+    """Plans the batches of one topic from what its holder may run."""
+
+    def __init__(self, holder: Holder, clock: Clock, pacing: Pacing | None = None) -> None:
+        self.holder = holder
+        self.pacing = pacing or Pacing()
+        self._clock = clock
+        self._last: BatchOffset | None = None
+        self._next_at = 0.0
+
+    def limit(self, max_offsets: int | None) -> None:
+        """At most so many offsets in a batch; `None` leaves the limit as it is."""
+        if max_offsets is not None:
+            self.pacing = replace(self.pacing, max_offsets=max_offsets)
+
+    def initial(self) -> BatchOffset:
+        """The offset before the first batch."""
+        return BatchOffset(self.holder.topic)
+
+    def offer(self, start: BatchOffset) -> BatchOffset | None:
+        """The batch after `start`, all of which has passed the sink; `None` = nothing now. Raises `Refused`."""
+        if start.batch > (self._last.batch if self._last is not None else 0):
+            raise Refused(
+                f"the checkpoint of topic '{self.holder.topic}' is at batch {start.batch}, which this process did not "
+                "plan; give every start of the application a checkpoint folder of its own"
+            )
+        self.holder.cover(start.batch)
+        if self._last is not None and self.holder.outstanding is not None:
+            return self._last
+        self.holder.want_ends()
+        available = self._available()
+        if not available or (self._clock.monotonic() < self._next_at and not self._started(available)):
+            return None
+        batch = start.following(admit(available, self.pacing.max_offsets), self.pacing.parallelism)
+        self.holder.hand_out(batch.batch, tuple(batch.ranges.values()))
+        self._last = batch
+        self._next_at = self._clock.monotonic() + self.pacing.batch_interval_s
+        return batch
+
+    @property
+    def next_at(self) -> float:
+        """Until then, nothing but a started partition makes a batch (the clock's monotonic seconds)."""
+        return self._next_at
+
+    def report(self) -> BatchOffset | None:
+        """How far the log goes, as ranges that end there."""
+        ends = self.holder.ends()
+        if not ends:
+            return None
+        batch = self._last.batch if self._last is not None else 0
+        return BatchOffset(self.holder.topic, batch, 1, {p: Range(p, end, end, 0) for p, end in sorted(ends.items())})
+
+    def _available(self) -> list[Range]:
+        ready = sorted(self.holder.ready().items())
+        return [
+            Range(p, h.position, h.end, h.token.epoch) for p, h in ready if h.end is not None and h.end > h.position
+        ]
+
+    def _started(self, available: list[Range]) -> bool:
+        ready = self.holder.ready()
+        return any(not ready[one.partition].handed for one in available)

@@ -1,0 +1,192 @@
+"""A consumer as a process, whatever it does with the records: session, incarnation, status interface, agent, leave.
+
+Real threads and real time begin here. Both kinds of consumer use it: Spark applications and plain clients.
+"""
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from coordinator_tasks.core.errors import StoreUnavailable
+from coordinator_tasks.core.model import Member, TopicNode
+from coordinator_tasks.core.names import check_consumer
+from coordinator_tasks.core.ports import GroupOffsets
+from coordinator_tasks.wiring import ConsumerSession, Settings, open_consumer_session
+from spark_apps.agent.agent import Agent, AgentTiming
+from spark_apps.agent.settings import Identity, Pacing, Timing
+from spark_apps.agent.status_server import Interface, StatusServer
+from spark_apps.agent.topics import Topics
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+INCARNATION_FILE = "incarnation"
+LONGEST_SLEEP_S = 0.25
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSettings:
+    """One consumer of a site.
+
+    `topics`: the names or regular expressions it wants, empty = any; `host`, `port`: where its interface listens
+    (the token is `site.status_token`); `run_folder`: where its launcher looks for the incarnation, empty = nowhere.
+    `start_timeout_s`: how long a start waits for ZooKeeper.
+    `advertised`: the address that others ask, if it is not the one that is bound; `direct` False = it is a proxy's.
+    """
+
+    site: Settings
+    consumer: str
+    topics: tuple[str, ...] = ()
+    rack: str = ""
+    capacity: float = 1.0
+    attributes: dict[str, str] = field(default_factory=dict)
+    host: str = "127.0.0.1"
+    port: int = 0
+    advertised: str = ""
+    direct: bool = True
+    run_folder: str = ""
+    start_timeout_s: float = 60.0
+    timing: Timing = field(default_factory=Timing)
+    pacing: Pacing = field(default_factory=Pacing)
+    agent_timing: AgentTiming = field(default_factory=AgentTiming)
+
+    def __post_init__(self) -> None:
+        check_consumer(self.consumer)
+
+
+class Process:
+    """A consumer between its registration and its end."""
+
+    def __init__(self, settings: ConsumerSettings, session: ConsumerSession, incarnation: int) -> None:
+        self.settings = settings
+        self.identity = Identity(settings.consumer, settings.site.cluster, incarnation)
+        self.clock = session.clock
+        self._session = session
+        self._wake = threading.Event()
+        self._offsets: dict[tuple[str, str], GroupOffsets] = {}
+        self.agent: Agent | None = None
+
+    def wake(self) -> None:
+        """Let the agent look at once; from any thread."""
+        self._wake.set()
+
+    def connect(self, node: TopicNode) -> GroupOffsets:
+        """The group's offsets for a topic; a request is given up after the commit time-out."""
+        key = (node.group_id, node.bootstrap_servers)
+        if key not in self._offsets:  # topics of one group share the clients
+            self._offsets[key] = self._connect(node)
+        return self._offsets[key]
+
+    def _connect(self, node: TopicNode) -> GroupOffsets:
+        kafka = {"isolation.level": "read_uncommitted", **self.settings.site.kafka}
+        site = replace(self.settings.site, kafka=kafka, answer_timeout_s=self.settings.timing.commit_timeout_s)
+        return replace(self._session, settings=site).group_offsets(node.group_id, node.bootstrap_servers)
+
+    def leave(self, within_s: float | None = None) -> None:
+        """Ask for a clean leave; a second time ends the waiting for hand-offs."""
+        if self.agent is not None:
+            self.agent.leave(within_s)
+
+    def run(self, topics: Topics) -> int:
+        """Serve until the consumer has left: 0 after a clean leave, 1 when it had to leave; raises `IdInUse`."""
+        interface = Interface()
+        server = StatusServer(interface, self.settings.host, self.settings.port, self.settings.site.status_token)
+        try:
+            self.agent = self._agent(server.address, topics)
+            interface.serve(self.agent.status, self.agent.posted)
+            while not self.agent.finished:
+                self.agent.step()
+                self._wake.wait(LONGEST_SLEEP_S)
+                self._wake.clear()
+            if self.agent.failure:
+                log.error("consumer %s has left: %s", self.settings.consumer, self.agent.failure)
+            return 1 if self.agent.failure else 0
+        finally:
+            server.close()
+
+    def _agent(self, address: str, topics: Topics) -> Agent:
+        settings = self.settings
+        member = Member(
+            consumer=settings.consumer,
+            incarnation=self.identity.incarnation,
+            address=settings.advertised or address,
+            boot_id=_boot_id(),
+            rack=settings.rack,
+            capacity=settings.capacity,
+            topics=settings.topics,
+            direct=settings.direct,
+            attributes=settings.attributes,
+        )
+        return Agent(
+            self._session.zk,
+            self._session.registry,
+            self.clock,
+            member,
+            settings.site.cluster,
+            topics=topics,
+            wake=self.wake,
+            timing=settings.agent_timing,
+        )
+
+
+def _session(settings: ConsumerSettings) -> AbstractContextManager[ConsumerSession]:
+    """Connect to ZooKeeper; while it is down nothing is known to be owned: wait, and say so."""
+    until = time.monotonic() + settings.start_timeout_s
+    while True:
+        ending = ExitStack()
+        try:
+            session = ending.enter_context(open_consumer_session(settings.site))
+        except StoreUnavailable as error:
+            if time.monotonic() >= until:
+                raise
+            log.warning("%s; waiting for it", error)
+            continue
+        return _opened(session, ending)
+
+
+@contextmanager
+def _opened(session: ConsumerSession, ending: ExitStack) -> Iterator[ConsumerSession]:
+    with ending:
+        yield session
+
+
+@contextmanager
+def open_process(settings: ConsumerSettings) -> Iterator[Process]:
+    """Connect, draw this process's incarnation and write it for the launcher; raises `StoreUnavailable`."""
+    with ExitStack() as ending:
+        session = ending.enter_context(_session(settings))
+        incarnation = session.claim_incarnation(settings.consumer)
+        if settings.run_folder:
+            note = Path(settings.run_folder) / INCARNATION_FILE
+            note.parent.mkdir(parents=True, exist_ok=True)
+            note.write_text(f"{incarnation}\n")
+        yield Process(settings, session, incarnation)
+
+
+@contextmanager
+def leave_on_signals(leave: Callable[[float | None], None]) -> Iterator[None]:
+    """SIGTERM and SIGINT ask for a clean leave, the second one for a quick one; main thread only."""
+    seen: list[int] = []
+
+    def handle(number: int, _frame: object) -> None:
+        seen.append(number)
+        leave(None if len(seen) == 1 else 0.0)
+
+    before = {one: signal.signal(one, handle) for one in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for one, earlier in before.items():
+            signal.signal(one, earlier)
+
+
+def _boot_id() -> str:
+    with suppress(OSError):
+        return BOOT_ID.read_text().strip()
+    return os.uname().nodename

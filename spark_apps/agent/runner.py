@@ -1,0 +1,169 @@
+"""One topic's holder in a process with threads: a lock, a worker that talks to Kafka, and the answers to the reader.
+
+Requests to Kafka are made outside the lock, by the topic's own worker, so that a broker that does not answer keeps
+neither the status, nor ZooKeeper, nor another topic waiting.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from coordinator_tasks.core.errors import CoordinatorError, Refused
+from coordinator_tasks.core.fence import Bounds, Start
+from coordinator_tasks.core.model import TopicNode, TopicStatus
+from coordinator_tasks.core.ports import Clock, GroupOffsets
+from spark_apps.agent.holder import Holder
+from spark_apps.agent.planner import BatchPlanner
+from spark_apps.agent.settings import Identity, Pacing, Timing
+from spark_apps.agent.work import perform
+from spark_apps.batches import BatchOffset
+from spark_apps.link import LONGEST_WAIT_S
+from spark_apps.options import EARLIEST, LATEST, SourceOptions, Starting
+
+LONGEST_SLEEP_S = 0.5
+JOIN_TIMEOUT_S = 5.0
+ATTACH_TIMEOUT_S = 10.0
+V = TypeVar("V")
+
+log = logging.getLogger(__name__)
+
+Connect = Callable[[TopicNode], GroupOffsets]
+
+
+class TopicRunner:
+    """Implements `link.Planner`. `changed` is called, without the lock, when a release waits to be written."""
+
+    def __init__(
+        self,
+        topic: str,
+        identity: Identity,
+        clock: Clock,
+        connect: Connect,
+        changed: Callable[[], None],
+        timing: Timing | None = None,
+        pacing: Pacing | None = None,
+        *,
+        acquiring: bool = True,
+    ) -> None:
+        self.topic = topic
+        self.holder = Holder(topic, identity, clock, timing, acquiring=acquiring)
+        self.planner = BatchPlanner(self.holder, clock, pacing)
+        self._clock = clock
+        self._connect = connect
+        self._changed = changed
+        self._turn = threading.Condition()
+        self._offsets: GroupOffsets | None = None
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name=f"agent-{topic}", daemon=True)
+        self._thread.start()
+
+    def edit(self, change: Callable[[Holder], V]) -> V:
+        """Look at or change the holder; whoever waits for it looks again."""
+        with self._turn:
+            result = change(self.holder)
+            waiting = bool(self.holder.outbox)
+            self._turn.notify_all()
+        if waiting:
+            self._changed()
+        return result
+
+    def status(self) -> TopicStatus:
+        return self.edit(Holder.status)
+
+    def close(self) -> None:
+        """End the worker; nothing more is committed."""
+        with self._turn:
+            self._closed = True
+            self._turn.notify_all()
+        self._thread.join(JOIN_TIMEOUT_S)
+
+    # The worker ------------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._closed:
+            try:
+                self._work()
+            except Exception:  # the edge of a thread: a topic without its worker would be silently unfenced
+                log.exception("the agent's worker of topic %s failed; it goes on", self.topic)
+                self._clock.sleep(LONGEST_SLEEP_S)
+
+    def _work(self) -> None:
+        offsets = self._connected()
+        with self._turn:
+            work = self.holder.work() if offsets is not None else None
+            if offsets is None or work is None:
+                pause = self.holder.next_at() - self._clock.monotonic()
+                self._turn.wait(max(0.001, min(pause, LONGEST_SLEEP_S)))
+                return
+        result = perform(offsets, self.topic, work)
+        self.edit(lambda holder: holder.answer(result))
+
+    def _connected(self) -> GroupOffsets | None:
+        picture = self.holder.picture
+        if self._offsets is None and picture is not None:
+            try:
+                self._offsets = self._connect(picture)
+            except CoordinatorError as error:
+                sentence = str(error)
+                self.edit(lambda holder: holder.reports.add("kafka", sentence))
+                self._clock.sleep(LONGEST_SLEEP_S)
+        return self._offsets
+
+    # The reader ------------------------------------------------------------------------------------------------------
+
+    def attach(self, reader: str, options: SourceOptions) -> Mapping[str, str]:  # noqa: ARG002 - one reader at a time
+        with self._turn:
+            self._turn.wait_for(lambda: self.holder.picture is not None, ATTACH_TIMEOUT_S)
+            picture = self.holder.picture
+            if picture is None:
+                raise Refused(f"topic '{self.topic}' has no assignments yet; start its query when it is managed")
+            self.planner.limit(options.max_offsets_per_trigger)
+        self.edit(lambda holder: holder.open(_first_offset(options.starting)))
+        return {"bootstrap.servers": picture.bootstrap_servers}
+
+    def initial(self, reader: str) -> BatchOffset:  # noqa: ARG002
+        return self.planner.initial()
+
+    def latest(self, reader: str, start: BatchOffset) -> BatchOffset:  # noqa: ARG002
+        deadline = self._clock.monotonic() + LONGEST_WAIT_S
+        try:
+            with self._turn:
+                while True:
+                    batch = self.planner.offer(start)
+                    self._turn.notify_all()
+                    if batch is not None:
+                        return batch
+                    now = self._clock.monotonic()
+                    if now >= deadline or self._closed:
+                        return start
+                    self._turn.wait(max(0.001, self._pause(now, deadline)))
+        finally:
+            if self.holder.outbox:
+                self._changed()
+
+    def _pause(self, now: float, deadline: float) -> float:
+        paced = self.planner.next_at - now
+        return min(deadline - now, paced) if paced > 0 else deadline - now
+
+    def report(self) -> BatchOffset | None:
+        with self._turn:
+            return self.planner.report()
+
+    def detach(self, reader: str) -> None:
+        """The query's own end is noticed by who started it; a reader may also be made anew."""
+
+
+def _first_offset(starting: Starting) -> Callable[[int, Bounds], Start | None]:
+    """What the source's options say of a partition that has no committed offset; raises `Refused`."""
+    if starting.every_ms is not None or starting.timestamps_ms:
+        raise Refused("starting by time is not supported by this agent; give startingOffsets, or commit offsets first")
+
+    def find(partition: int, bounds: Bounds) -> Start | None:
+        wanted = starting.offsets.get(partition, starting.every)
+        if wanted is None:
+            return None
+        places = {EARLIEST: bounds.beginning, LATEST: bounds.end}
+        return Start(places.get(wanted, wanted), "startingOffsets")
+
+    return find

@@ -1,0 +1,49 @@
+"""The times and limits of an agent; all in seconds unless named otherwise."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How a holder paces what it asks of Kafka.
+
+    - `look_s`: every owner looks at the committed entries at least this often; `fresh_s`: no commit on an older look.
+    - `commit_timeout_s`: a request to Kafka is given up after this; its outcome is then unknown.
+    - `guard_s`: a guarded start commit has to stay our own for longer than this, which is longer than any consumer of
+      the site keeps a commit on its way.
+    - `commit_s`: what has passed the sink is committed at most this often, except where somebody waits for it.
+    - `recommit_s`: idle partitions are committed again, because Kafka forgets the offsets of a group without members.
+    - `give_up_s`: a partition whose commits have failed for so long stops and says so.
+    - `measure_s`: the log's ends are asked for at most this often.
+    - `retry_s` to `retry_max_s`: the pause after a failed request, doubled with every further one.
+    """
+
+    look_s: float = 0.9
+    fresh_s: float = 2.0
+    commit_timeout_s: float = 2.0
+    guard_s: float = 2.25
+    guard_look_s: float = 0.25
+    commit_s: float = 0.05
+    recommit_s: float = 3600.0
+    give_up_s: float = 120.0
+    measure_s: float = 0.05
+    retry_s: float = 0.1
+    retry_max_s: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pacing:
+    """How batches are paced: one at most every `batch_interval_s`, at most `max_offsets` in it, `parallelism` tasks."""
+
+    batch_interval_s: float = 0.2
+    max_offsets: int | None = None
+    parallelism: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which consumer this is: `incarnation` is drawn once per process start and kept over sessions."""
+
+    consumer: str
+    cluster: str
+    incarnation: int

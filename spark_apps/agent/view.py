@@ -1,0 +1,208 @@
+"""What the consumer reads in ZooKeeper and hands to its holders, and the releases that it writes.
+
+Level-triggered: a watch only says where to look at once, and everything is looked at once per poll. A node that has
+vanished or cannot be read is reported and changes nothing. All of it happens in one session: who finds another one
+stops and begins anew.
+"""
+
+from collections.abc import Callable, Mapping
+
+from coordinator_tasks.core.codec import decode_node, decode_release, encode_release
+from coordinator_tasks.core.errors import LookAgain, Malformed, NodeMissing, Unavailable
+from coordinator_tasks.core.member_codec import decode_directive
+from coordinator_tasks.core.model import Directive, Release
+from coordinator_tasks.core.names import Paths
+from coordinator_tasks.core.ports import Create, Node, Operation, SetData, ZooKeeper
+from spark_apps.agent.holder import Holder
+from spark_apps.agent.reports import Reports
+from spark_apps.agent.settings import Identity
+from spark_apps.agent.topics import Topics
+from spark_apps.agent.watches import Watches
+
+MAX_RELEASES_AT_ONCE = 500
+
+
+class SessionChanged(Unavailable):
+    """ZooKeeper's session is another one than that in which we registered."""
+
+
+class View:
+    """One consumer's view of its cluster, in the session that `begin` names."""
+
+    def __init__(
+        self,
+        zk: ZooKeeper,
+        paths: Paths,
+        identity: Identity,
+        *,
+        topics: Topics,
+        reports: Reports,
+        wake: Callable[[], None],
+    ) -> None:
+        self.directive = Directive(identity.consumer)
+        self._zk = zk
+        self._paths = paths
+        self._identity = identity
+        self._topics = topics
+        self._reports = reports
+        self._watches = Watches(wake)
+        self._session = 0
+        self._names: tuple[str, ...] = ()
+
+    def begin(self, session: int) -> None:
+        """We have registered in this session: what was read in an earlier one does not count."""
+        self._session = session
+        self._watches.renew()
+        self._zk.sync()
+
+    def read(self, polling: bool) -> None:
+        """Read what has changed, or everything; raises `StoreUnavailable`, or `SessionChanged`."""
+        self._read_directive(polling)
+        self._read_names(polling)
+        for topic in self._names:
+            self._read_topic(topic, polling)
+        for topic in self._topics.names():
+            self._read_releases(topic, polling)
+
+    # Reading ---------------------------------------------------------------------------------------------------------
+
+    def _due(self, path: str, polling: bool) -> bool:
+        return self._watches.take(path) or polling or not self._watches.is_armed(path)
+
+    def _find(self, path: str) -> Node | None:
+        watcher = self._watches.arm(path)
+        try:
+            node = self._zk.find(path, watcher)
+        except Unavailable:
+            self._watches.disarm(path)
+            raise
+        self._same_session()
+        return node
+
+    def _same_session(self) -> None:
+        if self._zk.session_id != self._session:
+            raise SessionChanged("ZooKeeper's session is a new one: register in it before acting on a read")
+
+    def _read_directive(self, polling: bool) -> None:
+        path = self._paths.directive(self._identity.consumer)
+        if not self._due(path, polling):
+            return
+        node = self._find(path)
+        try:
+            found = (
+                Directive(self._identity.consumer)
+                if node is None
+                else decode_directive(path, node.data, self._identity.consumer, node.stat.version)
+            )
+        except Malformed as error:
+            self._reports.add(path, str(error))
+            return
+        self._reports.clear(path)
+        self.directive = found
+        isolated = self.isolated
+        for topic in self._topics.names():
+            self._topics.edit(topic, lambda holder: holder.on_isolated(isolated))
+
+    @property
+    def isolated(self) -> bool:
+        """Whether this incarnation is to run nothing."""
+        isolation = self.directive.isolation
+        return isolation is not None and isolation.incarnation in (0, self._identity.incarnation)
+
+    def _read_names(self, polling: bool) -> None:
+        path = self._paths.assignments
+        if not self._due(path, polling):
+            return
+        watcher = self._watches.arm(path)
+        try:
+            self._names = tuple(self._zk.children(path, watcher))
+        except NodeMissing:
+            self._watches.disarm(path)
+            return
+        except Unavailable:
+            self._watches.disarm(path)
+            raise
+        self._same_session()
+
+    def _read_topic(self, topic: str, polling: bool) -> None:
+        path = self._paths.topic(topic)
+        if not self._due(path, polling):
+            return
+        node = self._find(path)
+        known = topic in self._topics.names()
+        try:
+            # An empty text is no JSON: a node that has vanished is one that cannot be read.
+            seen = decode_node(path, node.data if node is not None else b"")
+        except Malformed as error:
+            sentence = f"{path} has vanished; held as it is" if node is None else str(error)
+            if known:
+                self._topics.edit(topic, lambda holder: holder.on_unreadable(sentence))
+            else:
+                self._reports.add(path, sentence)
+            return
+        if not known:
+            refusal = self._topics.appeared(topic, seen)
+            if refusal:
+                self._reports.add(path, refusal)
+                return
+            isolated = self.isolated
+            self._topics.edit(topic, lambda holder: holder.on_isolated(isolated))
+        self._reports.clear(path)
+        self._topics.edit(topic, lambda holder: holder.on_node(seen))
+
+    def _read_releases(self, topic: str, polling: bool) -> None:
+        for partition in self._topics.edit(topic, Holder.awaited):
+            path = self._paths.partition(topic, partition)
+            if not self._due(path, polling):
+                continue
+            release = self._release(path, self._find(path))
+            if release is not None:
+                found = {partition: release}
+                self._topics.edit(topic, lambda holder: holder.on_releases(found))  # noqa: B023 - called at once
+
+    def _release(self, path: str, node: Node | None) -> Release | None:
+        try:
+            release = None if node is None else decode_release(path, node.data)
+        except Malformed as error:
+            self._reports.add(path, str(error))
+            return None
+        self._reports.clear(path)
+        return release
+
+    # Releasing -------------------------------------------------------------------------------------------------------
+
+    def write_releases(self) -> None:
+        """Write what the holders have posted, each by compare-and-set: an older release never replaces a newer one."""
+        for topic in self._topics.names():
+            posted = self._topics.edit(topic, lambda holder: dict(holder.outbox))
+            partitions = sorted(posted)
+            for begin in range(0, len(partitions), MAX_RELEASES_AT_ONCE):
+                chunk = partitions[begin : begin + MAX_RELEASES_AT_ONCE]
+                self._write(topic, {p: posted[p] for p in chunk})
+
+    def _write(self, topic: str, releases: Mapping[int, Release]) -> None:
+        paths = {p: self._paths.partition(topic, p) for p in releases}
+        nodes = dict(zip(paths, self._zk.get_many(list(paths.values())), strict=True))
+        operations: dict[int, Operation] = {}
+        for partition, release in releases.items():
+            node, path = nodes[partition], paths[partition]
+            try:
+                newest = None if node is None else decode_release(path, node.data)
+            except Malformed as error:
+                self._reports.add(path, str(error))
+                continue
+            if newest is not None and newest.epoch >= release.epoch:
+                self._written(topic, partition, release)  # ours is there already, or no longer of use
+            elif node is None:
+                operations[partition] = Create(path, encode_release(release))
+            else:
+                operations[partition] = SetData(path, encode_release(release), node.stat.version)
+        try:
+            self._zk.transact(list(operations.values()))
+        except LookAgain:
+            return  # somebody wrote one of the nodes: looked at again at the next step
+        for partition in operations:
+            self._written(topic, partition, releases[partition])
+
+    def _written(self, topic: str, partition: int, release: Release) -> None:
+        self._topics.edit(topic, lambda holder: holder.released(partition, release.epoch))

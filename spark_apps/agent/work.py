@@ -1,0 +1,108 @@
+"""What a holder asks of Kafka, as values: the holder says what is due, somebody performs it and hands back the result.
+
+Between the two anything may happen, as between any two requests: the holder judges a result by when it was asked for.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from coordinator_tasks.core.errors import GroupInUse, KafkaUnavailable, Refused
+from coordinator_tasks.core.fence import Bounds
+from coordinator_tasks.core.model import Committed
+from coordinator_tasks.core.ports import GroupOffsets
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Read the committed entries of `partitions`, in one request."""
+
+    partitions: tuple[int, ...]
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Commit these offsets with their metadata, in one request."""
+
+    offsets: Mapping[int, Committed]
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Ask for the first offset and the one after the last of `partitions`, where no position is known."""
+
+    partitions: tuple[int, ...]
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Ask for the offset after the last readable record of `partitions`, in one request."""
+
+    partitions: tuple[int, ...]
+    number: int
+
+
+Work: TypeAlias = Look | Commit | Survey | Measure
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The committed entries that were there.
+
+    Kafka forgets the offsets of a topic that is deleted: if any entry was missing, `topic_id` is the topic's present one.
+    """
+
+    entries: Mapping[int, Committed]
+    topic_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The commit is acknowledged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """The bounds of each partition that Kafka knows."""
+
+    bounds: Mapping[int, Bounds]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The end of each partition that Kafka knows."""
+
+    ends: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The brokers did not do it, or a commit's outcome is unknown. `refused`: the group has subscribed members."""
+
+    reason: str
+    refused: bool = False
+
+
+Result: TypeAlias = Looked | Done | Surveyed | Measured | Failed
+
+
+def perform(offsets: GroupOffsets, topic: str, work: Work) -> Result:
+    """Ask Kafka; blocks as long as the port does."""
+    try:
+        match work:
+            case Look(partitions=partitions):
+                found = offsets.committed(topic, partitions)
+                return Looked(found, "" if found.keys() >= set(partitions) else offsets.topic_id(topic))
+            case Commit(offsets=entries):
+                offsets.commit(topic, entries)
+                return Done()
+            case Survey(partitions=partitions):
+                first, end = offsets.beginnings(topic, partitions), offsets.ends(topic, partitions)
+                return Surveyed({p: Bounds(first[p], end[p]) for p in first.keys() & end.keys()})
+            case Measure(partitions=partitions):
+                return Measured(offsets.ends(topic, partitions))
+    except (KafkaUnavailable, Refused) as error:
+        return Failed(str(error), refused=isinstance(error, GroupInUse))

@@ -1,0 +1,73 @@
+"""Command line and environment of a consumer, the same for Spark applications and plain clients.
+
+Secrets never come as arguments: they stand in the settings file (mode 0600) or in the environment, both as in
+`coordinator_tasks.settings`; arguments go before the environment, and that before the file.
+"""
+
+import argparse
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from coordinator_tasks.run_folder import RunFolder
+from coordinator_tasks.settings import PREFIX
+from coordinator_tasks.wiring import settings_from_environment
+from spark_apps.agent.agent import AgentTiming
+from spark_apps.agent.process import ConsumerSettings
+from spark_apps.agent.settings import Pacing
+
+
+def _settings_of(run_folder: str) -> str | None:
+    """The settings file that a launcher has left for us."""
+    file = RunFolder(Path(run_folder)).settings
+    return str(file) if run_folder and file.exists() else None
+
+
+def add_consumer_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what every consumer understands."""
+    parser.add_argument("--consumer", required=True, help="the stable id of this consumer")
+    parser.add_argument("--cluster", help="the cluster of consumers it belongs to")
+    parser.add_argument("--zookeeper", help="host:port,host:port[/folder]")
+    parser.add_argument("--kafka", help="bootstrap servers, host:port,host:port")
+    parser.add_argument("--settings", help="a settings file of mode 0600, with whatever is secret")
+    parser.add_argument("--discovery", help="zookeeper, or file:/folder")
+    parser.add_argument("--topics", default="", help="names or regular expressions, separated by commas; default: any")
+    parser.add_argument("--listen", default="127.0.0.1:0", help="host:port of the status interface; 0 = a free one")
+    parser.add_argument("--advertise", default="", help="the URL under which others ask the status interface")
+    parser.add_argument("--rack", default="")
+    parser.add_argument("--capacity", type=float, default=1.0)
+    parser.add_argument("--session-timeout", type=float, help="seconds of the ZooKeeper session")
+    parser.add_argument("--start-timeout", type=float, default=60.0, help="seconds that a start waits for ZooKeeper")
+    parser.add_argument("--close-timeout", type=float, default=30.0, help="seconds that a leave waits for hand-offs")
+    parser.add_argument("--max-poll-interval", type=float, default=300.0, help="seconds without progress")
+    parser.add_argument("--batch-interval", type=float, default=0.2, help="seconds between two batches, at least")
+    parser.add_argument("--run-folder", default="", help="the launcher's folder, where the incarnation is written")
+
+
+def consumer_settings(given: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> ConsumerSettings:
+    """The settings of this consumer; raises `Refused` with the name of what is missing or wrong."""
+    overrides = {
+        "SETTINGS": given.settings or _settings_of(given.run_folder),
+        "CLUSTER": given.cluster,
+        "ZOOKEEPER": given.zookeeper,
+        "DISCOVERY": given.discovery,
+        "KAFKA_BOOTSTRAP_SERVERS": given.kafka,
+        "SESSION_TIMEOUT_S": given.session_timeout,
+    }
+    merged = {**environ, **{PREFIX + name: str(value) for name, value in overrides.items() if value is not None}}
+    host, _, port = given.listen.rpartition(":")
+    return ConsumerSettings(
+        site=settings_from_environment(merged),
+        consumer=given.consumer,
+        topics=tuple(one for one in given.topics.split(",") if one),
+        rack=given.rack,
+        capacity=given.capacity,
+        host=host.strip("[]") or "127.0.0.1",
+        port=int(port) if port.isdigit() else 0,
+        advertised=given.advertise,
+        run_folder=given.run_folder,
+        start_timeout_s=given.start_timeout,
+        pacing=replace(Pacing(), batch_interval_s=given.batch_interval),
+        agent_timing=replace(AgentTiming(), close_timeout_s=given.close_timeout, stalled_s=given.max_poll_interval),
+    )

@@ -1,0 +1,139 @@
+"""What one micro-batch reads: whole offset ranges, their JSON, and how they are spread over tasks.
+
+Pure. The offset that Spark keeps for a batch carries the ranges themselves and the parallelism, so planning the batch
+again, in whatever process, gives the same tasks.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from spark_apps.errors import OffsetMalformed
+
+VERSION = 1
+MAX_OFFSET = 2**63 - 1
+SMALL_RECORDS = 2_000
+"""Up to this many records a second task costs more than it saves."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Range:
+    """Offsets `start` (inclusive) to `end` (exclusive) of a partition, read under the holding of `token_epoch`."""
+
+    partition: int
+    start: int
+    end: int
+    token_epoch: int
+
+    @property
+    def size(self) -> int:
+        """Offsets, not records: compaction and transaction markers leave gaps."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOffset:
+    """The offset of one batch of one topic: what it reads, in at most `parallelism` tasks. Batch 0 reads nothing."""
+
+    topic: str
+    batch: int = 0
+    parallelism: int = 1
+    ranges: Mapping[int, Range] = field(default_factory=dict)
+
+    def following(self, ranges: Iterable[Range], parallelism: int) -> "BatchOffset":
+        """The next batch's offset."""
+        by_partition = {one.partition: one for one in sorted(ranges)}
+        return BatchOffset(self.topic, self.batch + 1, parallelism, by_partition)
+
+
+def encode_offset(offset: BatchOffset) -> dict[str, Any]:
+    """The JSON object of an offset. Equal offsets give equal text: Spark compares offsets as text."""
+    return {
+        "version": VERSION,
+        "topic": offset.topic,
+        "batch": offset.batch,
+        "parallelism": offset.parallelism,
+        "ranges": {str(p): [one.start, one.end, one.token_epoch] for p, one in sorted(offset.ranges.items())},
+    }
+
+
+def decode_offset(data: object) -> BatchOffset:
+    """Read the JSON object of an offset; raises `OffsetMalformed`. Fields added later to a known version are ignored."""
+    if not isinstance(data, dict):
+        raise _bad("is not a JSON object")
+    version = data.get("version")
+    if version != VERSION or isinstance(version, bool):
+        raise _bad(f"has format version {version!r}, and this release reads {VERSION}")
+    topic = data.get("topic")
+    if not isinstance(topic, str) or not topic:
+        raise _bad("names no topic")
+    ranges = data.get("ranges")
+    if not isinstance(ranges, dict):
+        raise _bad("has no ranges")
+    decoded = [_range(key, value) for key, value in ranges.items()]
+    return BatchOffset(
+        topic=topic,
+        batch=_number(data.get("batch"), "batch"),
+        parallelism=max(1, _number(data.get("parallelism", 1), "parallelism")),
+        ranges={one.partition: one for one in sorted(decoded)},
+    )
+
+
+def _range(key: object, value: object) -> Range:
+    if not isinstance(key, str) or not (key.isascii() and key.isdigit()) or str(int(key)) != key:
+        raise _bad(f"has {key!r} in place of a partition number")
+    if not isinstance(value, list) or len(value) != 3:
+        raise _bad(f"has no [from, to, epoch] for partition {key}")
+    start, end, epoch = (_number(one, f"partition {key}") for one in value)
+    if end < start:
+        raise _bad(f"has a range that ends before it begins ({start} to {end}) for partition {key}")
+    return Range(int(key), start, end, epoch)
+
+
+def _number(value: object, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_OFFSET:
+        raise _bad(f"has {value!r} in place of a whole number ({where})")
+    return value
+
+
+def _bad(problem: str) -> OffsetMalformed:
+    return OffsetMalformed(f"the offset of a batch {problem}; start the query with a new checkpoint folder")
+
+
+Group: TypeAlias = tuple[Range, ...]
+
+
+def plan_tasks(offset: BatchOffset) -> tuple[Group, ...]:
+    """Spread the ranges over tasks of about equal size: largest range first, always to the emptiest task.
+
+    Depends on the offset alone. Empty ranges are left out; without any other there is no task. A range is never split.
+    """
+    ranges = [one for one in offset.ranges.values() if one.size > 0]
+    small = sum(one.size for one in ranges) <= SMALL_RECORDS
+    count = min(1 if small else offset.parallelism, len(ranges))
+    groups: list[list[Range]] = [[] for _ in range(count)]
+    loads = [0] * count
+    for one in sorted(ranges, key=lambda item: (-item.size, item.partition)):
+        emptiest = loads.index(min(loads))
+        groups[emptiest].append(one)
+        loads[emptiest] += one.size
+    return tuple(tuple(sorted(group)) for group in groups)
+
+
+def admit(available: Iterable[Range], max_offsets: int | None) -> list[Range]:
+    """Cut the available ranges to `max_offsets` in total, in proportion to their sizes, as Spark's Kafka source does.
+
+    A partition with anything to read gets at least one offset, so that small ones do not starve; the total may exceed
+    the limit by that. `None` = no limit. Source of the rule: `KafkaMicroBatchStream.rateLimit` of Apache Spark.
+    """
+    waiting = [one for one in available if one.size > 0]
+    total = sum(one.size for one in waiting)
+    if max_offsets is None or total <= max_offsets:
+        return waiting
+    return [_cut(one, max_offsets * one.size / total) for one in waiting]
+
+
+def _cut(one: Range, share: float) -> Range:
+    whole = math.ceil(share) if share < 1 else math.floor(share)
+    return Range(one.partition, one.start, min(one.end, one.start + whole), one.token_epoch)

@@ -1,0 +1,305 @@
+"""What a PySpark script needs to consume what the coordinator assigns to it.
+
+    with Consumer(spark, settings) as consumer:
+        consumer.pipeline("orders", build)            # build(stream, settings) -> DataStreamWriter
+        consumer.pipeline(pattern="clicks-.*", build=build_clicks)
+        sys.exit(consumer.run())                      # until SIGTERM or a failure
+
+One streaming query and one checkpoint folder per topic and incarnation: a query starts when its topic appears in
+ZooKeeper and a registered pipeline matches. In this process `spark.readStream.format("assigned-kafka")` is bound to the
+agent. The committed position is the truth at every start, so no checkpoint outlives its process.
+"""
+
+import logging
+import re
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from coordinator_tasks.core.errors import CoordinatorError, Refused
+from coordinator_tasks.core.model import TopicNode
+from spark_apps import session, source
+from spark_apps.agent.holder import Holder
+from spark_apps.agent.process import ConsumerSettings, Process, leave_on_signals, open_process
+from spark_apps.agent.runner import TopicRunner
+from spark_apps.link import LinkServer
+from spark_apps.pipelines import Build
+from spark_apps.warm_up import warm_up
+
+STOP_TIMEOUT_S = 15.0
+CHECK_S = 0.5
+START_ATTEMPTS = 6
+SLOW_START = "Python worker failed to connect back"
+"""Spark gives its Python process ten seconds to start, which cannot be changed and is too little on a busy host."""
+V = TypeVar("V")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """How a consumer's queries run.
+
+    `options`: of the data source, for every topic; `pipeline`: handed to `build`; `checkpoints`: the folder for this
+    process's checkpoints (empty = a temporary one; with executors on other hosts, one that the driver reaches);
+    `kafka_file`: where executors find Kafka's secret settings; `idempotent_sink` allows speculative execution;
+    `warm_up`: run a few empty batches before the registration, so that the first partitions do not stand still for them.
+    """
+
+    options: Mapping[str, str] = field(default_factory=dict)
+    pipeline: Mapping[str, str] = field(default_factory=dict)
+    checkpoints: str = ""
+    kafka_file: str = ""
+    idempotent_sink: bool = False
+    warm_up: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Which topics a function is for: a name, a regular expression, or any."""
+
+    build: Build
+    name: str = ""
+    pattern: str = ""
+
+    def matches(self, topic: str) -> bool:
+        """A name goes before a pattern, and that before the default: the caller asks in this order."""
+        return topic == self.name or bool(self.pattern and re.fullmatch(self.pattern, topic))
+
+
+class SparkTopic:
+    """One topic: its holder and its query, which starts in a thread of its own."""
+
+    def __init__(self, runner: TopicRunner, start: Callable[[], StreamingQuery]) -> None:
+        self.runner = runner
+        self.problem = ""
+        self._start = start
+        self._query: StreamingQuery | None = None
+        self._checked_at = 0.0
+        self._attempts = 0
+        self._thread = self._begin()
+
+    def _begin(self) -> threading.Thread:
+        self._attempts += 1
+        self._query = None
+        thread = threading.Thread(target=self._run, name=f"query-{self.runner.topic}", daemon=True)
+        thread.start()
+        return thread
+
+    def _run(self) -> None:
+        try:
+            self._query = self._start()
+        except Exception as error:  # the edge of a thread, and of a user's function: the consumer leaves with it
+            log.exception("the query of topic %s could not be started", self.runner.topic)
+            self.problem = f"topic {self.runner.topic}: the query could not be started: {_first_line(error)}"
+
+    def check(self) -> str:
+        """Why the query no longer runs; empty while it does. Asks Spark at most twice a second."""
+        query, now = self._query, time.monotonic()
+        if self.problem or query is None or now - self._checked_at < CHECK_S:
+            return self.problem
+        self._checked_at = now
+        with suppress(Py4JError, PySparkException, OSError):
+            if query.isActive:
+                return ""
+            error = query.exception()
+            if SLOW_START in str(error) and self._attempts < START_ATTEMPTS and not self.runner.edit(_opened):
+                log.warning("topic %s: %s; starting the query again", self.runner.topic, SLOW_START)
+                self._thread = self._begin()
+                return ""
+            why = _first_line(error) if error is not None else "it was stopped"
+            self.problem = f"topic {self.runner.topic}: the query has ended: {why}"
+            return self.problem
+        self.problem = f"topic {self.runner.topic}: Spark no longer answers"
+        return self.problem
+
+    def halt(self, tasks_of: Callable[[str], int]) -> bool:
+        """Stop the query and wait for its tasks; False if they do not end in time."""
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        self._thread.join(STOP_TIMEOUT_S)
+        query = self._query
+        if query is None:
+            return not self._thread.is_alive()
+        stopper = threading.Thread(target=_quietly, args=(query.stop,), daemon=True)
+        stopper.start()
+        stopper.join(max(0.1, deadline - time.monotonic()))
+        if stopper.is_alive():
+            return False
+        with suppress(Py4JError, PySparkException, OSError):
+            run = str(query.runId)
+            while tasks_of(run) > 0:
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(0.05)
+        return True
+
+
+def _opened(holder: Holder) -> bool:
+    return holder.opened
+
+
+def _quietly(stop: Callable[[], None]) -> None:
+    try:
+        stop()
+    except (Py4JError, PySparkException, OSError):
+        log.warning("Spark did not stop a query by itself", exc_info=True)
+
+
+class Consumer:
+    """A consumer in this process; see the module. Implements `agent.topics.Topics`. One for each process."""
+
+    def __init__(self, spark: SparkSession, settings: ConsumerSettings, how: SparkSettings | None = None) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._how = how or SparkSettings()
+        self._pipelines: list[Pipeline] = []
+        self._topics: dict[str, SparkTopic] = {}
+        self._ending = ExitStack()
+        self._process: Process | None = None
+        self._link: LinkServer | None = None
+        self._checkpoints = Path()
+
+    def __enter__(self) -> Self:
+        """Connect and draw the incarnation; raises `Refused` for the session, `StoreUnavailable` for ZooKeeper."""
+        with ExitStack() as ending:
+            for sentence in session.check(self._spark, idempotent_sink=self._how.idempotent_sink):
+                log.warning("%s", sentence)
+            self._process = ending.enter_context(open_process(self._settings))
+            identity = self._process.identity
+            self._link = LinkServer()
+            ending.callback(self._link.close)
+            address = source.AgentAddress(
+                str(self._link.path), identity.consumer, identity.incarnation, self._how.kafka_file
+            )
+            source.register(self._spark, address)
+            ending.callback(source.register, self._spark, None)
+            root = self._how.checkpoints or tempfile.mkdtemp(prefix="consumer-checkpoints-")
+            self._checkpoints = Path(root) / identity.cluster / identity.consumer / str(identity.incarnation)
+            ending.callback(shutil.rmtree, self._checkpoints, ignore_errors=True)
+            self._ending = ending.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for one in self._topics.values():
+            one.runner.close()
+        self._ending.close()
+
+    def pipeline(self, name: str = "", build: Build | None = None, *, pattern: str = "", default: bool = False) -> None:
+        """Say what to do with the topic `name`, those that match `pattern`, or all others (`default`).
+
+        `build(stream, settings)` gets the stream with Kafka's columns and those of the assignment, and returns a
+        `DataStreamWriter`. Raises `Refused`.
+        """
+        if build is None or sum((bool(name), bool(pattern), default)) != 1:
+            raise Refused("a pipeline has a function and one of: a topic's name, pattern=, default=True")
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise Refused(f"the pattern {pattern!r} is no regular expression ({error}); correct it") from error
+        self._pipelines.append(Pipeline(build, name, ".*" if default else pattern))
+        self._pipelines.sort(key=lambda one: (not one.name, one.pattern == ".*"))
+
+    def run(self) -> int:
+        """Serve until SIGTERM, SIGINT or a failure; 0 after a clean leave, 1 when the consumer had to leave.
+
+        Raises `IdInUse` when another process lives under this id.
+        """
+        if self._process is None:
+            raise Refused("use the consumer in a with statement: with Consumer(spark, settings) as consumer: ...")
+        if threading.current_thread() is not threading.main_thread():
+            return self._serve(self._process)
+        with leave_on_signals(self._process.leave):
+            return self._serve(self._process)
+
+    def _serve(self, process: Process) -> int:
+        if self._how.warm_up:
+            warm_up(self._spark)
+        return process.run(self)
+
+    def leave(self, within_s: float | None = None) -> None:
+        """Ask for a clean leave, from another thread."""
+        if self._process is not None:
+            self._process.leave(within_s)
+
+    # agent.topics.Topics ---------------------------------------------------------------------------------------------
+
+    def names(self) -> Collection[str]:
+        """The topics that have a query."""
+        return tuple(self._topics)
+
+    def appeared(self, topic: str, node: TopicNode) -> str:  # noqa: ARG002 - the agent hands it to the holder
+        """Start the query of a topic that a pipeline matches."""
+        process, link = self._process, self._link
+        found = next((one for one in self._pipelines if one.matches(topic)), None)
+        if found is None:
+            return f"topic {topic} is managed, but no pipeline of this application matches it: it is not read here"
+        if process is None or link is None:
+            return "the consumer is not open"
+        settings = process.settings
+        runner = TopicRunner(
+            topic,
+            process.identity,
+            process.clock,
+            process.connect,
+            process.wake,
+            settings.timing,
+            settings.pacing,
+            acquiring=False,
+        )
+        link.serve(topic, runner)
+        build = found.build
+        self._topics[topic] = SparkTopic(runner, lambda: self._query(topic, build))
+        return ""
+
+    def _query(self, topic: str, build: Build) -> StreamingQuery:
+        options = {"includeAssignment": "true", **self._how.options, "subscribe": topic}
+        stream = self._spark.readStream.format(source.FORMAT).options(**options).load()
+        writer = build(stream, self._how.pipeline)
+        return writer.option("checkpointLocation", str(self._checkpoints / topic)).queryName(topic).start()
+
+    def edit(self, topic: str, change: Callable[[Holder], V]) -> V:
+        """Look at or change a topic's holder."""
+        return self._topics[topic].runner.edit(change)
+
+    def failure(self) -> str:
+        """Why a query no longer runs."""
+        return next((why for one in self._topics.values() if (why := one.check())), "")
+
+    def halt(self) -> None:
+        """Stop all queries; a holder whose tasks do not end goes on counting them as running."""
+        for topic, one in self._topics.items():
+            if one.halt(self._active_tasks):
+                why = one.problem
+                one.runner.edit(lambda holder: holder.query_ended(why))  # noqa: B023 - called at once
+            else:
+                log.error("the query of topic %s did not end within %g s", topic, STOP_TIMEOUT_S)
+
+    def _active_tasks(self, run: str) -> int:
+        tracker = self._spark.sparkContext.statusTracker()
+        active = set(tracker.getActiveStageIds())
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(run)]
+        stages = [tracker.getStageInfo(one) for job in jobs if job for one in job.stageIds if one in active]
+        return sum(stage.numActiveTasks for stage in stages if stage)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = next((line for line in lines if any(line.startswith(f"{one.__name__}:") for one in _OURS)), None)
+    return told or (lines[0] if lines else type(error).__name__)
+
+
+_OURS = (CoordinatorError,)

@@ -1,0 +1,258 @@
+"""Starts a consumer and lets go of it: `python -m spark_apps.launcher --consumer ID --cluster NAME -- COMMAND...`.
+
+The caller gets one line of JSON (`pid`, `log`, `folder`, `started`) as soon as the launcher stands on its own: a process
+of its own session that nothing ties to the caller. It starts COMMAND, passes SIGTERM on to the consumer, and sees all
+processes of the consumer end. If only some of them die, it ends the rest: half a consumer is worse than none. Then it
+writes `ended[incarnation] = reaped` into ZooKeeper, so that the partitions of a killed consumer are given to others at
+once; while ZooKeeper is down it tries again for `--report-limit` seconds.
+
+A second launch while the first one lives changes nothing (`started` is false). See `run_folder` for the files.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused
+from coordinator_tasks.java import find_java
+from coordinator_tasks.run_folder import RunFolder, write_private
+from spark_apps import process_tree
+
+POLL_S = 0.1
+DRIVER_GRACE_S = 5.0
+REPORT_PAUSE_MAX_S = 5.0
+REFUSED_EXIT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to launch. `stop_limit_s`: from SIGTERM to SIGKILL; `report_limit_s`: how long the end is tried to be told."""
+
+    cluster: str
+    consumer: str
+    folder: RunFolder
+    command: tuple[str, ...]
+    stop_limit_s: float = 60.0
+    report_limit_s: float = 3600.0
+
+
+@dataclass(slots=True)
+class Watch:
+    """What the launcher knows while the consumer runs; times are `time.monotonic()`, `driver` is its own Python process."""
+
+    root_pid: int
+    driver: int = 0
+    codes: dict[int, int] = field(default_factory=dict)
+    stop_asked_s: float = 0.0
+    passed_on: bool = False
+    driver_gone_s: float = 0.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Launch and return 0, or say in one line why not and return 2."""
+    try:
+        order = _parse(sys.argv[1:] if arguments is None else arguments)
+        if "spark" in Path(order.command[0]).name:
+            # Its scripts take JAVA_HOME unseen, and would end in a trace of the JVM or the shell.
+            os.environ["JAVA_HOME"] = str(find_java().home)
+        answer = launch(order)
+    except Refused as error:
+        print(f"launcher: {error}", file=sys.stderr)
+        return REFUSED_EXIT
+    print(json.dumps(answer), flush=True)
+    return 0
+
+
+def launch(order: Order) -> dict[str, object]:
+    """Let the launcher go and return what it says of itself; raises `Refused` if it cannot start the command."""
+    order.folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    reader, writer = os.pipe()
+    if (first := os.fork()) == 0:
+        os.close(reader)
+        _stand_alone(order, writer)
+    os.close(writer)
+    os.waitpid(first, 0)
+    with os.fdopen(reader) as answer:
+        said = answer.read()
+    if not said:
+        raise Refused(f"the launcher of {order.consumer} ended without a word; see {order.folder.log}")
+    told: dict[str, object] = json.loads(said)
+    if "refused" in told:
+        raise Refused(str(told["refused"]))
+    return told
+
+
+def _stand_alone(order: Order, writer: int) -> None:
+    """In the forked child: a session of its own, one more fork so that it can never get a terminal, and the work."""
+    os.setsid()
+    if os.fork() != 0:
+        os._exit(0)
+    code = 1
+    try:
+        code = _run(order, writer)
+    finally:
+        os._exit(code)
+
+
+def _run(order: Order, writer: int) -> int:
+    def tell(**said: object) -> None:
+        os.write(writer, json.dumps(said).encode())
+        os.close(writer)
+
+    lock = os.open(order.folder.lock, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        tell(started=False, pid=_lock_owner(order), log=str(order.folder.log), folder=str(order.folder.path))
+        return 0
+    order.folder.begin()
+    _redirect(order.folder.log)
+    process_tree.become_subreaper()
+    watch = Watch(0)
+    _on_stop(watch)
+    try:
+        child = subprocess.Popen(order.command, stdin=subprocess.DEVNULL, cwd="/")
+    except OSError as error:
+        tell(refused=f"{order.command[0]} cannot be started ({error.strerror}); check that it is installed and on PATH")
+        return REFUSED_EXIT
+    watch.root_pid = child.pid
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    tell(started=True, pid=os.getpid(), log=str(order.folder.log), folder=str(order.folder.path))
+    code = supervise(order, watch)
+    write_private(order.folder.ended, {"code": code, "at": time.time()})
+    _say(f"all processes of {order.consumer} have ended, exit code {code}")
+    return 0 if report_end(order) else 1
+
+
+def supervise(order: Order, watch: Watch) -> int:
+    """Wait until nothing of the consumer is left; returns the command's exit code (negative = the signal)."""
+    while process_tree.reap(watch.codes):
+        reason = _why_end(order, watch, time.monotonic())
+        if reason:
+            _say(reason)
+            process_tree.end_all(watch.codes, grace_s=DRIVER_GRACE_S)
+            break
+        time.sleep(POLL_S)
+    return watch.codes.get(watch.root_pid, 1)
+
+
+def _why_end(order: Order, watch: Watch, now_s: float) -> str:
+    """Why the rest of the tree has to be ended now; empty = let it run. Passes a stop on to the consumer."""
+    driver = watch.driver = watch.driver or process_tree.python_with(str(order.folder.path))
+    if watch.stop_asked_s:
+        if not watch.passed_on:
+            watch.passed_on = True
+            target = driver or watch.root_pid
+            _say(f"asked to stop: passing it on to process {target}")
+            process_tree.send(target, signal.SIGTERM)
+        elif now_s - watch.stop_asked_s > order.stop_limit_s:
+            process_tree.send_all(signal.SIGKILL)
+            return f"not gone {order.stop_limit_s:g} s after it was asked to stop: ending all of it"
+    if watch.root_pid in watch.codes:
+        return "the main process has ended: ending what is left of the consumer"
+    if driver and not process_tree.is_living(driver):
+        # Spark's JVM ends by itself after its driver; only one that does not is ended.
+        watch.driver_gone_s = watch.driver_gone_s or now_s
+        if now_s - watch.driver_gone_s > DRIVER_GRACE_S:
+            return "the consumer's own process has ended and the rest has not: ending it"
+    return ""
+
+
+def report_end(order: Order, report: Callable[[Order, int], None] | None = None) -> bool:
+    """Write the end of the incarnation into ZooKeeper, again and again until the limit; False if it could not."""
+    incarnation = order.folder.drawn()
+    if not incarnation:
+        _say("it has ended before it drew an incarnation: nothing to report")
+        return True
+    deadline_s, pause_s = time.monotonic() + order.report_limit_s, 0.2
+    while True:
+        try:
+            (report or _write_end)(order, incarnation)
+        except (Refused, Malformed) as error:
+            _say(f"the end of incarnation {incarnation} cannot be reported: {error}")
+            return False
+        except CoordinatorError as error:
+            if time.monotonic() > deadline_s:
+                _say(f"gave up reporting after {order.report_limit_s:g} s: {error}")
+                return False
+            time.sleep(pause_s)
+            pause_s = min(REPORT_PAUSE_MAX_S, pause_s * 1.5)
+        else:
+            _say(f"reported the end of incarnation {incarnation}")
+            return True
+
+
+def _write_end(order: Order, incarnation: int) -> None:
+    # Imported at the end only: the launcher of every consumer stays small, and starts at once.
+    from coordinator_tasks.core.model import Ending  # noqa: PLC0415
+    from coordinator_tasks.service import fleet  # noqa: PLC0415
+    from coordinator_tasks.settings import read_settings_file, settings_of  # noqa: PLC0415
+    from coordinator_tasks.wiring import open_consumer_session, open_coordinator  # noqa: PLC0415
+
+    settings = settings_of(read_settings_file(order.folder.settings))
+    with open_coordinator(settings) as coordinator:
+        fleet.record_end(coordinator, order.consumer, incarnation, Ending.REAPED)
+    with open_consumer_session(settings) as session:
+        session.registry.deregister(order.consumer, incarnation)
+
+
+def _on_stop(watch: Watch) -> None:
+    def asked(_number: int, _frame: FrameType | None) -> None:
+        watch.stop_asked_s = watch.stop_asked_s or time.monotonic()
+
+    signal.signal(signal.SIGTERM, asked)
+    signal.signal(signal.SIGINT, asked)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+def _redirect(log: Path) -> None:
+    """Standard streams of this process, and so of the consumer, to its log."""
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(target, 1)
+    os.dup2(target, 2)
+    os.close(target)
+    os.close(nothing)
+
+
+def _lock_owner(order: Order) -> int:
+    with contextlib.suppress(OSError, ValueError):
+        return int(order.folder.lock.read_text())
+    return 0
+
+
+def _say(text: str) -> None:
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    print(f"{stamp} launcher {text}", file=sys.stderr, flush=True)
+
+
+def _parse(arguments: Sequence[str]) -> Order:
+    parser = argparse.ArgumentParser(prog="python -m spark_apps.launcher", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--cluster", required=True)
+    parser.add_argument("--consumer", required=True)
+    parser.add_argument("--base", type=Path, required=True, help="folder of all run folders on this host")
+    parser.add_argument("--stop-limit", type=float, default=60.0, help="seconds from SIGTERM to SIGKILL")
+    parser.add_argument("--report-limit", type=float, default=3600.0, help="seconds to try to tell ZooKeeper")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="after --: the command that runs the consumer")
+    given = parser.parse_args(list(arguments))
+    command = given.command[1:] if given.command[:1] == ["--"] else given.command
+    if not command:
+        raise Refused("no command is given; write it after --, for example: -- spark-submit app.py")
+    folder = RunFolder.of(given.base.absolute(), given.cluster, given.consumer)
+    return Order(given.cluster, given.consumer, folder, tuple(command), given.stop_limit, given.report_limit)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,244 @@
+"""Launches the consumers that are wanted and missing, on the host where this runs: for places where Airflow cannot.
+
+    python -m spark_apps.launcher_service --base FOLDER --master spark://host:7077 [--app NAME ...] [--conf NAME=VALUE ...]
+
+In a container, what Airflow starts dies with Airflow's container; a service of its own outlives it. It looks at the fleet
+in ZooKeeper, starts who is missing there through `spark_apps.launcher`, and does nothing else: no second launch of a
+live id (the launcher's lock on this host, the incarnation everywhere), no launch of who is draining or isolated, a
+growing pause after a launch that led to no registration. Settings come from `coordinator_tasks.settings`.
+
+On SIGTERM it passes the stop on to the consumers on this host, and waits for their clean leave; `--leave-running` lets
+them live on. `FOLDER/launcher_service.alive` is touched at every look, for a health check.
+"""
+
+import argparse
+import fcntl
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from coordinator_tasks.core.errors import CoordinatorError, Refused, Unavailable
+from coordinator_tasks.run_folder import RunFolder, write_private
+from coordinator_tasks.service import fleet
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.fleet import Launch
+from coordinator_tasks.settings import Settings, settings_from_environment
+from coordinator_tasks.wiring import open_coordinator
+
+LOOK_S = 2.0
+LAUNCHER_LIMIT_S = 30.0
+PAUSE_FIRST_S = 5.0
+PAUSE_MAX_S = 300.0
+STOP_POLL_S = 0.2
+REFUSED_EXIT = 2
+ALIVE = "launcher_service.alive"
+PRIVATE_PREFIXES = ("COORDINATOR_", "AIRFLOW")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What is launched here and how. `apps` empty = all; `conf` goes before that of the fleet."""
+
+    base: Path
+    master: str
+    submit: str = "spark-submit"
+    apps: tuple[str, ...] = ()
+    conf: Mapping[str, str] = field(default_factory=dict)
+    stop_limit_s: float = 60.0
+
+
+@dataclass(slots=True)
+class Attempts:
+    """When each consumer may be launched again; the pause doubles while no registration follows."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    next_at: dict[str, float] = field(default_factory=dict)
+
+    def allowed(self, consumer: str, now_s: float) -> bool:
+        """Whether its pause is over."""
+        return now_s >= self.next_at.get(consumer, 0.0)
+
+    def launched(self, consumer: str, now_s: float) -> float:
+        """Note a launch; returns the pause before the next one."""
+        count = self.counts.get(consumer, 0)
+        pause_s = min(PAUSE_MAX_S, PAUSE_FIRST_S * (1 << min(count, 10)))
+        self.counts[consumer], self.next_at[consumer] = count + 1, now_s + pause_s
+        return pause_s
+
+    def forget(self, present: Sequence[str]) -> None:
+        """Who is registered has succeeded: its next launch waits for nothing."""
+        for consumer in present:
+            self.counts.pop(consumer, None)
+            self.next_at.pop(consumer, None)
+
+
+def look(c: Coordinator, host: Host, settings: Settings, attempts: Attempts, now_s: float) -> tuple[str, ...]:
+    """Look once and launch who is missing; returns whom. Raises the `Unavailable` kinds: then nothing was launched."""
+    missing = fleet.missing(c)
+    attempts.forget(tuple(c.discovery.members()))
+    started = []
+    for one in missing:
+        if (host.apps and one.app not in host.apps) or not attempts.allowed(one.consumer, now_s):
+            continue
+        folder = RunFolder.of(host.base, c.paths.cluster, one.consumer)
+        if running(folder):
+            continue  # launched before, and not registered yet
+        pause_s = attempts.launched(one.consumer, now_s)
+        try:
+            launch(one, folder, host, settings)
+        except (Refused, OSError, subprocess.SubprocessError) as error:
+            log.error("%s cannot be launched: %s; tried again in %g s", one.consumer, error, pause_s)  # noqa: TRY400
+            continue
+        log.info("launched %s of %s; its log is %s", one.consumer, one.app, folder.log)
+        started.append(one.consumer)
+    return tuple(started)
+
+
+def launch(one: Launch, folder: RunFolder, host: Host, settings: Settings) -> None:
+    """Start one consumer and let go of it; raises `Refused`."""
+    folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_private(folder.settings, asdict(settings))
+    write_private(folder.kafka, dict(settings.kafka))
+    done = subprocess.run(
+        command(one, folder, host, settings.cluster),
+        env=environment(one, folder, settings.cluster),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LAUNCHER_LIMIT_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines()
+        raise Refused(said[-1] if said else "the launcher said nothing")
+    json.loads(done.stdout)
+
+
+def command(one: Launch, folder: RunFolder, host: Host, cluster: str) -> list[str]:
+    """The launcher's command line around that of spark-submit; nothing secret is in it."""
+    conf = {**host.conf, **one.conf}
+    return [
+        *(sys.executable, "-m", "spark_apps.launcher", "--cluster", cluster, "--consumer", one.consumer),
+        *("--base", str(host.base), "--stop-limit", f"{host.stop_limit_s:g}", "--"),
+        *(host.submit, "--master", host.master, "--name", f"{cluster}.{one.consumer}"),
+        *(part for name, value in sorted(conf.items()) for part in ("--conf", f"{name}={value}")),
+        one.application,
+        *("--consumer", one.consumer, "--cluster", cluster, "--run-folder", str(folder.path)),
+        *one.arguments,
+    ]
+
+
+def environment(
+    one: Launch, folder: RunFolder, cluster: str, environ: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """Our own environment without what is secret in it, and the names of the files that hold it."""
+    kept = {name: value for name, value in environ.items() if not name.startswith(PRIVATE_PREFIXES)}
+    return {
+        **kept,
+        "COORDINATOR_CONSUMER": one.consumer,
+        "COORDINATOR_CLUSTER": cluster,
+        "COORDINATOR_SETTINGS": str(folder.settings),
+        "ASSIGNED_KAFKA_SETTINGS_FILE": str(folder.kafka),
+    }
+
+
+def running(folder: RunFolder) -> bool:
+    """Whether a launcher lives for this folder: it holds its lock."""
+    try:
+        handle = os.open(folder.lock, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+def stop_all(host: Host, cluster: str) -> list[str]:
+    """Pass a stop on to every consumer on this host and wait for their ends; returns who is still there."""
+    found = host.base / cluster
+    folders = {p.name: RunFolder(p) for p in sorted(found.iterdir())} if found.is_dir() else {}
+    left = {consumer: folder for consumer, folder in folders.items() if running(folder)}
+    for folder in left.values():
+        with suppress(OSError, ValueError):
+            os.kill(int(folder.lock.read_text()), signal.SIGTERM)
+    deadline_s = time.monotonic() + host.stop_limit_s + LAUNCHER_LIMIT_S
+    while left and time.monotonic() < deadline_s:
+        time.sleep(STOP_POLL_S)
+        left = {consumer: folder for consumer, folder in left.items() if running(folder)}
+    return sorted(left)
+
+
+def serve(host: Host, settings: Settings, stop: threading.Event) -> None:
+    """Look again and again until `stop`; while ZooKeeper or the registry do not answer, launch nothing and say so once."""
+    host.base.mkdir(parents=True, exist_ok=True, mode=0o700)
+    attempts, held = Attempts(), ""
+    while not stop.is_set():
+        try:
+            with open_coordinator(settings) as c:
+                while not stop.is_set():
+                    look(c, host, settings, attempts, time.monotonic())
+                    (host.base / ALIVE).touch()
+                    held = ""
+                    stop.wait(LOOK_S)
+        except Unavailable as error:
+            if str(error) != held:
+                held = str(error)
+                log.warning("launching nothing: %s", held)
+            (host.base / ALIVE).touch()
+            stop.wait(LOOK_S)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve until SIGTERM or SIGINT; 0 in the end, 1 if a consumer was left, 2 with one line for wrong settings."""
+    parser = argparse.ArgumentParser(prog="python -m spark_apps.launcher_service")
+    parser.add_argument("--base", type=Path, required=True, help="folder of all run folders on this host")
+    parser.add_argument("--master", required=True, help="the Spark master")
+    parser.add_argument("--submit", default="spark-submit", help="the program that submits")
+    parser.add_argument("--app", action="append", default=[], help="a fleet to look after; default: all")
+    parser.add_argument("--conf", action="append", default=[], help="name=value of Spark; repeatable")
+    parser.add_argument("--stop-limit", type=float, default=60.0, help="seconds of a clean leave")
+    parser.add_argument("--leave-running", action="store_true", help="let the consumers live on at the end")
+    given = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        conf = dict(_pair(one) for one in given.conf)
+        host = Host(given.base.absolute(), given.master, given.submit, tuple(given.app), conf, given.stop_limit)
+        settings = settings_from_environment()
+        serve(host, settings, stop)
+    except CoordinatorError as error:
+        print(f"launcher_service: {error}", file=sys.stderr)
+        return REFUSED_EXIT
+    left = [] if given.leave_running else stop_all(host, settings.cluster)
+    for consumer in left:
+        log.error("%s has not ended", consumer)
+    return 1 if left else 0
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise Refused(f"--conf {text!r} is not name=value; write it like --conf spark.cores.max=2")
+    return name, value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

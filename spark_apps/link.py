@@ -1,0 +1,270 @@
+"""How the reader, a child process of the JVM, asks the agent in the main driver process: JSON lines on a Unix socket.
+
+A request is `{"call": name, ...}`, the answer `{"ok": value}` or `{"error": sentence}`; one connection per reader, one
+request at a time. The agent's side calls a `Planner` from the connection's own thread. A topic has one live reader: a
+second one is refused, because both would count on the same ranges.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from coordinator_tasks.core.errors import CoordinatorError, Refused
+from spark_apps.batches import BatchOffset, decode_offset, encode_offset
+from spark_apps.errors import LinkFailed
+from spark_apps.options import SourceOptions, parse_options
+
+VERSION = 1
+MAX_PATH_BYTES = 100  # sun_path holds 108 with its end
+ANSWER_TIMEOUT_S = 60.0
+CLOSE_TIMEOUT_S = 2.0
+LONGEST_WAIT_S = 0.2
+
+log = logging.getLogger(__name__)
+
+
+class Planner(Protocol):
+    """The agent's side of one topic. Raise any `CoordinatorError` to end the query with its sentence."""
+
+    def attach(self, reader: str, options: SourceOptions) -> Mapping[str, str]:
+        """A reader begins. Returns librdkafka settings for the executors (`bootstrap.servers`), none of them secret."""
+
+    def initial(self, reader: str) -> BatchOffset:
+        """The offset before the first batch; asked more than once, without side effects."""
+
+    def latest(self, reader: str, start: BatchOffset) -> BatchOffset:
+        """The next batch, or `start` itself when there is nothing new; may wait up to `LONGEST_WAIT_S`.
+
+        Everything in `start` has passed the sink.
+        """
+
+    def report(self) -> BatchOffset | None:
+        """How far the log goes, for Spark's progress; `None` = unknown."""
+
+    def detach(self, reader: str) -> None:
+        """The reader's connection has ended."""
+
+
+class LinkServer:
+    """Listens for readers in a new private folder; `close` ends all connections and removes it."""
+
+    def __init__(self, parent: Path | None = None) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="assigned-kafka-", dir=parent))  # mode 0700
+        self.path = self._folder / "agent.sock"
+        if len(os.fsencode(self.path)) > MAX_PATH_BYTES:
+            shutil.rmtree(self._folder)
+            raise Refused(f"the socket path {self.path} is longer than {MAX_PATH_BYTES} bytes; set a shorter TMPDIR")
+        self._lock = threading.Lock()
+        self._planners: dict[str, Planner] = {}
+        self._readers: dict[str, str] = {}
+        self._connections: set[socket.socket] = set()
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(str(self.path))
+        self._listener.listen()
+        self._thread = threading.Thread(target=self._accept, name="agent-link", daemon=True)
+        self._thread.start()
+
+    def serve(self, topic: str, planner: Planner) -> None:
+        """Answer readers of `topic` with `planner` from now on."""
+        with self._lock:
+            self._planners[topic] = planner
+
+    def withdraw(self, topic: str) -> None:
+        """No longer answer new readers of `topic`."""
+        with self._lock:
+            self._planners.pop(topic, None)
+
+    def reader_of(self, topic: str) -> str | None:
+        """The id of the live reader of `topic`."""
+        with self._lock:
+            return self._readers.get(topic)
+
+    def close(self) -> None:
+        """End it all; readers see a closed connection, which ends their queries."""
+        _shut(self._listener)
+        with self._lock:
+            connections = list(self._connections)
+        for connection in connections:
+            _shut(connection)
+        self._thread.join(CLOSE_TIMEOUT_S)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with self._lock:
+                self._connections.add(connection)
+            threading.Thread(target=self._converse, args=(connection,), name="agent-reader", daemon=True).start()
+
+    def _converse(self, connection: socket.socket) -> None:
+        session = _Session(self)
+        try:
+            with connection, connection.makefile("rwb") as stream:
+                for line in stream:
+                    stream.write(json.dumps(session.answer(line)).encode() + b"\n")
+                    stream.flush()
+        except OSError:
+            pass  # the reader's process has ended; nothing is left to say
+        finally:
+            session.end()
+            with self._lock:
+                self._connections.discard(connection)
+
+    def admit(self, topic: str, reader: str) -> Planner:
+        """Make `reader` the live one of `topic`; raises `LinkFailed` if another is."""
+        with self._lock:
+            planner = self._planners.get(topic)
+            if planner is None:
+                known = ", ".join(sorted(self._planners)) or "none"
+                raise LinkFailed(
+                    f"this application's agent does not manage topic '{topic}' (managed: {known}); "
+                    "add the topic to the coordinator, or correct 'subscribe'"
+                )
+            other = self._readers.setdefault(topic, reader)
+            if other != reader:
+                raise LinkFailed(
+                    f"topic '{topic}' is read by another query of this application already (reader {other}); "
+                    "stop that query first, or use one query with several outputs"
+                )
+            return planner
+
+    def dismiss(self, topic: str, reader: str) -> None:
+        """`reader` is no longer the live one of `topic`."""
+        with self._lock:
+            if self._readers.get(topic) == reader:
+                del self._readers[topic]
+
+
+class _Session:
+    """One connection's conversation."""
+
+    def __init__(self, server: LinkServer) -> None:
+        self._server = server
+        self._topic = ""
+        self._reader = ""
+        self._planner: Planner | None = None
+        self._calls: dict[str, Callable[[Planner, Mapping[str, Any]], Any]] = {
+            "initial": lambda planner, _: encode_offset(planner.initial(self._reader)),
+            "latest": self._latest,
+            "report": self._report,
+        }
+
+    def answer(self, line: bytes) -> dict[str, Any]:
+        try:
+            request = json.loads(line)
+            return {"ok": self._perform(request)}
+        except CoordinatorError as error:
+            return {"error": str(error)}
+        except (ValueError, KeyError, TypeError) as error:
+            log.exception("a request of the reader could not be read")
+            return {"error": f"the agent could not answer: {type(error).__name__}: {error}"}
+        except Exception as error:  # the edge: a bug ends the query with its name, not the agent
+            log.exception("the planner of topic %s failed", self._topic)
+            return {"error": f"the agent failed: {type(error).__name__}: {error}; see the driver's log"}
+
+    def _perform(self, request: Mapping[str, Any]) -> Any:
+        if request["call"] == "attach":
+            return self._attach(request)
+        if self._planner is None:
+            raise LinkFailed("the first request of a reader is 'attach'")
+        return self._calls[request["call"]](self._planner, request)
+
+    def end(self) -> None:
+        if self._planner is None:
+            return
+        self._server.dismiss(self._topic, self._reader)
+        try:
+            self._planner.detach(self._reader)
+        except Exception:  # the edge of a thread: there is nobody above to tell
+            log.exception("the planner of topic %s failed at the reader's end", self._topic)
+
+    def _attach(self, request: Mapping[str, Any]) -> dict[str, str]:
+        if request.get("version") != VERSION:
+            raise LinkFailed(f"the reader speaks version {request.get('version')!r} and the agent {VERSION}")
+        options = parse_options(request["options"])
+        planner = self._server.admit(options.topic, request["reader"])
+        self._topic, self._reader, self._planner = options.topic, request["reader"], planner
+        return dict(planner.attach(self._reader, options))
+
+    def _latest(self, planner: Planner, request: Mapping[str, Any]) -> dict[str, Any]:
+        return encode_offset(planner.latest(self._reader, decode_offset(request["start"])))
+
+    def _report(self, planner: Planner, _: Mapping[str, Any]) -> dict[str, Any] | None:
+        found = planner.report()
+        return None if found is None else encode_offset(found)
+
+
+class AgentClient:
+    """The reader's side. Every method raises `LinkFailed` with a sentence; the connection is then of no more use."""
+
+    def __init__(self, path: str, reader: str, options: Mapping[str, str], timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+        self._path = path
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(timeout_s)
+        try:
+            self._socket.connect(path)
+        except OSError as error:
+            self._socket.close()
+            raise LinkFailed(f"the agent does not listen at {path} ({error}); {HOW_TO_START}") from error
+        self._stream = self._socket.makefile("rwb")
+        attached = self._ask("attach", version=VERSION, reader=reader, options=dict(options))
+        self.settings: Mapping[str, str] = attached
+
+    def initial(self) -> dict[str, Any]:
+        """The offset before the first batch, as JSON."""
+        found: dict[str, Any] = self._ask("initial")
+        return found
+
+    def latest(self, start: Mapping[str, Any]) -> dict[str, Any]:
+        """The next batch's offset, or `start`, as JSON."""
+        found: dict[str, Any] = self._ask("latest", start=start)
+        return found
+
+    def report(self) -> dict[str, Any] | None:
+        """The log's end as an offset, as JSON, or `None`."""
+        found: dict[str, Any] | None = self._ask("report")
+        return found
+
+    def close(self) -> None:
+        """Leave; the agent sees it at once."""
+        with contextlib.suppress(OSError):
+            self._stream.close()
+        self._socket.close()
+
+    def _ask(self, call: str, **fields: Any) -> Any:
+        try:
+            self._stream.write(json.dumps({"call": call, **fields}).encode() + b"\n")
+            self._stream.flush()
+            line = self._stream.readline()
+        except OSError as error:
+            self.close()
+            raise LinkFailed(
+                f"the agent at {self._path} did not answer ({error}); the driver's log says why"
+            ) from error
+        if not line:
+            self.close()
+            raise LinkFailed(f"the agent at {self._path} has ended; the driver's log says why")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise LinkFailed(answer["error"])
+        return answer["ok"]
+
+
+HOW_TO_START = "start the agent first: spark_apps.agent, see docs/consumers.md"
+
+
+def _shut(one: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
+    one.close()

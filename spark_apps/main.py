@@ -1,0 +1,114 @@
+"""The consumer application for spark-submit.
+
+spark-submit spark_apps/main.py --consumer a --cluster c --zookeeper host:2181 --kafka host:9092 \
+    --pipeline orders=spark_apps.pipelines.orders:build --default spark_apps.pipelines.audit:build --set auditFolder=rows
+"""
+
+import argparse
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+if __name__ == "__main__":  # spark-submit puts this file's folder on the path, not the project's
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from coordinator_tasks.core.errors import CoordinatorError, Refused
+from coordinator_tasks.java import find_java
+from coordinator_tasks.run_folder import RunFolder
+from spark_apps import session
+from spark_apps.arguments import add_consumer_arguments, consumer_settings
+from spark_apps.consumer import Consumer, SparkSettings
+from spark_apps.pipelines import Build
+
+REFUSED_EXIT = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code: 0 after a clean leave, 1 when the consumer had to leave, 2 when it could not start."""
+    given = _parse(arguments)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    try:
+        settings = consumer_settings(given)
+        builds = [(name, pattern, load_build(place)) for name, pattern, place in _pipelines(given)]
+        if "PYSPARK_GATEWAY_PORT" not in os.environ:  # under spark-submit a JVM runs already
+            os.environ["JAVA_HOME"] = str(find_java().home)
+        spark = session.configure(SparkSession.builder.appName(settings.consumer)).getOrCreate()
+        spark.sparkContext.setLogLevel(given.log_level)
+        try:
+            with Consumer(spark, settings, _how(given)) as consumer:
+                for name, pattern, build in builds:
+                    consumer.pipeline(name, build, pattern=pattern, default=not (name or pattern))
+                return consumer.run()
+        finally:
+            spark.stop()
+    except CoordinatorError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return REFUSED_EXIT
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="spark_apps/main.py", description="A consumer application.")
+    add_consumer_arguments(parser)
+    parser.add_argument("--pipeline", action="append", default=[], help="topic=module:function; repeatable")
+    parser.add_argument("--pattern", action="append", default=[], help="regular expression=module:function; repeatable")
+    parser.add_argument("--default", default="", help="module:function for all other topics")
+    parser.add_argument("--option", action="append", default=[], help="name=value of the data source; repeatable")
+    parser.add_argument("--set", action="append", default=[], help="name=value for the pipelines; repeatable")
+    parser.add_argument("--checkpoints", default="", help="folder for checkpoints; default: a temporary one")
+    parser.add_argument("--idempotent-sink", action="store_true", help="the sink bears a record twice")
+    parser.add_argument("--log-level", default="WARN", help="of Spark's JVM")
+    return parser.parse_args(arguments)
+
+
+def _pipelines(given: argparse.Namespace) -> list[tuple[str, str, str]]:
+    """Name, pattern and place of each; neither name nor pattern = the default."""
+    found = [(key, "", place) for key, place in map(_pair, given.pipeline)]
+    found += [("", key, place) for key, place in map(_pair, given.pattern)]
+    if given.default:
+        found.append(("", "", given.default))
+    if not found:
+        raise Refused("no pipeline is given; name one with --pipeline topic=module:function or --default")
+    return found
+
+
+def load_build(place: str) -> Build:
+    """The function at `module:function`; raises `Refused`."""
+    module, _, name = place.partition(":")
+    try:
+        build: Build = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise Refused(f"there is no pipeline at {place!r} ({error}); write module:function") from error
+    return build
+
+
+def _how(given: argparse.Namespace) -> SparkSettings:
+    kafka = RunFolder(Path(given.run_folder)).kafka
+    return SparkSettings(
+        options=dict(map(_pair, given.option)),
+        pipeline={**_from_environment(os.environ), **dict(map(_pair, given.set))},
+        checkpoints=given.checkpoints,
+        kafka_file=str(kafka) if given.run_folder and kafka.exists() else "",
+        idempotent_sink=given.idempotent_sink,
+    )
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Pipeline settings that may be secret: `PIPELINE_<name>` in the environment."""
+    return {key.removeprefix("PIPELINE_"): value for key, value in environ.items() if key.startswith("PIPELINE_")}
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, found, value = text.rpartition("=") if ":" in text.rpartition("=")[2] else text.partition("=")
+    if not found or not name:
+        raise Refused(f"{text!r} is not of the form name=value")
+    return name, value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

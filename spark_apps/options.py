@@ -1,0 +1,204 @@
+"""The options of the data source: names, defaults and refusals follow Spark's own Kafka source where they can.
+
+Pure. Whatever is wrong is `Refused` with a sentence. Settings that are secret never come as options, because options
+are part of the query plan: they stand in a file (see `settings_file`).
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.names import check_topic
+
+EARLIEST = -2
+LATEST = -1
+
+_ACCEPTED = {
+    "subscribe": "subscribe",
+    "startingoffsets": "startingOffsets",
+    "startingtimestamp": "startingTimestamp",
+    "startingoffsetsbytimestamp": "startingOffsetsByTimestamp",
+    "startingoffsetsbytimestampstrategy": "startingOffsetsByTimestampStrategy",
+    "failondataloss": "failOnDataLoss",
+    "maxoffsetspertrigger": "maxOffsetsPerTrigger",
+    "includeheaders": "includeHeaders",
+    "includeassignment": "includeAssignment",
+    "kafkaconsumer.polltimeoutms": "kafkaConsumer.pollTimeoutMs",
+    "kafkasettingsfile": "kafkaSettingsFile",
+}
+
+_OFFSETS_MANAGED = "the agent decides where a partition begins (committed position, release or start rule)"
+_REFUSED = {
+    "subscribepattern": "one query reads one topic; start one query for each topic, each with 'subscribe'",
+    "assign": "the coordinator assigns the partitions; name the topic with 'subscribe'",
+    "endingoffsets": "ending offsets are not valid in streaming queries",
+    "endingtimestamp": "ending offsets are not valid in streaming queries",
+    "endingoffsetsbytimestamp": "ending offsets are not valid in streaming queries",
+    "minpartitions": "the agent groups the ranges into about one task per core",
+    "maxrecordsperpartition": "the agent groups the ranges into about one task per core; use 'maxOffsetsPerTrigger'",
+    "minoffsetspertrigger": "the agent paces the batches, so that a hand-off never waits for records",
+    "maxtriggerdelay": "the agent paces the batches, so that a hand-off never waits for records",
+    "groupidprefix": "the group is the one that the topic was added with",
+    "fetchoffset.numretries": "the agent looks up offsets and tries again by itself",
+    "fetchoffset.retryintervalms": "the agent looks up offsets and tries again by itself",
+    "kafka.group.id": "the group is the one that the topic was added with",
+    "kafka.auto.offset.reset": f"set 'startingOffsets' instead: {_OFFSETS_MANAGED}",
+    "kafka.key.deserializer": "keys are byte arrays; use DataFrame operations to deserialize them",
+    "kafka.value.deserializer": "values are byte arrays; use DataFrame operations to deserialize them",
+    "kafka.enable.auto.commit": "offsets are committed after the sink, by the agent",
+    "kafka.enable.auto.offset.store": "offsets are committed after the sink, by the agent",
+    "kafka.interceptor.classes": "a Java class cannot be loaded here, and interceptors could break the offsets",
+    "kafka.partition.assignment.strategy": "the coordinator assigns the partitions",
+    "kafka.group.protocol": "the coordinator assigns the partitions; the group has no members",
+    "kafka.group.instance.id": "the coordinator assigns the partitions; the group has no members",
+    "kafka.enable.partition.eof": "the reader relies on it",
+}
+
+_SECRET_WORDS = ("password", "secret", "jaas", "token", "ssl.key.pem", "credential")
+
+JAVA_NAMES = {
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "request.timeout.ms": "socket.timeout.ms",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+}
+"""Settings of the Java client that librdkafka has under another name."""
+
+_JAVA_ONLY = ("max.poll.records", "ssl.truststore.", "ssl.keystore.", "sasl.login.", "sasl.client.")
+
+
+@dataclass(frozen=True, slots=True)
+class Starting:
+    """Where a partition without a committed offset begins; by default as the topic's own start rule says.
+
+    `offsets`: partition → offset, `EARLIEST` or `LATEST`. `timestamps_ms`: partition → milliseconds since 1970.
+    `every`: for the partitions that are in neither: an offset like the above, and `every_ms` a time.
+    """
+
+    every: int | None = None
+    every_ms: int | None = None
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    timestamps_ms: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """The checked options of one stream. `kafka` holds librdkafka's names, none of them secret."""
+
+    topic: str
+    starting: Starting = Starting()
+    fail_on_data_loss: bool = True
+    max_offsets_per_trigger: int | None = None
+    include_headers: bool = False
+    include_assignment: bool = False
+    progress_timeout_s: float = 120.0
+    settings_file: str = ""
+    kafka: Mapping[str, str] = field(default_factory=dict)
+
+
+def parse_options(options: Mapping[str, str]) -> SourceOptions:
+    """Check the options of `spark.readStream`; names are case-insensitive. Raises `Refused`."""
+    given = {name.lower(): str(value) for name, value in options.items()}
+    for name in given:
+        _check_name(name)
+    return SourceOptions(
+        topic=_topic(given),
+        starting=_starting(given),
+        fail_on_data_loss=_flag(given, "failondataloss", True),
+        max_offsets_per_trigger=_positive(given, "maxoffsetspertrigger"),
+        include_headers=_flag(given, "includeheaders", False),
+        include_assignment=_flag(given, "includeassignment", False),
+        progress_timeout_s=(_positive(given, "kafkaconsumer.polltimeoutms") or 120_000) / 1000,
+        settings_file=given.get("kafkasettingsfile", ""),
+        kafka=_kafka(given),
+    )
+
+
+def _check_name(name: str) -> None:
+    bare = name.removeprefix("kafka.")
+    reason = _REFUSED.get(name) or _REFUSED.get(f"kafka.{bare}")
+    if reason is not None:
+        raise Refused(f"Kafka option '{bare if bare != name else name}' is not supported: {reason}")
+    if any(word in name for word in _SECRET_WORDS):
+        raise Refused(
+            f"option '{name}' is a secret, and options are shown in query plans; "
+            "put it into a file of mode 0600 and name that with 'kafkaSettingsFile'"
+        )
+    if bare.startswith(_JAVA_ONLY):
+        raise Refused(
+            f"Kafka option '{bare}' belongs to the Java client; use librdkafka's settings (ssl.ca.location, ...)"
+        )
+    if name not in _ACCEPTED and bare == name:
+        known = ", ".join(sorted(_ACCEPTED.values()))
+        raise Refused(f"unknown option '{name}'; known are {known} and Kafka settings with the prefix 'kafka.'")
+
+
+def _topic(given: Mapping[str, str]) -> str:
+    topic = given.get("subscribe", "").strip()
+    if not topic:
+        raise Refused("option 'subscribe' is missing: name the topic to read")
+    if "," in topic:
+        raise Refused(f"option 'subscribe' names several topics ({topic}); start one query for each topic")
+    return check_topic(topic)
+
+
+def _kafka(given: Mapping[str, str]) -> dict[str, str]:
+    bare = {name.removeprefix("kafka."): value for name, value in given.items() if name.startswith("kafka.")}
+    return {JAVA_NAMES.get(name, name): value for name, value in sorted(bare.items())}
+
+
+def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:
+    text = given.get(name, str(default)).strip().lower()
+    if text not in ("true", "false"):
+        raise Refused(f"option '{_ACCEPTED[name]}' is '{text}'; give true or false")
+    return text == "true"
+
+
+def _positive(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value <= 0:
+        raise Refused(f"option '{_ACCEPTED[name]}' is '{text}'; give a whole number above 0")
+    return value
+
+
+def _starting(given: Mapping[str, str]) -> Starting:
+    strategy = given.get("startingoffsetsbytimestampstrategy", "error").lower()
+    if strategy not in ("error", "latest"):
+        raise Refused(f"option 'startingOffsetsByTimestampStrategy' is '{strategy}'; give error or latest")
+    # Spark's precedence: one time for all, then a time per partition, then offsets.
+    if "startingtimestamp" in given:
+        return Starting(every_ms=_positive(given, "startingtimestamp"))
+    if "startingoffsetsbytimestamp" in given:
+        by_partition = _by_partition(given, "startingoffsetsbytimestamp", lowest=0)
+        return Starting(timestamps_ms=by_partition)
+    text = given.get("startingoffsets", "").strip()
+    if not text:
+        return Starting()
+    if text.lower() in ("earliest", "latest"):
+        return Starting(every=EARLIEST if text.lower() == "earliest" else LATEST)
+    return Starting(offsets=_by_partition(given, "startingoffsets", lowest=EARLIEST))
+
+
+def _by_partition(given: Mapping[str, str], name: str, lowest: int) -> dict[int, int]:
+    shown = _ACCEPTED[name]
+    example = f'{{"{given.get("subscribe", "topic")}":{{"0":23,"1":-2}}}}'
+    try:
+        data: Any = json.loads(given[name])
+        inner = data[given.get("subscribe", "").strip()]
+        found = {int(partition): value for partition, value in inner.items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Refused(f"option '{shown}' is not of the form {example} with the subscribed topic") from error
+    if len(data) != 1:
+        raise Refused(f"option '{shown}' names topics other than the subscribed one; give {example}")
+    for partition, value in found.items():
+        if partition < 0 or isinstance(value, bool) or not isinstance(value, int) or value < lowest:
+            raise Refused(f"option '{shown}' has {value!r} for partition {partition}; give {example}")
+    return found

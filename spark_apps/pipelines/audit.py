@@ -1,0 +1,38 @@
+"""Writes down who processed which record when: what the demo's checks are made from.
+
+Records are JSON with `sequence` (whole number) and `produced_at` (seconds since 1970); without `produced_at` the
+record's Kafka time stands in.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 (its usual name)
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from spark_apps.pipelines import setting
+from spark_apps.sinks import AuditSink
+
+
+def build(stream: DataFrame, settings: Mapping[str, str]) -> DataStreamWriter:
+    """One row per processing. Setting `auditFolder`: where the SQLite files go (default `build/audit`)."""
+    sink = AuditSink(Path(setting(settings, "auditFolder", "build/audit")))
+    body = F.col("value").cast("string")
+    rows = stream.select(
+        "topic",
+        "partition",
+        "offset",
+        "consumer",
+        "incarnation",
+        "epoch",
+        F.get_json_object(body, "$.sequence").cast("long").alias("sequence"),
+        F.coalesce(F.get_json_object(body, "$.produced_at").cast("double"), F.col("timestamp").cast("double")).alias(
+            "produced_at"
+        ),
+    )
+
+    def write(batch: DataFrame, _: int) -> None:
+        sink.append(batch.toArrow())
+
+    return rows.writeStream.foreachBatch(write)

@@ -1,0 +1,129 @@
+"""The sample: order events in JSON become rows, and revenue per product and minute; what is malformed is kept apart.
+
+An event: `{"order_id": "A-17", "product": "tea", "quantity": 2, "price": "3.50", "ordered_at": "2026-11-21T08:15:30Z"}`.
+Everything goes into one database in one transaction per batch. The events are keyed by where they come from, and only
+events that were not there before count towards the revenue, so a batch that is processed again changes nothing.
+"""
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 (its usual name)
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from spark_apps.pipelines import setting
+from spark_apps.sinks import KEY, Cursor, Database, RowSink
+
+EVENT = "order_id STRING, product STRING, quantity INT, price STRING, ordered_at STRING, _corrupt STRING"
+PRICE = "try_cast(event.price AS DECIMAL(12, 2))"
+ORDERED_AT = "try_cast(event.ordered_at AS TIMESTAMP)"
+MAX_QUANTITY = 10_000
+DEAD_LETTER_CHARS = 4_000
+
+ORDERS = RowSink(
+    "orders",
+    {
+        "order_id": "TEXT",
+        "product": "TEXT",
+        "quantity": "INTEGER",
+        "amount_cents": "BIGINT",
+        "minute": "TEXT",
+        "written_by": "TEXT",
+    },
+)
+DEAD_LETTERS = RowSink("dead_letters", {"problem": "TEXT", "value": "TEXT"})
+CREATE_REVENUE = """
+CREATE TABLE IF NOT EXISTS revenue (
+    product TEXT, minute TEXT, orders BIGINT, amount_cents BIGINT, PRIMARY KEY (product, minute)
+)"""
+CREATE_INDEX = 'CREATE INDEX IF NOT EXISTS orders_written_by ON orders ("written_by")'
+# Only what this very batch has added: the rows that stood there before carry another mark.
+ADD_REVENUE = """
+INSERT INTO revenue (product, minute, orders, amount_cents)
+SELECT product, minute, COUNT(*), SUM(amount_cents) FROM orders WHERE written_by = ? GROUP BY product, minute
+ON CONFLICT (product, minute) DO UPDATE SET
+    orders = revenue.orders + excluded.orders, amount_cents = revenue.amount_cents + excluded.amount_cents
+"""
+
+
+def build(orders: DataFrame, settings: Mapping[str, str]) -> DataStreamWriter:
+    """Read `orders`, write the tables. Setting `database` (default `sqlite:///build/orders.sqlite`): see `sinks`."""
+    database = Database(setting(settings, "database", "sqlite:///build/orders.sqlite"))
+    prepared: list[bool] = []
+
+    def write(batch: DataFrame, _: int) -> None:
+        rows = batch.toArrow()
+        with database.transaction() as cursor:
+            if not prepared:
+                prepare(cursor)
+            store(cursor, rows)
+        prepared.append(True)
+
+    return parse(orders).writeStream.foreachBatch(write)
+
+
+def parse(orders: DataFrame) -> DataFrame:
+    """One row per record: the cleaned event, or in `problem` why it is none."""
+    text = F.make_valid_utf8(F.col("value").cast("string"))  # any bytes may come, and the driver has to read them
+    event = F.from_json(text, EVENT, {"columnNameOfCorruptRecord": "_corrupt", "mode": "PERMISSIVE"})
+    read = orders.select(*KEY, text.alias("value"), event.alias("event"))
+    amount = F.expr(PRICE) * F.col("event.quantity")
+    ordered_at = F.to_utc_timestamp(F.expr(ORDERED_AT), F.current_timezone())  # the minute is one of UTC everywhere
+    return read.select(
+        *KEY,
+        "value",
+        _problem().alias("problem"),
+        F.trim("event.order_id").alias("order_id"),
+        F.lower(F.trim("event.product")).alias("product"),
+        F.col("event.quantity").alias("quantity"),
+        (amount * 100).cast("long").alias("amount_cents"),
+        F.date_format(ordered_at, "yyyy-MM-dd HH:mm").alias("minute"),
+    )
+
+
+def _problem() -> Column:
+    """The first thing that is wrong, or null."""
+    checks = (
+        (F.col("value").isNull(), "no value"),
+        (F.col("event._corrupt").isNotNull() | F.col("event").isNull(), "not a JSON order event"),
+        (F.coalesce(F.trim("event.order_id"), F.lit("")) == "", "order_id is missing"),
+        (F.coalesce(F.trim("event.product"), F.lit("")) == "", "product is missing"),
+        (~F.coalesce(F.col("event.quantity").between(1, MAX_QUANTITY), F.lit(False)), "quantity is out of range"),
+        (~F.coalesce(F.expr(PRICE) >= 0, F.lit(False)), "price is not an amount"),
+        (F.expr(ORDERED_AT).isNull(), "ordered_at is not a time"),
+    )
+    return F.coalesce(*[F.when(wrong, F.lit(problem)) for wrong, problem in checks])
+
+
+def prepare(cursor: Cursor) -> None:
+    """Create the tables where they are missing."""
+    ORDERS.prepare(cursor)
+    DEAD_LETTERS.prepare(cursor)
+    cursor.execute(CREATE_REVENUE)
+    cursor.execute(CREATE_INDEX)
+
+
+def store(cursor: Cursor, rows: pa.Table) -> None:
+    """Write one parsed batch; a record that is there already changes nothing."""
+    mark = uuid.uuid4().hex
+    parsed: list[dict[str, Any]] = rows.to_pylist()
+    good = [[*_key(row), *_event(row), mark] for row in parsed if row["problem"] is None]
+    bad = [[*_key(row), row["problem"], _shortened(row["value"])] for row in parsed if row["problem"] is not None]
+    ORDERS.write(cursor, good)
+    DEAD_LETTERS.write(cursor, bad)
+    cursor.execute(ADD_REVENUE, [mark])
+
+
+def _key(row: Mapping[str, Any]) -> list[Any]:
+    return [row[name] for name in KEY]
+
+
+def _event(row: Mapping[str, Any]) -> list[Any]:
+    return [row[name] for name in ("order_id", "product", "quantity", "amount_cents", "minute")]
+
+
+def _shortened(value: str | None) -> str | None:
+    return None if value is None else value.replace("\x00", "")[:DEAD_LETTER_CHARS]  # PostgreSQL refuses NUL in text

@@ -1,0 +1,258 @@
+"""A consumer without Spark: the same agent and protocol with a Kafka client of its own and a function as the sink.
+
+    python -m spark_apps.plain --consumer a --cluster c --zookeeper host:2181 --kafka host:9092 --sink rows.jsonl
+
+The light consumer of tests and benchmarks, and an example of how little a consumer needs beside the agent.
+"""
+
+import argparse
+import json
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO, TypeAlias, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from coordinator_tasks.core.errors import CoordinatorError
+from coordinator_tasks.core.model import TopicNode
+from spark_apps.agent.holder import Holder
+from spark_apps.agent.process import ConsumerSettings, Process, leave_on_signals, open_process
+from spark_apps.agent.runner import TopicRunner
+from spark_apps.arguments import add_consumer_arguments, consumer_settings
+from spark_apps.batches import Range
+from spark_apps.errors import ReadFailed
+
+POLL_S = 0.01
+ENDS_EVERY_S = 1.0
+WARM_UP_TIMEOUT_S = 5.0
+JOIN_TIMEOUT_S = 30.0
+MOST_MESSAGES = 5_000
+V = TypeVar("V")
+
+log = logging.getLogger(__name__)
+
+Record: TypeAlias = tuple[Range, Message]
+Sink: TypeAlias = Callable[[str, Sequence[Record]], None]
+"""Takes a topic and the records of one batch, each with the range it belongs to. Once it returns they have passed."""
+
+
+class PlainTopic:
+    """Reads one topic in a thread of its own.
+
+    The client fetches ahead from every partition that is ready; what has come is handed out as one batch, goes through
+    the sink, and is covered. A partition that is no longer ready is dropped with all that was fetched of it.
+    """
+
+    def __init__(self, runner: TopicRunner, node: TopicNode, kafka: Mapping[str, str], sink: Sink) -> None:
+        self.runner = runner
+        self.failure = ""
+        self._sink = sink
+        self._stop = threading.Event()
+        self._kafka = Consumer({**DEFAULTS, **kafka, **FIXED, "bootstrap.servers": node.bootstrap_servers}, logger=log)
+        self._assigned: dict[int, int] = {}  # partition -> epoch of the holding it was assigned under
+        self._batch = 0
+        self._ends_at = 0.0
+        self._thread = threading.Thread(target=self._run, name=f"plain-{runner.topic}", daemon=True)
+        self._thread.start()
+
+    def halt(self) -> None:
+        """Finish the batch under way and end."""
+        self._stop.set()
+        self._thread.join(JOIN_TIMEOUT_S)
+        why = self.failure
+        self.runner.edit(lambda holder: holder.query_ended(why))
+
+    def _run(self) -> None:
+        try:
+            with suppress(KafkaException):  # brokers that do not answer now may do so when there is something to read
+                self._warm_up()
+            while not self._stop.is_set():
+                self._follow()
+                self._process(self._kafka.consume(MOST_MESSAGES, POLL_S))
+        except Exception as error:  # the edge of a thread: the agent leaves with this reason
+            log.exception("reading topic %s failed", self.runner.topic)
+            self.failure = f"{type(error).__name__}: {error}"
+        finally:
+            self._kafka.close()
+
+    def _follow(self) -> None:
+        """Assign to the client what became ready, and take away what is no longer."""
+        ready = self.runner.edit(self._ready)
+        epochs = {p: epoch for p, (epoch, _) in ready.items()}
+        gone = [p for p, epoch in self._assigned.items() if epochs.get(p) != epoch]
+        if gone:
+            self._kafka.incremental_unassign([TopicPartition(self.runner.topic, p) for p in gone])
+            for partition in gone:
+                del self._assigned[partition]
+        fresh = {p: position for p, (_, position) in ready.items() if p not in self._assigned}
+        if fresh:
+            self._kafka.incremental_assign([TopicPartition(self.runner.topic, p, at) for p, at in fresh.items()])
+            self._assigned |= {p: epochs[p] for p in fresh}
+
+    def _warm_up(self) -> None:
+        """Let the client find the brokers before the first record is due; cold, it needs a second for that."""
+        topic = self._kafka.list_topics(self.runner.topic, timeout=WARM_UP_TIMEOUT_S).topics[self.runner.topic]
+        leaders = {one.leader: partition for partition, one in topic.partitions.items()}
+        for partition in leaders.values():
+            self._kafka.get_watermark_offsets(TopicPartition(self.runner.topic, partition), timeout=WARM_UP_TIMEOUT_S)
+
+    def _ready(self, holder: Holder) -> dict[int, tuple[int, int]]:
+        now = time.monotonic()
+        if now >= self._ends_at:
+            self._ends_at = now + ENDS_EVERY_S
+            holder.want_ends()
+        return {p: (held.token.epoch, held.position) for p, held in holder.ready().items()}
+
+    def _process(self, messages: Sequence[Message]) -> None:
+        came: dict[int, list[Message]] = {}
+        ends: dict[int, int] = {}
+        for message in messages:
+            partition, offset, error = message.partition(), message.offset(), message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - its only name
+                raise ReadFailed(f"topic {self.runner.topic} cannot be read: {error.str()}")
+            if partition is None or offset is None:
+                continue
+            # At the end, the position is behind control records that never come as messages.
+            ends[partition] = max(ends.get(partition, 0), offset + (error is None))
+            if error is None:
+                came.setdefault(partition, []).append(message)
+        ranges = self.runner.edit(lambda holder: self._hand_out(holder, ends)) if ends else {}
+        if not ranges:
+            return
+        records = [(one, m) for p, one in ranges.items() for m in came.get(p, ()) if (m.offset() or 0) >= one.start]
+        if records:
+            self._sink(self.runner.topic, records)
+        self.runner.edit(lambda holder: holder.cover(self._batch))
+
+    def _hand_out(self, holder: Holder, ends: Mapping[int, int]) -> dict[int, Range]:
+        ready = {p: h for p, h in holder.ready().items() if p in ends and self._assigned.get(p) == h.token.epoch}
+        ranges = {p: Range(p, h.position, ends[p], h.token.epoch) for p, h in ready.items() if ends[p] > h.position}
+        if ranges:
+            self._batch += 1
+            holder.hand_out(self._batch, tuple(ranges.values()))
+        return ranges
+
+
+DEFAULTS = {"isolation.level": "read_uncommitted", "fetch.wait.max.ms": "10", "fetch.queue.backoff.ms": "5"}
+FIXED = {
+    "group.id": "plain-reader",  # demanded by the client; with assign() it neither joins nor commits
+    "enable.auto.commit": "false",
+    "enable.partition.eof": "true",
+    "auto.offset.reset": "error",
+    "log.connection.close": "false",
+}
+
+
+class PlainTopics:
+    """Implements `topics.Topics`: a holder and a reading thread for every topic that the consumer wants."""
+
+    def __init__(self, process: Process, sink: Sink) -> None:
+        self._process = process
+        self._sink = sink
+        self._topics: dict[str, PlainTopic] = {}
+
+    def names(self) -> Collection[str]:
+        return tuple(self._topics)
+
+    def appeared(self, topic: str, node: TopicNode) -> str:
+        process = self._process
+        runner = TopicRunner(
+            topic, process.identity, process.clock, process.connect, process.wake, process.settings.timing
+        )
+        self._topics[topic] = PlainTopic(runner, node, process.settings.site.kafka, self._sink)
+        return ""
+
+    def edit(self, topic: str, change: Callable[[Holder], V]) -> V:
+        return self._topics[topic].runner.edit(change)
+
+    def failure(self) -> str:
+        return next((f"topic {t}: {one.failure}" for t, one in self._topics.items() if one.failure), "")
+
+    def halt(self) -> None:
+        for one in self._topics.values():
+            one.halt()
+
+    def close(self) -> None:
+        """End the workers."""
+        for one in self._topics.values():
+            one.runner.close()
+
+
+class PlainConsumer:
+    """A plain consumer in this process: `run` in a thread of the caller's, `leave` from any other."""
+
+    def __init__(self, settings: ConsumerSettings, sink: Sink) -> None:
+        self._settings = settings
+        self._sink = sink
+        self._ready = threading.Event()
+        self.process: Process | None = None
+
+    def run(self) -> int:
+        """Serve until the consumer has left; its exit code. Raises `CoordinatorError`s of the start."""
+        with open_process(self._settings) as process:
+            topics = PlainTopics(process, self._sink)
+            self.process = process
+            self._ready.set()
+            try:
+                return process.run(topics)
+            finally:
+                topics.close()
+
+    def leave(self, within_s: float | None = None) -> None:
+        """Ask for a clean leave."""
+        if self.process is not None:
+            self.process.leave(within_s)
+
+
+class FileSink:
+    """One JSON line per record: who processed it under which epoch, and when. Flushed with every batch."""
+
+    def __init__(self, path: str, consumer: str) -> None:
+        self._consumer = consumer
+        self._file: TextIO = sys.stdout if path == "-" else Path(path).open("a", encoding="utf-8")  # noqa: SIM115 - as long as the process
+        self._lock = threading.Lock()
+
+    def __call__(self, topic: str, records: Sequence[Record]) -> None:
+        now = time.time()
+        lines = [json.dumps(self._row(topic, one, message, now)) + "\n" for one, message in records]
+        with self._lock:
+            self._file.write("".join(lines))
+            self._file.flush()
+
+    def _row(self, topic: str, one: Range, message: Message, now: float) -> dict[str, Any]:
+        return {
+            "consumer": self._consumer,
+            "topic": topic,
+            "partition": one.partition,
+            "epoch": one.token_epoch,
+            "offset": message.offset(),
+            "produced_at": message.timestamp()[1] / 1000,
+            "processed_at": now,
+            "value": (message.value() or b"").decode("utf-8", "replace"),
+        }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code: 0 after a clean leave, 1 when the consumer had to leave, 2 when it could not start."""
+    parser = argparse.ArgumentParser(prog="python -m spark_apps.plain", description="A consumer without Spark.")
+    add_consumer_arguments(parser)
+    parser.add_argument("--sink", default="-", help="a file for one JSON line per record; - for standard output")
+    given = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        settings = consumer_settings(given)
+        consumer = PlainConsumer(settings, FileSink(given.sink, settings.consumer))
+        with leave_on_signals(consumer.leave):
+            return consumer.run()
+    except CoordinatorError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

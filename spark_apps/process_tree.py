@@ -1,0 +1,97 @@
+"""Everything below this process: who is there, ending it, and reaping it down to the last one.
+
+The caller becomes a subreaper (Linux, prctl(2)), so a process whose parent dies becomes our child and stays in sight.
+"""
+
+import ctypes
+import os
+import signal
+import time
+
+import psutil
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def become_subreaper() -> None:
+    """Orphans below this process become its children from now on; raises `OSError`."""
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "this process cannot become a subreaper")
+
+
+def living() -> list[psutil.Process]:
+    """All live processes below this one."""
+    try:
+        found = psutil.Process().children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+    return [process for process in found if _alive(process)]
+
+
+def is_living(pid: int) -> bool:
+    """Whether a process of ours with this id lives."""
+    return any(process.pid == pid for process in living())
+
+
+def python_with(argument: str) -> int:
+    """The first Python process below us that has `argument` among its arguments; 0 = none."""
+    for process in living():
+        try:
+            program, *arguments = process.cmdline() or [""]
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+        if "python" in program.rpartition("/")[2] and argument in arguments:
+            return process.pid
+    return 0
+
+
+def send(pid: int, number: signal.Signals) -> bool:
+    """Send a signal to one process below us; False if it is not (or no longer) there."""
+    for process in living():
+        if process.pid == pid:
+            return _send(process, number)
+    return False
+
+
+def send_all(number: signal.Signals) -> None:
+    """Send a signal to every process below us."""
+    for process in living():
+        _send(process, number)
+
+
+def reap(codes: dict[int, int]) -> bool:
+    """Collect the ended children, their exit codes into `codes` by pid; False when no child is left."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return False
+        if pid == 0:
+            return True
+        codes[pid] = os.waitstatus_to_exitcode(status)
+
+
+def end_all(codes: dict[int, int], *, grace_s: float, poll_s: float = 0.05) -> None:
+    """SIGTERM for the whole tree, at most `grace_s`, then SIGKILL until nothing is left."""
+    send_all(signal.SIGTERM)
+    deadline_s = time.monotonic() + grace_s
+    while reap(codes):
+        if time.monotonic() > deadline_s:
+            send_all(signal.SIGKILL)
+        time.sleep(poll_s)
+
+
+def _alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _send(process: psutil.Process, number: signal.Signals) -> bool:
+    try:
+        process.send_signal(number)
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return False
+    return True

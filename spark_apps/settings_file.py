@@ -1,0 +1,87 @@
+"""Kafka settings that must not be seen: from a file that only its owner can read, or from the environment.
+
+Names are librdkafka's (`security.protocol`, `sasl.username`, `sasl.password`, `ssl.ca.location`, ...), without the
+prefix `kafka.`. The file is a JSON object of strings, or lines of `name=value`; `#` begins a comment line. Looked up in
+this order: option `kafkaSettingsFile`, environment variable `ASSIGNED_KAFKA_SETTINGS_FILE` (both a path that exists on
+every executor, or the name of a file shipped with `--files`), environment variable `ASSIGNED_KAFKA_SETTINGS_SECRET`
+(the content itself). Executors get environment variables by `spark.executorEnv.<NAME>` in Spark's properties file;
+Spark redacts the last one in its UI and logs because its name contains "secret".
+"""
+
+import json
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark import SparkFiles
+
+from coordinator_tasks.core.errors import Refused
+
+FILE_VARIABLE = "ASSIGNED_KAFKA_SETTINGS_FILE"
+SECRET_VARIABLE = "ASSIGNED_KAFKA_SETTINGS_SECRET"  # noqa: S105 (the name of a variable)
+
+
+def load_settings(path: str = "", environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The settings of the first source that is there, or none. Raises `Refused`, never showing a value."""
+    named = path or environment.get(FILE_VARIABLE, "")
+    if named:
+        return _read(_find(named))
+    return _parse(environment.get(SECRET_VARIABLE, ""), f"environment variable {SECRET_VARIABLE}")
+
+
+def _find(named: str) -> Path:
+    path = Path(named).expanduser()
+    shipped = _shipped(path.name)
+    # A bare name is looked up among the shipped files first: on a cluster they lie in the working folder as well.
+    for candidate in (shipped, path) if path.name == named else (path, shipped):
+        if candidate is not None and candidate.is_file():
+            return candidate
+    raise Refused(f"the Kafka settings file {named} is not there; put it on every host, or ship it with --files")
+
+
+def _shipped(name: str) -> Path | None:
+    """A file that Spark has copied to this executor. The copy is readable to everybody until we change that."""
+    root = getattr(SparkFiles, "_root_directory", None)
+    if not root or not (Path(root) / name).is_file():
+        return None
+    copy = Path(root) / name
+    copy.chmod(stat.S_IRUSR | stat.S_IWUSR)
+    return copy
+
+
+def _read(path: Path) -> dict[str, str]:
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise Refused(
+            f"the Kafka settings file {path} has mode {mode:04o}, so others can read it; run chmod 600 {path}"
+        )
+    try:
+        return _parse(path.read_text(encoding="utf-8"), f"Kafka settings file {path}")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"the Kafka settings file {path} cannot be read ({type(error).__name__})") from error
+
+
+def _parse(text: str, origin: str) -> dict[str, str]:
+    if text.lstrip().startswith("{"):
+        return _parse_json(text, origin)
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        stripped = line.strip()
+        if not stripped or stripped.startswith("#"):
+            continue
+        name, equals, value = stripped.partition("=")
+        if not equals or not name.strip():
+            raise Refused(f"line {number} of the {origin} is not name=value")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _parse_json(text: str, origin: str) -> dict[str, str]:
+    try:
+        data = json.loads(text)
+    except ValueError:
+        raise Refused(f"the {origin} begins like JSON and is none") from None  # the cause would show the content
+    if not all(isinstance(value, str | int | float | bool) for value in data.values()):
+        raise Refused(f"the {origin} has a value that is neither text nor a number")
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in data.items()}

@@ -1,0 +1,152 @@
+"""The data source `assigned-kafka`: reads the partitions of a topic that the coordinator assigns to this application.
+
+    spark.readStream.format("assigned-kafka").option("subscribe", "orders").load()
+
+Options and columns are those of Spark's own Kafka source (`options`, `columns`). The reader decides nothing: it asks the
+agent in the main driver process, which it reaches through what `register` has put into the class. Spark makes the
+reader several times, in several processes, and asks for the initial offset twice; so making one has no effect, and only
+the first question connects.
+"""
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
+
+from coordinator_tasks.core.errors import Refused
+from spark_apps.batches import decode_offset, plan_tasks
+from spark_apps.columns import spark_schema
+from spark_apps.link import HOW_TO_START, AgentClient
+from spark_apps.options import SourceOptions, parse_options
+from spark_apps.reader import Job, read
+
+FORMAT = "assigned-kafka"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentAddress:
+    """Where the agent listens, as whom it reads, and the default of the option `kafkaSettingsFile`."""
+
+    socket: str
+    consumer: str
+    incarnation: int
+    settings_file: str = ""
+
+
+class AssignedKafkaSource(DataSource):
+    """See the module. `agent` is set in the subclass that `register` makes."""
+
+    agent: ClassVar[AgentAddress | None] = None
+
+    @classmethod
+    def name(cls) -> str:
+        """The short name of the format."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """The columns; checks the options, so that a wrong one fails at `load()`."""
+        _agent_of(self)
+        options = parse_options(self.options)
+        return spark_schema(options.include_headers, options.include_assignment)
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 (Spark's signature)
+        """Refused: there is no batch read."""
+        raise Refused(
+            f"{FORMAT} reads a stream whose partitions come and go; use spark.readStream, "
+            "or Spark's own format 'kafka' to read a topic once"
+        )
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """A reader that does nothing until it is asked."""
+        if schema != self.schema():
+            raise Refused(f"{FORMAT} has fixed columns; leave out .schema(...) and convert the columns afterwards")
+        return AssignedStreamReader(dict(self.options), _agent_of(self))
+
+
+def register(spark: SparkSession, agent: AgentAddress | None) -> None:
+    """Make the format known to this session, bound to the agent; `None` gives an error that says how to start one.
+
+    Registering again replaces the earlier one for queries that are started later.
+    """
+    # A class of its own, so that Spark ships it by value, with the address in it, to the processes that it starts.
+    bound = type("BoundAssignedKafkaSource", (AssignedKafkaSource,), {"agent": agent})
+    spark.dataSource.register(bound)
+
+
+def _agent_of(source: AssignedKafkaSource) -> AgentAddress:
+    if source.agent is None:
+        raise Refused(f"{FORMAT} needs an agent in this process, and there is none; {HOW_TO_START}")
+    return source.agent
+
+
+@dataclass
+class Task(InputPartition):
+    """One task of a batch."""
+
+    job: Job
+
+
+class AssignedStreamReader(DataSourceStreamReader):
+    """A thin stub to the agent; `read` runs on the executors."""
+
+    def __init__(self, options: dict[str, str], agent: AgentAddress) -> None:
+        self._raw = options
+        self._options: SourceOptions = parse_options(options)
+        self._agent = agent
+        self._client: AgentClient | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """The offset before the first batch."""
+        return self._connected().initial()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
+        """The next batch, or `start`; the agent knows the limit from the options."""
+        return self._connected().latest(start)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """The log's end, for the query's progress."""
+        return self._connected().report()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of a batch: everything is in its end offset."""
+        if start == end:
+            return []
+        kafka = {**self._connected().settings, **self._options.kafka}
+        return [
+            Task(
+                Job(
+                    topic=self._options.topic,
+                    ranges=group,
+                    kafka=kafka,
+                    settings_file=self._options.settings_file or self._agent.settings_file,
+                    include_headers=self._options.include_headers,
+                    include_assignment=self._options.include_assignment,
+                    consumer=self._agent.consumer,
+                    incarnation=self._agent.incarnation,
+                    fail_on_data_loss=self._options.fail_on_data_loss,
+                    progress_timeout_s=self._options.progress_timeout_s,
+                )
+            )
+            for group in plan_tasks(decode_offset(end))
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one task, on an executor."""
+        return read(cast(Task, partition).job)
+
+    def stop(self) -> None:
+        """Leave the agent; Spark does not always call this, a closed connection says the same."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _connected(self) -> AgentClient:
+        if self._client is None:
+            self._client = AgentClient(self._agent.socket, uuid.uuid4().hex[:12], self._raw)
+        return self._client

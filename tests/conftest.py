@@ -1,0 +1,50 @@
+"""Fixtures that all tests share: real servers, started once per test run and only if some test asks for them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+from coordinator_tasks.embedded.airflow import EmbeddedAirflow
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+
+# A busy machine is no failure: tests are never timed.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+    """A real ZooKeeper for the whole run: use a path or a cluster name of your own, and leave it running."""
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
+    """A real broker for the whole run: use topics and groups of your own, and leave it running.
+
+    It also has a SASL_PLAINTEXT listener for the user ``alice`` with the password ``alice-secret``.
+    """
+    with EmbeddedKafka(tmp_path_factory.mktemp("kafka"), users={"alice": "alice-secret"}) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def airflow_factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., EmbeddedAirflow]]:
+    """Starts an Airflow with the arguments of :class:`EmbeddedAirflow` after ``home``; stops it at the end of the run.
+
+    Its four services take 1 GB and ten seconds of both cores: share one per test file, in a fixture of that file, and
+    stop it there (``kill()`` is the quickest).
+    """
+    with ExitStack() as stack:
+
+        def start(dags_folder: Path, plugins_folder: Path | None = None, **options: Any) -> EmbeddedAirflow:
+            home = tmp_path_factory.mktemp("airflow")
+            return stack.enter_context(EmbeddedAirflow(home, dags_folder, plugins_folder, **options))
+
+        yield start

@@ -1,0 +1,198 @@
+"""What the brokers' side must do, on the fake and on a real broker."""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
+from coordinator_tasks.core.errors import GroupInUse, KafkaUnavailable, Refused
+from coordinator_tasks.core.model import Committed, Token
+from coordinator_tasks.core.ports import GroupOffsets, KafkaAdmin
+from tests.fakes.kafka import FakeKafka
+
+OURS = Committed(5, Token(3, 1, "gen"), "consumer-a", "shop", "id-1")
+WAIT_S = 30.0
+
+
+@dataclass
+class Bench:
+    admin: KafkaAdmin
+    offsets: Callable[[str], GroupOffsets]
+    create: Callable[[str, int], None]
+    append: Callable[[str, int, int], None]
+    topic: str
+    group: str
+
+
+@pytest.fixture(params=["fake", "real"])
+def bench(request: pytest.FixtureRequest) -> Bench:
+    name = uuid.uuid4().hex[:8]
+    if request.param == "fake":
+        fake = FakeKafka()
+        return Bench(fake, fake.offsets, fake.create_topic, fake.append, f"t-{name}", f"g-{name}")
+    settings = {"bootstrap.servers": request.getfixturevalue("kafka").bootstrap_servers}
+    admin = ConfluentKafkaAdmin(settings)
+
+    def append(topic: str, partition: int, records: int) -> None:
+        producer = Producer(settings)
+        for _ in range(records):
+            producer.produce(topic, b"x", partition=partition)
+        assert producer.flush(WAIT_S) == 0
+
+    return Bench(
+        admin,
+        lambda group: ConfluentGroupOffsets(settings, group),
+        admin.create_topic,
+        append,
+        f"t-{name}",
+        f"g-{name}",
+    )
+
+
+def test_a_topic_has_an_id_and_partitions_and_an_unknown_one_is_none(bench: Bench) -> None:
+    bench.create(bench.topic, 3)
+    found = bench.admin.describe([bench.topic, "no-such-topic"])
+    described = found[bench.topic]
+    assert described is not None
+    assert (described.topic, described.partition_count) == (bench.topic, 3)
+    assert described.topic_id
+    assert described.kafka_cluster_id
+    assert found["no-such-topic"] is None
+    assert bench.admin.describe([]) == {}
+    assert bench.offsets(bench.group).topic_id(bench.topic) == described.topic_id
+    assert bench.offsets(bench.group).topic_id("no-such-topic") == ""
+
+
+def test_commits_come_back_with_what_their_metadata_says(bench: Bench) -> None:
+    bench.create(bench.topic, 3)
+    group = bench.offsets(bench.group)
+    assert group.committed(bench.topic, range(3)) == {}
+    group.commit(bench.topic, {0: OURS, 2: Committed(7)})
+    expected = {0: OURS, 2: Committed(7, Token(0, 0))}
+    assert group.committed(bench.topic, range(3)) == expected
+    answers = bench.admin.committed({bench.group: {bench.topic: [0, 1]}, "another-group": {bench.topic: [0]}})
+    assert isinstance(answers[bench.group], Mapping)
+    assert answers[bench.group][bench.topic] == {0: OURS}
+    assert not any(dict(answers["another-group"]).values())
+    assert bench.admin.committed({}) == {}
+    group.commit(bench.topic, {})
+    assert group.committed(bench.topic, []) == {}
+
+
+def test_a_later_commit_replaces_the_earlier_also_backwards(bench: Bench) -> None:
+    bench.create(bench.topic, 1)
+    group = bench.offsets(bench.group)
+    for offset in (9, 4):
+        group.commit(bench.topic, {0: Committed(offset, Token(3, 1, "gen"), "a")})
+    assert group.committed(bench.topic, [0])[0].offset == 4
+
+
+def test_ends_and_beginnings_of_many_partitions(bench: Bench) -> None:
+    bench.create(bench.topic, 3)
+    bench.append(bench.topic, 1, 4)
+    group = bench.offsets(bench.group)
+    assert group.ends(bench.topic, range(3)) == {0: 0, 1: 4, 2: 0}
+    assert group.beginnings(bench.topic, [1]) == {1: 0}
+    assert group.ends(bench.topic, []) == {}
+
+
+def test_a_partition_that_is_not_there_is_an_error_that_names_it(bench: Bench) -> None:
+    bench.create(bench.topic, 1)
+    with pytest.raises(KafkaUnavailable, match=f"{bench.topic}-7"):
+        bench.offsets(bench.group).ends(bench.topic, [7])
+
+
+def test_a_group_without_subscribers_has_no_members(bench: Bench) -> None:
+    assert bench.admin.group_members(bench.group) == ()
+
+
+@pytest.fixture(params=["classic", "consumer"])
+def intruder(request: pytest.FixtureRequest, bench: Bench) -> Iterator[None]:
+    """A client that subscribes in our group, by either protocol."""
+    bench.create(bench.topic, 1)
+    bench.offsets(bench.group).commit(bench.topic, {0: OURS})
+    if isinstance(bench.admin, FakeKafka):
+        bench.admin.members[bench.group] = ("console at 127.0.0.1",)
+        yield
+        return
+    consumer = Consumer(
+        {
+            "bootstrap.servers": request.getfixturevalue("kafka").bootstrap_servers,
+            "group.id": bench.group,
+            "group.protocol": request.param,
+            "client.id": "console",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([bench.topic])
+    deadline_s = time.monotonic() + WAIT_S
+    while not consumer.assignment() and time.monotonic() < deadline_s:
+        consumer.poll(0.1)
+    assert consumer.assignment()
+    yield
+    consumer.close()
+
+
+@pytest.mark.usefixtures("intruder")
+def test_a_subscriber_is_named_and_our_commit_refused_without_effect(bench: Bench) -> None:
+    assert bench.admin.group_members(bench.group) == ("console at 127.0.0.1",)
+    with pytest.raises(GroupInUse, match=r"console at 127\.0\.0\.1 subscribes.*stop"):
+        bench.offsets(bench.group).commit(bench.topic, {0: Committed(9)})
+    assert bench.offsets(bench.group).committed(bench.topic, [0]) == {0: OURS}
+
+
+def test_a_broker_that_is_not_there_is_an_error_in_time_with_the_address() -> None:
+    began_s = time.monotonic()
+    group = ConfluentGroupOffsets({"bootstrap.servers": "127.0.0.1:1"}, "g", limit_s=1.0)
+    for ask in (lambda: group.commit("t", {0: OURS}), lambda: group.committed("t", [0]), lambda: group.ends("t", [0])):
+        with pytest.raises(
+            KafkaUnavailable, match=r"127\.0\.0\.1:1 does not answer within 1 s.*Connection refused.*check"
+        ):
+            ask()
+    assert time.monotonic() - began_s < 3 * (1.0 + 2.0)
+
+
+def test_a_wrong_password_is_said_at_once_and_the_right_one_works(request: pytest.FixtureRequest) -> None:
+    settings = {
+        "bootstrap.servers": request.getfixturevalue("kafka").sasl_bootstrap_servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "alice",
+    }
+    began_s = time.monotonic()
+    with pytest.raises(KafkaUnavailable, match=r"refuses the log-in .*Invalid username or password.*check") as raised:
+        ConfluentKafkaAdmin({**settings, "sasl.password": "wrong-one"}, limit_s=20.0).describe(["t"])
+    assert time.monotonic() - began_s < 10.0
+    assert "wrong-one" not in str(raised.value)
+    assert ConfluentKafkaAdmin({**settings, "sasl.password": "alice-secret"}).describe(["t"]) == {"t": None}
+
+
+def test_unusable_settings_are_refused() -> None:
+    with pytest.raises(Refused, match=r"name no bootstrap\.servers"):
+        ConfluentKafkaAdmin({})
+    with pytest.raises(Refused, match=r'No such configuration property: "acks\.all"'):
+        ConfluentKafkaAdmin({"bootstrap.servers": "h:1", "acks.all": "x"})
+
+
+def test_ends_stop_at_an_open_transaction_only_when_reading_committed(request: pytest.FixtureRequest) -> None:
+    servers = {"bootstrap.servers": request.getfixturevalue("kafka").bootstrap_servers}
+    topic = f"t-{uuid.uuid4().hex[:8]}"
+    ConfluentKafkaAdmin(servers).create_topic(topic, 1)
+    producer = Producer({**servers, "transactional.id": topic})
+    producer.init_transactions(WAIT_S)
+    producer.begin_transaction()
+    producer.produce(topic, b"x", partition=0)
+    producer.flush(WAIT_S)
+    committed = ConfluentGroupOffsets({**servers, "isolation.level": "read_committed"}, "g")
+    uncommitted = ConfluentGroupOffsets({**servers, "isolation.level": "read_uncommitted"}, "g")
+    assert committed.ends(topic, [0]) == {0: 0}
+    assert uncommitted.ends(topic, [0]) == {0: 1}
+    producer.commit_transaction(WAIT_S)
+    deadline_s = time.monotonic() + WAIT_S
+    while committed.ends(topic, [0]) != {0: 2} and time.monotonic() < deadline_s:
+        time.sleep(0.02)  # the transaction's marker is written after the commit is answered
+    assert committed.ends(topic, [0]) == {0: 2}

@@ -1,0 +1,91 @@
+"""The real neighbours, wired together from settings."""
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from coordinator_tasks.core.errors import IdInUse, LookAgain, StoreUnavailable
+from coordinator_tasks.core.model import Actor, Committed, Ending, Fleet, Member, Token
+from coordinator_tasks.core.ports import Check, Create
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service.directives import drain, read_directive
+from coordinator_tasks.service.fleet import get_fleet, missing, record_end, set_fleet
+from coordinator_tasks.service.topics import add_topic, list_topics, refresh_partitions
+from coordinator_tasks.wiring import Settings, open_consumer_session, open_coordinator
+
+PERSON = Actor("command", "ada")
+
+
+@pytest.fixture(params=["zookeeper", "file"])
+def settings(
+    request: pytest.FixtureRequest, zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, tmp_path: Path
+) -> Settings:
+    return Settings(
+        cluster=f"c{uuid.uuid4().hex[:8]}",
+        zookeeper=f"{zookeeper.connect_string}/wiring",
+        kafka={"bootstrap.servers": kafka.bootstrap_servers},
+        discovery="zookeeper" if request.param == "zookeeper" else f"file:{tmp_path}",
+        session_timeout_s=4.0,
+        registry_ttl_s=0.5,
+    )
+
+
+def test_a_topic_is_managed_and_its_partitions_listed(settings: Settings) -> None:
+    topic = f"t-{uuid.uuid4().hex[:8]}"
+    with open_coordinator(settings) as c:
+        c.kafka.create_topic(topic, 12)  # type: ignore[attr-defined]
+        config = add_topic(c, topic, f"g-{topic}", actor=PERSON)
+        assert (config.initial_partitions, config.bootstrap_servers) == (12, settings.kafka["bootstrap.servers"])
+        assert add_topic(c, topic, f"g-{topic}", actor=PERSON) == config
+        assert len(c.zk.children(c.paths.topic(topic))) == 12
+        assert refresh_partitions(c)[0].problem == ""
+        assert list_topics(c) == (config,)
+
+
+def test_a_consumer_registers_is_seen_and_keeps_its_id(settings: Settings) -> None:
+    with open_coordinator(settings) as c, open_consumer_session(settings) as session:
+        member = Member("a", session.claim_incarnation("a"), "http://127.0.0.1:7001", c.boot_id)
+        seen = c.zk.get(c.paths.id("a")).stat.version
+        session.registry.register(member)
+        assert c.discovery.members()["a"].incarnation == 1
+        with pytest.raises(LookAgain):
+            c.zk.transact([Check(c.paths.id("a"), seen), Create(f"{c.paths.base}/given-away")])
+        with open_consumer_session(settings) as second:
+            later = Member("a", second.claim_incarnation("a"), "http://127.0.0.1:7002", c.boot_id)
+            assert later.incarnation == 2
+            with pytest.raises(IdInUse):
+                second.registry.register(later)
+        session.registry.deregister("a", 1)
+        assert "a" not in c.discovery.members()
+
+
+def test_draining_and_relaunching_a_fleet(settings: Settings) -> None:
+    with open_coordinator(settings) as c, open_consumer_session(settings) as session:
+        set_fleet(c, Fleet("etl", "app.py", ("a", "b")))
+        assert [one.consumer for one in missing(c)] == ["a", "b"]
+        session.registry.register(Member("a", session.claim_incarnation("a"), "http://127.0.0.1:7001", c.boot_id))
+        assert [one.consumer for one in missing(c)] == ["b"]
+        assert drain(c, "a", "ada", "upgrade").draining is not None
+        assert get_fleet(c, "etl").consumers == ("b",)
+        stats = [c.zk.get(path).stat.modified_zxid for path in (c.paths.directive("a"), c.paths.fleet("etl"))]
+        assert stats[0] == stats[1]
+        assert record_end(c, "a", 1, Ending.LEFT).ended == {1: Ending.LEFT}
+        assert read_directive(c, "a").version == 0
+
+
+def test_a_consumers_offsets_are_those_of_its_group(settings: Settings) -> None:
+    topic = f"t-{uuid.uuid4().hex[:8]}"
+    ours = Committed(0, Token(3, 1, "gen"), "a", settings.cluster, "id")
+    with open_coordinator(settings) as c, open_consumer_session(settings) as session:
+        c.kafka.create_topic(topic, 2)  # type: ignore[attr-defined]
+        session.group_offsets(f"g-{topic}", settings.kafka["bootstrap.servers"]).commit(topic, {1: ours})
+        assert c.kafka.committed({f"g-{topic}": {topic: range(2)}}) == {f"g-{topic}": {topic: {1: ours}}}
+
+
+def test_without_zookeeper_nothing_opens(settings: Settings) -> None:
+    away = Settings("shop", "127.0.0.1:1", settings.kafka, answer_timeout_s=0.5)
+    for opened in (open_coordinator, open_consumer_session):
+        with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1 does not answer within 0\.5 s"), opened(away):
+            pass

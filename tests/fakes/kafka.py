@@ -1,0 +1,118 @@
+"""Kafka in memory: topics with ids, committed offsets with their metadata, and groups with members."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from coordinator_tasks.core.errors import CoordinatorError, GroupInUse, KafkaUnavailable
+from coordinator_tasks.core.model import Committed, TopicDescription
+from coordinator_tasks.core.ports import GroupAnswer, Wanted
+from coordinator_tasks.core.status_codec import decode_metadata, encode_metadata
+
+
+@dataclass(slots=True)
+class _Topic:
+    topic_id: str
+    beginnings: list[int]
+    ends: list[int]
+
+
+@dataclass(slots=True)
+class FakeKafka:
+    """The brokers; `ports.KafkaAdmin`. `down` makes every request fail; `members` are the groups' subscribers."""
+
+    cluster_id: str = "kafka-1"
+    down: bool = False
+    members: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    stored: dict[tuple[str, str, int], tuple[int, str]] = field(default_factory=dict)
+    _topics: dict[str, _Topic] = field(default_factory=dict)
+    _created: int = 0
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        """Create it anew, with another id and without its committed offsets, if it is there."""
+        if topic in self._topics:
+            self.stored = {key: entry for key, entry in self.stored.items() if key[1] != topic}
+        self._created += 1
+        self._topics[topic] = _Topic(f"id-{self._created}", [0] * partitions, [0] * partitions)
+
+    def delete_topic(self, topic: str) -> None:
+        del self._topics[topic]
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        self._topics[topic].beginnings += [0] * count
+        self._topics[topic].ends += [0] * count
+
+    def append(self, topic: str, partition: int, records: int) -> None:
+        self._topics[topic].ends[partition] += records
+
+    def expire(self, topic: str, partition: int, before: int) -> None:
+        """Drop the records before an offset."""
+        self._topics[topic].beginnings[partition] = before
+
+    def describe(self, topics: Collection[str]) -> Mapping[str, TopicDescription | None]:
+        self._answer()
+        return {topic: self._described(topic) for topic in sorted(set(topics))}
+
+    def _described(self, topic: str) -> TopicDescription | None:
+        found = self._topics.get(topic)
+        return TopicDescription(topic, found.topic_id, len(found.ends), self.cluster_id) if found else None
+
+    def committed_of(self, group: str, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
+        self._answer()
+        found = {p: self.stored[group, topic, p] for p in sorted(partitions) if (group, topic, p) in self.stored}
+        return {p: decode_metadata(offset, metadata) for p, (offset, metadata) in found.items()}
+
+    def committed(self, wanted: Wanted) -> Mapping[str, GroupAnswer]:
+        return {group: self._of_group(group, topics) for group, topics in wanted.items()}
+
+    def _of_group(self, group: str, topics: Mapping[str, Collection[int]]) -> GroupAnswer:
+        try:
+            return {topic: self.committed_of(group, topic, partitions) for topic, partitions in topics.items()}
+        except CoordinatorError as error:
+            return error
+
+    def group_members(self, group: str) -> tuple[str, ...]:
+        self._answer()
+        return self.members.get(group, ())
+
+    def offsets(self, group: str) -> "FakeGroupOffsets":
+        return FakeGroupOffsets(self, group)
+
+    def log(self, topic: str, partition: int) -> tuple[int, int]:
+        """Beginning and end."""
+        self._answer()
+        if topic not in self._topics or partition >= len(self._topics[topic].ends):
+            raise KafkaUnavailable(f"Kafka could not answer for partition {topic}-{partition}: there is none")
+        return self._topics[topic].beginnings[partition], self._topics[topic].ends[partition]
+
+    def _answer(self) -> None:
+        if self.down:
+            raise KafkaUnavailable("Kafka does not answer within 10 s; check that it runs")
+
+
+@dataclass(frozen=True, slots=True)
+class FakeGroupOffsets:
+    """`ports.GroupOffsets`."""
+
+    kafka: FakeKafka
+    group: str
+
+    def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
+        return self.kafka.committed_of(self.group, topic, partitions)
+
+    def commit(self, topic: str, offsets: Mapping[int, Committed]) -> None:
+        members = self.kafka.group_members(self.group)
+        if members:
+            raise GroupInUse(f"Kafka refuses commits of group {self.group!r}: {', '.join(members)} subscribes; stop it")
+        for partition, one in offsets.items():
+            self.kafka.log(topic, partition)
+            self.kafka.stored[self.group, topic, partition] = (one.offset, encode_metadata(one))
+
+    def topic_id(self, topic: str) -> str:
+        found = self.kafka.describe([topic])[topic]
+        return found.topic_id if found is not None else ""
+
+    def ends(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
+        return {p: self.kafka.log(topic, p)[1] for p in sorted(partitions)}
+
+    def beginnings(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
+        return {p: self.kafka.log(topic, p)[0] for p in sorted(partitions)}

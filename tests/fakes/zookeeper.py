@@ -1,0 +1,350 @@
+"""ZooKeeper in memory: versions, sessions, ephemeral and sequence nodes, one-shot watches, atomic transactions, zxids.
+
+Faults are asked for: a session can be suspended, resumed or expired, and its next write can lose its connection with
+the write applied or not. Watches fire in the thread of the writer, after the write.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from coordinator_tasks.adapters.zookeeper import check_size
+from coordinator_tasks.core.errors import LookAgain, NodeExists, NodeMissing, StoreUnavailable
+from coordinator_tasks.core.ports import (
+    Check,
+    Clock,
+    Connection,
+    Create,
+    Delete,
+    Node,
+    Operation,
+    SetData,
+    Stat,
+    Watcher,
+)
+from tests.fakes.clock import FakeClock
+
+BeforeWrite = Callable[["FakeZooKeeper", Sequence[Operation]], None]
+
+
+@dataclass(slots=True)
+class _Znode:
+    data: bytes
+    owner: int
+    created_zxid: int
+    modified_zxid: int
+    created_at: float
+    modified_at: float
+    version: int = 0
+    creations: int = 0
+    children: set[str] = field(default_factory=set)
+
+    def stat(self) -> Stat:
+        # ZooKeeper keeps the number of creations and shows that of changes.
+        return Stat(
+            version=self.version,
+            created_at=self.created_at,
+            modified_at=self.modified_at,
+            children_version=2 * self.creations - len(self.children),
+            ephemeral_owner=self.owner,
+            created_zxid=self.created_zxid,
+            modified_zxid=self.modified_zxid,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    path: str
+    children: bool
+    session: "FakeZooKeeper"
+    watcher: Watcher
+
+
+class FakeZooKeeperServer:
+    """The tree and its sessions. `before_write` is called ahead of every transaction, outside of the lock."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.clock = clock or FakeClock()
+        self.before_write: BeforeWrite | None = None
+        self.lock = threading.RLock()
+        self.zxid = 0
+        self.sessions: list[FakeZooKeeper] = []
+        self._numbers = iter(range(1, 2**31))
+        self._watches: set[_Watch] = set()
+        now = self.clock.now()
+        self._nodes = {"/": _Znode(b"", 0, 0, 0, now, now)}
+
+    def connect(self, session_timeout_s: float = 10.0) -> "FakeZooKeeper":
+        session = FakeZooKeeper(self, session_timeout_s)
+        self.sessions.append(session)
+        return session
+
+    def next_session(self) -> int:
+        return next(self._numbers)
+
+    def stop(self) -> None:
+        """Every session is suspended; the tree stays."""
+        for session in list(self.sessions):
+            session.suspend()
+
+    def start(self) -> None:
+        for session in list(self.sessions):
+            session.resume()
+
+    def node(self, path: str) -> _Znode:
+        if path not in self._nodes:
+            raise NodeMissing(f"{path} is not there")
+        return self._nodes[path]
+
+    def watch(self, path: str, children: bool, session: "FakeZooKeeper", watcher: Watcher) -> None:
+        self._watches.add(_Watch(path, children, session, watcher))
+
+    def forget(self, session: "FakeZooKeeper") -> list[_Watch]:
+        """Drop the watches of a session."""
+        mine = [watch for watch in self._watches if watch.session is session]
+        self._watches.difference_update(mine)
+        return mine
+
+    def close_session(self, number: int) -> None:
+        with self.lock:
+            mine = [path for path, node in self._nodes.items() if node.owner == number]
+            fired = self.apply([Delete(path) for path in mine], 0)[1] if mine else []
+        _fire(fired)
+
+    def apply(self, operations: Sequence[Operation], session: int) -> tuple[list[str | Stat | None], list[_Watch]]:
+        """All or nothing; the results, and the watches to fire. The caller holds the lock."""
+        undo: list[tuple[str, _Znode | None]] = []
+        self.zxid += 1
+        try:
+            done = [self._one(operation, session, undo) for operation in operations]
+        except LookAgain:
+            for path, before in reversed(undo):
+                self._restore(path, before)
+            raise
+        return [result for result, _ in done], [watch for _, events in done for watch in self._take(events)]
+
+    def _one(
+        self, operation: Operation, session: int, undo: list[tuple[str, _Znode | None]]
+    ) -> tuple[str | Stat | None, list[tuple[str, bool]]]:
+        match operation:
+            case Create():
+                path = self._create(operation, session, undo)
+                return path, [(path, False), (_parent(path), True)]
+            case SetData(path=path, data=data):
+                node = self._guarded(path, operation.version)
+                undo.append((path, _copy(node)))
+                node.data, node.version = data, node.version + 1
+                node.modified_zxid, node.modified_at = self.zxid, self.clock.now()
+                return node.stat(), [(path, False)]
+            case Delete(path=path):
+                node = self._guarded(path, operation.version)
+                if node.children:
+                    raise LookAgain(f"{path} has children")
+                undo.append((path, node))
+                del self._nodes[path]
+                self._nodes[_parent(path)].children.discard(_name(path))
+                return None, [(path, False), (path, True), (_parent(path), True)]
+            case Check(path=path):
+                self._guarded(path, operation.version)
+        return None, []
+
+    def _create(self, operation: Create, session: int, undo: list[tuple[str, _Znode | None]]) -> str:
+        parent_path = _parent(operation.path)
+        parent = self.node(parent_path)
+        path = f"{operation.path}{parent.creations:010d}" if operation.sequence else operation.path
+        if path in self._nodes:
+            raise NodeExists(f"{path} is there already")
+        undo += [(parent_path, _copy(parent)), (path, None)]
+        self._nodes[path] = self._fresh(operation.data, session if operation.ephemeral else 0)
+        parent.children.add(_name(path))
+        parent.creations += 1
+        return path
+
+    def _fresh(self, data: bytes, owner: int) -> _Znode:
+        now = self.clock.now()
+        return _Znode(data, owner, self.zxid, self.zxid, now, now)
+
+    def _guarded(self, path: str, version: int) -> _Znode:
+        node = self.node(path)
+        if version not in (-1, node.version):
+            raise LookAgain(f"{path} was changed in between")
+        return node
+
+    def _restore(self, path: str, before: _Znode | None) -> None:
+        if before is None:
+            del self._nodes[path]
+            self._nodes[_parent(path)].children.discard(_name(path))
+            return
+        self._nodes[path] = before
+        if path != "/":
+            self._nodes[_parent(path)].children.add(_name(path))
+
+    def _take(self, events: Sequence[tuple[str, bool]]) -> Iterator[_Watch]:
+        for path, children in events:
+            hit = [watch for watch in self._watches if watch.path == path and watch.children == children]
+            self._watches.difference_update(hit)
+            yield from hit
+
+
+class FakeZooKeeper:
+    """One session; `ports.ZooKeeper`."""
+
+    def __init__(self, server: FakeZooKeeperServer, session_timeout_s: float) -> None:
+        self._server = server
+        self._timeout_s = session_timeout_s
+        self._number = server.next_session()
+        self._expired = False
+        self._listeners: list[Callable[[Connection], None]] = []
+        self._lose_next: bool | None = None
+        self.connection = Connection.CONNECTED
+        self.closed = False
+
+    # What a test does to it -------------------------------------------------------------------------------------------
+
+    def suspend(self) -> None:
+        """The connection is lost; as with kazoo, every watch fires and is forgotten."""
+        if self.connection is Connection.CONNECTED and not self.closed:
+            fired = self._server.forget(self)
+            self._tell(Connection.SUSPENDED)
+            _fire(fired)
+
+    def resume(self) -> None:
+        if self.connection is Connection.CONNECTED or self.closed:
+            return
+        if self._expired:
+            self._expired = False
+            self._number = self._server.next_session()
+            self._tell(Connection.LOST)
+        self._tell(Connection.CONNECTED)
+
+    def expire(self) -> None:
+        """The server ends the session; the client hears of it when it is connected, and goes on with a new one."""
+        connected = self.connection is Connection.CONNECTED
+        self._expired = True
+        self._server.close_session(self._number)
+        if connected:
+            self.suspend()
+            self.resume()
+
+    def lose_next_write(self, *, applied: bool) -> None:
+        """The next transaction's connection breaks, after or before the server has applied it."""
+        self._lose_next = applied
+
+    # The port ---------------------------------------------------------------------------------------------------------
+
+    def get(self, path: str, watch: Watcher | None = None) -> Node:
+        with self._request():
+            node = self._server.node(path)
+            if watch is not None:
+                self._server.watch(path, False, self, watch)
+            return Node(node.data, node.stat())
+
+    def find(self, path: str, watch: Watcher | None = None) -> Node | None:
+        with self._request():
+            try:
+                return self.get(path, watch)
+            except NodeMissing:
+                if watch is not None:
+                    self._server.watch(path, False, self, watch)
+                return None
+
+    def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        return [self.find(path) for path in paths]
+
+    def children(self, path: str, watch: Watcher | None = None) -> list[str]:
+        with self._request():
+            names = sorted(self._server.node(path).children)
+            if watch is not None:
+                self._server.watch(path, True, self, watch)
+            return names
+
+    def transact(self, operations: Sequence[Operation]) -> list[str | Stat | None]:
+        if not operations:
+            return []
+        check_size(operations)
+        if self._server.before_write is not None:
+            self._server.before_write(self, operations)
+        lose, self._lose_next = self._lose_next, None
+        with self._request():
+            if lose is False:
+                raise _lost()
+            results, fired = self._server.apply(operations, self._number)
+        _fire(fired)
+        if lose:
+            raise _lost()
+        return results
+
+    def ensure(self, path: str) -> None:
+        with self._request():
+            parts = path.strip("/").split("/")
+            missing = ["/" + "/".join(parts[: n + 1]) for n in range(len(parts))]
+            fired: list[_Watch] = []
+            for one in missing:
+                try:
+                    fired += self._server.apply([Create(one)], self._number)[1]
+                except NodeExists:
+                    continue
+        _fire(fired)
+
+    def sync(self) -> None:
+        with self._request():
+            pass
+
+    def listen(self, listener: Callable[[Connection], None]) -> None:
+        self._listeners.append(listener)
+
+    @property
+    def session_id(self) -> int:
+        return self._number if self.connection is Connection.CONNECTED and not self.closed else 0
+
+    @property
+    def session_timeout_s(self) -> float:
+        return self._timeout_s
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._server.forget(self)
+            self._server.sessions.remove(self)
+            self._server.close_session(self._number)
+
+    def _request(self) -> threading.RLock:
+        if self.closed or self.connection is not Connection.CONNECTED:
+            raise StoreUnavailable("ZooKeeper does not answer; nothing was sent")
+        return self._server.lock
+
+    def _tell(self, connection: Connection) -> None:
+        self.connection = connection
+        for listener in list(self._listeners):
+            listener(connection)
+
+
+def _fire(watches: Sequence[_Watch]) -> None:
+    for watch in watches:
+        watch.watcher()
+
+
+def _lost() -> StoreUnavailable:
+    return StoreUnavailable("the connection broke; what was written may or may not be there: look before trying again")
+
+
+def _copy(node: _Znode) -> _Znode:
+    return _Znode(
+        node.data,
+        node.owner,
+        node.created_zxid,
+        node.modified_zxid,
+        node.created_at,
+        node.modified_at,
+        node.version,
+        node.creations,
+        set(node.children),
+    )
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

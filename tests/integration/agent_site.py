@@ -1,0 +1,226 @@
+"""A site for agents on real servers: the test writes topic nodes as the coordinator would, and asks the interfaces."""
+
+import json
+import threading
+import time
+import urllib.request
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from confluent_kafka import Producer
+
+from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
+from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
+from coordinator_tasks.core.codec import decode_release, encode_node
+from coordinator_tasks.core.member_codec import decode_member
+from coordinator_tasks.core.model import Committed, ConsumerStatus, Handoff, Release, TopicNode, TopicStatus
+from coordinator_tasks.core.names import Paths
+from coordinator_tasks.core.ports import Create, SetData
+from coordinator_tasks.core.status_codec import decode_status
+from coordinator_tasks.wiring import Settings, open_zookeeper
+from spark_apps.agent.agent import AgentTiming
+from spark_apps.agent.process import ConsumerSettings
+from spark_apps.plain import PlainConsumer, Record, Sink
+
+QUIET = {"log_level": "1"}  # the broker ends before the clients do
+
+
+@dataclass
+class Site:
+    """One cluster, topic and group of its own on the shared servers."""
+
+    zookeeper: str
+    kafka: str
+    partitions: int = 4
+    cluster: str = field(default_factory=lambda: f"c{uuid.uuid4().hex[:8]}")
+    session_timeout_s: float = 4.0
+
+    def __post_init__(self) -> None:
+        self.topic = f"orders-{self.cluster}"
+        self.group = f"group-{self.cluster}"
+        self.paths = Paths(self.cluster)
+        self.settings = Settings(
+            self.cluster,
+            self.zookeeper,
+            {**QUIET, "bootstrap.servers": self.kafka},
+            session_timeout_s=self.session_timeout_s,
+        )
+        self.zk: KazooZooKeeper = open_zookeeper(self.settings)
+        self.admin = ConfluentKafkaAdmin({**QUIET, "bootstrap.servers": self.kafka})
+        self.admin.create_topic(self.topic, self.partitions)
+        described = self.admin.describe([self.topic])[self.topic]
+        assert described is not None
+        self.offsets = ConfluentGroupOffsets({**QUIET, "bootstrap.servers": self.kafka}, self.group)
+        self.producer = Producer({**QUIET, "bootstrap.servers": self.kafka, "linger.ms": 2})
+        for folder in self.paths.folders():
+            self.zk.ensure(folder)
+        self.node = TopicNode(self.kafka, self.group, 0, "g1", described.topic_id, initial_partitions=self.partitions)
+
+    def write(self, node: TopicNode) -> TopicNode:
+        """The next epoch of the topic node, and the partition nodes with the first."""
+        self.node = replace(node, epoch=self.node.epoch + 1)
+        path, data = self.paths.topic(self.topic), encode_node(self.node)
+        found = self.zk.find(path)
+        if found is None:
+            children = [Create(self.paths.partition(self.topic, p)) for p in range(self.partitions)]
+            self.zk.transact([Create(path, data), *children])
+        else:
+            self.zk.transact([SetData(path, data, found.stat.version)])
+        return self.node
+
+    def assign(self, owners: Mapping[int, str], *, guarded: frozenset[int] = frozenset()) -> TopicNode:
+        """Everything assigned at once, as after a barrier; what changes its owner is held since this epoch."""
+        epoch = self.node.epoch + 1
+        same = {p for p, owner in owners.items() if self.node.assignments.get(p) == owner and p not in guarded}
+        since = {p: self.node.since[p] if p in same else epoch for p in owners}
+        incarnations = {name: self.incarnation(name) for name in set(owners.values())}
+        return self.write(
+            replace(
+                self.node,
+                assignments=dict(owners),
+                since=since,
+                handoff={},
+                guarded=guarded,
+                incarnations={**self.node.incarnations, **incarnations},
+            )
+        )
+
+    def hand_off(self, moves: Mapping[int, str]) -> TopicNode:
+        """Each partition leaves its owner for another one by a hand-off."""
+        epoch = self.node.epoch + 1
+        entries = {p: Handoff(self.node.assignments[p], taker, epoch) for p, taker in moves.items()}
+        left = {p: owner for p, owner in self.node.assignments.items() if p not in moves}
+        incarnations = {name: self.incarnation(name) for name in set(moves.values())}
+        return self.write(
+            replace(
+                self.node,
+                assignments=left,
+                since={p: self.node.since[p] for p in left},
+                handoff=entries,
+                guarded=self.node.guarded - moves.keys(),
+                incarnations={**self.node.incarnations, **incarnations},
+            )
+        )
+
+    def incarnation(self, consumer: str) -> int:
+        path = self.paths.member(consumer)
+        return decode_member(path, self.zk.get(path).data).incarnation
+
+    def status(self, consumer: str) -> ConsumerStatus:
+        path = self.paths.member(consumer)
+        address = decode_member(path, self.zk.get(path).data).address
+        return ask(address)
+
+    def topic_status(self, consumer: str) -> TopicStatus:
+        return self.status(consumer).topics[self.topic]
+
+    def runs(self, consumer: str) -> dict[int, bool]:
+        """Partition → whether it is started."""
+        found = self.status(consumer).topics.get(self.topic)
+        return {} if found is None else {p: one.started for p, one in found.running.items()}
+
+    def committed(self) -> Mapping[int, Committed]:
+        return self.offsets.committed(self.topic, range(self.partitions))
+
+    def release(self, partition: int) -> Release | None:
+        path = self.paths.partition(self.topic, partition)
+        return decode_release(path, self.zk.get(path).data)
+
+    def produce(self, per_partition: int, start: int = 0) -> None:
+        for number in range(start, start + per_partition):
+            for partition in range(self.partitions):
+                self.producer.produce(self.topic, str(number).encode(), partition=partition)
+        self.producer.flush()
+
+    def close(self) -> None:
+        self.zk.close()
+
+
+def ask(address: str) -> ConsumerStatus:
+    with urllib.request.urlopen(f"{address}/v1/status", timeout=5) as answer:
+        return decode_status(address, answer.read())
+
+
+def wait_for(holds: Callable[[], object], what: str, timeout_s: float = 20.0) -> float:
+    """Seconds until `holds`."""
+    began = time.monotonic()
+    while time.monotonic() - began < timeout_s:
+        if holds():
+            return time.monotonic() - began
+        time.sleep(0.01)
+    raise AssertionError(f"not within {timeout_s:g} s: {what}")
+
+
+class Rows:
+    """A sink in memory."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[str, int, int, int, float]] = []  # consumer, partition, offset, epoch, time
+        self._lock = threading.Lock()
+
+    def sink(self, consumer: str) -> Sink:
+        def take(topic: str, records: Sequence[Record]) -> None:
+            now = time.time()
+            with self._lock:
+                self.rows += [(consumer, r.partition, m.offset() or 0, r.token_epoch, now) for r, m in records]
+
+        return take
+
+    def of(self, partition: int) -> list[tuple[str, int, int, int, float]]:
+        return sorted((row for row in self.rows if row[1] == partition), key=lambda row: row[4])
+
+    def offsets(self, partition: int) -> list[int]:
+        return sorted(row[2] for row in self.rows if row[1] == partition)
+
+    def last(self, partition: int) -> str:
+        """The consumer of the latest row."""
+        rows = self.of(partition)
+        return rows[-1][0] if rows else ""
+
+
+class Running:
+    """A plain consumer in a thread."""
+
+    def __init__(self, site: Site, consumer: str, rows: Rows, close_timeout_s: float = 5.0) -> None:
+        settings = ConsumerSettings(
+            site.settings, consumer, agent_timing=AgentTiming(close_timeout_s=close_timeout_s, poll_s=1.0)
+        )
+        self.consumer = PlainConsumer(settings, rows.sink(consumer))
+        self.code: int | None = None
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+        wait_for(lambda: site.zk.find(site.paths.member(consumer)), f"{consumer} registers")
+
+    def _run(self) -> None:
+        self.code = self.consumer.run()
+
+    def leave(self, within_s: float | None = None) -> int | None:
+        self.consumer.leave(within_s)
+        self.thread.join(20)
+        return self.code
+
+
+class Traffic:
+    """Produces steadily to every partition until it is closed."""
+
+    def __init__(self, site: Site, per_second: float = 200.0) -> None:
+        self.site = site
+        self.sent = 0
+        self._pause = 1 / per_second
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._pause):
+            for partition in range(self.site.partitions):
+                self.site.producer.produce(self.site.topic, json.dumps(self.sent).encode(), partition=partition)
+            self.sent += 1
+            self.site.producer.poll(0)
+
+    def close(self) -> int:
+        self._stop.set()
+        self._thread.join()
+        self.site.producer.flush()
+        return self.sent

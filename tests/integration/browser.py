@@ -1,0 +1,103 @@
+"""A headless Chromium that is signed in to an Airflow, and what a person does with it."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from selenium import webdriver
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import WebDriverWait
+
+from coordinator_tasks.embedded.airflow import EmbeddedAirflow
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
+DRIVER = shutil.which("chromedriver") or ""
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--window-size=1280,1000",
+)
+LIMIT_S = 60.0
+T = TypeVar("T")
+
+
+class Browser:
+    """Every method waits until what it needs is there."""
+
+    def __init__(self, driver: webdriver.Chrome, base_url: str) -> None:
+        self.driver = driver
+        self.base_url = base_url
+
+    def until(self, holds: Callable[[], T], what: str) -> T:
+        wait = WebDriverWait(
+            self.driver,
+            LIMIT_S,
+            poll_frequency=0.1,
+            ignored_exceptions=(NoSuchElementException, StaleElementReferenceException),
+        )
+        return wait.until(lambda _: holds(), what)
+
+    def open(self, path: str) -> None:
+        self.driver.get(self.base_url + path)
+
+    def find(self, css: str) -> WebElement:
+        return self.until(lambda: self.driver.find_element(By.CSS_SELECTOR, css), css)
+
+    def find_all(self, css: str) -> list[WebElement]:
+        self.find(css)
+        return self.driver.find_elements(By.CSS_SELECTOR, css)
+
+    def click(self, text: str) -> None:
+        """A link with this text; in the page that is looked at (see `enter`)."""
+
+        def found() -> bool:
+            self.driver.find_element(By.PARTIAL_LINK_TEXT, text).click()
+            return True
+
+        self.until(found, f"a link {text!r}")
+
+    def enter(self) -> None:
+        """Look into the frame in which Airflow shows a page of ours."""
+        self.leave()
+        self.driver.switch_to.frame(self.find("iframe"))
+
+    def leave(self) -> None:
+        self.driver.switch_to.default_content()
+
+    def said(self) -> list[str]:
+        """What the browser had to complain about since it was asked last."""
+        return [entry["message"] for entry in self.driver.get_log("browser")]  # type: ignore[no-untyped-call]
+
+    def sign_in(self, airflow: EmbeddedAirflow) -> None:
+        self.open("/")
+        self.find("input[name=username]").send_keys(airflow.username)
+        self.find("input[name=password]").send_keys(airflow.password)
+        self.find("button[type=submit]").click()
+        self.until(lambda: "/auth/" not in self.driver.current_url, "signed in")
+
+
+@contextmanager
+def signed_in(airflow: EmbeddedAirflow, profile: Path) -> Iterator[Browser]:
+    """A browser with an empty profile; `profile` must not exist yet."""
+    options = webdriver.ChromeOptions()
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    for flag in (*FLAGS, f"--user-data-dir={profile}"):
+        options.add_argument(flag)
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    try:
+        driver.set_page_load_timeout(LIMIT_S)
+        browser = Browser(driver, airflow.base_url)
+        browser.sign_in(airflow)
+        yield browser
+    finally:
+        driver.quit()

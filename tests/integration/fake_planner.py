@@ -1,0 +1,94 @@
+"""A planner that a test drives by hand: it owns the partitions it is told to, and knows the log's ends from Kafka."""
+
+import threading
+import time
+from collections.abc import Mapping
+
+from confluent_kafka import Consumer, TopicPartition
+
+from spark_apps.batches import BatchOffset, Range, admit
+from spark_apps.options import SourceOptions
+
+
+class FakePlanner:
+    """`give` and `take` change what is owned, at any time; `passed` holds what has gone through the sink."""
+
+    def __init__(self, topic: str, bootstrap_servers: str, *, parallelism: int = 2, interval_s: float = 0.0) -> None:
+        self.topic = topic
+        self.options: SourceOptions | None = None
+        self.attached: list[str] = []
+        self.detached: list[str] = []
+        self.passed: dict[int, int] = {}
+        self.latest_calls = 0
+        self.settings = {"bootstrap.servers": bootstrap_servers}
+        self._parallelism = parallelism
+        self._interval_s = interval_s
+        self._owned: dict[int, tuple[int, int]] = {}
+        self._planned: dict[int, int] = {}
+        self._last_at = 0.0
+        self._lock = threading.Condition()
+        self._kafka = Consumer({**self.settings, "group.id": "fake", "enable.auto.commit": False})
+
+    def give(self, partition: int, start: int, epoch: int) -> None:
+        with self._lock:
+            self._owned[partition] = (start, epoch)
+            self._lock.notify_all()
+
+    def take(self, partition: int, timeout_s: float = 20.0) -> int:
+        """Stop owning it; returns the position up to which everything has passed the sink."""
+        with self._lock:
+            start, _ = self._owned.pop(partition)
+            end = self._planned.pop(partition, start)
+            if not self._lock.wait_for(lambda: self.passed.get(partition, start) >= end, timeout_s):
+                raise TimeoutError(f"partition {partition} did not pass the sink")
+            return end
+
+    def attach(self, reader: str, options: SourceOptions) -> Mapping[str, str]:
+        self.options = options
+        self.attached.append(reader)
+        return self.settings
+
+    def detach(self, reader: str) -> None:
+        self.detached.append(reader)
+
+    def initial(self, reader: str) -> BatchOffset:
+        return BatchOffset(self.topic)
+
+    def latest(self, reader: str, start: BatchOffset) -> BatchOffset:
+        self.latest_calls += 1
+        with self._lock:
+            for one in start.ranges.values():
+                self.passed[one.partition] = max(self.passed.get(one.partition, 0), one.end)
+            self._lock.notify_all()
+        deadline = time.monotonic() + 0.2
+        while True:
+            if time.monotonic() - self._last_at >= self._interval_s:
+                found = self._next(start)
+                if found is not start:
+                    self._last_at = time.monotonic()
+                    return found
+            if time.monotonic() > deadline:
+                return start
+            time.sleep(0.005)
+
+    def _next(self, start: BatchOffset) -> BatchOffset:
+        with self._lock:
+            owned = dict(self._owned)
+        ends = {p: self._kafka.get_watermark_offsets(TopicPartition(self.topic, p))[1] for p in owned}
+        with self._lock:
+            available = [
+                Range(p, max(self._planned.get(p, begin), begin), max(ends[p], begin), epoch)
+                for p, (begin, epoch) in owned.items()
+                if self._owned.get(p) == (begin, epoch)
+            ]
+            ranges = admit(available, self.options.max_offsets_per_trigger if self.options else None)
+            if not ranges:
+                return start
+            self._planned.update({one.partition: one.end for one in ranges})
+            return start.following(ranges, self._parallelism)
+
+    def report(self) -> BatchOffset | None:
+        return None
+
+    def close(self) -> None:
+        self._kafka.close()

@@ -1,0 +1,234 @@
+"""A site that a coordinator runs: plain consumers, the plain loop, and rows that the demonstration's checks can judge."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+
+from coordinator_tasks.core.codec import decode_node, decode_state
+from coordinator_tasks.core.errors import Unavailable
+from coordinator_tasks.core.model import ConsumerStatus, StartRule, State, TopicNode
+from coordinator_tasks.core.model import Record as HistoryRecord
+from coordinator_tasks.core.ports import ZooKeeper
+from coordinator_tasks.core.world import Policy
+from coordinator_tasks.demo.checker import disordered, lost_records, repeated, unowned_rows
+from coordinator_tasks.demo.evidence import Produced, Row, SeenRelease
+from coordinator_tasks.demo.ownership import holdings
+from coordinator_tasks.service import history, loop, topics
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.transitions import TopicReport
+from coordinator_tasks.wiring import Settings, open_coordinator
+from spark_apps.agent.agent import AgentTiming
+from spark_apps.agent.process import ConsumerSettings
+from spark_apps.plain import PlainConsumer, Record, Sink
+from tests.fakes.cluster import PERSON
+from tests.integration.agent_site import Site, wait_for
+
+LIMIT_S = 60.0
+QUICK = Policy(settle_s=0.2, settle_max_s=1.0)
+Wrap = Callable[[Coordinator], Coordinator]
+Hook = Callable[[int, Sequence[object]], None]
+
+
+def same(c: Coordinator) -> Coordinator:
+    """Nothing is wrapped."""
+    return c
+
+
+@dataclass
+class Ledger:
+    """What went through the sinks, in the order of each consumer, and the releases as they were seen."""
+
+    rows: list[Row] = field(default_factory=list)
+    releases: dict[tuple[int, int], SeenRelease] = field(default_factory=dict)
+
+    def sink(self, consumer: "Consumer") -> Sink:
+        def take(_topic: str, records: Sequence[Record]) -> None:
+            now = consumer.clock()
+            self.rows += [
+                Row(consumer.name, consumer.incarnation, r.token_epoch, r.partition, m.offset() or 0, number, 0.0, now)
+                for r, m in records
+                for number in [int(m.value() or b"-1")]
+            ]
+
+        return take
+
+    def offsets(self, partition: int) -> list[int]:
+        """In the order in which they were processed."""
+        return [row.offset for row in list(self.rows) if row.partition == partition]
+
+    def owners(self, partition: int) -> set[tuple[str, int, int]]:
+        """Consumer, incarnation and epoch of everybody who processed something of it."""
+        return {(r.consumer, r.incarnation, r.epoch) for r in list(self.rows) if r.partition == partition}
+
+    def grown(self, partitions: Sequence[int], what: str, by: int = 30) -> None:
+        """Wait until each of these partitions has so many more rows."""
+        before = {p: len(self.offsets(p)) for p in partitions}
+        wait_for(lambda: all(len(self.offsets(p)) >= before[p] + by for p in partitions), what, LIMIT_S)
+
+
+class Consumer:
+    """A plain consumer in a thread, whose rows name its incarnation."""
+
+    def __init__(self, site: Site, name: str, ledger: Ledger, settings: Settings | None = None) -> None:
+        self.name = name
+        self.code: int | None = None
+        timing = AgentTiming(close_timeout_s=10.0, poll_s=1.0)
+        wanted = ConsumerSettings(settings or site.settings, name, agent_timing=timing)
+        self.consumer = PlainConsumer(wanted, ledger.sink(self))
+        self._thread = threading.Thread(target=self._run, name=f"consumer-{name}", daemon=True)
+        self._thread.start()
+        wait_for(lambda: site.zk.find(site.paths.id(name)) and self._registered(), f"{name} registers", LIMIT_S)
+
+    def _registered(self) -> bool:
+        process = self.consumer.process
+        return process is not None and process.agent is not None and self.status.health == "ok"
+
+    def _run(self) -> None:
+        self.code = self.consumer.run()
+
+    def clock(self) -> float:
+        assert self.consumer.process is not None
+        return self.consumer.process.clock.now()
+
+    @property
+    def incarnation(self) -> int:
+        assert self.consumer.process is not None
+        return self.consumer.process.identity.incarnation
+
+    @property
+    def status(self) -> ConsumerStatus:
+        """What its interface says."""
+        assert self.consumer.process is not None
+        assert self.consumer.process.agent is not None
+        return self.consumer.process.agent.status()
+
+    @property
+    def reports(self) -> tuple[str, ...]:
+        """What its interface says is wrong."""
+        status = self.status
+        return (*status.reports, *(text for topic in status.topics.values() for text in topic.reports))
+
+    def close(self) -> None:
+        """Leave at once, without hand-offs."""
+        self.consumer.leave(0.0)
+        self._thread.join(30)
+
+
+class Managed:
+    """One topic of a site under a coordinator; its consumers end with it."""
+
+    def __init__(self, site: Site, *, start: StartRule = StartRule.EARLIEST) -> None:
+        self.site = site
+        self.start = start
+        self.ledger = Ledger()
+        self.consumers: dict[str, Consumer] = {}
+        self.reports: list[TopicReport] = []
+        self.add_topic()
+
+    def add_topic(self) -> None:
+        with open_coordinator(self.site.settings) as c:
+            topics.add_topic(c, self.site.topic, self.site.group, start=self.start, actor=PERSON)
+
+    def join(self, name: str, settings: Settings | None = None) -> Consumer:
+        self.consumers[name] = Consumer(self.site, name, self.ledger, settings)
+        return self.consumers[name]
+
+    @contextmanager
+    def looping(self, wrap: Wrap = same, policy: Policy = QUICK, settings: Settings | None = None) -> Iterator[None]:
+        """The plain loop in a thread, over sessions of its own."""
+        stop = threading.Event()
+        quick = replace(settings or self.site.settings, policy=policy, answer_timeout_s=4.0)
+        with open_coordinator(quick) as c:
+            thread = threading.Thread(target=loop.run, args=(wrap(c), stop, "test", self._seen), daemon=True)
+            thread.start()
+            try:
+                yield
+                assert thread.is_alive(), "the loop has died"
+            finally:
+                stop.set()
+                thread.join(30)
+
+    def _seen(self, report: TopicReport) -> None:
+        self.reports.append(report)
+        with suppress(Unavailable):
+            self.see_releases()
+
+    def see_releases(self) -> None:
+        """Take down the releases: each partition's node keeps the last one only."""
+        for partition in range(self.site.partitions):
+            node = self.site.zk.find(self.site.paths.partition(self.site.topic, partition))
+            release = self.site.release(partition) if node is not None and node.data else None
+            if node is not None and release is not None:
+                self.ledger.releases[partition, release.epoch] = SeenRelease(partition, release, node.stat.modified_at)
+
+    def node(self) -> TopicNode:
+        path = self.site.paths.topic(self.site.topic)
+        return decode_node(path, self.site.zk.get(path).data)
+
+    def state(self) -> State:
+        path = self.site.paths.state(self.site.topic)
+        node = self.site.zk.find(path)
+        return decode_state(path, node.data).state if node is not None else State.INITIAL
+
+    def stable(self, owners: str, timeout_s: float = LIMIT_S) -> dict[int, str]:
+        """Wait until exactly these consumers (one letter each) own something and the topic is Stable; who owns what."""
+        wait_for(lambda: self._is_stable(owners), f"Stable with {owners}", timeout_s)
+        return dict(self.node().assignments)
+
+    def _is_stable(self, owners: str) -> bool:
+        if self.state() is not State.STABLE:
+            return False
+        assignments = self.node().assignments
+        return set(assignments.values()) == set(owners) and len(assignments) == self.site.partitions
+
+    def history(self) -> tuple[HistoryRecord, ...]:
+        """Oldest first."""
+        with open_coordinator(self.site.settings) as c:
+            return history.records(c, self.site.topic, 500)[::-1]
+
+    def steps(self) -> list[tuple[State, State]]:
+        return [(record.source, record.target) for record in self.history()]
+
+    def consumed(self, sent: int) -> None:
+        """Wait until so many records of every partition are in the sink."""
+        everything = [set(range(sent))] * self.site.partitions
+        done = lambda: [set(self.ledger.offsets(p)) for p in range(self.site.partitions)] == everything  # noqa: E731
+        wait_for(done, "everything is consumed", LIMIT_S)
+
+    def judge(self, sent: int) -> None:
+        """Nothing lost, nothing twice, nothing by anybody but its owner: by the history and the releases alone."""
+        self.see_releases()
+        rows = sorted(self.ledger.rows, key=lambda row: (row.partition, row.processed_at))
+        produced = [Produced(p, n, n, 0.0) for p in range(self.site.partitions) for n in range(sent)]
+        held = holdings(self.history(), list(self.ledger.releases.values()))
+        assert lost_records(produced, rows) == []
+        assert unowned_rows(rows, held) == []
+        assert repeated(rows, held, frozenset()) == ([], [], [])
+        assert disordered(rows, held) == []
+
+    def close(self) -> None:
+        for consumer in self.consumers.values():
+            consumer.close()
+        self.site.close()
+
+
+@dataclass
+class Writes:
+    """A ZooKeeper session whose writes are counted; `before` and `after` are called with each one's number, from 1."""
+
+    zk: ZooKeeper
+    before: Hook = lambda _number, _operations: None
+    after: Hook = lambda _number, _operations: None
+    count: int = 0
+
+    def transact(self, operations: Sequence[object]) -> object:
+        self.count += 1
+        number = self.count
+        self.before(number, operations)
+        done = self.zk.transact(operations)  # type: ignore[arg-type]
+        self.after(number, operations)
+        return done
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.zk, name)

@@ -1,0 +1,177 @@
+"""Plain consumers on real ZooKeeper and Kafka; the test writes what the coordinator would."""
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coordinator_tasks.core.member_codec import decode_claim, decode_member
+from coordinator_tasks.core.model import Committed, Ending, Token
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from tests.integration.agent_site import Rows, Running, Site, Traffic, ask, wait_for
+
+pytestmark = pytest.mark.integration
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def site(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[Site]:
+    made = Site(zookeeper.connect_string, kafka.bootstrap_servers)
+    yield made
+    made.close()
+
+
+def test_a_hand_off_moves_two_partitions_and_disturbs_no_other(site: Site) -> None:
+    rows = Rows()
+    one, two = Running(site, "a", rows), Running(site, "b", rows)
+    site.assign(dict.fromkeys(range(4), "a"))
+    wait_for(lambda: site.runs("a") == dict.fromkeys(range(4), True), "a runs everything")
+    traffic = Traffic(site)
+    wait_for(lambda: len(rows.rows) > 400, "records flow")
+    node = site.hand_off({2: "b", 3: "b"})
+    took = wait_for(lambda: rows.last(2) == "b" and rows.last(3) == "b", "b has taken over")
+    wait_for(lambda: site.runs("b") == {2: True, 3: True}, "b runs what it took")
+    wait_for(lambda: site.runs("a") == {0: True, 1: True}, "a has let go")
+    count = len(rows.rows)
+    wait_for(lambda: len(rows.rows) > count + 400, "records go on")
+    sent = traffic.close()
+    wait_for(lambda: all(len(rows.offsets(p)) >= sent for p in range(4)), "everything is consumed")
+    assert {p: rows.offsets(p) for p in range(4)} == {p: list(range(sent)) for p in range(4)}
+    release = site.release(2)
+    assert release is not None
+    assert (release.epoch, release.by) == (node.epoch, "a")
+    assert {row[3] for row in rows.of(2) if row[0] == "b"} == {node.epoch}
+    print(f"\nhand-off between plain consumers: {took * 1000:.0f} ms until the taker's first record")
+    for partition in range(4):
+        times = [row[4] for row in rows.of(partition)]
+        longest = max(later - earlier for earlier, later in itertools.pairwise(times))
+        print(f"partition {partition}: longest pause {longest * 1000:.0f} ms")
+    assert (one.leave(0.0), two.leave(0.0)) == (0, 0)
+
+
+def test_a_fenced_zombie_stops_within_a_second_though_its_picture_is_old(site: Site) -> None:
+    rows = Rows()
+    one = Running(site, "a", rows)
+    site.assign(dict.fromkeys(range(4), "a"))
+    wait_for(lambda: site.runs("a") == dict.fromkeys(range(4), True), "a runs everything")
+    newer = Committed(0, Token(99, 1, "g1"), "b", site.cluster, site.node.topic_id)
+    site.offsets.commit(site.topic, {2: newer})
+    took = wait_for(lambda: site.runs("a").keys() == {0, 1, 3}, "a lets go of what b has taken", 5)
+    site.produce(20)
+    wait_for(lambda: len(rows.offsets(0)) == 20, "the others go on")
+    assert rows.offsets(2) == []
+    assert site.committed()[2] == newer
+    assert any("was taken by b" in text for text in site.topic_status("a").reports)
+    print(f"\na fenced owner stopped after {took * 1000:.0f} ms")
+    assert one.leave(0.0) == 0
+
+
+def test_an_overwritten_entry_is_written_again(site: Site) -> None:
+    rows = Rows()
+    one = Running(site, "a", rows)
+    site.produce(10)
+    site.assign(dict.fromkeys(range(4), "a"))
+    wait_for(lambda: site.committed().get(2, Committed(0)).offset == 10, "everything is committed")
+    older = Committed(3, Token(0, 1, "g1"), "zombie", site.cluster, site.node.topic_id)
+    site.offsets.commit(site.topic, {2: older})
+    wait_for(lambda: site.committed()[2].owner == "a" and site.committed()[2].offset == 10, "a writes its own again", 5)
+    assert any("overwritten by zombie" in text for text in site.topic_status("a").reports)
+    assert one.leave(0.0) == 0
+
+
+def test_a_clean_leave_gives_everything_away_and_ends_by_number(site: Site) -> None:
+    rows = Rows()
+    one, two = Running(site, "a", rows), Running(site, "b", rows)
+    site.assign(dict.fromkeys(range(4), "a"))
+    wait_for(lambda: site.runs("a") == dict.fromkeys(range(4), True), "a runs everything")
+    site.produce(50)
+    one.consumer.leave(20.0)
+    wait_for(lambda: site.zk.find(site.paths.directive("a")), "the draining mark is there")
+    assert site.status("a").health == "leaving"
+    site.hand_off(dict.fromkeys(range(4), "b"))
+    one.thread.join(15)
+    assert one.code == 0
+    assert site.zk.find(site.paths.member("a")) is None
+    claim = decode_claim("", site.zk.get(site.paths.id("a")).data, "a", 0)
+    assert claim.ended == {1: Ending.LEFT}
+    wait_for(lambda: site.runs("b") == dict.fromkeys(range(4), True), "b runs everything")
+    assert {p: rows.offsets(p) for p in range(4)} == {p: list(range(50)) for p in range(4)}
+    assert two.leave(0.0) == 0
+
+
+def test_after_kill_9_the_next_incarnation_starts_from_the_committed_position(site: Site, tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    where = ("--cluster", site.cluster, "--zookeeper", site.zookeeper, "--kafka", site.kafka)
+    command = (
+        sys.executable,
+        "-m",
+        "spark_apps.plain",
+        "--consumer",
+        "a",
+        *where,
+        "--sink",
+        str(file),
+        "--close-timeout",
+        "0.5",
+    )
+    environment = {**os.environ, "COORDINATOR_SESSION_TIMEOUT_S": "4"}
+
+    def rows() -> list[tuple[int, int]]:
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [(row["partition"], row["offset"]) for row in map(json.loads, lines)]
+
+    first = subprocess.Popen(command, cwd=ROOT, env=environment)
+    try:
+        wait_for(lambda: site.zk.find(site.paths.member("a")), "a registers", 30)
+        site.assign(dict.fromkeys(range(4), "a"))
+        traffic = Traffic(site, per_second=300)
+        wait_for(lambda: len(rows()) > 400, "records flow")
+    finally:
+        first.kill()
+        first.wait()
+    sent = traffic.close()
+    before, committed = set(rows()), site.committed()
+    wait_for(lambda: site.zk.find(site.paths.member("a")) is None, "the session ends")
+    second = subprocess.Popen(command, cwd=ROOT, env=environment)
+    try:
+        wait_for(lambda: site.zk.find(site.paths.member("a")), "a registers again", 30)
+        seen = len(rows())
+        site.assign(dict.fromkeys(range(4), "a"), guarded=frozenset(range(4)))
+        everything = {(p, offset) for p in range(4) for offset in range(sent)}
+        wait_for(lambda: set(rows()) >= everything, "everything is consumed")
+        again = rows()[seen:]
+    finally:
+        second.terminate()
+        assert second.wait(30) == 0
+    for partition in range(4):
+        assert min(offset for p, offset in again if p == partition) == committed[partition].offset
+    print(f"\nafter kill -9: {len(before & set(again))} of {4 * sent} records once more")
+
+
+def test_without_zookeeper_consumers_go_on_and_come_back(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    with EmbeddedZooKeeper(tmp_path) as own:
+        site = Site(own.connect_string, kafka.bootstrap_servers)
+        rows = Rows()
+        one = Running(site, "a", rows)
+        site.assign(dict.fromkeys(range(4), "a"))
+        wait_for(lambda: site.runs("a") == dict.fromkeys(range(4), True), "a runs everything")
+        path = site.paths.member("a")
+        address = decode_member(path, site.zk.get(path).data).address
+        own.kill()
+        wait_for(lambda: ask(address).health == "detached", "a notices")
+        site.produce(50)
+        wait_for(lambda: all(len(rows.offsets(p)) == 50 for p in range(4)), "a goes on")
+        wait_for(lambda: all(one.offset == 50 for one in site.committed().values()), "a commits")
+        assert any("going on with what is known" in text for text in ask(address).reports)
+        own.start()
+        wait_for(lambda: ask(address).health == "ok", "a is back")
+        site.assign({0: "a", 1: "a"})
+        wait_for(lambda: site.runs("a").keys() == {0, 1}, "a acts on what is written now")
+        assert one.leave(0.0) == 0
+        site.close()

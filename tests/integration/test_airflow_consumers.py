@@ -1,0 +1,152 @@
+"""Consumers launched by Airflow live without it: launch, kill of Airflow, kill -9 of a consumer, a second launch."""
+
+import json
+import os
+import signal
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from coordinator_tasks.core.model import Ending, Fleet
+from coordinator_tasks.embedded.airflow import EmbeddedAirflow
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.run_folder import RunFolder
+from coordinator_tasks.service import fleet
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.observe import load_claims
+from coordinator_tasks.settings import Settings
+from coordinator_tasks.wiring import open_coordinator
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).parents[2]
+STUB = Path(__file__).with_name("stub_consumer.py")
+LIMIT_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def settings(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Settings:
+    cluster = f"c{uuid.uuid4().hex[:8]}"
+    return Settings(
+        cluster, zookeeper.connect_string, {"bootstrap.servers": kafka.bootstrap_servers}, session_timeout_s=4.0
+    )
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("consumers")
+
+
+@pytest.fixture(scope="module")
+def airflow(
+    settings: Settings, base: Path, airflow_factory: Callable[..., EmbeddedAirflow]
+) -> Iterator[EmbeddedAirflow]:
+    extra = json.dumps({"session_timeout_s": 4})
+    secret = json.dumps({"sasl.password": "not-to-be-seen"})
+    server = airflow_factory(
+        ROOT / "dags",
+        ROOT / "plugins",
+        connections={
+            "zookeeper_default": {"conn_type": "generic", "host": settings.zookeeper, "extra": extra},
+            "kafka_default": {"conn_type": "kafka", "host": settings.kafka["bootstrap.servers"], "extra": secret},
+            "spark_default": {"conn_type": "spark", "host": "local[1]"},
+        },
+        env={
+            "COORDINATOR_CLUSTERS": settings.cluster,
+            "COORDINATOR_RUN_BASE": str(base),
+            "PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}",
+        },
+        expected_dags={"consumers", "reconcile"},
+    )
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def coordinator(settings: Settings) -> Iterator[Coordinator]:
+    with open_coordinator(settings) as coordinator:
+        yield coordinator
+
+
+def eventually(holds: Callable[[], Any], timeout_s: float = LIMIT_S) -> Any:
+    deadline_s = time.monotonic() + timeout_s
+    while not (found := holds()):
+        assert time.monotonic() < deadline_s, "not within the limit"
+        time.sleep(0.1)
+    return found
+
+
+def driver(base: Path) -> psutil.Process:
+    """The consumer's own process."""
+    for process in psutil.process_iter():
+        try:
+            program, *arguments = process.cmdline() or [""]
+        except psutil.Error:
+            continue
+        if "spark_apps.launcher" in arguments or not any(str(base) in one for one in arguments):
+            continue
+        if "python" in program and str(STUB) in arguments:
+            return process
+    raise AssertionError("no consumer is there")
+
+
+def launch_runs(airflow: EmbeddedAirflow) -> int:
+    return sum(
+        one["state"] == "success" and one["map_index"] >= 0
+        for run in airflow.client.dag_runs("consumers")
+        for one in airflow.client.task_instances("consumers", run["dag_run_id"])
+    )
+
+
+def test_a_consumer_is_launched_outlives_airflow_and_is_launched_again_only_when_it_is_gone(
+    airflow: EmbeddedAirflow, coordinator: Coordinator, settings: Settings, base: Path
+) -> None:
+    fleet.set_fleet(coordinator, Fleet("light", str(STUB), ("s1",), conf={"spark.ui.enabled": "false"}))
+    member = eventually(lambda: coordinator.discovery.members().get("s1"))
+    first = driver(base)
+    folder = RunFolder.of(base, settings.cluster, "s1")
+
+    # Secrets are in files of the owner only, and neither among the arguments nor in the environment.
+    assert json.loads(folder.kafka.read_text())["sasl.password"] == "not-to-be-seen"
+    assert {path.stat().st_mode & 0o077 for path in (folder.kafka, folder.settings, folder.log)} == {0}
+    for process in (first, *first.parents()[:2]):
+        assert "not-to-be-seen" not in json.dumps([process.cmdline(), process.environ()])
+
+    # A second launch of a live id ends without effect.
+    eventually(lambda: launch_runs(airflow) == 1)
+    run = next(r for r in airflow.client.dag_runs("consumers") if _launched(airflow, r["dag_run_id"]))
+    airflow.client.clear_tasks("consumers", run["dag_run_id"], ["launch"])
+    assert airflow.client.wait_for_run("consumers", run["dag_run_id"], LIMIT_S) == "success"
+    assert coordinator.discovery.members()["s1"] == member
+
+    # Airflow is killed and started again: the same process, the same registration.
+    airflow.kill()
+    time.sleep(1)
+    assert first.is_running()
+    airflow.start()
+    assert driver(base).pid == first.pid
+    assert coordinator.discovery.members()["s1"] == member
+
+    # kill -9: known at once from its launcher, and launched again as another incarnation.
+    began = time.monotonic()
+    os.kill(first.pid, signal.SIGKILL)
+    eventually(lambda: load_claims(coordinator, ["s1"])["s1"].ended.get(member.incarnation) is Ending.REAPED, 20)
+    assert time.monotonic() - began < 15
+    again = eventually(lambda: coordinator.discovery.members().get("s1"))
+    assert again.incarnation > member.incarnation
+
+    # SIGTERM to its launcher is a clean leave.
+    fleet.set_fleet(coordinator, Fleet("light", str(STUB), ()))
+    os.kill(int(folder.lock.read_text()), signal.SIGTERM)
+    eventually(lambda: folder.exit_code() is not None, 30)
+    assert "s1" not in coordinator.discovery.members()
+
+
+def _launched(airflow: EmbeddedAirflow, run_id: str) -> bool:
+    return any(one["map_index"] >= 0 for one in airflow.client.task_instances("consumers", run_id))

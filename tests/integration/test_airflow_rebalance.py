@@ -1,0 +1,184 @@
+"""Real Airflow runs the transitions: many topics in one run, runs at once, tasks again, a person asked."""
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
+from coordinator_tasks.core import codec
+from coordinator_tasks.core.model import Actor, State
+from coordinator_tasks.embedded.airflow import EmbeddedAirflow
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service import directives, history, topics
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.settings import Settings
+from coordinator_tasks.wiring import open_coordinator
+from tests.integration.stub_consumer import StubConsumer
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).parents[2]
+PERSON = Actor("command", "ada")
+TASKS = ["plan", "confirm_closed", "start", "confirm_started", "settle", "further_run"]
+RUN_LIMIT_S = 180.0
+STUCK_AFTER_S = 6
+
+
+@pytest.fixture(scope="module")
+def settings(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Settings:
+    cluster = f"c{uuid.uuid4().hex[:8]}"
+    return Settings(
+        cluster, zookeeper.connect_string, {"bootstrap.servers": kafka.bootstrap_servers}, session_timeout_s=4.0
+    )
+
+
+@pytest.fixture(scope="module")
+def airflow(settings: Settings, airflow_factory: Callable[..., EmbeddedAirflow]) -> Iterator[EmbeddedAirflow]:
+    extra = {"session_timeout_s": 4, "policy": {"stuck_after_s": STUCK_AFTER_S}}
+    server = airflow_factory(
+        ROOT / "dags",
+        ROOT / "plugins",
+        connections={
+            "zookeeper_default": {"conn_type": "generic", "host": settings.zookeeper, "extra": json.dumps(extra)},
+            "kafka_default": {"conn_type": "kafka", "host": settings.kafka["bootstrap.servers"]},
+        },
+        env={"COORDINATOR_CLUSTERS": settings.cluster},
+        expected_dags={"rebalance", "reconcile", "stuck_topic", "isolate"},
+    )
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def coordinator(settings: Settings) -> Iterator[Coordinator]:
+    with open_coordinator(settings) as coordinator:
+        yield coordinator
+
+
+@pytest.fixture(scope="module")
+def consumers(settings: Settings, airflow: EmbeddedAirflow) -> Iterator[list[StubConsumer]]:
+    assert airflow.base_url
+    stubs = [StubConsumer(settings, name).start() for name in ("a", "b")]
+    yield stubs
+    for stub in stubs:
+        stub.stop()
+
+
+def make_topics(c: Coordinator, settings: Settings, count: int, partitions: int = 4) -> list[str]:
+    admin = ConfluentKafkaAdmin(settings.kafka)
+    prefix = uuid.uuid4().hex[:6]
+    names = [f"{prefix}-{number:02d}" for number in range(count)]
+    for name in names:
+        admin.create_topic(name, partitions)
+        topics.add_topic(c, name, f"g-{name}", actor=PERSON)
+    return names
+
+
+def state_of(c: Coordinator, topic: str) -> State:
+    node = c.zk.find(c.paths.state(topic))
+    return codec.decode_state(c.paths.state(topic), node.data).state if node else State.INITIAL
+
+
+def eventually(holds: Callable[[], Any], timeout_s: float = 90.0) -> Any:
+    deadline_s = time.monotonic() + timeout_s
+    while not (found := holds()):
+        assert time.monotonic() < deadline_s, "not within the limit"
+        time.sleep(0.2)
+    return found
+
+
+def all_stable(c: Coordinator, names: list[str]) -> bool:
+    return all(state_of(c, name) is State.STABLE for name in names)
+
+
+def idle(airflow: EmbeddedAirflow) -> bool:
+    return all(run["state"] in ("success", "failed") for run in airflow.client.dag_runs("rebalance"))
+
+
+def test_one_run_brings_fifty_topics_to_stable_and_a_second_one_at_the_same_time_has_no_effect(
+    airflow: EmbeddedAirflow, coordinator: Coordinator, settings: Settings, consumers: list[StubConsumer]
+) -> None:
+    airflow.client.set_paused("rebalance", True)
+    names = make_topics(coordinator, settings, 50)
+    runs = [airflow.client.trigger("rebalance"), airflow.client.trigger("rebalance")]
+    airflow.client.unpause("rebalance")
+    assert [airflow.client.wait_for_run("rebalance", run, RUN_LIMIT_S) for run in runs] == ["success", "success"]
+    assert all_stable(coordinator, names)
+    for name in names:
+        records = history.records(coordinator, name)
+        assert [(one.source, one.target) for one in records] == [
+            (State.STARTING, State.STABLE),
+            (State.INITIAL, State.STARTING),
+        ]
+        assert all(one.actor.kind == "airflow" and one.actor.dag == "rebalance" for one in records)
+        assert {one.actor.task for one in records} == {"plan", "settle"}
+    held = [len(stub.running(name)) for stub in consumers for name in names]
+    assert sum(held) == 200
+
+
+def test_a_join_moves_by_hand_offs_and_every_task_may_be_run_again_without_effect(
+    airflow: EmbeddedAirflow, coordinator: Coordinator, settings: Settings, consumers: list[StubConsumer]
+) -> None:
+    assert consumers
+    (topic,) = make_topics(coordinator, settings, 1, partitions=12)
+    eventually(lambda: all_stable(coordinator, [topic]))
+    with StubConsumer(settings, "c"):
+        eventually(lambda: state_of(coordinator, topic) is not State.STABLE, 30)
+        eventually(lambda: all_stable(coordinator, [topic]))
+        newest = history.records(coordinator, topic)[0]
+        assert newest.cause.startswith("joined")
+        eventually(lambda: idle(airflow))
+        run_id = newest.actor.run
+        states = {one["task_id"]: one["state"] for one in airflow.client.task_instances("rebalance", run_id)}
+        assert states == {**dict.fromkeys(TASKS, "success"), "further_run": "skipped"}
+        paths = [coordinator.paths.topic(topic), coordinator.paths.state(topic)]
+        before = coordinator.zk.get_many(paths)
+        airflow.client.clear_tasks("rebalance", run_id, TASKS)
+        assert airflow.client.wait_for_run("rebalance", run_id, RUN_LIMIT_S) == "success"
+        assert coordinator.zk.get_many(paths) == before
+        log = airflow.client.task_log("rebalance", run_id, "plan", try_number=1)
+        assert "by hand-off" in log
+    eventually(lambda: len(consumers[0].running(topic)) == 6)
+
+
+def test_a_topic_that_is_held_up_asks_a_person_once_and_the_answer_isolates_the_blocker(
+    airflow: EmbeddedAirflow, coordinator: Coordinator, settings: Settings, consumers: list[StubConsumer]
+) -> None:
+    (topic,) = make_topics(coordinator, settings, 1)
+    eventually(lambda: all_stable(coordinator, [topic]) and idle(airflow))
+    blocker = consumers[1]
+    blocker.deaf = True
+    (other,) = make_topics(coordinator, settings, 1)
+    eventually(lambda: state_of(coordinator, other) is State.STARTING)
+    time.sleep(STUCK_AFTER_S + 1)
+
+    def asked() -> list[Any]:
+        airflow.client.trigger("reconcile")
+        time.sleep(3)
+        runs = [run for run in airflow.client.dag_runs("stuck_topic") if run["conf"]["topic"] == other]
+        return [run for run in runs if _waits(airflow, run["dag_run_id"])]
+
+    runs = eventually(asked, 120)
+    assert len(asked()) == len(runs) == 1
+    run_id = runs[0]["dag_run_id"]
+    assert runs[0]["conf"]["consumer"] == "b"
+    path = f"/dags/stuck_topic/dagRuns/{run_id}/taskInstances/ask/-1/hitlDetails"
+    airflow.client.request("PATCH", path, json={"chosen_options": ["isolate"], "params_input": {}})
+    assert airflow.client.wait_for_run("stuck_topic", run_id, RUN_LIMIT_S) == "success"
+    isolation = directives.read_directive(coordinator, "b").isolation
+    assert isolation is not None
+    assert isolation.by == "admin"
+    eventually(lambda: all_stable(coordinator, [other]))
+    assert len(consumers[0].running(other)) == 4
+    blocker.deaf = False
+
+
+def _waits(airflow: EmbeddedAirflow, run_id: str) -> bool:
+    states = {one["task_id"]: one["state"] for one in airflow.client.task_instances("stuck_topic", run_id)}
+    return states.get("ask") in ("awaiting_input", "deferred")

@@ -1,0 +1,253 @@
+"""From Airflow's own pages a stranger learns which partitions moved, from whom to whom, why, and how long it took."""
+
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from coordinator_ui.access import may_read_cluster
+from coordinator_ui.reading import PAGE_LIMIT_S, Reader
+from coordinator_ui.routes import make_app
+from fastapi.testclient import TestClient
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+
+from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
+from coordinator_tasks.core import codec
+from coordinator_tasks.core.errors import KafkaUnavailable
+from coordinator_tasks.core.model import Actor, State
+from coordinator_tasks.embedded.airflow import EmbeddedAirflow
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service import history, topics
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.history import Rebalance
+from coordinator_tasks.settings import Settings
+from coordinator_tasks.wiring import open_coordinator
+from tests.integration.browser import CHROMIUM, DRIVER, Browser, signed_in
+from tests.integration.stub_consumer import StubConsumer
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="Chromium and chromedriver are not installed"),
+]
+ROOT = Path(__file__).parents[2]
+TOPIC = "orders"
+PARTITIONS = 12
+LIMIT_S = 180.0
+
+
+@pytest.fixture(scope="module")
+def settings(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Settings:
+    cluster = f"ui-{uuid.uuid4().hex[:8]}"
+    address = {"bootstrap.servers": kafka.bootstrap_servers}
+    return Settings(cluster, zookeeper.connect_string, address, session_timeout_s=4.0)
+
+
+@pytest.fixture(scope="module")
+def airflow(settings: Settings, airflow_factory: Callable[..., EmbeddedAirflow]) -> Iterator[EmbeddedAirflow]:
+    server = airflow_factory(
+        ROOT / "dags",
+        ROOT / "plugins",
+        connections={
+            "zookeeper_default": {"conn_type": "generic", "host": settings.zookeeper},
+            "kafka_default": {"conn_type": "kafka", "host": settings.kafka["bootstrap.servers"]},
+        },
+        env={"COORDINATOR_CLUSTERS": settings.cluster},
+        expected_dags={"rebalance"},
+    )
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def coordinator(settings: Settings, airflow: EmbeddedAirflow) -> Iterator[Coordinator]:
+    assert airflow.base_url
+    with open_coordinator(settings) as coordinator:
+        yield coordinator
+
+
+def eventually(holds: Callable[[], Any]) -> None:
+    deadline_s = time.monotonic() + LIMIT_S
+    while not holds():
+        assert time.monotonic() < deadline_s, f"not within {LIMIT_S:g} s"
+        time.sleep(0.1)
+
+
+def added(c: Coordinator) -> bool:
+    """A fresh broker makes its groups topic first, which may take longer than one request waits."""
+    try:
+        topics.add_topic(c, TOPIC, "readers", actor=Actor("command", "ada"))
+    except KafkaUnavailable:
+        return False
+    return True
+
+
+def newest(c: Coordinator) -> str:
+    """The cause of what was done last, once the topic is Stable."""
+    node = c.zk.find(c.paths.state(TOPIC))
+    if node is None or codec.decode_state(c.paths.state(TOPIC), node.data).state is not State.STABLE:
+        return ""
+    return history.records(c, TOPIC, 1)[0].cause
+
+
+@pytest.fixture(scope="module")
+def join(settings: Settings, coordinator: Coordinator) -> Iterator[Rebalance]:
+    """`ann` and `bob` share the topic, `cy` joins them; Airflow wakes by itself and does the rest."""
+    ConfluentKafkaAdmin(settings.kafka).create_topic(TOPIC, PARTITIONS)
+    eventually(lambda: added(coordinator))
+    with StubConsumer(settings, "ann"), StubConsumer(settings, "bob"):
+        eventually(lambda: newest(coordinator))
+        with StubConsumer(settings, "cy"):
+            eventually(lambda: "cy" in newest(coordinator))
+            (found,) = (one for one in history.rebalances(coordinator, [TOPIC]) if "cy" in one.cause)
+            yield found
+
+
+@pytest.fixture(scope="module")
+def browser(airflow: EmbeddedAirflow, join: Rebalance, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    assert join.ended_at
+    with signed_in(airflow, tmp_path_factory.mktemp("chromium") / "profile") as browser:
+        yield browser
+
+
+def entry_of_the_join(browser: Browser) -> WebElement:
+    """The entry that says that `cy` joined."""
+    return next(one for one in browser.find_all("article.entry") if "cy joined" in one.text)
+
+
+def told_moves(entry: WebElement) -> set[tuple[int, str, str]]:
+    """(partition, from, to) of every row that a reader sees."""
+    found = set()
+    for row in entry.find_elements(By.CSS_SELECTOR, "table.moves tbody tr"):
+        numbers, giver, taker = (cell.text for cell in row.find_elements(By.CSS_SELECTOR, "th, td")[:3])
+        found |= {(partition, giver, taker) for partition in listed(numbers)}
+    return found
+
+
+def listed(numbers: str) -> list[int]:
+    """`0–2, 7` → 0, 1, 2, 7."""
+    ends = [one.split("–") for one in numbers.split(", ")]
+    return [number for pair in ends for number in range(int(pair[0]), int(pair[-1]) + 1)]
+
+
+def told_seconds(text: str) -> float:
+    """`2.3 s`, `1 min 7 s` → seconds."""
+    found = re.search(r"moved in ((?:[\d.]+ (?:ms|s|min)\b ?)+)", text)
+    assert found, text
+    units = {"ms": 0.001, "s": 1.0, "min": 60.0}
+    return sum(float(number) * units[unit] for number, unit in re.findall(r"([\d.]+) (\w+)", found[1]))
+
+
+def test_nobody_sees_anything_without_signing_in(airflow: EmbeddedAirflow, settings: Settings, join: Rebalance) -> None:
+    pages = (
+        "/",
+        f"/clusters/{settings.cluster}/topics/{TOPIC}",
+        f"/clusters/{settings.cluster}/topics/{TOPIC}/rebalances/{join.rebalance}",
+        "/runs/rebalance/x",
+    )
+    for path in pages:
+        answer = httpx.get(f"{airflow.base_url}/coordinator{path}")
+        assert answer.status_code == 401
+        assert TOPIC not in answer.text
+
+
+def test_a_stranger_finds_from_the_navigation_what_moved_from_whom_to_whom_why_and_how_long_it_took(
+    browser: Browser, join: Rebalance
+) -> None:
+    browser.open("/")
+    browser.click("Rebalances")
+    browser.enter()
+    browser.click(TOPIC)
+    browser.until(lambda: browser.find("h1").text.startswith(f"Topic {TOPIC}"), "the topic's page")
+    entry = entry_of_the_join(browser)
+
+    assert told_moves(entry) == {(move.partition, move.giver, move.taker) for move in join.moves}
+    assert len(join.moves) == PARTITIONS // 3
+    assert join.cause == "joined: cy"
+    assert "Why: cy joined" in entry.text
+    assert f"{PARTITIONS // 3} partitions moved" in entry.text
+    assert told_seconds(entry.text) == pytest.approx(join.lasted_s, abs=0.06 if join.lasted_s < 60 else 1.0)
+    assert "hand-off: the old owner commits and releases it" in entry.text
+    assert "Stable → Closing → Starting → Stable" in entry.text
+
+
+def test_the_grid_shows_who_runs_what_by_the_consumers_own_word(browser: Browser, coordinator: Coordinator) -> None:
+    browser.enter()
+    node = coordinator.zk.get(coordinator.paths.topic(TOPIC))
+    owners = codec.decode_node("", node.data).assignments
+    rows = {row.find_element(By.TAG_NAME, "th").text: row for row in browser.find_all("table.grid tbody tr")}
+    told = {
+        partition: name
+        for name, row in rows.items()
+        for partition, cell in enumerate(row.find_elements(By.TAG_NAME, "td")[:PARTITIONS])
+        if cell.text == "runs"
+    }
+    assert told == dict(owners)
+
+
+def test_the_story_of_the_rebalance_names_the_tasks_that_ran_it_and_leads_to_their_logs(
+    browser: Browser, join: Rebalance
+) -> None:
+    browser.enter()
+    browser.click(f"The whole story of rebalance {join.rebalance}")
+    browser.until(lambda: "Step by step" in browser.find("main").text, "the story")
+    story = browser.find("main").text
+    for record in join.records:
+        assert f"{record.source} → {record.target}" in story
+        assert f"{record.actor.task}, try {record.actor.attempt}" in story
+    last = join.records[-1].actor
+    browser.click(f"{last.task}, try {last.attempt}")
+    browser.leave()
+    page = f"/tasks/{last.task}?"
+    browser.until(lambda: page in browser.driver.current_url, "Airflow's page of the task")
+    assert f"/dags/{last.dag}/runs/" in browser.driver.current_url
+    browser.until(lambda: TOPIC in browser.find("main, #root").text, "the log of the task")
+
+
+def test_the_page_of_a_run_has_a_tab_with_what_that_run_moved(browser: Browser, join: Rebalance) -> None:
+    planner = join.records[0].actor
+    browser.leave()
+    browser.open(f"/dags/{planner.dag}/runs/{planner.run.replace('+', '%2B')}")
+    browser.click("Moved partitions")
+    browser.enter()
+    assert told_moves(entry_of_the_join(browser)) == {(move.partition, move.giver, move.taker) for move in join.moves}
+
+
+def test_a_zookeeper_that_dies_is_told_within_the_limit_and_is_read_again_when_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop")
+    with EmbeddedZooKeeper(tmp_path) as own:
+        nowhere = {"bootstrap.servers": "127.0.0.1:1", "log_level": "1"}
+        settings = Settings("shop", own.connect_string, nowhere, session_timeout_s=4.0, answer_timeout_s=2.0)
+        app = make_app(Reader(lambda name: (name, lambda: open_coordinator(settings))))
+        app.dependency_overrides[may_read_cluster] = lambda: None
+        client = TestClient(app, root_path="/coordinator")
+        assert client.get("/").status_code == 200
+        own.kill()
+        began_s = time.monotonic()
+        down = client.get("/")
+        assert (down.status_code, "does not answer" in down.text) == (503, True)
+        assert time.monotonic() - began_s < PAGE_LIMIT_S + 1
+        own.start()
+        eventually(lambda: client.get("/").status_code == 200)
+
+
+def test_pages_follow_airflows_dark_mode_and_let_nothing_foreign_in(browser: Browser) -> None:
+    browser.leave()
+    colours = {}
+    for mode in ("light", "dark"):
+        browser.driver.execute_script(f"localStorage.setItem('theme', '{mode}')")
+        browser.open("/plugin/rebalances")
+        browser.enter()
+        browser.find("h1")
+        colours[mode] = browser.driver.execute_script("return getComputedStyle(document.body).backgroundColor")
+    assert colours["light"] == "rgb(255, 255, 255)"
+    assert colours["dark"] != colours["light"]
+    assert [line for line in browser.said() if "Content Security Policy" in line] == []

@@ -1,0 +1,71 @@
+"""The embedded Airflow runs real tasks, and its services can be killed and started again one by one."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from coordinator_tasks.embedded.airflow import EmbeddedAirflow, Service
+from coordinator_tasks.embedded.errors import AirflowUnavailable
+
+pytestmark = pytest.mark.integration
+
+DAGS = Path(__file__).parent / "airflow_dags"
+RUN_TIMEOUT_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def dags_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return shutil.copytree(DAGS, tmp_path_factory.mktemp("dags") / "dags")
+
+
+@pytest.fixture(scope="module")
+def airflow(airflow_factory: Callable[..., EmbeddedAirflow], dags_folder: Path) -> Iterator[EmbeddedAirflow]:
+    server = airflow_factory(
+        dags_folder,
+        connections={"example": {"conn_type": "generic", "host": "example.invalid"}},
+        settings={"dag_processor.refresh_interval": "1"},
+        expected_dags={"trivial"},
+    )
+    yield server
+    server.kill()
+
+
+def run(airflow: EmbeddedAirflow, conf: dict[str, object]) -> str:
+    run_id = airflow.client.trigger("trivial", conf)
+    assert airflow.client.wait_for_run("trivial", run_id, RUN_TIMEOUT_S) == "success"
+    return run_id
+
+
+def test_a_task_runs_and_sees_its_conf_and_its_connection(airflow: EmbeddedAirflow) -> None:
+    run_id = run(airflow, {"number": 1})
+    assert airflow.client.xcom("trivial", run_id, "tell") == {"conf": {"number": 1}, "host": "example.invalid"}
+    (instance,) = airflow.client.task_instances("trivial", run_id)
+    assert (instance["task_id"], instance["state"], instance["try_number"]) == ("tell", "success", 1)
+    assert "Done. Returned value" in airflow.client.task_log("trivial", run_id, "tell")
+
+
+def test_the_api_is_closed_to_strangers(airflow: EmbeddedAirflow) -> None:
+    assert httpx.get(f"{airflow.base_url}/api/v2/dags").status_code == 401
+    assert (airflow.home / "passwords.json").stat().st_mode & 0o077 == 0
+    assert (airflow.home / "airflow.cfg").stat().st_mode & 0o077 == 0
+
+
+def test_a_refusal_is_told_in_airflows_own_words(airflow: EmbeddedAirflow) -> None:
+    with pytest.raises(AirflowUnavailable, match=r"404.*unheard-of"):
+        airflow.client.trigger("unheard-of")
+
+
+def test_a_killed_scheduler_is_replaced_and_runs_what_was_asked_meanwhile(airflow: EmbeddedAirflow) -> None:
+    airflow.kill(Service.SCHEDULER)
+    run_id = airflow.client.trigger("trivial", {"number": 2})
+    airflow.start(Service.SCHEDULER)
+    assert airflow.client.wait_for_run("trivial", run_id, RUN_TIMEOUT_S) == "success"
+
+
+def test_a_dag_file_that_cannot_be_imported_is_named(airflow: EmbeddedAirflow, dags_folder: Path) -> None:
+    (dags_folder / "broken.py").write_text("# an airflow dag\nimport nothing_of_this_name\n")
+    with pytest.raises(AirflowUnavailable, match=r"broken\.py: ModuleNotFoundError.*nothing_of_this_name"):
+        airflow.wait_for_dags({"broken"}, RUN_TIMEOUT_S)

@@ -1,0 +1,75 @@
+"""A Java that is missing, too old or too new is refused in one line that says what, why and what to do next."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from coordinator_tasks.embedded import host
+from coordinator_tasks.embedded.errors import JavaUnavailable
+from coordinator_tasks.embedded.java import find_java
+
+pytestmark = pytest.mark.integration
+
+
+def fake_java(folder: Path, version_line: str) -> Path:
+    """A home with a ``java`` that only tells its version, as real ones do: to standard error."""
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\necho '{version_line}' >&2\n")
+    program.chmod(0o755)
+    return folder
+
+
+@pytest.fixture
+def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+
+
+def refusal() -> str:
+    with pytest.raises(JavaUnavailable) as caught:
+        find_java()
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.startswith("Java 17 to 24 is needed")
+    assert "install Java 17" in message
+    return message
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_no_java_at_all() -> None:
+    assert "neither JAVA_HOME nor PATH has one" in refusal()
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize(
+    ("version_line", "why"),
+    [
+        ('java version "1.8.0_292"', "has Java 8 .* too old"),
+        ('openjdk version "11.0.2" 2019-01-15', "has Java 11 .* too old"),
+        ('openjdk version "25" 2025-09-16', "has Java 25 .* too new"),
+        ("no Java runtime present", "does not run"),
+    ],
+    ids=["8", "11", "25", "a stub"],
+)
+def test_an_unusable_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version_line: str, why: str) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "home", version_line)))
+    message = refusal()
+    assert "JAVA_HOME" in message
+    assert re.search(why, message)
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_a_good_java_on_the_path_wins_over_a_bad_java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    good = fake_java(tmp_path / "good", 'openjdk version "21.0.1" 2023-10-17')
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "bad", 'openjdk version "11.0.2"')))
+    monkeypatch.setenv("PATH", str(good / "bin"))
+    found = find_java()
+    assert (found.version, found.home) == (21, good)
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_preparing_the_machine_without_rights_says_so_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert host.main() == 1
+    assert capsys.readouterr().err.count("\n") == 1

@@ -1,0 +1,63 @@
+"""The embedded Kafka is a real one: records outlive a crash, and the SASL listener asks for a password."""
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from coordinator_tasks.embedded.errors import ProcessFailed
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+
+pytestmark = pytest.mark.integration
+
+ANSWER_TIMEOUT_S = 20.0
+RECORDS = 10
+
+
+def test_records_and_ports_outlive_a_crash(tmp_path: Path) -> None:
+    with EmbeddedKafka(tmp_path) as broker:
+        address = broker.bootstrap_servers
+        admin = AdminClient({"bootstrap.servers": address})
+        admin.create_topics([NewTopic("kept", 1, 1)])["kept"].result(ANSWER_TIMEOUT_S)
+        producer = Producer({"bootstrap.servers": address})
+        for number in range(RECORDS):
+            producer.produce("kept", str(number))
+        assert producer.flush(ANSWER_TIMEOUT_S) == 0
+
+        broker.kill()
+        broker.start()
+
+        assert broker.bootstrap_servers == address
+        consumer = Consumer({"bootstrap.servers": address, "group.id": "reader"})
+        consumer.assign([TopicPartition("kept", 0, 0)])
+        values = [record.value() for record in consumer.consume(RECORDS, ANSWER_TIMEOUT_S)]
+        consumer.close()
+        assert values == [str(number).encode() for number in range(RECORDS)]
+
+
+def sasl_admin(broker: EmbeddedKafka, password: str) -> AdminClient:
+    return AdminClient(
+        {
+            "bootstrap.servers": broker.sasl_bootstrap_servers,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "alice",
+            "sasl.password": password,
+            "log_level": 0,
+        }
+    )
+
+
+def test_the_sasl_listener_lets_a_known_user_in(kafka: EmbeddedKafka) -> None:
+    assert sasl_admin(kafka, "alice-secret").list_topics(timeout=ANSWER_TIMEOUT_S).brokers
+
+
+def test_the_sasl_listener_refuses_a_wrong_password(kafka: EmbeddedKafka) -> None:
+    with pytest.raises(KafkaException):
+        sasl_admin(kafka, "wrong").list_topics(timeout=2)
+
+
+def test_a_broker_without_users_says_how_to_get_a_sasl_listener(tmp_path: Path) -> None:
+    with pytest.raises(ProcessFailed, match="users="):
+        _ = EmbeddedKafka(tmp_path).sasl_bootstrap_servers

@@ -1,0 +1,248 @@
+"""What Kafka changes under a running cluster: more partitions, a topic deleted or created anew, a log-in."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer as KafkaConsumer
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from coordinator_tasks.core.errors import GroupInUse, KafkaUnavailable, NodeMissing
+from coordinator_tasks.core.model import Actor, StartRule
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service import topics, transitions
+from coordinator_tasks.service.transitions import Outcome, TopicReport
+from coordinator_tasks.wiring import Settings, open_coordinator
+from tests.fakes.cluster import PERSON
+from tests.integration.agent_site import Site, wait_for
+from tests.integration.kafka_topics import produce
+from tests.integration.real_site import LIMIT_S, QUICK, Managed
+
+pytestmark = pytest.mark.integration
+ALL = range(4)
+ROOT = Path(__file__).resolve().parents[2]
+LOOP = Actor("loop", "test")
+
+
+@pytest.fixture
+def site(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Site:
+    return Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=2)
+
+
+@pytest.fixture
+def managed(site: Site) -> Iterator[Managed]:
+    made = Managed(site, start=StartRule.LATEST)
+    yield made
+    made.close()
+
+
+def admin(site: Site) -> AdminClient:
+    return AdminClient({"bootstrap.servers": site.kafka, "log_level": "1"})
+
+
+def step(managed: Managed) -> TopicReport:
+    with open_coordinator(replace(managed.site.settings, policy=QUICK)) as c:
+        topics.refresh_partitions(c)
+        (report,) = transitions.step(c, [managed.site.topic], LOOP)
+    return report
+
+
+def test_new_partitions_become_nodes_are_assigned_and_start_at_their_beginning_whatever_the_start_rule(
+    managed: Managed,
+) -> None:
+    site = managed.site
+    site.produce(5)
+    managed.join("a")
+    with managed.looping():
+        managed.stable("a")
+    before = {p: managed.node().since[p] for p in range(2)}
+    site.produce(5, start=5)
+    wait_for(lambda: all(managed.ledger.offsets(p) == [5, 6, 7, 8, 9] for p in range(2)), "latest begins at the end")
+    client = admin(site)
+    client.create_partitions([NewPartitions(site.topic, 4)])[site.topic].result(20)
+    wait_for(lambda: site.admin.describe([site.topic])[site.topic].partition_count == 4, "Kafka has more", LIMIT_S)  # type: ignore[union-attr]
+    site.partitions = 4
+    for partition in ALL:  # a new producer: the old one does not know of the new partitions yet
+        produce(site.kafka, site.topic, [str(number).encode() for number in (10, 11, 12)], partition)
+    managed.join("b")
+    with managed.looping():
+        managed.stable("ab")
+        wait_for(lambda: all(managed.ledger.offsets(p) == [0, 1, 2] for p in (2, 3)), "new ones from 0", LIMIT_S)
+    listed = [name for name in site.zk.children(site.paths.topic(site.topic)) if name.isdigit()]
+    assert sorted(listed) == ["0", "1", "2", "3"]
+    assert managed.node().initial_partitions == 2
+    assert {
+        p: managed.node().since[p] for p in range(2) if managed.node().assignments[p] == "a"
+    }.items() <= before.items()
+    assert all(managed.ledger.offsets(p) == list(range(5, 13)) for p in range(2)), "nothing twice, nothing left out"
+
+
+def test_a_consumer_that_slept_while_its_topic_was_created_anew_stops_and_commits_nothing_for_the_new_one(
+    managed: Managed, tmp_path: Path
+) -> None:
+    site, file = managed.site, tmp_path / "rows.jsonl"
+    where = ("--cluster", site.cluster, "--zookeeper", site.zookeeper, "--kafka", site.kafka, "--sink", str(file))
+    process = subprocess.Popen([sys.executable, "-m", "spark_apps.plain", "--consumer", "a", *where], cwd=ROOT)
+
+    def values() -> list[int]:
+        return [int(json.loads(line)["value"]) for line in file.read_text().splitlines()] if file.exists() else []
+
+    try:
+        with managed.looping():
+            managed.stable("a")
+        site.produce(20)
+        wait_for(lambda: len(values()) == 40, "everything is consumed", LIMIT_S)
+        wait_for(lambda: all(one.offset == 20 for one in site.committed().values()), "and committed", LIMIT_S)
+        process.send_signal(signal.SIGSTOP)
+        client = admin(site)
+        client.delete_topics([site.topic])[site.topic].result(20)
+        wait_for(lambda: site.admin.describe([site.topic])[site.topic] is None, "Kafka has lost it", LIMIT_S)
+        client.create_topics([NewTopic(site.topic, 2)])[site.topic].result(20)
+        wait_for(lambda: site.admin.describe([site.topic])[site.topic] is not None, "Kafka has a new one", LIMIT_S)
+        for partition in range(2):  # the old position lies within the new log
+            produce(site.kafka, site.topic, [str(number).encode() for number in range(1000, 1040)], partition)
+        process.send_signal(signal.SIGCONT)
+        described = site.admin.describe([site.topic])[site.topic]
+        assert described is not None
+        expected = f"topic id {described.topic_id}, held is {managed.node().topic_id}"
+
+        def stopped() -> bool:
+            try:
+                return not site.runs("a") and expected in str(site.topic_status("a").reports)
+            except (NodeMissing, OSError):
+                return process.poll() == 1
+
+        wait_for(stopped, "it stops and says why, or has met an offset that is not there", LIMIT_S)
+        seen = len(values())
+        for partition in range(2):
+            produce(site.kafka, site.topic, [b"2000"] * 10, partition)
+        assert step(managed).outcome is Outcome.HELD
+        assert len(values()) == seen, "nothing more is read"
+        assert site.committed() == {}, "and nothing is committed for records of another topic"
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["deleted", "created anew"])
+def test_a_topic_that_kafka_lost_is_reported_by_its_id_and_never_continued(managed: Managed, again: bool) -> None:
+    site = managed.site
+    managed.join("a")
+    with managed.looping():
+        managed.stable("a")
+    site.produce(20)
+    wait_for(lambda: all(len(managed.ledger.offsets(p)) == 20 for p in range(2)), "everything is consumed", LIMIT_S)
+    old, node = managed.node().topic_id, managed.node()
+    client = admin(site)  # its answers end with it
+    client.delete_topics([site.topic])[site.topic].result(20)
+    wait_for(lambda: site.admin.describe([site.topic])[site.topic] is None, "Kafka has lost it", LIMIT_S)
+    if again:
+        client.create_topics([NewTopic(site.topic, 2)])[site.topic].result(20)
+        wait_for(lambda: site.admin.describe([site.topic])[site.topic] is not None, "Kafka has a new one", LIMIT_S)
+    with open_coordinator(site.settings) as c:
+        (refreshed,) = topics.refresh_partitions(c)
+    managed.join("b")
+    report = step(managed)
+    assert (report.outcome, report.moves) == (Outcome.HELD, ())
+    for sentence in (report.reason, refreshed.problem):
+        assert "\n" not in sentence
+        assert site.topic in sentence
+        assert "remove it here" in sentence
+    if again:
+        described = site.admin.describe([site.topic])[site.topic]
+        assert described is not None
+        assert old in report.reason
+        assert described.topic_id in report.reason
+        consumer, expected = managed.consumers["a"], f"topic id {described.topic_id}, held is {old}"
+
+        # Whichever it meets first: an offset that is not there, or the lost entry.
+        def stopped() -> bool:
+            running = consumer.status.topics[site.topic].running
+            return consumer.code == 1 or (not running and expected in str(consumer.reports))
+
+        wait_for(stopped, "a stops", LIMIT_S)
+        for partition in range(2):
+            produce(site.kafka, site.topic, [str(number).encode() for number in range(1000, 1040)], partition)
+        assert step(managed).outcome is Outcome.HELD, "though an owner is lost"
+    assert (managed.node().epoch, managed.node().assignments) == (node.epoch, node.assignments)
+    assert all(row.sequence < 1000 for row in managed.ledger.rows), "records of another topic are not this one's"
+
+
+def with_login(settings: Settings, kafka: EmbeddedKafka, password: str) -> Settings:
+    login = {
+        "bootstrap.servers": kafka.sasl_bootstrap_servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "alice",
+        "sasl.password": password,
+        "log_level": "1",
+    }
+    return replace(settings, kafka=login)
+
+
+def test_coordinator_and_consumers_work_behind_a_log_in_and_leave_no_secret(site: Site, kafka: EmbeddedKafka) -> None:
+    site.settings = with_login(site.settings, kafka, "alice-secret")
+    managed = Managed(site)
+    try:
+        site.produce(20)
+        managed.join("a")
+        with managed.looping():
+            managed.stable("a")
+            managed.consumed(20)
+            wait_for(lambda: all(one.offset == 20 for one in site.committed().values()), "committed", LIMIT_S)
+        assert managed.node().bootstrap_servers == kafka.sasl_bootstrap_servers
+        tree = [site.paths.base]
+        for path in tree:
+            tree += [f"{path}/{child}" for child in site.zk.children(path)]
+            assert b"alice" not in site.zk.get(path).data, path
+    finally:
+        managed.close()
+
+
+def test_a_wrong_password_is_one_line_for_the_coordinator_and_in_the_consumers_report(
+    site: Site, kafka: EmbeddedKafka
+) -> None:
+    right = site.settings
+    site.settings = with_login(right, kafka, "alice-secret")
+    managed = Managed(site)
+    try:
+        wrong = with_login(right, kafka, "guessed")
+        with open_coordinator(wrong) as c, pytest.raises(KafkaUnavailable) as refusal:
+            topics.add_topic(c, site.topic, site.group, actor=PERSON)
+        assert "refuses the log-in" in str(refusal.value)
+        assert "check security.protocol, user, password" in str(refusal.value)
+        assert "\n" not in str(refusal.value)
+        assert "guessed" not in str(refusal.value)
+        consumer = managed.join("a", wrong)
+        with managed.looping():
+            wait_for(
+                lambda: any("refuses the log-in" in text for text in consumer.reports), "the consumer says so", LIMIT_S
+            )
+            assert all("\n" not in text and "guessed" not in text for text in consumer.reports)
+        assert managed.ledger.rows == []
+    finally:
+        managed.close()
+
+
+def test_a_group_with_a_subscribed_member_is_refused_and_the_member_named(site: Site) -> None:
+    intruder = KafkaConsumer(
+        {"bootstrap.servers": site.kafka, "group.id": site.group, "client.id": "old-application", "log_level": "1"}
+    )
+    intruder.subscribe([site.topic])
+    try:
+        with open_coordinator(site.settings) as c:
+            wait_for(lambda: intruder.poll(0.1) is None and c.kafka.group_members(site.group), "it has joined", LIMIT_S)
+            with pytest.raises(GroupInUse) as refusal:
+                topics.add_topic(c, site.topic, site.group, actor=PERSON)
+    finally:
+        intruder.close()
+    assert "old-application at 127.0.0.1" in str(refusal.value)
+    assert "stop them, or choose another group.id" in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+    site.close()

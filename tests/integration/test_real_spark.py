@@ -1,0 +1,105 @@
+"""One Spark application: topics that appear while it runs, and a query that stands still although there is lag."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from coordinator_tasks.core.member_codec import decode_claim
+from coordinator_tasks.core.model import Ending, TopicNode
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from tests.integration.agent_site import Site, wait_for
+from tests.integration.hanging_pipeline import HANG
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+ROOT = Path(__file__).resolve().parents[2]
+START_S = 150.0
+STALLED_S = 20
+
+
+@dataclass
+class Application:
+    """A consumer under spark-submit, started before there is any topic."""
+
+    site: Site
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def said(self) -> str:
+        return self.log.read_text()[-3000:]
+
+
+@pytest.fixture
+def application(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, tmp_path: Path) -> Iterator[Application]:
+    site = Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=2)
+    where = ("--cluster", site.cluster, "--zookeeper", site.zookeeper, "--kafka", site.kafka)
+    how = ("--session-timeout", "4", "--close-timeout", "5", "--max-poll-interval", str(STALLED_S))
+    command = [
+        *(str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]", "--driver-memory", "512m"),
+        *("--conf", "spark.ui.enabled=false", str(ROOT / "spark_apps" / "main.py"), "--consumer", "a", *where, *how),
+        *("--default", "tests.integration.hanging_pipeline:build"),
+    ]
+    log = tmp_path / "application.log"
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, cwd=ROOT, env=environment, start_new_session=True
+        )
+    yield Application(site, process, log)
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    site.close()
+
+
+def another_topic(site: Site) -> Site:
+    """A second topic of the same cluster and group."""
+    other = copy(site)
+    other.topic = f"later-{site.cluster}"
+    site.admin.create_topic(other.topic, site.partitions)
+    described = site.admin.describe([other.topic])[other.topic]
+    assert described is not None
+    other.node = TopicNode(site.kafka, site.group, 0, "g1", described.topic_id, initial_partitions=site.partitions)
+    return other
+
+
+def test_topics_that_appear_are_picked_up_and_a_query_without_progress_ends_the_consumer_with_its_reason(
+    application: Application,
+) -> None:
+    site, process = application.site, application.process
+
+    def consumed(of: Site, count: int) -> bool:
+        assert process.poll() is None, application.said()
+        found = of.committed()
+        return len(found) == of.partitions and all(one.offset == count for one in found.values())
+
+    wait_for(lambda: process.poll() is not None or site.zk.find(site.paths.member("a")), "a registers", START_S)
+    assert process.poll() is None, application.said()
+    assert site.status("a").topics == {}
+    site.produce(10)
+    site.assign(dict.fromkeys(range(2), "a"))
+    wait_for(lambda: consumed(site, 10), "the first topic is read", START_S)
+    later = another_topic(site)
+    later.produce(10)
+    later.assign(dict.fromkeys(range(2), "a"))
+    wait_for(lambda: consumed(later, 10), "the topic that appeared is read", START_S)
+    assert site.status("a").incarnation == 1, "without a restart"
+    assert site.runs("a") == later.runs("a") == {0: True, 1: True}
+    later.producer.produce(later.topic, HANG, partition=1)
+    later.producer.flush()
+    site.produce(5, start=10)
+    wait_for(lambda: process.poll() is not None, "it leaves", START_S)
+    assert process.returncode == 1, application.said()
+    assert f"topic {later.topic}: no progress for {STALLED_S} s in partitions [1]" in application.log.read_text()
+    assert site.zk.find(site.paths.member("a")) is None
+    assert site.committed()[0].offset == 15, "what the other query has done is committed"
+    assert later.committed()[1].offset == 10, "what did not pass the sink is not"
+    claim = decode_claim("", site.zk.get(site.paths.id("a")).data, "a", 0)
+    assert claim.ended.get(1) in (None, Ending.LEFT)

@@ -1,0 +1,175 @@
+"""ZooKeeper stopped, emptied and restored under a running cluster: what is consumed goes on, and nothing has two owners."""
+
+import logging
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from coordinator_tasks.core.codec import decode_state
+from coordinator_tasks.core.errors import StoreUnavailable
+from coordinator_tasks.core.model import MoveKind, State
+from coordinator_tasks.core.ports import Create, SetData, ZooKeeper
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service.coordinator import Coordinator
+from tests.integration.agent_site import Site, Traffic, wait_for
+from tests.integration.real_site import LIMIT_S, Managed, Writes
+
+pytestmark = pytest.mark.integration
+ALL = range(4)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
+    with EmbeddedZooKeeper(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture
+def managed(own: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[Managed]:
+    made = Managed(Site(own.connect_string, kafka.bootstrap_servers))
+    yield made
+    made.close()
+
+
+def test_zookeeper_stopped_and_started_in_the_middle_of_closing(
+    own: EmbeddedZooKeeper, managed: Managed, caplog: pytest.LogCaptureFixture
+) -> None:
+    def stop_after_closing(_number: int, operations: Sequence[object]) -> None:
+        path = managed.site.paths.state(managed.site.topic)
+        written = [one.data for one in operations if isinstance(one, Create | SetData) and one.path == path]
+        if any(decode_state(path, data).state is State.CLOSING for data in written):
+            own.kill()
+
+    def wrap(c: Coordinator) -> Coordinator:
+        return replace(c, zk=cast("ZooKeeper", Writes(c.zk, after=stop_after_closing)))
+
+    managed.join("a")
+    with managed.looping(wrap), caplog.at_level(logging.WARNING):
+        before = managed.stable("a")
+        traffic = Traffic(managed.site)
+        managed.ledger.grown(ALL, "records flow")
+        managed.join("b")
+        wait_for(lambda: not own.process.running, "ZooKeeper is gone in the middle of Closing", LIMIT_S)
+        wait_for(lambda: "holding everything as it is" in caplog.text, "the coordinator holds and says so", LIMIT_S)
+        stay = [p for p, owner in before.items() if owner == "a" and p not in _moving(managed)]
+        managed.ledger.grown(stay, "what does not move is consumed without ZooKeeper")
+        own.start()
+        after = managed.stable("ab")
+        managed.ledger.grown(ALL, "everything is consumed again")
+        sent = traffic.close()
+        managed.consumed(sent)
+    assert sorted(after.values()) == ["a", "a", "b", "b"]
+    assert managed.steps() == [
+        (State.INITIAL, State.STARTING),
+        (State.STARTING, State.STABLE),
+        (State.STABLE, State.CLOSING),
+        (State.CLOSING, State.STARTING),
+        (State.STARTING, State.STABLE),
+    ]
+    moved = [move for record in managed.history()[2:] for move in record.moves]
+    assert {(move.giver, move.taker, move.kind) for move in moved} == {("a", "b", MoveKind.HANDOFF)}
+    assert len(moved) == 2
+    assert "answers again; going on" in caplog.text
+    managed.judge(sent)
+
+
+def _moving(managed: Managed) -> set[int]:
+    """The partitions that a no longer processes, or that its picture has on their way."""
+    running = managed.consumers["a"].status.topics[managed.site.topic].running
+    return {p for p in ALL if p not in running or running[p].closing}
+
+
+def store(own: EmbeddedZooKeeper) -> Path:
+    """Where the server keeps everything."""
+    return own.data_dir / "data" / "version-2"
+
+
+def sessions(managed: Managed) -> dict[str, int]:
+    """The session that each registered consumer's node belongs to."""
+    zk, paths = managed.site.zk, managed.site.paths
+    found = {name: zk.find(paths.member(name)) for name in managed.consumers}
+    return {name: node.stat.ephemeral_owner for name, node in found.items() if node is not None}
+
+
+def await_new_sessions(managed: Managed, before: dict[str, int]) -> None:
+    def all_new() -> bool:
+        try:
+            now = sessions(managed)
+        except StoreUnavailable:
+            return False
+        return now.keys() == before.keys() and not set(now.values()) & set(before.values())
+
+    wait_for(all_new, "every consumer has registered in a new session", LIMIT_S)
+
+
+def test_an_emptied_zookeeper_turns_no_epoch_back_and_disturbs_nobody(own: EmbeddedZooKeeper, managed: Managed) -> None:
+    both = managed.join("a"), managed.join("b")
+    with managed.looping():
+        managed.stable("ab")
+    old = managed.node()
+    traffic = Traffic(managed.site)
+    managed.ledger.grown(ALL, "records flow")
+    before = sessions(managed)
+    own.kill()
+    shutil.rmtree(store(own))
+    own.start()
+    managed.ledger.grown(ALL, "everything goes on while nothing is known")
+    await_new_sessions(managed, before)
+    for one in both:
+        wait_for(lambda one=one: any("vanished" in text for text in one.reports), "the loss is said", LIMIT_S)
+    managed.add_topic()
+    with managed.looping():
+        owners = managed.stable("ab")
+        managed.ledger.grown(ALL, "everything goes on after the recovery")
+        sent = traffic.close()
+        managed.consumed(sent)
+    new = managed.node()
+    assert owners == old.assignments, "what ran was adopted where it ran"
+    assert new.generation != old.generation
+    assert new.epoch > old.epoch
+    assert [len(managed.ledger.owners(p)) for p in ALL] == [1, 1, 1, 1], "one owner, incarnation and epoch throughout"
+    assert [managed.ledger.offsets(p) for p in ALL] == [list(range(sent))] * 4
+    assert {move.kind for move in managed.history()[0].moves} == {MoveKind.ADOPT}
+
+
+def test_a_restored_older_zookeeper_is_brought_to_what_runs(
+    own: EmbeddedZooKeeper, managed: Managed, tmp_path: Path
+) -> None:
+    managed.join("a")
+    with managed.looping():
+        managed.stable("a")
+    own.stop()
+    shutil.copytree(store(own), tmp_path / "backup")
+    own.start()
+    managed.join("b")
+    with managed.looping():
+        now = managed.stable("ab")
+    newest = managed.node()
+    traffic = Traffic(managed.site)
+    managed.ledger.grown(ALL, "records flow")
+    before = sessions(managed)
+    own.kill()
+    shutil.rmtree(store(own))
+    shutil.copytree(tmp_path / "backup", store(own))
+    own.start()
+    managed.ledger.grown(ALL, "consumers keep their picture")
+    await_new_sessions(managed, before)
+    with managed.looping():
+        owners = managed.stable("ab")
+        managed.ledger.grown(ALL, "everything goes on after the recovery")
+        sent = traffic.close()
+        managed.consumed(sent)
+    assert owners == now
+    assert managed.node().epoch > newest.epoch
+    assert any("ZooKeeper was restored" in record.cause for record in managed.history())
+    for partition in ALL:
+        seen = managed.ledger.owners(partition)
+        assert {(consumer, incarnation) for consumer, incarnation, _ in seen} == {(now[partition], 1)}
+        if now[partition] == "a":
+            assert len(seen) == 1, "what the snapshot has right goes on under its epoch"
+    assert [managed.ledger.offsets(p) for p in ALL] == [list(range(sent))] * 4

@@ -1,0 +1,302 @@
+"""The data source inside real Spark queries on a real broker; a planner in this process stands in for the agent."""
+
+import itertools
+import json
+import sqlite3
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from spark_apps import session, source
+from spark_apps.link import LinkServer
+from spark_apps.pipelines import audit, orders
+from spark_apps.sinks import read_audit
+from tests.integration.fake_planner import FakePlanner
+from tests.integration.kafka_topics import new_topic, produce
+
+pytestmark = pytest.mark.integration
+LIMIT_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    builder = SparkSession.builder.master("local[2]").appName("source").config("spark.ui.enabled", "false")
+    one = session.configure(builder).getOrCreate()
+    one.sparkContext.setLogLevel("ERROR")
+    yield one
+    one.stop()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LinkServer]:
+    one = LinkServer()
+    yield one
+    one.close()
+
+
+class Stage:
+    """A query on a topic of its own, and everything that went through its sink."""
+
+    def __init__(self, spark: SparkSession, server: LinkServer, kafka: EmbeddedKafka, folder: Path) -> None:
+        self.spark, self.server, self.folder = spark, server, folder
+        self.servers = kafka.bootstrap_servers
+        self.rows: list[dict[str, Any]] = []
+        self.planners: list[FakePlanner] = []
+        self.queries: list[StreamingQuery] = []
+        source.register(spark, source.AgentAddress(str(server.path), "consumer-a", 3))
+
+    def planner(self, topic: str) -> FakePlanner:
+        one = FakePlanner(topic, self.servers)
+        self.planners.append(one)
+        self.server.serve(topic, one)
+        return one
+
+    def stream(self, topic: str, **options: str) -> DataFrame:
+        reader = self.spark.readStream.format("assigned-kafka").option("subscribe", topic)
+        return reader.options(includeAssignment="true", **options).load()
+
+    def start(self, stream: DataFrame) -> StreamingQuery:
+        def collect(batch: DataFrame, _: int) -> None:
+            at = time.monotonic()
+            self.rows.extend({**row, "at": at} for row in batch.toArrow().to_pylist())
+
+        return self.run(stream.writeStream.foreachBatch(collect))
+
+    def run(self, writer: Any) -> StreamingQuery:
+        folder = self.folder / f"checkpoint-{len(self.queries)}"
+        query: StreamingQuery = writer.option("checkpointLocation", str(folder)).start()
+        self.queries.append(query)
+        return query
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + LIMIT_S
+        while not condition():
+            for query in self.queries:
+                assert query.isActive, query.exception()
+            assert time.monotonic() < deadline, f"not within {LIMIT_S} s; {len(self.rows)} rows"
+            time.sleep(0.02)
+
+    def close(self) -> None:
+        for query in self.queries:
+            query.stop()
+        for planner in self.planners:
+            self.server.withdraw(planner.topic)
+            planner.close()
+
+
+@pytest.fixture
+def stage(spark: SparkSession, server: LinkServer, kafka: EmbeddedKafka, tmp_path: Path) -> Iterator[Stage]:
+    one = Stage(spark, server, kafka, tmp_path)
+    yield one
+    one.close()
+
+
+class Traffic:
+    """A steady 300 records/s over all partitions until the block ends."""
+
+    def __init__(self, servers: str, topic: str, partitions: int) -> None:
+        self.sent: Counter[int] = Counter()
+        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 2})
+        self._topic, self._partitions = topic, partitions
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> "Traffic":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(10)
+        self._producer.flush(20)
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.02):
+            for partition in range(self._partitions):
+                self._producer.produce(self._topic, b"v", partition=partition)
+                self.sent[partition] += 1
+            self._producer.poll(0)
+
+
+def test_ownership_changes_inside_a_running_query(stage: Stage) -> None:
+    topic = new_topic(stage.servers, 6)
+    planner = stage.planner(topic)
+    for partition in range(4):
+        planner.give(partition, 0, 1)
+    query = stage.start(stage.stream(topic))
+    with Traffic(stage.servers, topic, 6) as traffic:
+        stage.wait(lambda: len(stage.rows) > 200)
+        began = time.monotonic()
+        left = {partition: planner.take(partition) for partition in (0, 1)}
+        planner.give(4, 0, 2)
+        planner.give(5, 0, 2)
+        gone = time.monotonic()
+        stage.wait(lambda: {2, 3, 4, 5} <= {row["partition"] for row in stage.rows if row["at"] > gone})
+        away = {row["partition"] for row in stage.rows if row["at"] > gone}
+        planner.give(0, left[0], 3)
+        stage.wait(lambda: any(row["epoch"] == 3 for row in stage.rows))
+        ended = time.monotonic()
+    planner.give(1, left[1], 4)
+    stage.wait(lambda: len(stage.rows) >= sum(traffic.sent.values()))
+
+    assert away == {2, 3, 4, 5}
+    found: dict[int, list[int]] = defaultdict(list)
+    for row in stage.rows:
+        found[row["partition"]].append(row["offset"])
+    assert found == {partition: list(range(count)) for partition, count in traffic.sent.items()}
+    assert {row["epoch"] for row in stage.rows if row["partition"] in (2, 3)} == {1}
+    assert {row["epoch"] for row in stage.rows if row["partition"] == 0} == {1, 3}
+    assert {(row["consumer"], row["incarnation"]) for row in stage.rows} == {("consumer-a", 3)}
+    kept = [
+        began,
+        *sorted({row["at"] for row in stage.rows if row["partition"] == 2 and began < row["at"] < ended}),
+        ended,
+    ]
+    assert max(after - before for before, after in itertools.pairwise(kept)) < 3.0
+    assert query.isActive
+    assert len(planner.attached) == 1
+
+
+def test_columns_and_values_are_those_of_kafka(stage: Stage) -> None:
+    topic = new_topic(stage.servers, 3)
+    headers: list[tuple[str, str | bytes | None]] = [("a", b"1"), ("a", b"2"), ("none", None), ("empty", b"")]
+    producer = Producer({"bootstrap.servers": stage.servers})
+    producer.produce(topic, b"value", b"key", partition=0, timestamp=1_700_000_000_123, headers=headers)
+    producer.produce(topic, None, b"tombstone", partition=0)
+    producer.produce(topic, b"", None, partition=0)
+    producer.produce(topic, bytes(range(256)), b"", partition=2)
+    producer.flush(20)
+    planner = stage.planner(topic)
+    for partition in range(3):  # partition 1 stays empty
+        planner.give(partition, 0, 1)
+    stage.start(stage.stream(topic, includeHeaders="true"))
+    stage.wait(lambda: len(stage.rows) == 4)
+    rows = sorted(stage.rows, key=lambda row: (row["partition"], row["offset"]))
+    assert [(row["key"], row["value"]) for row in rows] == [
+        (b"key", b"value"),
+        (b"tombstone", None),
+        (None, b""),
+        (b"", bytes(range(256))),
+    ]
+    assert rows[0]["headers"] == [{"key": key, "value": value} for key, value in headers]
+    assert rows[1]["headers"] is None
+    assert {row["topic"] for row in rows} == {topic}
+    assert {row["timestampType"] for row in rows} == {0}
+    assert rows[0]["timestamp"].timestamp() == pytest.approx(1_700_000_000.123)
+
+
+def test_a_limit_spreads_over_the_partitions(stage: Stage) -> None:
+    topic = new_topic(stage.servers, 2)
+    produce(stage.servers, topic, [b"v"] * 300, 0)
+    produce(stage.servers, topic, [b"v"] * 100, 1)
+    planner = stage.planner(topic)
+    planner.give(0, 0, 1)
+    query = stage.start(stage.stream(topic, maxOffsetsPerTrigger="200"))
+    stage.wait(lambda: len(stage.rows) == 300)
+    planner.give(1, 0, 1)
+    stage.wait(lambda: len(stage.rows) == 400)
+    assert max(progress.numInputRows for progress in query.recentProgress) == 200
+
+
+def test_a_second_query_on_the_topic_is_refused_and_the_first_goes_on(stage: Stage) -> None:
+    topic = new_topic(stage.servers, 1)
+    planner = stage.planner(topic)
+    planner.give(0, 0, 1)
+    first = stage.start(stage.stream(topic))
+    stage.wait(lambda: planner.latest_calls > 0)
+    second = stage.start(stage.stream(topic))
+    with pytest.raises(Exception, match="is read by another query of this application already"):
+        second.awaitTermination(30)
+    stage.queries.remove(second)
+    produce(stage.servers, topic, [b"v"] * 3)
+    stage.wait(lambda: len(stage.rows) == 3)
+    assert first.isActive
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"subscribe": "orders", "kafka.group.id": "g"}, "Kafka option 'group.id' is not supported"),
+        ({"subscribe": "orders", "nonsense": "1"}, "unknown option 'nonsense'"),
+        ({}, "'subscribe' is missing"),
+    ],
+)
+def test_wrong_options_fail_at_load(stage: Stage, options: dict[str, str], says: str) -> None:
+    with pytest.raises(Exception, match=says):
+        stage.spark.readStream.format("assigned-kafka").options(**options).load()
+
+
+def test_a_batch_read_is_refused(stage: Stage) -> None:
+    with pytest.raises(Exception, match=r"use spark\.readStream"):
+        stage.spark.read.format("assigned-kafka").option("subscribe", "orders").load().collect()
+
+
+def test_without_an_agent_the_error_says_how_to_start_one(stage: Stage) -> None:
+    source.register(stage.spark, None)
+    with pytest.raises(Exception, match="needs an agent in this process, and there is none; start the agent first"):
+        stage.spark.readStream.format("assigned-kafka").option("subscribe", "orders").load()
+
+
+def test_the_orders_pipeline_fills_its_tables(stage: Stage) -> None:
+    topic = new_topic(stage.servers, 1)
+    good = {"order_id": " A-1 ", "product": "Tea", "quantity": 2, "price": "3.50", "ordered_at": "2026-11-21T08:15:30Z"}
+    values: list[bytes | None] = [
+        json.dumps(good).encode(),
+        json.dumps({**good, "order_id": "A-2", "price": 1.25}).encode(),
+        json.dumps({**good, "quantity": 0}).encode(),
+        json.dumps({**good, "price": "free"}).encode(),
+        json.dumps({**good, "ordered_at": "yesterday"}).encode(),
+        json.dumps({"product": "tea"}).encode(),
+        b"{broken",
+        b"\xff\xfe",
+        None,
+    ]
+    produce(stage.servers, topic, values)
+    planner = stage.planner(topic)
+    planner.give(0, 0, 1)
+    path = stage.folder / "orders.sqlite"
+    stage.run(orders.build(stage.stream(topic), {"database": f"sqlite:///{path}"}))
+    stage.wait(lambda: planner.passed.get(0, 0) == len(values))
+    connection = sqlite3.connect(path)
+    assert connection.execute('SELECT "offset", order_id, product, amount_cents, minute FROM orders').fetchall() == [
+        (0, "A-1", "tea", 700, "2026-11-21 08:15"),
+        (1, "A-2", "tea", 250, "2026-11-21 08:15"),
+    ]
+    assert connection.execute("SELECT * FROM revenue").fetchall() == [("tea", "2026-11-21 08:15", 2, 950)]
+    assert connection.execute('SELECT "offset", problem FROM dead_letters ORDER BY "offset"').fetchall() == [
+        (2, "quantity is out of range"),
+        (3, "price is not an amount"),
+        (4, "ordered_at is not a time"),
+        (5, "order_id is missing"),
+        (6, "not a JSON order event"),
+        (7, "not a JSON order event"),
+        (8, "no value"),
+    ]
+    connection.close()
+
+
+def test_the_audit_pipeline_says_who_processed_what(stage: Stage) -> None:
+    topic = new_topic(stage.servers, 2)
+    for partition in range(2):
+        values = [json.dumps({"sequence": number, "produced_at": 5.5}).encode() for number in range(10)]
+        produce(stage.servers, topic, values, partition)
+    planner = stage.planner(topic)
+    planner.give(0, 0, 1)
+    planner.give(1, 5, 2)
+    stage.run(audit.build(stage.stream(topic), {"auditFolder": str(stage.folder / "audit")}))
+    stage.wait(lambda: planner.passed == {0: 10, 1: 10})
+    found = read_audit(stage.folder / "audit")
+    keys = sorted((row["partition"], row["offset"], row["sequence"], row["epoch"]) for row in found)
+    assert keys == [(0, number, number, 1) for number in range(10)] + [
+        (1, number, number, 2) for number in range(5, 10)
+    ]
+    assert {(row["consumer"], row["incarnation"], row["produced_at"]) for row in found} == {("consumer-a", 3, 5.5)}

@@ -1,0 +1,339 @@
+"""The agent over ZooKeeper in memory: registration, reading, releasing, leaving."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+import pytest
+
+from coordinator_tasks.adapters.discovery import ZooKeeperRegistry, claim_incarnation, read_claim
+from coordinator_tasks.core.codec import decode_release, encode_node, encode_release
+from coordinator_tasks.core.errors import IdInUse
+from coordinator_tasks.core.member_codec import decode_directive, encode_directive
+from coordinator_tasks.core.model import (
+    Directive,
+    Draining,
+    Ending,
+    Handoff,
+    Isolation,
+    Member,
+    Release,
+    Token,
+    TopicNode,
+)
+from coordinator_tasks.core.names import Paths
+from coordinator_tasks.core.ports import Create, SetData
+from spark_apps.agent.agent import Agent
+from spark_apps.agent.holder import Holder
+from spark_apps.agent.settings import Identity
+from tests.fakes.clock import FakeClock
+from tests.fakes.kafka import FakeKafka
+from tests.fakes.zookeeper import FakeZooKeeperServer
+
+PATHS = Paths("c")
+V = TypeVar("V")
+
+
+class Topics:
+    """Holders without queries; topics whose name begins with `un` match no pipeline."""
+
+    def __init__(self, identity: Identity, clock: FakeClock) -> None:
+        self.holders: dict[str, Holder] = {}
+        self.broken = ""
+        self.halted = False
+        self._identity = identity
+        self._clock = clock
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.holders)
+
+    def appeared(self, topic: str, node: TopicNode) -> str:
+        if topic.startswith("un"):
+            return f"no pipeline matches {topic} of {node.group_id}"
+        self.holders[topic] = Holder(topic, self._identity, self._clock)
+        return ""
+
+    def edit(self, topic: str, change: Callable[[Holder], V]) -> V:
+        return change(self.holders[topic])
+
+    def failure(self) -> str:
+        return self.broken
+
+    def halt(self) -> None:
+        self.halted = True
+        for holder in self.holders.values():
+            holder.query_ended(self.broken)
+
+
+class Stage:
+    """Consumer `a` and topic `t` with four partitions."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.server = FakeZooKeeperServer(self.clock)
+        self.site = self.server.connect()
+        for folder in PATHS.folders():
+            self.site.ensure(folder)
+        self.kafka = FakeKafka()
+        self.kafka.create_topic("t", 4)
+        self.offsets = self.kafka.offsets("g")
+        self.zk = self.server.connect()
+        self.incarnation = claim_incarnation(self.zk, PATHS, "a")
+        self.topics = Topics(Identity("a", "c", self.incarnation), self.clock)
+        member = Member("a", self.incarnation, "http://127.0.0.1:1", "boot")
+        registry = ZooKeeperRegistry(self.zk, PATHS, self.clock)
+        self.agent = Agent(self.zk, registry, self.clock, member, "c", topics=self.topics, wake=lambda: None)
+        self.node = TopicNode("h:1", "g", 0, "g1", "id-1", incarnations={"a": 1, "b": 1}, initial_partitions=4)
+
+    def write(self, **changes: object) -> None:
+        self.node = replace(self.node, epoch=self.node.epoch + 1, **changes)  # type: ignore[arg-type]
+        path = PATHS.topic("t")
+        if self.site.find(path) is None:
+            self.site.transact([Create(path, encode_node(self.node))])
+            self.site.transact([Create(PATHS.partition("t", p)) for p in range(4)])
+        else:
+            self.site.transact([SetData(path, encode_node(self.node))])
+
+    def own(self, *partitions: int) -> None:
+        epoch = self.node.epoch + 1
+        self.write(assignments=dict.fromkeys(partitions, "a"), since=dict.fromkeys(partitions, epoch), handoff={})
+
+    def give(self, *partitions: int) -> None:
+        left = {p: c for p, c in self.node.assignments.items() if p not in partitions}
+        entries = {p: Handoff("a", "b", self.node.epoch + 1) for p in partitions}
+        self.write(assignments=left, since={p: self.node.since[p] for p in left}, handoff=entries)
+
+    def step(self, seconds: float = 0.0) -> None:
+        self.clock.advance(seconds)
+        for _ in range(3):
+            self.agent.step()
+            for holder in self.topics.holders.values():
+                holder.tick(self.offsets)
+
+    def directive(self, directive: Directive) -> None:
+        path = PATHS.directive("a")
+        operation = Create if self.site.find(path) is None else SetData
+        self.site.transact([operation(path, encode_directive(directive))])
+
+    def release(self, partition: int) -> Release | None:
+        path = PATHS.partition("t", partition)
+        return decode_release(path, self.site.get(path).data)
+
+    @property
+    def health(self) -> str:
+        return self.agent.status().health
+
+    @property
+    def runs(self) -> set[int]:
+        status = self.agent.status().topics.get("t")
+        return set() if status is None else set(status.running)
+
+    def reported(self, text: str) -> bool:
+        status = self.agent.status()
+        said = [*status.reports, *(one for topic in status.topics.values() for one in topic.reports)]
+        return any(text in one for one in said)
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def test_nothing_is_read_before_the_registration(stage: Stage) -> None:
+    stage.own(0)
+    other = Member("a", 9, "http://127.0.0.1:2", "boot")
+    ZooKeeperRegistry(stage.site, PATHS, stage.clock).register(other)
+    with pytest.raises(IdInUse, match="is in use"):
+        stage.agent.step()
+    assert stage.runs == set()
+
+
+def test_a_topic_that_appears_is_picked_up_and_one_without_a_pipeline_is_named(stage: Stage) -> None:
+    stage.step()
+    stage.own(0, 1)
+    stage.site.transact([Create(PATHS.topic("unwanted"), encode_node(stage.node))])
+    stage.step()
+    assert stage.runs == {0, 1}
+    assert stage.reported("no pipeline matches unwanted")
+
+
+def test_a_release_is_written_after_the_stop_and_an_older_one_never_replaces_a_newer(stage: Stage) -> None:
+    stage.own(0, 1)
+    stage.step()
+    newer = Release(90, "z", 1, 7, "g1", Token(80, 1, "g1"))
+    stage.site.transact([SetData(PATHS.partition("t", 1), encode_release(newer))])
+    stage.give(0, 1)
+    stage.step()
+    assert stage.release(0) == Release(2, "a", 1, 0, "g1", Token(1, 1, "g1"))
+    assert stage.release(1) == newer
+    assert not stage.topics.holders["t"].outbox
+
+
+def test_a_release_whose_answer_was_lost_is_compared_before_it_is_written_again(stage: Stage) -> None:
+    stage.own(0)
+    stage.step()
+    stage.give(0)
+    stage.zk.lose_next_write(applied=True)
+    stage.step()
+    stage.step(1.0)
+    assert stage.release(0) is not None
+    assert stage.site.get(PATHS.partition("t", 0)).stat.version == 1
+
+
+def test_a_taker_sees_the_release_by_its_watch(stage: Stage) -> None:
+    stage.write(handoff={2: Handoff("b", "a", 1)})
+    stage.step()
+    assert stage.runs == set()
+    release = Release(1, "b", 1, 0, "g1", Token(0, 1, "g1"))
+    stage.site.transact([SetData(PATHS.partition("t", 2), encode_release(release))])
+    stage.step()
+    assert stage.runs == {2}
+
+
+def test_a_vanished_or_unreadable_topic_node_means_hold(stage: Stage) -> None:
+    stage.own(0)
+    stage.step()
+    stage.site.transact([SetData(PATHS.topic("t"), b"{nonsense")])
+    stage.step()
+    assert stage.runs == {0}
+    assert stage.reported("is not JSON")
+    stage.own(0, 1)
+    stage.step(1.0)
+    assert stage.runs == {0, 1}
+
+
+def test_without_zookeeper_it_goes_on_and_registers_again_in_the_next_session(stage: Stage) -> None:
+    stage.own(0)
+    stage.step()
+    stage.zk.suspend()
+    stage.step(2.0)
+    assert stage.runs == {0}
+    assert stage.agent.status().health == "detached"
+    assert stage.reported("going on with what is known")
+    stage.own(0, 1)
+    stage.zk.expire()
+    assert stage.site.find(PATHS.member("a")) is None
+    stage.zk.resume()
+    stage.step(2.0)
+    assert stage.site.find(PATHS.member("a")) is not None
+    assert stage.runs == {0, 1}
+    assert stage.agent.status().health == "ok"
+
+
+def test_an_isolated_consumer_stops_all_stays_registered_and_acts_until_it_is_readmitted(stage: Stage) -> None:
+    stage.own(0, 1)
+    stage.step()
+    stage.directive(Directive("a", Isolation("ann", "test", 0.0)))
+    stage.step()
+    assert stage.runs == set()
+    stage.give(0)
+    stage.step()
+    assert stage.agent.status().topics["t"].acted_epoch == 2
+    assert stage.release(0) is None
+    assert stage.site.find(PATHS.member("a")) is not None
+    stage.directive(Directive("a"))
+    stage.step()
+    assert stage.runs == {1}
+    assert stage.release(0) is not None
+
+
+def test_an_isolation_of_an_earlier_incarnation_is_not_ours(stage: Stage) -> None:
+    stage.own(0)
+    stage.directive(Directive("a", Isolation("ann", "test", 0.0, incarnation=99)))
+    stage.step()
+    assert stage.runs == {0}
+
+
+def test_a_leave_marks_itself_draining_hands_off_and_says_by_number_that_it_is_over(stage: Stage) -> None:
+    stage.own(0, 1)
+    stage.step()
+    stage.agent.leave()
+    stage.step(1.0)
+    path = PATHS.directive("a")
+    draining = decode_directive(path, stage.site.get(path).data, "a", 0).draining
+    assert draining is not None
+    assert draining.incarnation == 1
+    assert stage.runs == {0, 1}, "it keeps its partitions until they are taken"
+    assert stage.health == "leaving"
+    stage.give(0, 1)
+    stage.step()
+    stage.step(0.2)
+    assert stage.release(1) is not None
+    assert stage.agent.finished
+    assert stage.topics.halted
+    assert stage.site.find(PATHS.member("a")) is None
+    assert read_claim(stage.site, PATHS, "a").ended == {1: Ending.LEFT}
+
+
+def test_a_consumer_that_a_person_drains_leaves_once_it_holds_nothing(stage: Stage) -> None:
+    stage.own(0)
+    stage.step()
+    stage.directive(Directive("a", draining=Draining("ada", "a new host", 1.0)))
+    stage.step(60.0)
+    assert not stage.agent.finished, "no deadline cuts the hand-off short"
+    stage.give(0)
+    stage.step()
+    assert stage.release(0) is not None
+    assert not stage.agent.finished, "the coordinator still counts on its confirmation"
+    stage.write(assignments={0: "b"}, since={0: stage.node.epoch}, handoff={}, incarnations={"b": 1})
+    stage.step()
+    assert stage.agent.finished
+    assert read_claim(stage.site, PATHS, "a").ended == {1: Ending.LEFT}
+
+
+def test_past_its_deadline_a_leave_commits_and_ends_without_a_release(stage: Stage) -> None:
+    stage.own(0)
+    stage.step()
+    stage.agent.leave()
+    for _ in range(31):
+        stage.step(1.0)
+    assert stage.agent.finished
+    assert stage.release(0) is None
+    assert stage.offsets.committed("t", [0])[0].offset == 0
+    assert read_claim(stage.site, PATHS, "a").ended == {1: Ending.LEFT}
+
+
+def test_a_leave_that_could_not_commit_does_not_claim_to_be_clean(stage: Stage) -> None:
+    stage.kafka.append("t", 0, 10)
+    stage.own(0)
+    stage.step()
+    held = stage.topics.holders["t"].ready()[0]
+    held.hand_out(5)
+    held.cover(5, stage.clock.monotonic())
+    stage.kafka.down = True
+    stage.agent.leave()
+    for _ in range(45):
+        stage.step(1.0)
+    assert stage.agent.finished
+    assert read_claim(stage.site, PATHS, "a").ended == {}
+
+
+def test_a_dead_query_makes_the_consumer_leave_with_its_reason(stage: Stage) -> None:
+    stage.own(0)
+    stage.step()
+    stage.topics.broken = "topic t: the query has ended: boom"
+    stage.step(0.1)
+    assert stage.agent.finished
+    assert "boom" in stage.agent.failure
+    assert stage.agent.status().health.startswith("failed")
+    assert not stage.agent.status().topics["t"].query_alive
+    assert stage.site.find(PATHS.member("a")) is None
+
+
+def test_lag_without_progress_makes_the_consumer_leave(stage: Stage) -> None:
+    stage.kafka.append("t", 0, 10)
+    stage.own(0)
+    for _ in range(160):
+        stage.step(2.0)
+    assert "no progress for 300 s in partitions [0]" in stage.agent.failure
+
+
+def test_a_posted_node_is_acted_on_as_a_read(stage: Stage) -> None:
+    stage.own(0, 1)
+    stage.step()
+    stage.zk.suspend()
+    newer = replace(stage.node, epoch=2, assignments={1: "a"}, since={1: 1})
+    assert stage.agent.posted("t", encode_node(newer))
+    stage.step()
+    assert stage.runs == {1}
+    assert not stage.agent.posted("other", encode_node(newer))

@@ -1,0 +1,580 @@
+"""The rules of ownership, one by one, on a broker in memory and a clock that stands still."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from coordinator_tasks.core.holding import Reading
+from coordinator_tasks.core.model import Committed, Handoff, Release, StartRule, Token, TopicNode
+from spark_apps.agent.holder import Holder
+from spark_apps.agent.planner import BatchPlanner
+from spark_apps.agent.settings import Identity, Pacing, Timing
+from spark_apps.agent.work import Commit, Look, perform
+from spark_apps.batches import BatchOffset, Range
+from tests.fakes.clock import FakeClock
+from tests.fakes.kafka import FakeKafka
+
+TIMING = Timing(guard_s=2.0)
+GENERATION = "g1"
+
+
+class Stage:
+    """Consumer `a` of incarnation 5 and topic `t` with four partitions of 100 records."""
+
+    def __init__(self, consumer: str = "a", incarnation: int = 5, kafka: FakeKafka | None = None) -> None:
+        self.clock = FakeClock()
+        self.kafka = kafka or FakeKafka()
+        if kafka is None:
+            self.kafka.create_topic("t", 4)
+            for partition in range(4):
+                self.kafka.append("t", partition, 100)
+        self.offsets = self.kafka.offsets("g")
+        self.holder = Holder("t", Identity(consumer, "c", incarnation), self.clock, TIMING)
+        self.batch = 0
+        self.node = TopicNode(
+            "host:9092", "g", 0, GENERATION, "id-1", incarnations={"a": 5, "b": 6}, initial_partitions=4
+        )
+
+    def read(self, **changes: object) -> Reading:
+        self.node = replace(self.node, epoch=self.node.epoch + 1, **changes)  # type: ignore[arg-type]
+        reading = self.holder.on_node(self.node)
+        self.tick()
+        return reading
+
+    def own(self, *partitions: int, epoch: int | None = None, guarded: frozenset[int] = frozenset()) -> None:
+        since = self.node.epoch + 1 if epoch is None else epoch
+        self.read(
+            assignments=dict.fromkeys(partitions, "a"),
+            since=dict.fromkeys(partitions, since),
+            handoff={},
+            guarded=guarded,
+        )
+
+    def tick(self, seconds: float = 0.0) -> None:
+        self.clock.advance(seconds)
+        self.holder.tick(self.offsets)
+
+    def wait(self, seconds: float) -> None:
+        """Time passes, and the agent looks often."""
+        for _ in range(round(seconds / 0.1)):
+            self.tick(0.1)
+
+    def hand_out(self, partition: int, end: int) -> None:
+        self.batch += 1
+        held = self.holder.ready()[partition]
+        self.holder.hand_out(self.batch, (Range(partition, held.position, end, held.token.epoch),))
+
+    def cover(self) -> None:
+        self.holder.cover(self.batch)
+        self.tick()
+
+    def committed(self, partition: int) -> Committed:
+        return self.offsets.committed("t", [partition])[partition]
+
+    def commit(self, partition: int, offset: int, token: Token, topic_id: str = "id-1", owner: str = "z") -> None:
+        self.offsets.commit("t", {partition: Committed(offset, token, owner, "c", topic_id)})
+
+    @property
+    def running(self) -> dict[int, bool]:
+        return {p: one.closing for p, one in self.holder.status().running.items()}
+
+    def reported(self, text: str) -> bool:
+        return any(text in one for one in self.holder.reports.all())
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def give(stage: Stage, *partitions: int) -> None:
+    """Partitions leave a for b by a hand-off."""
+    left = {p: c for p, c in stage.node.assignments.items() if p not in partitions}
+    epoch = stage.node.epoch + 1
+    stage.read(
+        assignments=left,
+        since={p: stage.node.since[p] for p in left},
+        handoff={p: Handoff("a", "b", epoch) for p in partitions},
+    )
+
+
+def take(stage: Stage, partition: int) -> None:
+    stage.read(assignments={}, since={}, handoff={partition: Handoff("b", "a", stage.node.epoch + 1)})
+
+
+def release_of(stage: Stage, partition: int, offset: int, token: Token) -> Release:
+    return Release(stage.node.handoff[partition].epoch, "b", 6, offset, GENERATION, token)
+
+
+# Acquisition ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_start_is_committed_under_the_new_token_before_anything_is_read(stage: Stage) -> None:
+    stage.node = replace(stage.node, epoch=8)
+    stage.holder.on_node(replace(stage.node, epoch=9, assignments={1: "a"}, since={1: 9}))
+    while (work := stage.holder.work()) is not None:
+        assert not stage.holder.ready()
+        stage.holder.answer(perform(stage.offsets, "t", work))
+        if isinstance(work, Commit):
+            break
+    assert stage.committed(1) == Committed(0, Token(9, 5, GENERATION), "a", "c", "id-1")
+    assert stage.holder.ready().keys() == {1}
+
+
+def test_a_look_that_began_before_the_grant_says_nothing_of_it(stage: Stage) -> None:
+    stage.own(0, 1)
+    stage.clock.advance(1.0)
+    look = stage.holder.work()
+    assert isinstance(look, Look)
+    result = perform(stage.offsets, "t", look)
+    stage.holder.on_node(replace(stage.node, epoch=7, assignments={0: "a", 1: "a"}, since={0: 1, 1: 7}))
+    stage.commit(1, 50, Token(3, 6, GENERATION))
+    stage.holder.answer(result)
+    stage.tick()
+    assert stage.holder.ready()[1].position == 50
+
+
+@pytest.mark.parametrize(
+    ("rule", "initial", "offset"),
+    [
+        pytest.param(StartRule.EARLIEST, 4, 0, id="earliest starts at the beginning"),
+        pytest.param(StartRule.LATEST, 4, 100, id="latest starts at the end"),
+        pytest.param(StartRule.LATEST, 1, 0, id="a partition that appeared later starts at its beginning anyhow"),
+    ],
+)
+def test_without_a_committed_offset_the_start_rule_decides(
+    stage: Stage, rule: StartRule, initial: int, offset: int
+) -> None:
+    stage.node = replace(stage.node, start=rule, initial_partitions=initial)
+    stage.own(2)
+    assert stage.committed(2).offset == offset
+
+
+def test_rule_none_is_an_error_that_names_the_partition_and_starts_nothing(stage: Stage) -> None:
+    stage.node = replace(stage.node, start=StartRule.NONE)
+    stage.own(2)
+    stage.wait(1)
+    assert stage.running == {}
+    assert stage.reported("partition 2 has no committed offset")
+
+
+def test_a_commit_of_another_topic_id_is_ignored_and_reported(stage: Stage) -> None:
+    stage.commit(2, 70, Token(90, 6, GENERATION), topic_id="id-0")
+    stage.own(2)
+    assert stage.committed(2).offset == 0
+    assert stage.reported("another topic id")
+
+
+def test_a_topic_that_was_created_anew_is_left_alone_and_reported(stage: Stage) -> None:
+    stage.own(0)
+    stage.kafka.create_topic("t", 4)
+    stage.wait(1.0)
+    assert stage.running == {}
+    assert stage.offsets.committed("t", [0]) == {}
+    assert stage.reported("created anew in Kafka (topic id id-2, held is id-1)")
+
+
+def test_a_newer_token_at_acquisition_keeps_the_partition_closed(stage: Stage) -> None:
+    stage.commit(2, 70, Token(90, 6, GENERATION))
+    stage.own(2)
+    assert stage.running == {}
+    assert stage.committed(2).token == Token(90, 6, GENERATION)
+
+
+def test_a_guarded_start_is_read_only_after_its_commit_stayed_our_own_for_the_commit_timeout(stage: Stage) -> None:
+    stage.own(0, guarded=frozenset({0}))
+    stage.wait(1.9)
+    assert not stage.holder.ready()
+    stage.wait(0.7)
+    assert stage.holder.ready().keys() == {0}
+
+
+def test_a_guarded_start_goes_on_from_what_a_survivor_commits_meanwhile_and_waits_anew(stage: Stage) -> None:
+    stage.commit(0, 10, Token(1, 6, GENERATION))
+    stage.node = replace(stage.node, epoch=8)
+    stage.own(0, guarded=frozenset({0}))
+    stage.wait(1.5)
+    stage.commit(0, 40, Token(1, 6, GENERATION))
+    stage.wait(1.5)
+    assert not stage.holder.ready()
+    assert stage.committed(0) == Committed(40, Token(9, 5, GENERATION), "a", "c", "id-1")
+    stage.wait(1.5)
+    assert stage.holder.ready()[0].position == 40
+
+
+def test_another_incarnation_runs_and_releases_nothing() -> None:
+    stage = Stage(incarnation=7)
+    stage.own(0)
+    give(stage, 0)
+    assert stage.running == {}
+    assert stage.holder.outbox == {}
+
+
+# Stopping and releasing ----------------------------------------------------------------------------------------------
+
+
+def test_a_partition_runs_until_a_later_start_covers_its_batch_then_is_committed_closed_and_released(
+    stage: Stage,
+) -> None:
+    stage.own(0, 1)
+    stage.hand_out(0, 30)
+    give(stage, 0)
+    assert stage.running == {0: True, 1: False}
+    assert stage.holder.outbox == {}
+    assert stage.holder.ready().keys() == {1}
+    stage.holder.cover(stage.batch)
+    assert stage.holder.outbox == {}, "the commit comes before the release"
+    stage.tick()
+    assert stage.committed(0).offset == 30
+    assert stage.running == {1: False}
+    assert stage.holder.outbox == {0: Release(2, "a", 5, 30, GENERATION, Token(1, 5, GENERATION))}
+
+
+def test_a_release_waits_for_an_acknowledged_commit(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 30)
+    give(stage, 0)
+    stage.kafka.down = True
+    stage.cover()
+    stage.wait(3)
+    assert stage.running == {0: True}
+    assert stage.holder.outbox == {}
+    stage.kafka.down = False
+    stage.wait(2)
+    assert stage.holder.outbox[0].offset == 30
+
+
+def test_a_partition_that_has_no_batch_is_released_at_once(stage: Stage) -> None:
+    stage.own(0)
+    give(stage, 0)
+    assert stage.holder.outbox[0].offset == 0
+
+
+def test_a_giver_that_does_not_run_the_partition_releases_it_with_the_committed_offset(stage: Stage) -> None:
+    stage.commit(3, 60, Token(1, 6, GENERATION))
+    stage.node = replace(stage.node, epoch=4)
+    give(stage, 3)
+    assert stage.holder.outbox == {3: Release(5, "a", 5, 60, GENERATION, Token(1, 6, GENERATION))}
+
+
+def test_a_giver_without_any_committed_offset_releases_where_it_would_have_started(stage: Stage) -> None:
+    stage.node = replace(stage.node, start=StartRule.LATEST)
+    give(stage, 3)
+    assert stage.holder.outbox[3].offset == 100
+
+
+def test_an_isolated_consumer_stops_everything_and_releases_nothing(stage: Stage) -> None:
+    stage.own(0, 1)
+    stage.hand_out(0, 30)
+    stage.holder.on_isolated(True)
+    give(stage, 0, 1)
+    stage.cover()
+    assert stage.running == {}
+    assert stage.holder.outbox == {}
+    assert stage.holder.status().acted_epoch == 2
+    assert stage.committed(0).offset == 30
+
+
+def test_an_isolated_consumer_looks_before_its_last_commit_and_leaves_a_newer_owner_alone(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 30)
+    stage.commit(0, 50, Token(9, 6, GENERATION))
+    stage.holder.on_isolated(True)
+    stage.cover()
+    assert stage.committed(0).offset == 50
+
+
+def test_an_unwritten_release_is_dropped_when_the_next_plan_no_longer_asks_for_it(stage: Stage) -> None:
+    stage.own(0)
+    give(stage, 0)
+    assert stage.holder.outbox
+    stage.own(0)
+    assert stage.holder.outbox == {}
+    assert stage.holder.ready().keys() == {0}
+
+
+def test_a_written_release_is_not_written_again(stage: Stage) -> None:
+    stage.own(0)
+    give(stage, 0)
+    stage.holder.released(0, 2)
+    stage.read()
+    assert stage.holder.outbox == {}
+
+
+def test_a_holding_older_than_since_is_stopped_and_started_again_from_the_committed_position(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 30)
+    stage.own(0)
+    assert stage.running == {0: True}
+    stage.cover()
+    stage.tick()
+    held = stage.holder.ready()[0]
+    assert (held.position, held.token.epoch) == (30, 2)
+
+
+def test_a_removed_topic_means_stop_and_commit(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 30)
+    stage.read(removed=True)
+    stage.cover()
+    assert stage.running == {}
+    assert stage.committed(0).offset == 30
+
+
+# Take-over -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_taker_starts_at_the_released_offset_under_the_epoch_of_the_entry(stage: Stage) -> None:
+    stage.commit(1, 40, Token(0, 6, GENERATION))
+    take(stage, 1)
+    stage.wait(1)
+    assert stage.running == {}
+    stage.holder.on_releases({1: release_of(stage, 1, 55, Token(1, 6, GENERATION))})
+    stage.tick()
+    assert stage.holder.ready()[1].position == 55
+    assert stage.committed(1).token == Token(1, 5, GENERATION)
+
+
+def test_the_taker_prefers_a_committed_position_with_a_token_as_new_as_the_release(stage: Stage) -> None:
+    stage.node = replace(stage.node, epoch=4)
+    stage.commit(1, 60, Token(3, 6, GENERATION))
+    take(stage, 1)
+    stage.holder.on_releases({1: release_of(stage, 1, 55, Token(3, 6, GENERATION))})
+    stage.tick()
+    assert stage.holder.ready()[1].position == 60
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda r: replace(r, epoch=r.epoch - 1), id="of an older entry"),
+        pytest.param(lambda r: replace(r, epoch=r.epoch + 1), id="of a newer entry"),
+        pytest.param(lambda r: replace(r, by="z"), id="by another than the giver"),
+        pytest.param(lambda r: replace(r, generation="g0"), id="of another generation"),
+    ],
+)
+def test_a_release_that_is_not_the_entrys_own_starts_nothing(stage: Stage, spoil: Callable[[Release], Release]) -> None:
+    stage.node = replace(stage.node, epoch=4)
+    take(stage, 1)
+    stage.holder.on_releases({1: spoil(release_of(stage, 1, 55, Token(1, 6, GENERATION)))})
+    stage.tick()
+    assert stage.running == {}
+    assert 1 in stage.holder.awaited()
+
+
+def test_nothing_restarts_when_the_hand_off_becomes_an_assignment(stage: Stage) -> None:
+    take(stage, 1)
+    stage.holder.on_releases({1: release_of(stage, 1, 55, Token(0, 6, GENERATION))})
+    stage.tick()
+    stage.hand_out(1, 70)
+    stage.own(1, epoch=1)
+    assert stage.running == {1: False}
+
+
+# Fencing -------------------------------------------------------------------------------------------------------------
+
+
+def test_an_idle_owner_looks_at_least_once_a_second_and_stops_at_a_newer_token(stage: Stage) -> None:
+    stage.own(0, 1)
+    stage.commit(0, 20, Token(9, 6, GENERATION))
+    stage.wait(1.0)
+    assert stage.running == {1: False}
+    assert stage.committed(0) == Committed(20, Token(9, 6, GENERATION), "z", "c", "id-1")
+    assert stage.reported("partition 0 was taken by z")
+
+
+def test_a_fenced_partition_neither_commits_nor_releases_and_its_grant_is_not_taken_up_again(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 30)
+    stage.commit(0, 20, Token(9, 6, GENERATION))
+    stage.wait(1.0)
+    assert stage.running == {0: True}, "its last batch is still under way"
+    stage.cover()
+    give(stage, 0)
+    stage.wait(1.0)
+    assert stage.running == {}
+    assert stage.holder.outbox == {}
+    assert stage.committed(0).offset == 20
+
+
+def test_an_entry_newer_than_the_fence_is_released_with_the_committed_offset_not_our_own(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 30)
+    stage.commit(0, 20, Token(9, 6, GENERATION))
+    stage.wait(1.0)
+    stage.node = replace(stage.node, epoch=11)
+    give(stage, 0)
+    stage.cover()
+    assert stage.holder.outbox[0].offset == 20
+
+
+def test_a_newer_grant_lifts_the_fence(stage: Stage) -> None:
+    stage.own(0)
+    stage.commit(0, 20, Token(9, 6, GENERATION))
+    stage.wait(1.0)
+    stage.node = replace(stage.node, epoch=11)
+    stage.own(0)
+    assert stage.holder.ready()[0].position == 20
+
+
+@pytest.mark.parametrize(
+    "token",
+    [pytest.param(Token(0, 6, GENERATION), id="an older token"), pytest.param(None, id="no token")],
+)
+def test_an_overwritten_entry_is_reported_and_written_again(stage: Stage, token: Token | None) -> None:
+    stage.own(0)
+    stage.hand_out(0, 30)
+    stage.cover()
+    stage.wait(0.2)
+    if token is None:
+        stage.kafka.stored["g", "t", 0] = (5, "somebody's own words")
+    else:
+        stage.commit(0, 5, token)
+    stage.wait(1.2)
+    assert stage.committed(0) == Committed(30, Token(1, 5, GENERATION), "a", "c", "id-1")
+    assert stage.reported("overwritten")
+
+
+def test_a_process_that_slept_looks_before_it_commits(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 30)
+    stage.clock.advance(60)
+    stage.commit(0, 80, Token(9, 6, GENERATION))
+    stage.cover()
+    assert stage.committed(0).offset == 80
+    assert stage.running == {}
+
+
+# Commits -------------------------------------------------------------------------------------------------------------
+
+
+def test_only_what_a_start_covers_is_committed_and_never_backwards(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 30)
+    stage.wait(0.5)
+    assert stage.committed(0).offset == 0
+    stage.cover()
+    stage.wait(0.2)
+    assert stage.committed(0).offset == 30
+    stage.holder.cover(0)
+    stage.wait(0.2)
+    assert stage.committed(0).offset == 30
+
+
+def test_a_batch_of_an_older_holding_covers_nothing_of_the_present_one(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 30)
+    stage.holder.query_ended("died")
+    stage.tick()
+    assert stage.committed(0).offset == 0
+    assert stage.running == {}
+
+
+def test_idle_partitions_are_committed_again_before_kafka_forgets_them(stage: Stage) -> None:
+    stage.own(0)
+    stage.kafka.stored.clear()
+    stage.tick(TIMING.recommit_s + 1)
+    stage.wait(0.5)
+    assert stage.committed(0).offset == 0
+
+
+def test_a_group_with_subscribed_members_is_named_and_nothing_is_read(stage: Stage) -> None:
+    stage.kafka.members["g"] = ("intruder",)
+    stage.own(0)
+    stage.wait(2)
+    assert not stage.holder.ready()
+    assert stage.reported("intruder")
+    stage.kafka.members.clear()
+    stage.wait(2)
+    assert stage.holder.ready()
+    assert not stage.reported("intruder")
+
+
+def test_a_partition_whose_commits_fail_for_too_long_stops_and_says_so(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 30)
+    stage.kafka.members["g"] = ("intruder",)
+    stage.cover()
+    for _ in range(130):
+        stage.tick(1.0)
+    assert not stage.holder.ready()
+    assert stage.reported("partition 0 stopped: its commits failed")
+
+
+# The picture ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_older_epoch_and_a_foreign_generation_are_kept_out_and_reported(stage: Stage) -> None:
+    stage.node = replace(stage.node, epoch=5)
+    stage.own(0)
+    assert stage.holder.on_node(replace(stage.node, epoch=4, assignments={}, since={})) is Reading.OLDER
+    assert stage.running == {0: False}
+    foreign = replace(stage.node, epoch=50, generation="g2", assignments={}, since={})
+    assert stage.holder.on_node(foreign) is Reading.FOREIGN
+    assert stage.reported("kept")
+    assert stage.holder.on_node(replace(foreign, supersedes={GENERATION: 6})) is Reading.ACT
+    assert stage.running == {}
+
+
+def test_progress_stands_still_only_where_there_is_lag(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 100)
+    stage.cover()
+    for _ in range(10):
+        stage.holder.want_ends()
+        stage.tick(60)
+    assert stage.holder.stalled(300) == ()
+    stage.kafka.append("t", 0, 1)
+    for _ in range(6):
+        stage.holder.want_ends()
+        stage.tick(60)
+    assert stage.holder.stalled(300) == (0,)
+
+
+# Planning ------------------------------------------------------------------------------------------------------------
+
+
+def planner_of(stage: Stage, **pacing: object) -> BatchPlanner:
+    return BatchPlanner(stage.holder, stage.clock, replace(Pacing(), **pacing))  # type: ignore[arg-type]
+
+
+def test_a_batch_is_paced_but_a_started_partition_goes_at_once(stage: Stage) -> None:
+    planner = planner_of(stage)
+    stage.own(0)
+    first = planner.offer(BatchOffset("t"))
+    assert first is not None
+    stage.kafka.append("t", 0, 5)
+    stage.tick(0.1)
+    planner.offer(first)
+    stage.tick()
+    assert planner.offer(first) is None
+    stage.own(0, 1, epoch=1)
+    second = planner.offer(first)
+    assert second is not None
+    assert 1 in second.ranges
+    assert planner.offer(first) == second, "the same start gives the same batch until it has passed"
+
+
+def test_a_stop_is_served_by_the_covering_start_alone(stage: Stage) -> None:
+    planner = planner_of(stage)
+    stage.own(0)
+    batch = planner.offer(BatchOffset("t"))
+    assert batch is not None
+    give(stage, 0)
+    assert planner.offer(batch) is None
+    stage.tick()
+    assert stage.holder.outbox[0].offset == 100
+
+
+def test_a_batch_is_bounded_in_proportion_to_what_waits(stage: Stage) -> None:
+    stage.own(0, 1)
+    batch = planner_of(stage, max_offsets=50).offer(BatchOffset("t"))
+    assert batch is not None
+    assert {p: one.size for p, one in batch.ranges.items()} == {0: 25, 1: 25}
+
+
+def test_paused_partitions_are_held_and_count_as_started_but_are_not_read(stage: Stage) -> None:
+    stage.read(assignments={0: "a"}, since={0: 1}, paused=frozenset({0}))
+    assert planner_of(stage).offer(BatchOffset("t")) is None
+    assert stage.holder.status().running[0].started

@@ -1,0 +1,152 @@
+"""The default strategy against brute force: exact balance first, then the fewest moves; and what is no valid answer."""
+
+from collections.abc import Mapping
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coordinator_tasks.core.assignors import ASSIGNORS, Problem, assignor, validate
+from coordinator_tasks.core.assignors.balanced import Balanced
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.model import Member
+
+
+def problem(
+    partitions: int,
+    members: str,
+    owned: Mapping[int, str] | None = None,
+    fixed: Mapping[int, str] | None = None,
+    loads: Mapping[str, int] | None = None,
+) -> Problem:
+    found = {m: Member(m, 1, "", "") for m in members}
+    return Problem("orders", tuple(range(partitions)), found, owned or {}, fixed or {}, loads or {})
+
+
+def loads_of(question: Problem, answer: Mapping[int, str]) -> list[int]:
+    return sorted((list(answer.values()).count(m) for m in question.members), reverse=True)
+
+
+def moves(question: Problem, answer: Mapping[int, str]) -> int:
+    return sum(1 for p, m in question.owned.items() if p not in question.fixed and answer.get(p) != m)
+
+
+def best(question: Problem) -> tuple[list[int], int]:
+    """The decreasingly minimal load vector, and the fewest moves with it."""
+    free = [p for p in question.partitions if p not in question.fixed]
+    fixed = {p: m for p, m in question.fixed.items() if p in question.partitions}
+    answers = [fixed | dict(zip(free, one, strict=True)) for one in product(question.members, repeat=len(free))]
+    return min((loads_of(question, answer), moves(question, answer)) for answer in answers)
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Problem:
+    count = draw(st.integers(0, 6))
+    members = "abc"[: draw(st.integers(1, 3))]
+    owners = st.sampled_from("abcx")
+    owned = draw(st.dictionaries(st.integers(0, max(0, count - 1)), owners, max_size=count))
+    fixed = draw(st.dictionaries(st.integers(0, max(0, count - 1)), owners, max_size=3))
+    listed = range(count)
+    owned = {p: m for p, m in owned.items() if m in members and p in listed}
+    fixed = {p: m for p, m in fixed.items() if p in listed}
+    loads = draw(st.dictionaries(st.sampled_from("abc"), st.integers(0, 3)))
+    return problem(count, members, owned, fixed, loads)
+
+
+@settings(max_examples=120, deadline=None)
+@given(problems())
+def test_no_assignment_is_better(question: Problem) -> None:
+    answer = Balanced().assign(question)
+    validate(question, answer, "balanced")
+    assert set(answer) == set(question.partitions)
+    assert (loads_of(question, answer), moves(question, answer)) == best(question)
+
+
+@settings(max_examples=50, deadline=None)
+@given(problems(), st.randoms(use_true_random=False))
+def test_the_order_of_the_input_does_not_matter(question: Problem, rng: object) -> None:
+    def shuffled(mapping: Mapping[object, object]) -> dict[object, object]:
+        items = list(mapping.items())
+        rng.shuffle(items)  # type: ignore[attr-defined]
+        return dict(items)
+
+    other = Problem(
+        question.topic,
+        question.partitions,
+        shuffled(question.members),  # type: ignore[arg-type]
+        shuffled(question.owned),  # type: ignore[arg-type]
+        shuffled(question.fixed),  # type: ignore[arg-type]
+        shuffled(question.loads),  # type: ignore[arg-type]
+    )
+    assert Balanced().assign(other) == Balanced().assign(question)
+
+
+@settings(max_examples=50, deadline=None)
+@given(problems())
+def test_an_answer_given_back_is_kept(question: Problem) -> None:
+    answer = Balanced().assign(question)
+    kept = {p: m for p, m in answer.items() if m in question.members}
+    again = Problem(question.topic, question.partitions, question.members, kept, question.fixed, question.loads)
+    assert Balanced().assign(again) == answer
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        pytest.param(problem(1, "ab"), {"a": 1, "b": 0}, id="without loads the smaller id"),
+        pytest.param(problem(1, "ab", loads={"a": 1}), {"a": 0, "b": 1}, id="the one with less of other topics"),
+        pytest.param(problem(3, "ab", loads={"b": 0, "a": 9}), {"a": 1, "b": 2}, id="the odd one to the lighter"),
+        pytest.param(
+            problem(3, "ab", {0: "a", 1: "a"}, loads={"a": 9}), {"a": 2, "b": 1}, id="a move is dearer than a load"
+        ),
+        pytest.param(problem(4, "ab", fixed={0: "a", 1: "a", 2: "a"}), {"a": 3, "b": 1}, id="fixed ones count"),
+        pytest.param(
+            problem(3, "ab", fixed={0: "x"}), {"a": 1, "b": 1, "x": 1}, id="fixed at somebody who is no member"
+        ),
+        pytest.param(problem(2, "abc"), {"a": 1, "b": 1, "c": 0}, id="more members than partitions"),
+        pytest.param(problem(0, "ab"), {"a": 0, "b": 0}, id="no partitions"),
+    ],
+)
+def test_who_gets_how_many(question: Problem, expected: Mapping[str, int]) -> None:
+    answer = Balanced().assign(question)
+    assert {m: list(answer.values()).count(m) for m in expected} == expected
+
+
+def test_without_members_only_what_is_fixed() -> None:
+    assert Balanced().assign(problem(2, "", fixed={0: "x", 7: "y"})) == {0: "x"}
+
+
+def test_ten_thousand_partitions_and_a_join_move_exactly_the_share_of_the_joiner() -> None:
+    first = Balanced().assign(problem(10_000, "abcdefghi"))
+    question = problem(10_000, "abcdefghij", first)
+    answer = Balanced().assign(question)
+    assert moves(question, answer) == 1_000
+
+
+def test_a_strategy_is_named_or_refused() -> None:
+    assert assignor("balanced") is ASSIGNORS["balanced"]
+    with pytest.raises(Refused, match="choose one of balanced"):
+        assignor("random")
+
+
+@pytest.mark.parametrize(
+    ("answer", "breach"),
+    [
+        pytest.param(
+            {0: "a", 1: "b", 2: "a", 9: "a"}, "partition 9, which the topic does not have", id="no such partition"
+        ),
+        pytest.param({0: "a", 1: "b", 2: "z"}, "to 'z', which is no live member", id="no such member"),
+        pytest.param({0: "b", 1: "b", 2: "a"}, "moved partition 0, which is fixed to 'a'", id="a fixed one moved"),
+        pytest.param({1: "b", 2: "a"}, "moved partition 0", id="a fixed one left out"),
+        pytest.param({0: "a", 1: "b"}, "left partitions", id="one left out beside live members"),
+    ],
+)
+def test_an_answer_that_is_no_assignment_is_refused(answer: dict[int, str], breach: str) -> None:
+    with pytest.raises(Refused, match=breach):
+        validate(problem(3, "ab", fixed={0: "a"}), answer, "mine")
+
+
+def test_a_fixed_partition_may_stay_at_somebody_who_is_no_member() -> None:
+    validate(problem(2, "a", fixed={0: "x"}), {0: "x", 1: "a"}, "mine")
+    validate(problem(2, ""), {}, "mine")

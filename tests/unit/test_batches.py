@@ -1,0 +1,119 @@
+"""Offsets, admission and grouping of a batch's ranges."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_apps.batches import SMALL_RECORDS, BatchOffset, Range, admit, decode_offset, encode_offset, plan_tasks
+from spark_apps.errors import OffsetMalformed
+
+sizes = st.lists(st.integers(0, 10**9), max_size=40)
+GOOD = {"version": 1, "topic": "orders", "batch": 3, "parallelism": 2, "ranges": {"0": [5, 9, 7], "10": [0, 0, 1]}}
+
+
+def ranges_of(found_sizes: list[int]) -> list[Range]:
+    return [Range(partition, 100, 100 + size, 1) for partition, size in enumerate(found_sizes)]
+
+
+def offset_of(found_sizes: list[int], parallelism: int) -> BatchOffset:
+    return BatchOffset("orders").following(ranges_of(found_sizes), parallelism)
+
+
+@given(sizes, st.integers(1, 16))
+def test_an_offset_survives_its_json(found_sizes: list[int], parallelism: int) -> None:
+    offset = offset_of(found_sizes, parallelism)
+    assert decode_offset(json.loads(json.dumps(encode_offset(offset)))) == offset
+
+
+def test_equal_offsets_have_equal_text_whatever_order_the_ranges_came_in() -> None:
+    there = BatchOffset("orders").following(ranges_of([3, 2, 1]), 2)
+    back = BatchOffset("orders").following(reversed(ranges_of([3, 2, 1])), 2)
+    assert json.dumps(encode_offset(there)) == json.dumps(encode_offset(back))
+
+
+def test_fields_of_a_later_release_are_ignored() -> None:
+    assert decode_offset({**GOOD, "later": True}) == decode_offset(GOOD)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        pytest.param({"version": 2}, "format version 2", id="a version of the future"),
+        pytest.param({"version": None}, "format version None", id="no version"),
+        pytest.param({"version": True}, "format version True", id="true is no version"),
+        pytest.param({"topic": ""}, "no topic", id="an empty topic"),
+        pytest.param({"batch": -1}, "-1", id="a negative batch"),
+        pytest.param({"batch": 2.0}, "2.0", id="a batch with a fraction"),
+        pytest.param({"ranges": []}, "no ranges", id="ranges in a list"),
+        pytest.param({"ranges": {"01": [0, 1, 1]}}, "'01'", id="a partition with a leading zero"),
+        pytest.param({"ranges": {"x": [0, 1, 1]}}, "'x'", id="a partition that is no number"),
+        pytest.param({"ranges": {"1": [0, 1]}}, "partition 1", id="a range without its epoch"),
+        pytest.param({"ranges": {"1": [5, 4, 1]}}, "ends before it begins", id="a range that runs backwards"),
+        pytest.param({"ranges": {"1": [0, 2**63, 1]}}, "partition 1", id="an offset that Kafka cannot have"),
+    ],
+)
+def test_an_offset_that_is_not_ours_is_refused(change: dict[str, object], says: str) -> None:
+    with pytest.raises(OffsetMalformed, match=says):
+        decode_offset({**GOOD, **change})
+
+
+@pytest.mark.parametrize("data", [None, [], "text", 7])
+def test_an_offset_that_is_no_object_is_refused(data: object) -> None:
+    with pytest.raises(OffsetMalformed, match="not a JSON object"):
+        decode_offset(data)
+
+
+@given(sizes, st.integers(1, 16))
+def test_tasks_hold_every_range_with_anything_in_it_exactly_once(found_sizes: list[int], parallelism: int) -> None:
+    offset = offset_of(found_sizes, parallelism)
+    tasks = plan_tasks(offset)
+    assert sorted(one for task in tasks for one in task) == [one for one in ranges_of(found_sizes) if one.size]
+    assert len(tasks) <= parallelism
+    assert all(tasks)
+
+
+@given(sizes, st.integers(1, 16))
+def test_no_task_is_emptier_than_another_by_more_than_one_range(found_sizes: list[int], parallelism: int) -> None:
+    loads = [sum(one.size for one in task) for task in plan_tasks(offset_of(found_sizes, parallelism))]
+    if len(loads) > 1:
+        assert max(loads) - min(loads) <= max(found_sizes)
+
+
+def test_a_small_batch_is_one_task() -> None:
+    assert len(plan_tasks(offset_of([SMALL_RECORDS // 2] * 2, 4))) == 1
+    assert len(plan_tasks(offset_of([SMALL_RECORDS] * 2, 4))) == 2
+
+
+def test_nothing_to_read_is_no_task() -> None:
+    assert plan_tasks(offset_of([0, 0], 4)) == ()
+    assert plan_tasks(BatchOffset("orders")) == ()
+
+
+@given(sizes, st.integers(1, 10**6))
+def test_admission_starves_nobody_and_never_reads_past_the_end(found_sizes: list[int], limit: int) -> None:
+    available = ranges_of(found_sizes)
+    admitted = {one.partition: one for one in admit(available, limit)}
+    for one in available:
+        if one.size == 0:
+            assert one.partition not in admitted
+            continue
+        got = admitted[one.partition]
+        assert (got.start, got.token_epoch) == (one.start, one.token_epoch)
+        assert one.start < got.end <= one.end
+    assert sum(one.size for one in admitted.values()) <= limit + len(admitted)
+
+
+@pytest.mark.parametrize(
+    ("found_sizes", "limit", "expected"),
+    [
+        pytest.param([10, 20], None, [10, 20], id="no limit admits all"),
+        pytest.param([10, 20], 30, [10, 20], id="a limit that is not reached admits all"),
+        pytest.param([100, 300], 40, [10, 30], id="in proportion to the sizes"),
+        pytest.param([1, 1000], 10, [1, 9], id="the small one gets at least one, the share of the large is cut"),
+        pytest.param([50, 0, 50], 10, [5, 5], id="empty partitions take no share"),
+    ],
+)
+def test_admission_as_spark_does_it(found_sizes: list[int], limit: int | None, expected: list[int]) -> None:
+    assert [one.size for one in admit(ranges_of(found_sizes), limit)] == expected

@@ -1,0 +1,324 @@
+"""The command line on the fakes: what a person reads, what a program reads, and the exit codes."""
+
+import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, ZooKeeperRegistry, claim_incarnation
+from coordinator_tasks.cli import app, main
+from coordinator_tasks.core import holding
+from coordinator_tasks.core.codec import decode_node, decode_release, encode_release
+from coordinator_tasks.core.model import (
+    Answer,
+    ConsumerStatus,
+    Member,
+    Release,
+    RunningPartition,
+    Silence,
+    TopicStatus,
+    Unreachable,
+)
+from coordinator_tasks.core.names import Paths
+from coordinator_tasks.core.ports import SetData
+from coordinator_tasks.core.world import Policy
+from coordinator_tasks.service.coordinator import Coordinator
+from tests.fakes.clock import FakeClock
+from tests.fakes.consumers import FakeStatusClient
+from tests.fakes.kafka import FakeKafka
+from tests.fakes.zookeeper import FakeZooKeeper, FakeZooKeeperServer
+
+BOOTSTRAP = "broker:9092"
+
+
+@dataclass(slots=True)
+class Site:
+    """A cluster in memory with consumers that obey at once."""
+
+    clock: FakeClock = field(default_factory=FakeClock)
+    paths: Paths = field(default_factory=lambda: Paths("site"))
+    kafka: FakeKafka = field(default_factory=FakeKafka)
+    statuses: FakeStatusClient = field(default_factory=FakeStatusClient)
+    sessions: dict[str, FakeZooKeeper] = field(default_factory=dict)
+    zk: FakeZooKeeper = field(init=False)
+    server: FakeZooKeeperServer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.server = FakeZooKeeperServer(self.clock)
+        self.zk = self.server.connect()
+        for folder in self.paths.folders():
+            self.zk.ensure(folder)
+        self.kafka.create_topic("orders", 6)
+
+    def coordinator(self) -> Coordinator:
+        return Coordinator(
+            paths=self.paths,
+            zk=self.zk,
+            discovery=ZooKeeperDiscovery(self.zk, self.paths),
+            statuses=self.statuses,
+            kafka=self.kafka,
+            clock=self.clock,
+            policy=Policy(),
+            bootstrap_servers=BOOTSTRAP,
+        )
+
+    def join(self, consumer: str) -> None:
+        session = self.sessions[consumer] = self.server.connect()
+        incarnation = claim_incarnation(session, self.paths, consumer)
+        member = Member(consumer, incarnation, f"http://127.0.0.1:1/{consumer}", "boot")
+        ZooKeeperRegistry(session, self.paths, self.clock).register(member)
+        self.statuses.answers[consumer] = self.obey
+        self.clock.advance(10)
+
+    def obey(self, member: Member) -> Answer:
+        """Act on the topic node as it stands, release what is owed, and report what then runs."""
+        topics = {}
+        for topic in self.zk.children(self.paths.assignments):
+            path = self.paths.topic(topic)
+            raw = self.zk.get(path).data
+            if not raw:
+                continue
+            node = decode_node(path, raw)
+            for partition, entry in holding.owes_release(node, member.consumer, member.incarnation, False).items():
+                token = holding.Token(entry.epoch, member.incarnation, node.generation)
+                release = Release(entry.epoch, member.consumer, member.incarnation, 5, node.generation, token)
+                self.zk.transact([SetData(self.paths.partition(topic, partition), encode_release(release))])
+            releases = {}
+            for child in self.zk.children(path):
+                release_path = self.paths.partition(topic, int(child))
+                found = decode_release(release_path, self.zk.get(release_path).data)
+                if found is not None:
+                    releases[int(child)] = found
+            granted = holding.grants(node, member.consumer, member.incarnation, releases, isolated=False)
+            running = {p: RunningPartition(5, g.token, started=True, lag_records=3) for p, g in granted.items()}
+            held = holding.may_hold(node, member.consumer, member.incarnation, isolated=False)
+            topics[topic] = TopicStatus(node.generation, node.epoch, held, running)
+        return ConsumerStatus(member.consumer, "site", member.incarnation, "boot", "ok", topics)
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+@pytest.fixture
+def run(site: Site, capsys: pytest.CaptureFixture[str]) -> Run:
+    def opener() -> AbstractContextManager[Coordinator]:
+        return nullcontext(site.coordinator())
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments, opener)
+        captured = capsys.readouterr()
+        return int(str(ended.value.code)), captured.out, captured.err
+
+    return command
+
+
+def stable(run: Run, site: Site, *consumers: str) -> None:
+    assert run("add-topic", "orders", "--group", "g")[0] == 0
+    for consumer in consumers:
+        site.join(consumer)
+    steps(run)
+
+
+def steps(run: Run) -> None:
+    for _ in range(6):
+        assert run("step")[0] == 0
+
+
+def the_json(answer: tuple[int, str, str]) -> Any:
+    code, out, err = answer
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+def test_a_topic_is_added_planned_and_listed(run: Run, site: Site) -> None:
+    code, out, _ = run("add-topic", "orders", "--group", "g")
+    assert (code, out.strip()) == (0, "topic orders is managed with 6 partitions; the next plan assigns them")
+    site.join("consumer-a")
+    site.join("consumer-b")
+
+    code, out, _ = run("plan", "--dry-run")
+    assert code == 0
+    assert "orders: Initial -> Starting, would be written" in out
+    assert "consumer-a" in out
+    assert the_json(run("topics", "--json"))[0]["state"] == "Initial", "a dry run writes nothing"
+
+    assert run("plan")[0] == 0
+    steps(run)
+    (topic,) = the_json(run("topics", "--json"))
+    assert (topic["state"], topic["owners"]) == ("Stable", {"consumer-a": 3, "consumer-b": 3})
+    assert (topic["moving"], topic["unowned"]) == ([], [])
+
+
+def test_a_drain_moves_everything_and_the_history_says_why(run: Run, site: Site) -> None:
+    stable(run, site, "consumer-a", "consumer-b")
+    code, out, _ = run("drain", "consumer-b", "--why", "new host", "--by", "kim")
+    assert (code, out.strip()) == (0, "consumer-b is draining; the next plan moves its partitions")
+    site.clock.advance(10)
+
+    out = run("plan", "--dry-run")[1]
+    assert "draining: consumer-b (by kim: new host)" in out
+    assert "hand-off: its one possible owner releases it" in out
+    steps(run)
+
+    (newest, *_) = the_json(run("history", "orders", "--json"))
+    assert {(m["giver"], m["taker"]) for m in newest["moves"]} == {("consumer-b", "consumer-a")}
+    out = run("history")[1]
+    assert "draining: consumer-b (by kim: new host)" in out
+    assert "command " in out
+    assert "consumer-b  consumer-a  handoff" in out
+
+
+def test_status_shows_who_is_there_and_what_they_run(run: Run, site: Site) -> None:
+    stable(run, site, "consumer-a", "consumer-b", "consumer-c", "consumer-d")
+    run("set-fleet", "sales", "--application", "app.py", "--consumer", "consumer-e")
+    run("isolate", "consumer-b", "--why", "wrong disk")
+    run("drain", "consumer-c", "--why", "new host")
+    site.statuses.answers["consumer-a"] = Unreachable(Silence.SILENT, "no answer within 2 s")
+    site.sessions["consumer-d"].close()
+    site.statuses.answers["consumer-d"] = Unreachable(Silence.REFUSED, "refused")
+
+    found = {one["consumer"]: one for one in the_json(run("status", "--json"))}
+
+    assert {consumer: one["presence"] for consumer, one in found.items()} == {
+        "consumer-a": "live",
+        "consumer-b": "isolated",
+        "consumer-c": "draining",
+        "consumer-d": "absent",
+        "consumer-e": "absent",
+    }
+    assert found["consumer-a"]["problem"] == "no answer within 2 s"
+    (topic,) = found["consumer-c"]["topics"]
+    assert len(topic["running"]) * 3 == topic["lag_records"]
+    out = run("status")[1]
+    assert "wrong disk" in out
+    assert "new host" in out
+
+
+def test_status_changes_nothing_in_zookeeper(run: Run, site: Site) -> None:
+    stable(run, site, "consumer-a")
+    site.sessions["consumer-a"].close()
+    site.statuses.answers.clear()
+    before = site.server.zxid
+    assert run("status")[0] == 0
+    assert site.server.zxid == before
+
+
+def test_isolation_and_readmission(run: Run, site: Site) -> None:
+    stable(run, site, "consumer-a", "consumer-b")
+    assert run("readmit", "consumer-a")[1].strip() == "consumer-a is not isolated"
+    done = the_json(run("isolate", "consumer-a", "--why", "slow disk", "--by", "kim", "--for-s", "60", "--json"))
+    assert done["isolation"]["until_at"] == site.clock.now() + 60
+    steps(run)
+    assert the_json(run("topics", "--json"))[0]["owners"] == {"consumer-b": 6}
+    assert "as soon as it confirms" in run("readmit", "consumer-a")[1]
+
+
+def test_the_fleet_is_set_and_drained_from(run: Run, site: Site) -> None:
+    site.join("consumer-a")
+    arguments = (
+        "set-fleet",
+        "sales",
+        "--application",
+        "app.py",
+        "--consumer",
+        "consumer-a",
+        "--conf",
+        "spark.cores.max=2",
+    )
+    assert "consumer-a" in run(*arguments)[1]
+    assert the_json(run("fleet", "--json"))[0]["conf"] == {"spark.cores.max": "2"}
+    run("drain", "consumer-a", "--why", "new host")
+    assert the_json(run("fleet", "--json"))[0]["consumers"] == []
+    assert run("undrain", "consumer-a")[0] == 0
+
+
+def test_a_removed_topic_is_closed(run: Run, site: Site) -> None:
+    stable(run, site, "consumer-a")
+    assert run("remove-topic", "orders")[0] == 0
+    steps(run)
+    assert the_json(run("topics", "--json"))[0]["owners"] == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("add-topic", "orders/x", "--group", "g"), 2, "cannot be a topic name"),
+        (("add-topic", "..", "--group", "g"), 2, "cannot be a topic name"),
+        (("add-topic", "", "--group", "g"), 2, "the topic name is empty"),
+        (("add-topic", "x" * 250, "--group", "g"), 2, "has 250 characters, more than 249"),
+        (("add-topic", "nosuch", "--group", "g"), 2, "there is no topic 'nosuch' in Kafka"),
+        (("add-topic", "orders"), 2, "Missing option '--group'"),
+        (("add-topic", "orders", "--group", "g", "--strategy", "nosuch"), 2, "nosuch"),
+        (("add-topic", "orders", "--group", "g", "--property", "x"), 2, "--property 'x' is not name=value"),
+        (("remove-topic", "orders"), 2, "is not managed by cluster 'site'"),
+        (("plan", "orders"), 2, "is not managed by cluster 'site'"),
+        (("isolate", "consumer-a/b", "--why", "x"), 2, "cannot be a consumer id"),
+        (("isolate", "a\x07b", "--why", "x"), 2, "cannot be a consumer id"),
+        (("drain", "nobody", "--why", "x"), 2, "has never seen a consumer 'nobody'"),
+        (("drain", "nobody"), 2, "Missing option '--why'"),
+        (("nosuch",), 2, "No such command 'nosuch'"),
+    ],
+)
+def test_bad_input_is_one_line(run: Run, arguments: tuple[str, ...], code: int, says: str) -> None:
+    ended, out, err = run(*arguments)
+    assert (ended, out) == (code, "")
+    assert says in err
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+
+
+def test_a_group_with_subscribers_is_refused(run: Run, site: Site) -> None:
+    site.kafka.members["g"] = ("intruder at 10.0.0.9",)
+    code, _, err = run("add-topic", "orders", "--group", "g")
+    assert code == 2
+    assert "intruder at 10.0.0.9" in err
+
+
+def test_neighbours_that_do_not_answer_have_their_own_exit_code(run: Run, site: Site) -> None:
+    site.kafka.down = True
+    assert run("add-topic", "orders", "--group", "g")[0] == 3
+    site.kafka.down = False
+    site.server.stop()
+    code, _, err = run("topics")
+    assert code == 3
+    assert err.count("\n") == 1
+
+
+def test_an_unreadable_node_hides_no_other_topic_and_is_named(run: Run, site: Site) -> None:
+    stable(run, site, "consumer-a")
+    site.kafka.create_topic("other", 1)
+    run("add-topic", "other", "--group", "g2")
+    path = site.paths.topic("orders")
+    site.zk.transact([SetData(path, b"{broken")])
+    found = {one["topic"]: one for one in the_json(run("topics", "--json"))}
+    assert path in found["orders"]["problem"]
+    assert found["other"]["partitions"] == 1
+    assert run("step")[0] == 1, "a topic is held"
+    assert site.zk.get(path).data == b"{broken"
+
+
+def test_without_settings_it_says_what_to_set(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("COORDINATOR_SETTINGS", "COORDINATOR_CLUSTER"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(SystemExit) as ended:
+        main(["topics"])
+    assert ended.value.code == 2
+    assert "COORDINATOR_ZOOKEEPER" in capsys.readouterr().err
+
+
+def test_every_command_has_help(run: Run) -> None:
+    for command in app.registered_commands:
+        assert command.callback is not None
+        name = command.callback.__name__.replace("_", "-")
+        assert run(name, "--help")[0] == 0

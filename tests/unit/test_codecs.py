@@ -1,0 +1,317 @@
+"""Whatever is written is read back the same; whatever else is read is one error that names the path."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator_tasks.core import codec, member_codec, status_codec
+from coordinator_tasks.core.errors import Malformed, UnknownVersion
+from coordinator_tasks.core.fields import MAX_BYTES
+from coordinator_tasks.core.history_codec import decode_record, encode_record
+from coordinator_tasks.core.model import (
+    Absence,
+    Actor,
+    Committed,
+    ConsumerStatus,
+    Directive,
+    Draining,
+    Ending,
+    Fleet,
+    Handoff,
+    IdClaim,
+    Isolation,
+    Member,
+    Move,
+    MoveKind,
+    Record,
+    Release,
+    RunningPartition,
+    StartRule,
+    State,
+    Token,
+    TopicConfig,
+    TopicNode,
+    TopicState,
+    TopicStatus,
+)
+
+PATH = "/consumers/shop/x"
+TOKEN = Token(7, 2, "gen")
+NODE = TopicNode(
+    "h:9092",
+    "g",
+    9,
+    "gen",
+    "id",
+    assignments={45: "a"},
+    since={45: 3},
+    handoff={46: Handoff("a", "b", 7)},
+    incarnations={"a": 1, "b": 2},
+    guarded=frozenset({45}),
+    supersedes={"old": 12},
+    start=StartRule.LATEST,
+    initial_partitions=47,
+    paused=frozenset({1}),
+    removed=True,
+    properties={"fetch.max.bytes": "1"},
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    value: Any
+    write: Callable[[Any], bytes]
+    read: Callable[[bytes], Any]
+
+
+CASES = {
+    "topic node": Case(NODE, codec.encode_node, lambda raw: codec.decode_node(PATH, raw)),
+    "release": Case(
+        Release(7, "a", 4, 1234, "gen", TOKEN), codec.encode_release, lambda raw: codec.decode_release(PATH, raw)
+    ),
+    "state": Case(
+        TopicState(
+            State.CLOSING, {"b": (46,)}, {"a": (46,)}, {46: 7}, "r1", 5.5, 4.0, "b joined", {"a": 1}, "digest", {"a": 2}
+        ),
+        codec.encode_state,
+        lambda raw: codec.decode_state(PATH, raw),
+    ),
+    "config": Case(
+        TopicConfig(
+            "orders",
+            "id",
+            "h:9092",
+            "g",
+            "balanced",
+            {"x": "1"},
+            StartRule.NONE,
+            3,
+            {"p": "v"},
+            {1: "a"},
+            frozenset({2}),
+        ),
+        codec.encode_config,
+        lambda raw: codec.decode_config(PATH, raw),
+    ),
+    "member": Case(
+        Member("a", 4, "http://h:1", "boot", "r", 2.5, ("orders",), False, {"k": "v"}),
+        member_codec.encode_member,
+        lambda raw: member_codec.decode_member(PATH, raw),
+    ),
+    "claim": Case(
+        IdClaim("a", 4, "http://h:1", "boot", False, 3, {2: Ending.REAPED}, Absence(3, 5.0, 6.0), registrations=(1.5,)),
+        member_codec.encode_claim,
+        lambda raw: member_codec.decode_claim(PATH, raw, "a", -1),
+    ),
+    "directive": Case(
+        Directive("a", Isolation("ada", "why", 5.0, 2, 9.0, readmit=True), Draining("bob", "up", 6.0, 1)),
+        member_codec.encode_directive,
+        lambda raw: member_codec.decode_directive(PATH, raw, "a", -1),
+    ),
+    "fleet": Case(
+        Fleet("etl", "app.py", ("a", "b"), ("--x",), {"k": "v"}),
+        member_codec.encode_fleet,
+        lambda raw: member_codec.decode_fleet(PATH, raw, "etl", -1),
+    ),
+    "record": Case(
+        Record(
+            "orders",
+            State.STABLE,
+            State.CLOSING,
+            9,
+            "gen",
+            "r1",
+            "b joined",
+            Actor("airflow", "", "rebalance", "run", "plan", 2),
+            5.0,
+            1.0,
+            2.0,
+            (Move(1, "", "a", MoveKind.START), Move(46, "a", "b", MoveKind.HANDOFF)),
+            {"a": (46,)},
+            {"assigned": 3},
+            "digest",
+            incarnations={"a": 1},
+        ),
+        encode_record,
+        lambda raw: decode_record(PATH, raw, -1),
+    ),
+    "status": Case(
+        ConsumerStatus(
+            "a",
+            "shop",
+            4,
+            "boot",
+            "ok",
+            {
+                "orders": TopicStatus(
+                    "gen",
+                    9,
+                    running={1: RunningPartition(5, TOKEN, True, True, 3), 2: RunningPartition(0, TOKEN, False)},
+                    held={1: 9},
+                    query_alive=False,
+                    reports=("slow",),
+                    last_batch={"records": 3.0},
+                )
+            },
+            ("one",),
+        ),
+        status_codec.encode_status,
+        lambda raw: status_codec.decode_status(PATH, raw),
+    ),
+}
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@pytest.fixture(params=list(CASES))
+def case(request: pytest.FixtureRequest) -> Case:
+    return CASES[request.param]
+
+
+def test_what_is_written_is_read_back_the_same(case: Case) -> None:
+    assert case.read(case.write(case.value)) == case.value
+
+
+def test_written_twice_it_has_the_same_bytes(case: Case) -> None:
+    assert case.write(case.read(case.write(case.value))) == case.write(case.value)
+
+
+def test_fields_of_a_later_release_are_ignored(case: Case) -> None:
+    raw = json.loads(case.write(case.value))
+    if case.value is NODE:
+        return  # there any further text is a consumer property
+    assert case.read(json.dumps({**raw, "later": {"x": 1}}).encode()) == case.read(case.write(case.value))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"{", b"[]", b"null", b"7", b'"x"', b"\xff", b"NaN", b'{"version":0}', b'{"version":"1"}', b"[" * 100_000],
+    ids=["half", "list", "null", "number", "text", "no UTF-8", "NaN", "version 0", "version as text", "deep"],
+)
+def test_what_is_no_object_of_ours_is_malformed(case: Case, raw: bytes) -> None:
+    with pytest.raises(Malformed, match=f"^{PATH}: ") as raised:
+        case.read(raw)
+    assert raised.value.path == PATH
+    assert "\n" not in str(raised.value)
+
+
+def test_an_unknown_version_is_refused(case: Case) -> None:
+    raw = {**json.loads(case.write(case.value)), "version": 2}
+    with pytest.raises(UnknownVersion, match=f"^{PATH}: has format version 2; this release reads 1 to 1"):
+        case.read(json.dumps(raw).encode())
+
+
+def test_an_oversized_node_is_refused_before_it_is_parsed() -> None:
+    with pytest.raises(Malformed, match=f"^{PATH}: has {MAX_BYTES + 1} bytes, more than {MAX_BYTES}"):
+        codec.decode_node(PATH, b" " * (MAX_BYTES + 1))
+
+
+def read_or_malformed(case: Case, raw: bytes) -> Any:
+    """Any other error than one that begins with the path is a failure."""
+    try:
+        return case.read(raw)
+    except Malformed as error:
+        if not str(error).startswith(f"{PATH}: "):
+            raise AssertionError(f"the error does not name its path: {error}") from error
+        return None
+
+
+@given(data=st.data())
+def test_any_odd_value_in_any_field_is_read_or_malformed(data: st.DataObject) -> None:
+    case = data.draw(st.sampled_from(list(CASES.values())))
+    raw = json.loads(case.write(case.value))
+    name = data.draw(st.sampled_from(sorted(raw)))
+    raw[name] = data.draw(json_values)
+    found = read_or_malformed(case, json.dumps(raw).encode())
+    if found is not None:
+        case.write(found)
+
+
+@given(st.binary(max_size=50))
+def test_any_bytes_are_read_or_malformed(raw: bytes) -> None:
+    for case in CASES.values():
+        read_or_malformed(case, raw)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"epoch": -1}, "field 'epoch' is -1"),
+        ({"epoch": True}, "field 'epoch' is True"),
+        ({"epoch": 1.5}, r"field 'epoch' is 1\.5"),
+        ({"epoch": 2**63}, "field 'epoch' is 9223372036854775808"),
+        ({"group.id": None}, "field 'group.id' is None"),
+        ({"assignments": {"x": "a"}}, r"field 'assignments\.x' is not a partition number"),
+        ({"assignments": {"01": "a"}}, r"field 'assignments\.01' is not a partition number"),
+        ({"assignments": {"45": 7}}, r"field 'assignments\.45' is 7, not a string"),
+        ({"assignments": {"46": "a"}}, r"names partitions \[46\] that are assigned as well"),
+        ({"since": {}}, r"misses the assigned partitions \[45\]"),
+        ({"handoff": {"46": {"from": "a", "to": "b"}}}, r"field 'handoff\.46\.epoch' is missing"),
+        ({"guarded": [1, 1]}, "field 'guarded'"),
+        ({"startingOffsets": "newest"}, "none of the known values"),
+    ],
+)
+def test_a_topic_node_is_read_strictly(changes: dict[str, Any], problem: str) -> None:
+    raw = {**json.loads(codec.encode_node(NODE)), **changes}
+    with pytest.raises(Malformed, match=problem):
+        codec.decode_node(PATH, json.dumps(raw).encode())
+
+
+def test_the_contracts_own_example_is_read() -> None:
+    raw = (
+        b'{"bootstrap.servers":"host:9092","group.id":"g","assignments":{"45":"consumer-a"},"since":{"45":3},"epoch":9,'
+        b'"generation":"random","handoff":{"46":{"from":"consumer-a","to":"consumer-b","epoch":7}},"fetch.min.bytes":"1"}'
+    )
+    node = codec.decode_node(PATH, raw)
+    assert (node.assignments, node.since, node.epoch) == ({45: "consumer-a"}, {45: 3}, 9)
+    assert node.handoff == {46: Handoff("consumer-a", "consumer-b", 7)}
+    assert node.properties == {"fetch.min.bytes": "1"}
+
+
+def test_a_partition_without_a_release_has_none() -> None:
+    assert codec.decode_release(PATH, b"") is None
+
+
+def test_thousands_of_partitions_fit_into_a_znode() -> None:
+    owners = dict.fromkeys(range(8_000), "x" * 64)
+    node = TopicNode("h:9092", "g", 9, "gen", "id", assignments=owners, since=dict.fromkeys(owners, 3))
+    assert len(codec.encode_node(node)) < MAX_BYTES
+    short = {p: f"consumer-{p % 100}" for p in range(10_000)}
+    node = TopicNode("h:9092", "g", 9, "gen", "id", assignments=short, since=dict.fromkeys(short, 3))
+    assert len(codec.encode_node(node)) < 500_000
+
+
+def test_committed_metadata_is_small_and_comes_back() -> None:
+    ours = Committed(5, TOKEN, "a" * 64, "c" * 64, "id")
+    text = status_codec.encode_metadata(ours)
+    assert len(text) < 300
+    assert status_codec.decode_metadata(5, text) == ours
+
+
+@given(st.none() | st.text(max_size=60) | json_values.map(json.dumps))
+def test_foreign_metadata_is_an_offset_without_a_token(text: str | None) -> None:
+    assert status_codec.decode_metadata(5, text) == Committed(5)
+
+
+@pytest.mark.parametrize("key", ["g", "e", "i", "o", "c", "t", "v"])
+def test_metadata_with_anything_missing_is_foreign(key: str) -> None:
+    data = json.loads(status_codec.encode_metadata(Committed(5, TOKEN, "a", "shop", "id")))
+    del data[key]
+    assert status_codec.decode_metadata(5, json.dumps(data)) == Committed(5)
+
+
+def test_a_status_may_be_larger_than_a_znode() -> None:
+    running = {p: RunningPartition(10**9, Token(1, 1, "g" * 16), True, lag_records=1) for p in range(10_000)}
+    status = ConsumerStatus("a", "c", 1, "b", "ok", {"t": TopicStatus("g" * 16, 1, running=running)})
+    raw = status_codec.encode_status(status)
+    assert len(raw) > MAX_BYTES
+    assert status_codec.decode_status("http://a", raw) == status

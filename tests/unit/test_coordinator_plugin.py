@@ -1,0 +1,472 @@
+"""Airflow's side without Airflow's services: connections, waits, the watcher's comparisons, the backstop, the forms."""
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import Connection
+from airflow.triggers.base import TaskFailedEvent, TaskSuccessEvent, TriggerEvent
+from coordinator_plugin import actions, backstop, changes, clusters, hook, place, report, sessions, triggers, watcher
+from coordinator_plugin.patience import Patience
+from coordinator_plugin.steps import WaitKind, continuation, look
+
+from coordinator_tasks.core.errors import NotManaged, Refused, StoreUnavailable, TopicConflict
+from coordinator_tasks.core.model import Actor, ConsumerStatus, Fleet, Move, MoveKind, State
+from coordinator_tasks.run_folder import RunFolder
+from coordinator_tasks.service import fleet, topics, transitions
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.transitions import Outcome, TopicReport, Waiting, WaitReport
+from coordinator_tasks.settings import settings_of
+from tests.fakes.cluster import PERSON, Cluster
+
+AIRFLOW = Actor("airflow", "ada", "drain", "run", "drain", 1)
+
+
+@pytest.fixture
+def shop() -> Cluster:
+    cluster = Cluster()
+    cluster.kafka.create_topic("orders", 4)
+    topics.add_topic(cluster.coordinator, "orders", "g", actor=PERSON)
+    # Their interfaces answer, and say that they run nothing yet.
+    for consumer in ("a", "b"):
+        cluster.statuses.answers[consumer] = lambda member: ConsumerStatus(
+            member.consumer, cluster.name, member.incarnation, "boot", "ok"
+        )
+    return cluster
+
+
+# Clusters and connections
+
+
+def test_without_a_setting_there_is_one_cluster_with_the_default_connections() -> None:
+    (only,) = clusters.clusters({})
+    assert (only.name, only.zookeeper_conn_id, only.kafka_conn_id) == ("main", "zookeeper_default", "kafka_default")
+    assert only.dag_id("rebalance") == "rebalance"
+
+
+def test_a_cluster_may_name_its_connections() -> None:
+    found = clusters.cluster("eu", {clusters.VARIABLE: "us, eu=zk_eu/kafka_eu"})
+    assert (found.zookeeper_conn_id, found.kafka_conn_id, found.dag_id("reconcile")) == (
+        "zk_eu",
+        "kafka_eu",
+        "reconcile__eu",
+    )
+
+
+@pytest.mark.parametrize("text", ["", "a,a", "a/b", "../etc"])
+def test_odd_cluster_lists_are_refused(text: str) -> None:
+    with pytest.raises(Refused):
+        clusters.clusters({clusters.VARIABLE: text})
+
+
+def test_an_unknown_cluster_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(Refused, match="'eu' is not known here: choose one of main"):
+        clusters.cluster("eu", {})
+
+
+def test_every_secret_of_the_connections_reaches_the_settings_and_none_is_shown() -> None:
+    zookeeper = Connection(
+        conn_id="zk", conn_type="generic", host="zk1,zk2:2182", port=2181, login="u", password="p1",
+        extra=json.dumps({"chroot": "/apps", "status_token": "t0", "policy": {"settle_s": 2}}),
+    )  # fmt: skip
+    kafka = Connection(
+        conn_id="k", conn_type="kafka", host="b1,b2", port=9093, login="alice", password="p2",
+        extra=json.dumps({"security.protocol": "SASL_SSL", "ssl.ca.location": "/ca.pem", "enable.ssl.certificate.verification": False}),
+    )  # fmt: skip
+    plain = {**hook.zookeeper_settings(zookeeper), "cluster": "main", "kafka": hook.kafka_settings(kafka)}
+    settings = settings_of(plain)
+    assert settings.zookeeper == "zk1:2181,zk2:2182/apps"
+    assert (settings.zookeeper_access.user, settings.zookeeper_access.password) == ("u", "p1")
+    assert settings.policy.settle_s == 2
+    assert settings.status_token == "t0"
+    assert settings.kafka == {
+        "bootstrap.servers": "b1:9093,b2:9093",
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": "/ca.pem",
+        "enable.ssl.certificate.verification": "false",
+        "sasl.username": "alice",
+        "sasl.password": "p2",
+    }
+    assert not any(secret in repr(settings) for secret in ("p1", "p2", "t0"))
+
+
+def test_a_connection_without_a_host_is_refused_by_its_id() -> None:
+    with pytest.raises(Refused, match="'zk' has no host"):
+        hook.zookeeper_settings(Connection(conn_id="zk", conn_type="generic"))
+    with pytest.raises(Refused, match="'k' has no host"):
+        hook.kafka_settings(Connection(conn_id="k", conn_type="kafka"))
+
+
+@pytest.mark.parametrize(
+    ("first", "allowed", "refused"),
+    [
+        ("/sbin/init", "", False),
+        ("/usr/bin/dumb-init -- /entrypoint airflow scheduler", "", True),
+        ("/usr/bin/dumb-init -- /entrypoint airflow celery worker", "yes", False),
+    ],
+)
+def test_a_container_that_ends_with_airflow_is_no_place_to_let_go(
+    tmp_path: Path, first: str, allowed: str, refused: bool
+) -> None:
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "cmdline").write_bytes(first.replace(" ", "\0").encode())
+    problem = place.let_go_problem({place.ALLOW_VARIABLE: allowed} if allowed else {}, tmp_path)
+    assert ("would die with it" in problem) is refused
+
+
+# How a wait ends
+
+
+def waiting(kind: Waiting, confirmed: tuple[str, ...] = (), pending: tuple[str, ...] = ()) -> WaitReport:
+    return WaitReport(kind, dict.fromkeys(pending, "waits"), dict.fromkeys(pending, ("a",)), confirmed, pending)
+
+
+def test_a_wait_ends_as_soon_as_all_is_confirmed_or_a_new_plan_is_due() -> None:
+    assert Patience(0.0, 60.0).judge(waiting(Waiting.CONFIRMED), False, 0.1) is not None
+    ended = Patience(0.0, 60.0).judge(waiting(Waiting.REPLAN, pending=("x",)), False, 0.1)
+    assert ended is not None
+    assert ended.waiting is Waiting.REPLAN
+
+
+def test_a_stuck_topic_holds_up_no_other() -> None:
+    patience = Patience(0.0, 60.0, patience_s=2.0)
+    report = waiting(Waiting.PENDING, confirmed=("y",), pending=("x",))
+    assert patience.judge(report, False, 1.0) is None
+    assert patience.judge(report, False, 2.9) is None
+    ended = patience.judge(report, False, 3.1)
+    assert ended is not None
+    assert ended.waiting is Waiting.CONFIRMED
+
+
+def test_topics_that_wait_for_something_else_are_not_held_up_either() -> None:
+    patience = Patience(0.0, 60.0, patience_s=2.0)
+    assert patience.judge(waiting(Waiting.PENDING, pending=("x",)), True, 1.0) is None
+    assert patience.judge(waiting(Waiting.PENDING, pending=("x",)), True, 3.1) is not None
+
+
+def test_a_wait_with_nothing_confirmed_ends_blocked_at_its_limit() -> None:
+    patience = Patience(0.0, 5.0, patience_s=2.0)
+    assert patience.judge(waiting(Waiting.BLOCKED, pending=("x",)), False, 4.0) is None
+    ended = patience.judge(waiting(Waiting.BLOCKED, pending=("x",)), False, 5.0)
+    assert ended is not None
+    assert ended.plain() == {"waiting": "blocked", "topics": {"x": "waits"}, "blockers": {"x": ["a"]}, "waited_s": 5.0}
+
+
+def test_a_report_reads_as_sentences() -> None:
+    moves = (Move(1, "a", "b", MoveKind.HANDOFF), Move(4, "a", "b", MoveKind.HANDOFF), Move(2, "", "c", MoveKind.START))
+    done = TopicReport("orders", State.STABLE, State.CLOSING, Outcome.WRITTEN, "joined: b", moves, ("a",), 7, "r1")
+    assert list(report.lines([done])) == [
+        "orders: Stable -> Closing, written at epoch 7: joined: b",
+        "orders:   1 partition start on c: 2",
+        "orders:   2 partitions from a to b by hand-off: 1, 4",
+        "orders:   waits for a",
+    ]
+    assert json.loads(json.dumps(report.plain(done)))["moves"][0] == [1, "a", "b", "handoff"]
+
+
+# Sessions of the triggerer
+
+
+class Opened:
+    def __init__(self, coordinator: Coordinator, problem: Exception | None = None) -> None:
+        self.coordinator, self.problem = coordinator, problem
+        self.opened = self.closed = 0
+
+    @contextmanager
+    def __call__(self) -> Iterator[Coordinator]:
+        if self.problem is not None:
+            raise self.problem
+        self.opened += 1
+        yield self.coordinator
+        self.closed += 1
+
+
+def test_many_waits_share_one_session_and_the_last_one_closes_it_after_a_while(shop: Cluster) -> None:
+    opened, shared = Opened(shop.coordinator), sessions.Sessions(linger_s=0.2)
+    for _ in range(5):
+        shared.take("main", opened)
+    for _ in range(5):
+        shared.give_back("main")
+    assert (opened.opened, opened.closed) == (1, 0)
+    shared.take("main", opened)
+    time.sleep(0.4)
+    assert opened.closed == 0  # borrowed again in time
+    shared.give_back("main")
+    deadline_s = time.monotonic() + 5
+    while opened.closed == 0 and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+    assert (opened.opened, opened.closed, len(shared)) == (1, 1, 0)
+
+
+def test_what_cannot_be_opened_leaves_nothing_behind(shop: Cluster) -> None:
+    shared = sessions.Sessions()
+    with pytest.raises(StoreUnavailable):
+        shared.take("main", Opened(shop.coordinator, StoreUnavailable("away")))
+    assert len(shared) == 0
+
+
+# Triggers
+
+
+@pytest.fixture
+def borrowed(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> Opened:
+    opened = Opened(shop.coordinator)
+    shared = sessions.Sessions(linger_s=0.01)
+
+    async def borrow(_cluster: str) -> Any:
+        return shared.borrow("main", opened)
+
+    for module in (triggers, watcher):
+        monkeypatch.setattr(module, "borrowed", borrow)
+        monkeypatch.setattr(module, "RECONNECT_S", 0.05)
+    return opened
+
+
+async def first(trigger: Any) -> TriggerEvent:
+    event: TriggerEvent = await asyncio.wait_for(anext(trigger.run()), 10)
+    return event
+
+
+def test_a_confirmed_wait_ends_its_task_with_the_outcome(borrowed: Opened) -> None:
+    event = asyncio.run(first(triggers.ConfirmationTrigger("main", "closed", "[]", 5.0)))
+    assert isinstance(event, TaskSuccessEvent)
+    assert event.xcoms is not None
+    assert event.xcoms["return_value"]["waiting"] == "confirmed"  # type: ignore[index, call-overload]
+    assert borrowed.opened == 1
+
+
+def test_a_wait_holds_while_zookeeper_is_away_and_says_so_at_its_limit(borrowed: Opened) -> None:
+    borrowed.problem = StoreUnavailable("ZooKeeper does not answer")
+    event = asyncio.run(first(triggers.ConfirmationTrigger("main", "closed", "[]", 0.2)))
+    assert isinstance(event, TaskSuccessEvent)
+    assert event.xcoms is not None
+    assert event.xcoms["return_value"]["topics"] == {"": "ZooKeeper does not answer"}  # type: ignore[index, call-overload]
+
+
+def test_a_wait_names_the_blocker_and_ends_blocked(shop: Cluster, borrowed: Opened) -> None:
+    shop.join("a")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    event = asyncio.run(first(triggers.ConfirmationTrigger("main", "started", '["orders"]', 0.3)))
+    assert isinstance(event, TaskSuccessEvent)
+    assert event.xcoms is not None
+    outcome: Any = event.xcoms["return_value"]
+    assert (outcome["waiting"], outcome["blockers"]) == ("blocked", {"orders": ["a"]})
+    assert borrowed.opened == 1
+
+
+def launch_wait(folder: str = "", limit_s: float = 5.0) -> triggers.RegistrationTrigger:
+    return triggers.RegistrationTrigger("main", "a", folder, limit_s, time.time() + limit_s)
+
+
+def test_a_launch_ends_when_the_consumer_registers(shop: Cluster, borrowed: Opened) -> None:
+    async def scenario() -> TriggerEvent:
+        waiting_for_it = asyncio.ensure_future(first(launch_wait()))
+        await asyncio.sleep(0.2)
+        await asyncio.to_thread(shop.join, "a")
+        return await waiting_for_it
+
+    event = asyncio.run(scenario())
+    assert isinstance(event, TaskSuccessEvent)
+    assert borrowed.opened == 1
+
+
+def test_a_driver_that_ended_fails_the_launch_at_once_with_the_end_of_its_log(
+    tmp_path: Path, borrowed: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = RunFolder.of(tmp_path, "main", "a")
+    folder.path.mkdir(parents=True)
+    folder.ended.write_text('{"code": 3}')
+    folder.log.write_text("ModuleNotFoundError: no such thing\n")
+    assert isinstance(asyncio.run(first(launch_wait(str(folder.path)))), TaskFailedEvent)
+    assert "a ended with exit code 3 before it had registered" in caplog.text
+    assert "ModuleNotFoundError: no such thing" in caplog.text
+    assert borrowed.opened == 1
+
+
+def test_a_launch_that_takes_too_long_fails_with_a_sentence(borrowed: Opened, caplog: pytest.LogCaptureFixture) -> None:
+    assert isinstance(asyncio.run(first(launch_wait(limit_s=0.1))), TaskFailedEvent)
+    assert "a has not registered within 0.1 s" in caplog.text
+    assert borrowed.opened == 1
+
+
+# The watcher
+
+
+class Store:
+    def __init__(self) -> None:
+        self.kept: dict[str, Any] = {}
+
+    async def aget(self, key: str, default: Any = None) -> Any:
+        return self.kept.get(key, default)
+
+    async def aset(self, key: str, value: Any) -> None:
+        self.kept[key] = json.loads(json.dumps(value))
+
+
+def watching(store: Store) -> watcher.ZooKeeperChanges:
+    trigger = watcher.ZooKeeperChanges("main", "topics")
+    trigger.asset_state_store = store  # type: ignore[assignment]
+    return trigger
+
+
+def changed(event: TriggerEvent) -> list[str]:
+    found: list[str] = event.payload["changes"]
+    return found
+
+
+def test_the_watcher_tells_each_change_once_and_remembers_it_over_a_restart(
+    shop: Cluster, borrowed: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "STORED_AFTER_S", 0.05)
+    store = Store()
+
+    async def scenario() -> list[list[str]]:
+        found = []
+        running = watching(store).run()
+        found.append(changed(await asyncio.wait_for(anext(running), 5)))
+        following = asyncio.ensure_future(anext(running))
+        await asyncio.sleep(0.3)
+        assert store.kept["seen"]["topic"].keys() == {"orders"}
+        await asyncio.to_thread(shop.join, "a")
+        found.append(changed(await asyncio.wait_for(following, 5)))
+        await running.aclose()  # type: ignore[attr-defined]
+        # The second change was not stored yet: it is told again, and with it what happened while nobody watched.
+        await asyncio.to_thread(shop.join, "b")
+        found.append(changed(await asyncio.wait_for(anext(watching(store).run()), 5)))
+        return found
+
+    assert asyncio.run(scenario()) == [["first look"], ["member a joined"], ["member a joined", "member b joined"]]
+    assert borrowed.opened >= 1
+
+
+def test_the_watcher_holds_while_zookeeper_is_away(borrowed: Opened) -> None:
+    borrowed.problem = StoreUnavailable("away")
+
+    async def scenario() -> TriggerEvent:
+        waiting_for_it = asyncio.ensure_future(anext(watching(Store()).run()))
+        await asyncio.sleep(0.3)
+        assert not waiting_for_it.done()
+        borrowed.problem = None
+        return await asyncio.wait_for(waiting_for_it, 5)
+
+    assert changed(asyncio.run(scenario())) == ["first look"]
+
+
+def nobody() -> None:
+    """A watcher that nobody waits for."""
+
+
+def test_our_own_transitions_wake_nobody(shop: Cluster) -> None:
+    shop.join("a")
+    before = changes.observe(shop.coordinator, changes.Scope.TOPICS, nobody)
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    assert changes.differences(before, changes.observe(shop.coordinator, changes.Scope.TOPICS, nobody)) == []
+
+
+def test_partitions_directives_and_lost_states_wake_the_rebalance(shop: Cluster) -> None:
+    shop.join("a")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    before = changes.observe(shop.coordinator, changes.Scope.TOPICS, nobody)
+    topics.create_partitions(shop.coordinator, "orders", 6)
+    list(actions.isolate(shop.coordinator, {"consumer": "a", "why": ""}, AIRFLOW, False))
+    shop.zk.transact([changes_delete(shop)])
+    now = changes.observe(shop.coordinator, changes.Scope.TOPICS, nobody)
+    assert changes.differences(before, now) == [
+        "directive a is new",
+        "partitions of orders changed",
+        "state of orders is gone",
+    ]
+
+
+def changes_delete(shop: Cluster) -> Any:
+    from coordinator_tasks.core.ports import Delete  # noqa: PLC0415 - only here
+
+    return Delete(shop.paths.state("orders"))
+
+
+def test_the_fleet_is_woken_by_its_own_change_and_by_those_who_left_only(shop: Cluster) -> None:
+    scope = changes.Scope.FLEET
+    session = shop.server.connect()
+    shop.join("a", session)
+    before = changes.observe(shop.coordinator, scope, nobody)
+    shop.join("b")
+    assert changes.differences(before, changes.observe(shop.coordinator, scope, nobody)) == []
+    fleet.set_fleet(shop.coordinator, Fleet("app", "app.py", ("a", "b")))
+    session.close()
+    now = changes.observe(shop.coordinator, scope, nobody)
+    assert changes.differences(before, now) == ["member a left", "fleet app is new"]
+
+
+# The backstop, the forms, what is left over
+
+
+def test_the_backstop_finds_due_topics_and_missing_consumers_and_lets_running_runs_be(shop: Cluster) -> None:
+    shop.join("a")
+    fleet.set_fleet(shop.coordinator, Fleet("app", "app.py", ("c1",)))
+    shop.kafka.add_partitions("orders", 2)
+    findings = backstop.reconcile(shop.coordinator, AIRFLOW)
+    assert (findings.due, findings.missing, findings.questions) == (("orders",), ("c1",), ())
+    assert "orders has 2 new partitions" in findings.lines
+    names = {"rebalance": "rebalance", "consumers": "consumers", "stuck_topic": "stuck_topic"}
+    wanted = backstop.runs(findings, names, active_rebalances=0, active_launches=0)
+    assert [one["trigger_dag_id"] for one in wanted] == ["rebalance", "consumers"]
+    assert backstop.runs(findings, names, active_rebalances=1, active_launches=1) == []
+
+
+def test_a_stuck_topic_is_asked_about_once_and_again_later(shop: Cluster) -> None:
+    c = shop.coordinator
+    shop.join("a")
+    transitions.plan(c, ["orders"], PERSON)
+    assert backstop.reconcile(c, AIRFLOW).questions == ()
+    shop.clock.sleep(c.policy.stuck_after_s + 1)
+    (asked,) = backstop.reconcile(c, AIRFLOW).questions
+    assert (asked.topic, asked.consumer) == ("orders", "a")
+    shop.clock.sleep(60)
+    (again,) = backstop.reconcile(c, AIRFLOW).questions
+    assert again.run_id == asked.run_id
+    shop.clock.sleep(backstop.ASK_AGAIN_S)
+    (later,) = backstop.reconcile(c, AIRFLOW).questions
+    assert later.run_id != asked.run_id
+
+
+def test_two_runs_that_leave_the_same_over_agree_on_the_further_one(shop: Cluster) -> None:
+    shop.join("a")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    left = continuation(shop.coordinator, [])
+    assert (left.topics, left.moving) == (("orders",), True)
+    assert continuation(shop.coordinator, ["orders"]) == left
+
+
+def test_one_look_tells_of_topics_that_wait_for_something_else(shop: Cluster) -> None:
+    assert not look(shop.coordinator, WaitKind.CLOSED, []).report.pending
+    shop.join("a")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    seen = look(shop.coordinator, WaitKind.STARTED, ["orders"])
+    assert (seen.report.pending, seen.others_confirmed) == (("orders",), False)
+
+
+def test_a_dry_run_changes_nothing_and_tells_what_would(shop: Cluster) -> None:
+    shop.join("a")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    before = shop.zk.find(shop.paths.directive("a"))
+    assert list(actions.drain(shop.coordinator, {"consumer": "a", "why": ""}, AIRFLOW, True)) == [
+        "a gives away 4 partitions of orders"
+    ]
+    assert shop.zk.find(shop.paths.directive("a")) == before
+    list(actions.drain(shop.coordinator, {"consumer": "a", "why": ""}, AIRFLOW, False))
+    assert shop.zk.find(shop.paths.directive("a")) is not None
+
+
+def test_wrong_names_in_a_form_are_one_line_that_says_what_to_do(shop: Cluster) -> None:
+    given = {"group_id": "g", "start": "earliest", "strategy": "balanced"}
+    with pytest.raises(TopicConflict, match="Kafka has no topic 'nothing'"):
+        list(actions.add_topic(shop.coordinator, {"topic": "nothing", **given}, AIRFLOW, True))
+    with pytest.raises(NotManaged, match="no consumer 'zoe' has ever registered; registered are: nobody"):
+        list(actions.isolate(shop.coordinator, {"consumer": "zoe", "why": ""}, AIRFLOW, True))
+    with pytest.raises(NotManaged, match="'nothing' is not managed"):
+        list(actions.remove_topic(shop.coordinator, {"topic": "nothing"}, AIRFLOW, True))

@@ -1,0 +1,237 @@
+"""Whatever is stored and seen, `decide` gives a decision: it never raises, writes only what is valid, and writes it once."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from coordinator_tasks.core import invariants
+from coordinator_tasks.core.machine import ALL_STEPS, Decision, Step, Verdict, decide
+from coordinator_tasks.core.model import (
+    Absence,
+    Committed,
+    ConsumerStatus,
+    Directive,
+    Draining,
+    Ending,
+    Handoff,
+    IdClaim,
+    Isolation,
+    Member,
+    Release,
+    RunningPartition,
+    Silence,
+    State,
+    Token,
+    TopicDescription,
+    TopicNode,
+    TopicState,
+    TopicStatus,
+    Unreachable,
+)
+from coordinator_tasks.core.world import Policy, TopicView, World
+from tests.world.scene import ACTOR, CONFIG, TOPIC, Scene
+
+CONSUMERS = st.sampled_from(["a", "b", "c"])
+PARTITIONS = st.integers(0, 4)
+EPOCHS = st.integers(0, 6)
+INCARNATIONS = st.integers(0, 3)
+GENERATIONS = st.sampled_from(["g1", "g2"])
+TOKENS = st.builds(Token, EPOCHS, INCARNATIONS, GENERATIONS)
+POLICY = Policy(settle_s=0.0)
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> TopicNode:
+    """What the codec lets through: no partition twice, every assignment with its `since`."""
+    assignments = draw(st.dictionaries(PARTITIONS, CONSUMERS))
+    handoff = draw(st.dictionaries(PARTITIONS, st.builds(Handoff, CONSUMERS, CONSUMERS, EPOCHS), max_size=2))
+    return TopicNode(
+        "h",
+        "g",
+        draw(EPOCHS),
+        draw(GENERATIONS),
+        "id-1",
+        assignments=assignments,
+        since={p: draw(EPOCHS) for p in assignments},
+        handoff={p: h for p, h in handoff.items() if p not in assignments},
+        incarnations=draw(st.dictionaries(CONSUMERS, INCARNATIONS)),
+        guarded=frozenset(draw(st.sets(PARTITIONS, max_size=2))),
+        supersedes=draw(st.dictionaries(GENERATIONS, EPOCHS, max_size=1)),
+        removed=draw(st.booleans()),
+    )
+
+
+LISTS = st.dictionaries(CONSUMERS, st.lists(PARTITIONS, unique=True).map(lambda ps: tuple(sorted(ps))), max_size=2)
+STATES = st.builds(
+    TopicState,
+    st.sampled_from(State),
+    to_start=LISTS,
+    to_close=LISTS,
+    epochs=st.dictionaries(PARTITIONS, EPOCHS),
+    since_at=st.floats(0, 2_000),
+    targets=st.dictionaries(CONSUMERS, INCARNATIONS),
+    planned=st.sampled_from(["", "0123456789abcdef"]),
+    restarts=st.dictionaries(CONSUMERS, st.integers(0, 4)),
+)
+RUNNING = st.dictionaries(PARTITIONS, st.builds(RunningPartition, st.just(1), TOKENS, st.booleans(), st.booleans()))
+STATUSES = st.builds(TopicStatus, GENERATIONS, EPOCHS, st.dictionaries(PARTITIONS, EPOCHS), RUNNING, st.booleans())
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    def some(values: st.SearchStrategy[Any]) -> dict[str, Any]:
+        return {c: draw(values) for c in draw(st.sets(CONSUMERS))}
+
+    answers: dict[str, Any] = {
+        c: ConsumerStatus(c, "c", draw(INCARNATIONS), "b", "ok", {TOPIC: s} if s is not None else {})
+        for c, s in some(st.none() | STATUSES).items()
+    }
+    answers |= {c: Unreachable(Silence.SILENT, "x") for c in draw(st.sets(CONSUMERS, max_size=1))}
+    ended = st.dictionaries(INCARNATIONS, st.sampled_from(Ending), max_size=2)
+    absences = st.none() | st.builds(Absence, INCARNATIONS, st.floats(0, 999))
+    return World(
+        1_000.0,
+        {c: Member(c, i, "http://x", "b") for c, i in some(INCARNATIONS).items()},
+        {
+            c: IdClaim(c, 3, answered=i, ended=draw(ended), absence=draw(absences))
+            for c, i in some(INCARNATIONS).items()
+        },
+        {
+            c: Directive(
+                c,
+                Isolation("p", "", 1.0, draw(INCARNATIONS)) if kind != "drain" else None,
+                Draining("p", "", 1.0, draw(INCARNATIONS)) if kind != "isolate" else None,
+            )
+            for c, kind in some(st.sampled_from(["drain", "isolate", "both"])).items()
+        },
+        answers,
+        draw(
+            st.none()
+            | st.dictionaries(
+                PARTITIONS, st.builds(Committed, st.just(5), st.none() | TOKENS, CONSUMERS, topic_id=st.just("id-1"))
+            )
+        ),
+        some(st.integers(0, 9)),
+        fresh="f00dfeed",
+    )
+
+
+RELEASES = st.dictionaries(
+    PARTITIONS, st.builds(Release, EPOCHS, CONSUMERS, INCARNATIONS, st.just(1), GENERATIONS, TOKENS)
+)
+STEPS = st.sampled_from([ALL_STEPS, *(frozenset({step}) for step in Step)])
+
+
+@st.composite
+def views(draw: st.DrawFn) -> TopicView:
+    config = replace(
+        CONFIG,
+        strategy=draw(st.sampled_from(["balanced", "balanced", "balanced", "magic"])),
+        frozen=draw(st.booleans()),
+        removed=draw(st.booleans()),
+        pins=draw(st.dictionaries(PARTITIONS, CONSUMERS, max_size=2)),
+    )
+    listed = draw(st.integers(0, 4))
+    return TopicView(
+        config,
+        draw(st.none() | nodes()),
+        draw(st.none() | STATES),
+        tuple(range(listed)),
+        draw(RELEASES),
+        draw(st.none() | st.just(TopicDescription(TOPIC, "id-1", listed))),
+    )
+
+
+def check(before: TopicView, decision: Decision) -> None:
+    assert decision.state is not None
+    node = decision.node or before.node
+    assert node is not None
+    assert invariants.of_topic(node, decision.state) == []
+    if before.node is not None and decision.node is not None:
+        assert invariants.of_step(before.node, decision.node) == []
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@given(views(), worlds(), STEPS)
+def test_any_stored_data_gives_a_decision_and_only_valid_data_is_written(
+    view: TopicView, world: World, steps: frozenset[Step]
+) -> None:
+    decision = decide(view, world, POLICY, ACTOR, steps)
+    assert decision.reason
+    if decision.verdict is Verdict.WRITE:
+        check(view, decision)
+
+
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["join", "die", "leave", "vanish", "isolate", "drain", "act", "release", "plan", "start", "settle"]
+        ),
+        CONSUMERS,
+    ),
+    max_size=25,
+)
+
+
+def joins(scene: Scene, consumer: str) -> None:
+    known = scene.claims.get(consumer)
+    if consumer not in scene.members:
+        scene.joins(consumer, incarnation=known.incarnation + 1 if known is not None else 1)
+
+
+def releases(scene: Scene, consumer: str) -> None:
+    for partition, entry in scene.node.handoff.items() if scene.node is not None else ():
+        if entry.giver == consumer:
+            scene.releases_entry(partition)
+
+
+def play(scene: Scene, event: str, consumer: str) -> None:
+    """Make one thing happen to a valid topic, if it can."""
+    registered = {"die": scene.dies, "leave": lambda c: scene.dies(c, Ending.LEFT), "vanish": scene.vanishes}
+    if event in registered and consumer in scene.members:
+        registered[event](consumer)
+    elif event == "act" and consumer in scene.members and scene.node is not None:
+        scene.acts(consumer)
+    elif event in ("plan", "start", "settle"):
+        decision = scene.decide(Step(event))
+        if decision.verdict is Verdict.WRITE:
+            scene.write(decision)
+    elif event in ("join", "isolate", "drain", "release"):
+        always = {"join": joins, "isolate": Scene.is_isolated, "drain": Scene.drains, "release": releases}
+        always[event](scene, consumer)  # type: ignore[operator]
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(EVENTS, STEPS, st.integers())
+def test_what_follows_from_real_events_is_valid_written_once_and_independent_of_order(
+    events: list[tuple[str, str]], steps: frozenset[Step], seed: int
+) -> None:
+    scene = Scene().joins("a", "b")
+    for event, consumer in events:
+        play(scene, event, consumer)
+    decision = scene.decide(*steps)
+    assert decide(_shuffled(scene.view(), seed), _shuffled(scene.world(), seed), scene.policy, ACTOR, steps) == decision
+    for _ in range(12):
+        if decision.verdict is not Verdict.WRITE:
+            break
+        scene.write(decision)
+        decision = scene.decide(*steps)
+    assert decision.verdict is not Verdict.WRITE, "with nothing changed the writing ends"
+
+
+def _shuffled(value: Any, seed: int) -> Any:
+    """The same view or world with every mapping in another order."""
+    rng = random.Random(seed)
+
+    def mixed(mapping: Mapping[Any, Any]) -> dict[Any, Any]:
+        items = list(mapping.items())
+        rng.shuffle(items)
+        return dict(items)
+
+    fields = {name: getattr(value, name) for name in value.__dataclass_fields__}
+    inner = {n: _shuffled(v, seed) for n, v in fields.items() if isinstance(v, TopicNode | TopicState)}
+    return replace(value, **{n: mixed(v) for n, v in fields.items() if isinstance(v, Mapping)}, **inner)

@@ -1,0 +1,212 @@
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from coordinator_tasks.core.codec import encode_node
+from coordinator_tasks.core.errors import InvalidName, NotManaged
+from coordinator_tasks.core.model import (
+    ConsumerStatus,
+    Ending,
+    Fleet,
+    Isolation,
+    Member,
+    RunningPartition,
+    Token,
+    TopicNode,
+    TopicStatus,
+)
+from coordinator_tasks.core.ports import Create, Operation, SetData
+from coordinator_tasks.service.directives import complete_readmissions, drain, isolate, read_directive, readmit, undrain
+from coordinator_tasks.service.fleet import get_fleet, record_end, set_fleet
+from tests.fakes.cluster import PERSON, Cluster
+from tests.fakes.zookeeper import FakeZooKeeper
+
+NODE = TopicNode("broker:9092", "g", 7, "gen", "id-1", incarnations={"a": 1})
+
+
+def status(incarnation: int = 1, acted: int = 7, generation: str = "gen", running: bool = False) -> ConsumerStatus:
+    partitions = {0: RunningPartition(5, Token(3, incarnation), started=True)} if running else {}
+    topics = {"orders": TopicStatus(generation, acted, running=partitions)}
+    return ConsumerStatus("a", "shop", incarnation, "boot", "ok", topics)
+
+
+@pytest.fixture
+def shop() -> Cluster:
+    """Consumer a is registered and was granted something of one topic, at epoch 7."""
+    cluster = Cluster()
+    cluster.join("a")
+    cluster.zk.transact([Create(cluster.paths.topic("orders"), encode_node(NODE))])
+    return cluster
+
+
+def isolated(cluster: Cluster) -> Isolation | None:
+    return read_directive(cluster.coordinator, "a").isolation
+
+
+def test_an_isolation_says_who_and_why_and_stands_once(shop: Cluster) -> None:
+    first = isolate(shop.coordinator, "a", by="ada", why="wrong results")
+    shop.clock.advance(5)
+    assert isolate(shop.coordinator, "a", by="ada", why="wrong results").isolation == first.isolation
+    assert shop.zk.get(shop.paths.directive("a")).stat.version == 0
+    assert first.isolation == Isolation("ada", "wrong results", shop.clock.now() - 5)
+
+
+def test_isolating_again_takes_a_readmission_back(shop: Cluster) -> None:
+    isolate(shop.coordinator, "a", by="ada", why="x")
+    assert readmit(shop.coordinator, "a", "ada").isolation is not None
+    isolate(shop.coordinator, "a", by="ada", why="x")
+    shop.statuses.answers["a"] = status()
+    assert complete_readmissions(shop.coordinator, PERSON) == ()
+
+
+def test_a_draining_stays_beside_an_isolation(shop: Cluster) -> None:
+    drain(shop.coordinator, "a", "ada", "upgrade")
+    isolate(shop.coordinator, "a", by="bob", why="x")
+    directive = read_directive(shop.coordinator, "a")
+    assert directive.draining is not None
+    assert directive.isolation is not None
+
+
+def test_readmission_waits_for_the_consumers_own_word(shop: Cluster) -> None:
+    isolate(shop.coordinator, "a", by="ada", why="x")
+    shop.statuses.answers["a"] = status()
+    assert complete_readmissions(shop.coordinator, PERSON) == ()  # nobody has asked for it
+    readmit(shop.coordinator, "a", "bob")
+    assert complete_readmissions(shop.coordinator, PERSON) == ("a",)
+    assert isolated(shop) is None
+    assert complete_readmissions(shop.coordinator, PERSON) == ()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        status(running=True),
+        status(acted=6),
+        status(generation="older"),
+        status(incarnation=2),
+        replace(status(), topics={}),
+        None,
+    ],
+    ids=["runs something", "older epoch", "other generation", "other incarnation", "does not know the topic", "silent"],
+)
+def test_what_confirms_nothing_readmits_nobody(shop: Cluster, answer: ConsumerStatus | None) -> None:
+    isolate(shop.coordinator, "a", by="ada", why="x")
+    readmit(shop.coordinator, "a", "ada")
+    if answer is not None:
+        shop.statuses.answers["a"] = answer
+    assert complete_readmissions(shop.coordinator, PERSON) == ()
+    assert isolated(shop) is not None
+
+
+def test_it_runs_nothing_of_any_topic_also_of_those_that_are_gone(shop: Cluster) -> None:
+    isolate(shop.coordinator, "a", by="ada", why="x")
+    readmit(shop.coordinator, "a", "ada")
+    running = status(running=True).topics["orders"]
+    shop.statuses.answers["a"] = replace(status(), topics={**status().topics, "vanished": running})
+    assert complete_readmissions(shop.coordinator, PERSON) == ()
+
+
+def test_a_topic_that_nothing_was_planned_for_needs_no_confirmation(shop: Cluster) -> None:
+    shop.zk.transact([Create(shop.paths.topic("fresh"))])
+    isolate(shop.coordinator, "a", by="ada", why="x")
+    readmit(shop.coordinator, "a", "ada")
+    shop.statuses.answers["a"] = status()
+    assert complete_readmissions(shop.coordinator, PERSON) == ("a",)
+
+
+def changed_meanwhile(cluster: Cluster, operation: Operation) -> None:
+    """The next write of a directive finds that this was written just before."""
+
+    def write(_: FakeZooKeeper, operations: Sequence[Operation]) -> None:
+        if operations[-1].path == cluster.paths.directive("a"):
+            cluster.server.before_write = None
+            cluster.server.connect().transact([operation])
+
+    cluster.server.before_write = write
+
+
+@pytest.mark.parametrize("what", ["topic", "id", "directive"])
+def test_a_readmission_is_guarded_by_all_that_it_was_concluded_from(shop: Cluster, what: str) -> None:
+    isolate(shop.coordinator, "a", by="ada", why="x")
+    readmit(shop.coordinator, "a", "ada")
+    shop.statuses.answers["a"] = status()
+    path = {"topic": shop.paths.topic("orders"), "id": shop.paths.id("a"), "directive": shop.paths.directive("a")}[what]
+    changed_meanwhile(shop, SetData(path, shop.zk.get(path).data))
+    assert complete_readmissions(shop.coordinator, PERSON) == ()
+    assert isolated(shop) is not None
+    assert complete_readmissions(shop.coordinator, PERSON) == ("a",)
+
+
+def test_the_known_end_of_all_that_was_granted_is_a_confirmation_too(shop: Cluster) -> None:
+    isolate(shop.coordinator, "a", by="ada", why="x")
+    readmit(shop.coordinator, "a", "ada")
+    record_end(shop.coordinator, "a", 1, Ending.REAPED)
+    assert complete_readmissions(shop.coordinator, PERSON) == ("a",)
+
+
+def test_a_new_incarnations_word_does_not_stand_for_its_predecessor(shop: Cluster) -> None:
+    shop.server.sessions[-1].close()
+    shop.join("a")
+    isolate(shop.coordinator, "a", by="ada", why="x")
+    readmit(shop.coordinator, "a", "ada")
+    shop.statuses.answers["a"] = status(incarnation=2)
+    assert complete_readmissions(shop.coordinator, PERSON) == ()
+    record_end(shop.coordinator, "a", 1, Ending.LEFT)
+    assert complete_readmissions(shop.coordinator, PERSON) == ("a",)
+
+
+def test_a_detached_consumer_is_asked_at_its_last_address(shop: Cluster) -> None:
+    shop.server.sessions[-1].close()
+    isolate(shop.coordinator, "a", by="ada", why="x")
+    readmit(shop.coordinator, "a", "ada")
+    asked: list[Member] = []
+
+    def answer(member: Member) -> ConsumerStatus:
+        asked.append(member)
+        return status()
+
+    shop.statuses.answers["a"] = answer
+    assert complete_readmissions(shop.coordinator, PERSON) == ("a",)
+    assert [(one.address, one.incarnation) for one in asked] == [("http://a:9001", 1)]
+
+
+def test_an_isolation_with_a_time_ends_like_a_readmission(shop: Cluster) -> None:
+    isolate(shop.coordinator, "a", by="ada", why="x", until_at=shop.clock.now() + 60)
+    shop.statuses.answers["a"] = status()
+    assert complete_readmissions(shop.coordinator, PERSON) == ()
+    shop.clock.advance(60)
+    assert complete_readmissions(shop.coordinator, PERSON) == ("a",)
+
+
+def test_draining_takes_the_consumer_out_of_its_fleet_in_the_same_transaction(shop: Cluster) -> None:
+    set_fleet(shop.coordinator, Fleet("etl", "app.py", ("a", "b")))
+    directive = drain(shop.coordinator, "a", "ada", "upgrade")
+    assert directive.draining is not None
+    assert get_fleet(shop.coordinator, "etl").consumers == ("b",)
+    directive_stat, fleet_stat = (
+        shop.zk.get(path).stat for path in (shop.paths.directive("a"), shop.paths.fleet("etl"))
+    )
+    assert directive_stat.modified_zxid == fleet_stat.modified_zxid
+    before = shop.server.zxid
+    assert drain(shop.coordinator, "a", "bob", "again").draining == directive.draining
+    assert shop.zk.get(shop.paths.directive("a")).stat.modified_zxid <= before
+
+
+def test_a_persons_draining_outlasts_the_consumers_own(shop: Cluster) -> None:
+    drain(shop.coordinator, "a", "ada", "upgrade")
+    assert undrain(shop.coordinator, "a").draining is None
+
+
+@pytest.mark.parametrize("act", ["isolate", "readmit", "drain", "undrain"])
+def test_an_unknown_consumer_is_refused_and_the_known_ones_are_listed(shop: Cluster, act: str) -> None:
+    acts = {
+        "isolate": lambda name: isolate(shop.coordinator, name, by="ada", why="x"),
+        "readmit": lambda name: readmit(shop.coordinator, name, "ada"),
+        "drain": lambda name: drain(shop.coordinator, name, "ada", "x"),
+        "undrain": lambda name: undrain(shop.coordinator, name),
+    }
+    with pytest.raises(NotManaged, match=r"never seen a consumer 'z' \(it knows: a\); correct the id"):
+        acts[act]("z")
+    with pytest.raises(InvalidName):
+        acts[act]("../a")

@@ -1,0 +1,120 @@
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from coordinator_tasks.core.errors import DiscoveryUnavailable, InvalidName, LookAgain, NotManaged, Refused
+from coordinator_tasks.core.model import Ending, Fleet
+from coordinator_tasks.core.ports import Operation
+from coordinator_tasks.service.directives import drain, isolate
+from coordinator_tasks.service.fleet import get_fleet, missing, record_end, set_fleet
+from tests.fakes.cluster import Cluster
+from tests.fakes.consumers import FakeDiscovery
+from tests.fakes.zookeeper import FakeZooKeeper
+
+ETL = Fleet("etl", "app.py", ("a", "b"), ("--fast",), {"spark.x": "1"})
+
+
+@pytest.fixture
+def shop() -> Cluster:
+    cluster = Cluster()
+    set_fleet(cluster.coordinator, ETL)
+    return cluster
+
+
+def absent(cluster: Cluster) -> list[str]:
+    return [launch.consumer for launch in missing(cluster.coordinator)]
+
+
+def test_a_fleet_is_kept_and_the_same_again_changes_nothing(shop: Cluster) -> None:
+    assert set_fleet(shop.coordinator, ETL).version == 0
+    assert get_fleet(shop.coordinator, "etl") == replace(ETL, version=0)
+    assert set_fleet(shop.coordinator, replace(ETL, consumers=("a",))).version == 1
+
+
+def test_a_fleet_changed_by_somebody_else_is_not_overwritten_by_its_version(shop: Cluster) -> None:
+    seen = get_fleet(shop.coordinator, "etl")
+    set_fleet(shop.coordinator, replace(ETL, consumers=("c",)))
+    with pytest.raises(LookAgain):
+        set_fleet(shop.coordinator, replace(seen, consumers=("d",)))
+
+
+def test_one_id_belongs_to_one_fleet(shop: Cluster) -> None:
+    with pytest.raises(Refused, match="consumer 'b' is in the fleet of 'etl' already"):
+        set_fleet(shop.coordinator, Fleet("ml", "app.py", ("b",)))
+    with pytest.raises(Refused, match="names a consumer twice"):
+        set_fleet(shop.coordinator, Fleet("ml", "app.py", ("x", "x")))
+    with pytest.raises(InvalidName):
+        set_fleet(shop.coordinator, Fleet("ml", "app.py", ("x/y",)))
+
+
+def test_two_fleets_that_take_the_same_id_at_once_do_not_both_get_it(shop: Cluster) -> None:
+    set_fleet(shop.coordinator, Fleet("ml", "app.py", ()))
+
+    def in_between(_: FakeZooKeeper, __: Sequence[Operation]) -> None:
+        shop.server.before_write = None
+        set_fleet(shop.coordinator, Fleet("ml", "app.py", ("n",)))
+
+    shop.server.before_write = in_between
+    with pytest.raises(Refused, match="consumer 'n' is in the fleet of 'ml' already"):
+        set_fleet(shop.coordinator, replace(ETL, consumers=("n",)))
+
+
+def test_an_unknown_fleet_is_named(shop: Cluster) -> None:
+    with pytest.raises(NotManaged, match=r"no fleet 'elt' \(it has: etl\)"):
+        get_fleet(shop.coordinator, "elt")
+
+
+def test_consumers_that_never_ran_are_missing_with_all_that_a_launch_needs(shop: Cluster) -> None:
+    assert absent(shop) == ["a", "b"]
+    launch = missing(shop.coordinator)[0]
+    assert (launch.app, launch.application, launch.arguments, dict(launch.conf)) == (
+        "etl",
+        "app.py",
+        ("--fast",),
+        {"spark.x": "1"},
+    )
+
+
+def test_a_registered_consumer_is_not_missing_and_a_silent_one_neither(shop: Cluster) -> None:
+    shop.join("a")
+    assert absent(shop) == ["b"]
+    shop.server.sessions[-1].close()
+    assert absent(shop) == ["b"]  # its session ended; its process may still be there
+    record_end(shop.coordinator, "a", 1, Ending.REAPED)
+    assert absent(shop) == ["a", "b"]
+
+
+def test_the_end_of_an_older_life_says_nothing_of_the_present_one(shop: Cluster) -> None:
+    shop.join("a")
+    shop.server.sessions[-1].close()
+    record_end(shop.coordinator, "a", 1, Ending.REAPED)
+    shop.join("a")
+    shop.server.sessions[-1].close()
+    assert absent(shop) == ["b"]
+
+
+def test_a_draining_or_isolated_consumer_is_not_launched(shop: Cluster) -> None:
+    for consumer in ("a", "b"):
+        shop.join(consumer)
+        shop.server.sessions[-1].close()
+        record_end(shop.coordinator, consumer, 1, Ending.LEFT)
+    isolate(shop.coordinator, "b", by="ada", why="x")
+    assert absent(shop) == ["a"]
+    drain(shop.coordinator, "a", "ada", "x")
+    set_fleet(shop.coordinator, ETL)
+    assert absent(shop) == []
+
+
+def test_without_discovery_nothing_is_called_missing(shop: Cluster) -> None:
+    blind = replace(shop.coordinator, discovery=FakeDiscovery(down=True))
+    with pytest.raises(DiscoveryUnavailable):
+        missing(blind)
+
+
+def test_the_first_knowledge_of_an_end_stays(shop: Cluster) -> None:
+    shop.join("a")
+    record_end(shop.coordinator, "a", 1, Ending.LEFT)
+    assert record_end(shop.coordinator, "a", 1, Ending.REAPED).ended == {1: Ending.LEFT}
+    with pytest.raises(NotManaged, match="never seen a consumer 'z'"):
+        record_end(shop.coordinator, "z", 1, Ending.LEFT)

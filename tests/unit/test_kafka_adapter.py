@@ -1,0 +1,51 @@
+"""Answers of a broker whose group coordinator is not ready yet, which cannot be had from a real one at will."""
+
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from coordinator_tasks.adapters import kafka
+from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
+from coordinator_tasks.core.errors import KafkaUnavailable
+
+
+class Reader:
+    """Fails with these codes, then has nothing committed."""
+
+    def __init__(self, codes: list[int]) -> None:
+        self.codes = codes
+
+    def committed(self, places: list[Any], timeout: float) -> list[Any]:
+        if self.codes:
+            raise KafkaException(KafkaError(self.codes.pop(0)))
+        return places
+
+    def poll(self, timeout: float) -> None:
+        pass
+
+
+def admin(monkeypatch: pytest.MonkeyPatch, codes: list[int], limit_s: float) -> ConfluentKafkaAdmin:
+    made = ConfluentKafkaAdmin({"bootstrap.servers": "127.0.0.1:1"}, limit_s)
+    monkeypatch.setattr(made._broker, "_reader", lambda _: Reader(codes))
+    monkeypatch.setattr(kafka, "_LOOK_S", 0.001)
+    return made
+
+
+def test_a_coordinator_that_loads_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = [KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE]
+    assert admin(monkeypatch, codes, limit_s=30.0).committed({"g": {"t": [0]}}) == {"g": {}}
+
+
+def test_the_waiting_ends_at_the_limit_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = [KafkaError.COORDINATOR_LOAD_IN_PROGRESS] * 100_000
+    answer = admin(monkeypatch, codes, limit_s=0.05).committed({"g": {"t": [0]}})["g"]
+    assert isinstance(answer, KafkaUnavailable)
+    assert "COORDINATOR_LOAD_IN_PROGRESS" in str(answer)
+
+
+def test_any_other_error_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = [KafkaError.UNKNOWN_TOPIC_OR_PART]
+    answer = admin(monkeypatch, codes, limit_s=30.0).committed({"g": {"t": [0]}})["g"]
+    assert isinstance(answer, KafkaUnavailable)
+    assert "UNKNOWN_TOPIC_OR_PART" in str(answer)

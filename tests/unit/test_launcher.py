@@ -1,0 +1,220 @@
+"""The launcher on real processes: let go, SIGTERM passed on, the whole tree reaped, the end reported."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from coordinator_tasks.core.errors import Refused, StoreUnavailable
+from coordinator_tasks.run_folder import RunFolder
+from spark_apps import launcher
+from spark_apps.launcher import Order, report_end
+
+ROOT = Path(__file__).parents[2]
+
+# Stands for spark-submit: a parent that runs the consumer's own Python as its child, and ends with its exit code.
+JVM = ("/bin/sh", "-c", '"$@"; exit $?', "jvm")
+DRIVER = """
+import pathlib, signal, subprocess, sys, time
+folder = pathlib.Path(sys.argv[-1])
+helper = subprocess.Popen(["sleep", "600"], start_new_session=True)  # a tree that has left its session
+def leave(*_):
+    (folder / "left").write_text("cleanly")
+    helper.kill()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, leave)
+(folder / "incarnation").write_text("7\\n")
+(folder / "helper").write_text(str(helper.pid))
+print("driver is up", flush=True)
+time.sleep(600)
+"""
+
+
+class Launched:
+    """One launcher with its consumer; `patched` launchers write the report to a file in place of ZooKeeper."""
+
+    def __init__(self, base: Path, *command: str, options: tuple[str, ...] = ()) -> None:
+        self.folder = RunFolder.of(base, "shop", "c1")
+        self.patch = base / "patched.py"
+        self.patch.write_text(
+            "import sys, pathlib\n"
+            "from spark_apps import launcher\n"
+            "launcher.DRIVER_GRACE_S = 1.0\n"
+            "def told(order, incarnation):\n"
+            "    (order.folder.path / 'told').write_text(str(incarnation))\n"
+            "launcher._write_end = told\n"
+            "sys.exit(launcher.main())\n"
+        )
+        self.arguments = ["--cluster", "shop", "--consumer", "c1", "--base", str(base), *options, "--", *command]
+
+    def start(self) -> dict[str, object]:
+        done = subprocess.run(
+            [sys.executable, str(self.patch), *self.arguments],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+        )
+        if done.returncode:
+            raise Refused(done.stderr)
+        answer: dict[str, object] = json.loads(done.stdout)
+        return answer
+
+    def number_in(self, name: str) -> int:
+        return int((self.folder.path / name).read_text())
+
+
+def eventually(holds: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline_s, "not within the limit"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def consumer(tmp_path: Path) -> Iterator[Launched]:
+    script = tmp_path / "driver.py"
+    script.write_text(DRIVER)
+    folder = RunFolder.of(tmp_path, "shop", "c1").path
+    command = (*JVM, sys.executable, str(script), "--run-folder", str(folder))
+    launched = Launched(tmp_path, *command)
+    yield launched
+    for process in psutil.process_iter():
+        try:
+            if str(tmp_path) in " ".join(process.cmdline()) and process.pid != os.getpid():
+                process.kill()
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+
+
+def up(consumer: Launched) -> tuple[int, int, int]:
+    """Launcher, driver and helper, once all are there."""
+    pid = int(str(consumer.start()["pid"]))
+    eventually((consumer.folder.path / "helper").exists)
+    tree = {process.pid: process for process in psutil.Process(pid).children(recursive=True)}
+    driver = next(p for p, process in tree.items() if process.cmdline()[1].endswith("driver.py"))
+    return pid, driver, consumer.number_in("helper")
+
+
+def test_the_caller_is_free_at_once_and_the_launcher_has_a_session_of_its_own(consumer: Launched) -> None:
+    began = time.monotonic()
+    answer = consumer.start()
+    assert time.monotonic() - began < 5
+    pid = int(str(answer["pid"]))
+    assert answer["started"] is True
+    assert os.getsid(pid) != os.getsid(os.getpid())
+    assert psutil.Process(pid).ppid() != os.getpid()
+
+
+def test_a_second_launch_of_a_living_one_changes_nothing(consumer: Launched) -> None:
+    first, driver, _ = up(consumer)
+    again = consumer.start()
+    assert again["started"] is False
+    assert again["pid"] == first
+    assert psutil.pid_exists(driver)
+    assert "driver is up" in consumer.folder.log.read_text()
+
+
+def test_kill_9_of_the_driver_ends_the_whole_tree_and_is_reported(consumer: Launched) -> None:
+    launcher_pid, driver, helper = up(consumer)
+    os.kill(driver, signal.SIGKILL)
+    eventually((consumer.folder.path / "told").exists)
+    assert consumer.number_in("told") == 7
+    assert consumer.folder.exit_code() not in (None, 0)
+    eventually(lambda: not psutil.pid_exists(helper))
+    eventually(lambda: not psutil.pid_exists(launcher_pid))
+
+
+def test_kill_9_of_the_jvm_leaves_no_half_a_consumer(consumer: Launched) -> None:
+    launcher_pid, driver, helper = up(consumer)
+    jvm = psutil.Process(driver).ppid()
+    assert psutil.Process(jvm).ppid() == launcher_pid
+    os.kill(jvm, signal.SIGKILL)
+    eventually((consumer.folder.path / "told").exists)
+    assert (consumer.folder.path / "left").read_text() == "cleanly"  # it was asked first
+    eventually(lambda: not psutil.pid_exists(driver) and not psutil.pid_exists(helper))
+
+
+def test_sigterm_reaches_the_consumer_itself_so_that_it_can_leave_cleanly(consumer: Launched) -> None:
+    launcher_pid, _, _ = up(consumer)
+    os.kill(launcher_pid, signal.SIGTERM)
+    eventually((consumer.folder.path / "told").exists)
+    assert (consumer.folder.path / "left").read_text() == "cleanly"
+    assert consumer.folder.exit_code() == 0
+
+
+def test_a_consumer_that_does_not_leave_is_ended_at_the_limit(tmp_path: Path) -> None:
+    deaf = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+    )
+    launched = Launched(tmp_path, sys.executable, "-c", deaf, options=("--stop-limit", "1"))
+    pid = int(str(launched.start()["pid"]))
+    eventually(lambda: "up" in launched.folder.log_tail())
+    os.kill(pid, signal.SIGTERM)
+    eventually(lambda: launched.folder.exit_code() == -signal.SIGKILL)
+
+
+def test_it_survives_the_death_of_everybody_around_its_caller(consumer: Launched) -> None:
+    command = [sys.executable, str(consumer.patch), *consumer.arguments]
+    caller = subprocess.Popen(
+        [sys.executable, "-c", f"import subprocess, time; subprocess.run({command!r}); time.sleep(600)"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        start_new_session=True,
+    )
+    eventually((consumer.folder.path / "helper").exists)
+    os.killpg(caller.pid, signal.SIGKILL)
+    caller.wait(10)
+    time.sleep(0.5)
+    assert psutil.pid_exists(consumer.number_in("helper"))
+    assert not (consumer.folder.path / "told").exists()
+
+
+def test_a_command_that_is_not_there_is_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="launcher: no-such-program cannot be started"):
+        Launched(tmp_path, "no-such-program").start()
+
+
+def test_the_end_before_an_incarnation_is_not_reported(tmp_path: Path) -> None:
+    launched = Launched(tmp_path, sys.executable, "-c", "raise SystemExit('wrong option')")
+    launched.start()
+    eventually(lambda: launched.folder.exit_code() == 1)
+    eventually(lambda: "nothing to report" in launched.folder.log_tail())
+    assert "wrong option" in launched.folder.log_tail()
+    assert not (launched.folder.path / "told").exists()
+
+
+@pytest.fixture
+def ended(tmp_path: Path) -> Order:
+    folder = RunFolder.of(tmp_path, "shop", "c1")
+    folder.path.mkdir(parents=True)
+    folder.incarnation.write_text("3\n")
+    return Order("shop", "c1", folder, ("true",), report_limit_s=5.0)
+
+
+def test_the_report_is_tried_again_while_zookeeper_is_away(ended: Order) -> None:
+    tries: list[int] = []
+
+    def report(_: Order, incarnation: int) -> None:
+        tries.append(incarnation)
+        if len(tries) < 3:
+            raise StoreUnavailable("ZooKeeper does not answer")
+
+    assert report_end(ended, report)
+    assert tries == [3, 3, 3]
+
+
+def test_the_report_is_given_up_at_its_limit(ended: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launcher, "REPORT_PAUSE_MAX_S", 0.1)
+
+    def report(_: Order, _incarnation: int) -> None:
+        raise StoreUnavailable("ZooKeeper does not answer")
+
+    assert not report_end(Order("shop", "c1", ended.folder, ("true",), report_limit_s=0.3), report)

@@ -1,0 +1,136 @@
+"""The launcher service: who is launched, with which command and environment, and that a stop reaches them."""
+
+import itertools
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, ZooKeeperRegistry, claim_incarnation
+from coordinator_tasks.core.model import Ending, Fleet, Member
+from coordinator_tasks.core.names import Paths
+from coordinator_tasks.core.world import Policy
+from coordinator_tasks.run_folder import RunFolder
+from coordinator_tasks.service import directives, fleet
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.fleet import Launch
+from coordinator_tasks.settings import Settings, read_settings_file, settings_of
+from spark_apps import launcher_service
+from spark_apps.launcher_service import Attempts, Host, look
+from tests.fakes.clock import FakeClock
+from tests.fakes.consumers import FakeStatusClient
+from tests.fakes.kafka import FakeKafka
+from tests.fakes.zookeeper import FakeZooKeeper, FakeZooKeeperServer
+
+SETTINGS = Settings(
+    "site", "zk:2181", {"bootstrap.servers": "broker:9092", "sasl.password": "s3cret"}, status_token="t0ken"
+)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    """Its spark-submit is a program that stays until it is ended."""
+    submit = tmp_path / "submit"
+    submit.write_text("#!/bin/sh\nexec sleep 60\n")
+    submit.chmod(0o755)
+    made = Host(tmp_path / "base", "spark://master:7077", str(submit), stop_limit_s=5)
+    yield made
+    assert launcher_service.stop_all(made, "site") == []
+
+
+@pytest.fixture
+def zk() -> FakeZooKeeper:
+    return FakeZooKeeperServer(FakeClock()).connect()
+
+
+@pytest.fixture
+def c(zk: FakeZooKeeper) -> Coordinator:
+    paths = Paths("site")
+    for folder in paths.folders():
+        zk.ensure(folder)
+    discovery = ZooKeeperDiscovery(zk, paths)
+    return Coordinator(paths, zk, discovery, FakeStatusClient(), FakeKafka(), FakeClock(), Policy())
+
+
+def folder_of(host: Host, consumer: str) -> RunFolder:
+    return RunFolder.of(host.base, "site", consumer)
+
+
+def test_missing_consumers_are_launched_once_and_stopped_with_the_service(c: Coordinator, host: Host) -> None:
+    fleet.set_fleet(c, Fleet("sales", "app.py", ("consumer-a", "consumer-b")))
+    attempts = Attempts()
+    assert look(c, host, SETTINGS, attempts, 0) == ("consumer-a", "consumer-b")
+    assert launcher_service.running(folder_of(host, "consumer-a"))
+    assert look(c, host, SETTINGS, attempts, 1_000) == (), "they live, though they have not registered yet"
+    assert launcher_service.stop_all(host, "site") == []
+    assert not launcher_service.running(folder_of(host, "consumer-a"))
+
+
+def test_nobody_else_is_launched(c: Coordinator, zk: FakeZooKeeper, host: Host) -> None:
+    everybody = ("live", "draining", "isolated", "silent", "ended")
+    fleet.set_fleet(c, Fleet("sales", "app.py", everybody))
+    fleet.set_fleet(c, Fleet("other", "other.py", ("elsewhere",)))
+    for consumer in everybody:
+        claim_incarnation(zk, c.paths, consumer)
+    ZooKeeperRegistry(zk, c.paths, c.clock).register(Member("live", 1, "http://127.0.0.1:1", "boot"))
+    directives.drain(c, "draining", "kim", "new host")
+    directives.isolate(c, "isolated", by="kim", why="disk")
+    fleet.record_end(c, "ended", 1, Ending.REAPED)
+    only_sales = Host(host.base, host.master, host.submit, apps=("sales",), stop_limit_s=5)
+    assert look(c, only_sales, SETTINGS, Attempts(), 0) == ("ended",)
+
+
+def test_a_launch_that_fails_is_tried_again_after_a_growing_pause(
+    c: Coordinator, host: Host, caplog: pytest.LogCaptureFixture
+) -> None:
+    fleet.set_fleet(c, Fleet("sales", "app.py", ("consumer-a",)))
+    broken = Host(host.base, host.master, "/no/such/program", stop_limit_s=5)
+    attempts = Attempts()
+    assert look(c, broken, SETTINGS, attempts, 0) == ()
+    assert "/no/such/program cannot be started" in caplog.text
+    caplog.clear()
+    assert look(c, broken, SETTINGS, attempts, 4) == ()
+    assert caplog.text == "", "its pause is not over"
+    look(c, broken, SETTINGS, attempts, 5)
+    assert "tried again in 10 s" in caplog.text
+    deadline_s = time.monotonic() + 5
+    while launcher_service.running(folder_of(broken, "consumer-a")) and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+
+
+def test_secrets_stand_in_private_files_only(c: Coordinator, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Launch("sales", "consumer-a", "app.py", ("--default", "x:y"), {"spark.cores.max": "2"})
+    folder = folder_of(host, "consumer-a")
+    line = launcher_service.command(one, folder, host, "site")
+    monkeypatch.setenv("COORDINATOR_STATUS_TOKEN", "t0ken")
+    environment = launcher_service.environment(
+        one, folder, "site", {"COORDINATOR_STATUS_TOKEN": "t0ken", "PATH": "/bin"}
+    )
+    assert not any(secret in part for secret in ("s3cret", "t0ken") for part in [*line, *environment.values()])
+    assert line[-9:] == [
+        *("app.py", "--consumer", "consumer-a", "--cluster", "site", "--run-folder", str(folder.path)),
+        *("--default", "x:y"),
+    ]
+    assert ("--conf", "spark.cores.max=2") in itertools.pairwise(line)
+
+    fleet.set_fleet(c, Fleet("sales", "app.py", ("consumer-a",)))
+    look(c, host, SETTINGS, Attempts(), 0)
+    assert settings_of(read_settings_file(folder.settings)) == SETTINGS
+    assert json.loads(folder.kafka.read_text())["sasl.password"] == "s3cret"
+    assert folder.kafka.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"), [(["--conf", "x"], "--conf 'x' is not name=value"), ([], "the cluster name is empty")]
+)
+def test_wrong_settings_are_one_line(
+    arguments: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("COORDINATOR_SETTINGS", "COORDINATOR_CLUSTER"):
+        monkeypatch.delenv(name, raising=False)
+    assert launcher_service.main(["--base", str(tmp_path), "--master", "local", *arguments]) == 2
+    err = capsys.readouterr().err
+    assert says in err
+    assert err.count("\n") == 1

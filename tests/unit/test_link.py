@@ -1,0 +1,150 @@
+"""The socket between the reader and the agent."""
+
+import stat
+import time
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from coordinator_tasks.core.errors import Refused
+from spark_apps.batches import BatchOffset, Range, encode_offset
+from spark_apps.errors import LinkFailed
+from spark_apps.link import AgentClient, LinkServer
+from spark_apps.options import SourceOptions
+
+OPTIONS = {"subscribe": "orders", "maxOffsetsPerTrigger": "5"}
+
+
+class Scripted:
+    """A planner with one batch; `failure` is raised in its place."""
+
+    def __init__(self) -> None:
+        self.options: SourceOptions | None = None
+        self.events: list[str] = []
+        self.failure: Exception | None = None
+        self.pause_s = 0.0
+
+    def attach(self, reader: str, options: SourceOptions) -> Mapping[str, str]:
+        self.options = options
+        self.events.append(f"attach {reader}")
+        return {"bootstrap.servers": "host:9092"}
+
+    def initial(self, reader: str) -> BatchOffset:
+        self.events.append(f"initial {reader}")
+        time.sleep(self.pause_s)
+        return BatchOffset("orders")
+
+    def latest(self, reader: str, start: BatchOffset) -> BatchOffset:
+        self.events.append(f"latest {reader} {start.batch}")
+        if self.failure is not None:
+            raise self.failure
+        return start.following([Range(3, 0, 5, 7)], 2) if start.batch == 0 else start
+
+    def report(self) -> BatchOffset | None:
+        return None
+
+    def detach(self, reader: str) -> None:
+        self.events.append(f"detach {reader}")
+
+
+@pytest.fixture
+def server() -> Iterator[LinkServer]:
+    one = LinkServer()
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def planner(server: LinkServer) -> Scripted:
+    one = Scripted()
+    server.serve("orders", one)
+    return one
+
+
+def wait_until_free(server: LinkServer) -> None:
+    deadline = time.monotonic() + 5
+    while server.reader_of("orders") is not None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert server.reader_of("orders") is None
+
+
+def test_a_reader_asks_and_the_planner_answers(server: LinkServer, planner: Scripted) -> None:
+    client = AgentClient(str(server.path), "r1", OPTIONS)
+    assert client.settings == {"bootstrap.servers": "host:9092"}
+    assert planner.options is not None
+    assert planner.options.max_offsets_per_trigger == 5
+    first = client.initial()
+    assert first == client.initial() == encode_offset(BatchOffset("orders"))
+    second = client.latest(first)
+    assert second["ranges"] == {"3": [0, 5, 7]}
+    assert client.latest(second) == second
+    assert client.report() is None
+    client.close()
+    wait_until_free(server)
+    assert planner.events[-1] == "detach r1"
+
+
+def test_the_socket_is_private(server: LinkServer) -> None:
+    assert stat.S_IMODE(server.path.parent.stat().st_mode) == 0o700
+
+
+def test_a_second_live_reader_is_refused_and_a_later_one_is_not(server: LinkServer, planner: Scripted) -> None:
+    first = AgentClient(str(server.path), "r1", OPTIONS)
+    with pytest.raises(LinkFailed, match=r"read by another query of this application already \(reader r1\)"):
+        AgentClient(str(server.path), "r2", OPTIONS)
+    assert first.initial()["batch"] == 0
+    first.close()
+    wait_until_free(server)
+    AgentClient(str(server.path), "r3", OPTIONS).close()
+    assert "attach r2" not in planner.events
+
+
+def test_a_refusal_of_the_planner_reaches_the_query_as_its_sentence(server: LinkServer, planner: Scripted) -> None:
+    client = AgentClient(str(server.path), "r1", OPTIONS)
+    planner.failure = Refused("partition 3 has no committed offset")
+    with pytest.raises(LinkFailed, match=r"^partition 3 has no committed offset$"):
+        client.latest(client.initial())
+
+
+def test_a_bug_in_the_planner_ends_the_query_and_not_the_agent(server: LinkServer, planner: Scripted) -> None:
+    client = AgentClient(str(server.path), "r1", OPTIONS)
+    planner.failure = ZeroDivisionError("oops")
+    with pytest.raises(LinkFailed, match="the agent failed: ZeroDivisionError: oops"):
+        client.latest(client.initial())
+    planner.failure = None
+    assert client.latest(client.initial())["batch"] == 1
+
+
+def test_a_topic_without_a_planner_is_refused(server: LinkServer) -> None:
+    with pytest.raises(LinkFailed, match=r"does not manage topic 'orders' \(managed: none\)"):
+        AgentClient(str(server.path), "r1", OPTIONS)
+
+
+def test_the_end_of_the_agent_ends_the_conversation(server: LinkServer, planner: Scripted) -> None:
+    client = AgentClient(str(server.path), "r1", OPTIONS)
+    server.close()
+    with pytest.raises(LinkFailed, match=r"has ended|did not answer"):
+        client.initial()
+    assert planner.events[0] == "attach r1"
+
+
+def test_an_agent_that_does_not_answer_is_given_up(server: LinkServer, planner: Scripted) -> None:
+    planner.pause_s = 2.0
+    client = AgentClient(str(server.path), "r1", OPTIONS, timeout_s=0.1)
+    with pytest.raises(LinkFailed, match="did not answer"):
+        client.initial()
+
+
+def test_no_agent_at_all_says_how_to_start_one() -> None:
+    with pytest.raises(LinkFailed, match="start the agent first"):
+        AgentClient("/nowhere/agent.sock", "r1", OPTIONS)
+
+
+def test_nonsense_is_answered_and_the_conversation_goes_on(server: LinkServer, planner: Scripted) -> None:
+    client = AgentClient(str(server.path), "r1", OPTIONS)
+    with pytest.raises(LinkFailed, match="could not answer"):
+        client._ask("fly")
+    with pytest.raises(LinkFailed, match="format version"):
+        client.latest({"version": 9})
+    assert client.initial()["batch"] == 0
+    assert planner.options is not None

@@ -1,0 +1,973 @@
+"""Every row of the state machine's table, as a sentence: what is there, what is seen, what is written."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from coordinator_tasks.core.machine import TRANSITIONS, Decision, Signal, Step, Verdict
+from coordinator_tasks.core.model import Ending, Move, MoveKind, State, TopicConfig, TopicDescription
+from coordinator_tasks.core.world import Policy
+from tests.world.scene import CONFIG, NOW, TOPIC, Scene, stable
+
+
+def ab(**more: object) -> Scene:
+    """a and b share four partitions, two each."""
+    return stable("a", "b", **more)  # type: ignore[arg-type]
+
+
+def joining(consumer: str = "c", scene: Scene | None = None) -> Scene:
+    """The given topic (default: of a and b) with one more consumer, and the plan for it written: Closing."""
+    scene = scene or ab()
+    scene.joins(consumer).step(Step.PLAN)
+    assert scene.state is not None
+    assert scene.state.state is State.CLOSING
+    return scene
+
+
+def only_move(decision: Decision) -> Move:
+    assert decision.record is not None
+    assert len(decision.record.moves) == 1, decision.record.moves
+    return decision.record.moves[0]
+
+
+def kinds(decision: Decision) -> set[MoveKind]:
+    assert decision.record is not None
+    return {move.kind for move in decision.record.moves}
+
+
+# Initial -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_plan_assigns_everything_and_waits_for_the_starts() -> None:
+    scene = Scene().joins("a", "b")
+    decision = scene.step()
+    assert scene.node is not None
+    assert decision.state is not None
+    assert decision.state.state is State.STARTING
+    assert scene.node.epoch == 1
+    assert scene.node.generation == "f00dfeed0badcafe"
+    assert scene.counts() == {"a": 2, "b": 2}
+    assert set(scene.node.since.values()) == {1}
+    assert decision.state.to_start == {c: tuple(ps) for c, ps in scene.owned.items()}
+    assert decision.state.epochs == dict.fromkeys(range(4), 1)
+    assert decision.state.targets == {"a": 1, "b": 1}
+    assert decision.state.cause == "first plan"
+    assert kinds(decision) == {MoveKind.START}
+
+
+def test_the_first_plan_does_not_wait_for_membership_to_be_still() -> None:
+    assert Scene().joins("a", at=NOW).step().verdict is Verdict.WRITE
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        pytest.param(Scene, "no live consumer", id="nobody is registered"),
+        pytest.param(lambda: Scene().joins("a").is_isolated("a"), "no live consumer", id="the only one is isolated"),
+        pytest.param(lambda: Scene().joins("a").drains("a"), "no live consumer", id="the only one drains"),
+        pytest.param(
+            lambda: Scene().joins("a", topics=("other",)), "no live consumer", id="the only one wants other topics"
+        ),
+        pytest.param(lambda: Scene(committed=None).joins("a"), "brokers", id="Kafka does not say what is committed"),
+        pytest.param(lambda: Scene(partitions=0).joins("a"), "", id="no partition is listed"),
+    ],
+)
+def test_nothing_is_planned_while(make: Callable[[], Scene], why: str) -> None:
+    decision = make().decide()
+    assert decision.verdict is Verdict.WAIT
+    assert why in decision.reason
+
+
+def test_a_consumer_that_has_never_answered_is_given_nothing_yet() -> None:
+    scene = Scene().joins("a", "b").is_silent("b")
+    scene.claims["b"] = replace(scene.claims["b"], answered=0)
+    scene.step()
+    assert scene.counts() == {"a": 4}
+
+
+def test_a_consumer_that_answered_once_is_a_target_even_when_it_is_slow_now() -> None:
+    scene = Scene().joins("a", "b").is_silent("b")
+    scene.step()
+    assert scene.counts() == {"a": 2, "b": 2}
+
+
+def test_a_topic_that_was_removed_before_its_first_plan_needs_nothing() -> None:
+    scene = Scene(config=replace(CONFIG, removed=True)).joins("a")
+    assert scene.decide().verdict is Verdict.NOTHING
+
+
+# Starting ------------------------------------------------------------------------------------------------------------
+
+
+def starting() -> Scene:
+    scene = Scene().joins("a", "b")
+    scene.step()
+    return scene
+
+
+def test_starting_becomes_stable_when_every_start_is_confirmed_and_leaves_the_node_alone() -> None:
+    scene = starting().acts("a", "b")
+    decision = scene.step(Step.SETTLE)
+    assert decision.state is not None
+    assert decision.record is not None
+    assert decision.node is None
+    assert decision.state.state is State.STABLE
+    assert decision.state.to_start == decision.state.epochs == {}
+    assert decision.record.confirmed == {c: tuple(ps) for c, ps in scene.owned.items()}
+    assert decision.record.epoch == 1
+
+
+def test_one_start_that_is_not_confirmed_keeps_the_topic_starting_and_its_consumer_is_named() -> None:
+    scene = starting().acts("a")
+    decision = scene.decide()
+    assert decision.verdict is Verdict.WAIT
+    assert decision.blockers is not None
+    assert list(decision.blockers) == ["b"]
+    assert "b" in decision.reason
+
+
+@pytest.mark.parametrize(
+    "lose",
+    [
+        pytest.param(lambda s: s.dies("b"), id="gone"),
+        pytest.param(lambda s: s.is_isolated("b"), id="isolated"),
+    ],
+)
+@pytest.mark.parametrize("step", list(Step))
+def test_a_starting_consumer_that_is_lost_is_replaced_and_the_topic_stays_starting(
+    lose: Callable[[Scene], Scene], step: Step
+) -> None:
+    scene = starting()
+    lose(scene)
+    decision = scene.step(step)
+    assert decision.state is not None
+    assert decision.state.state is State.STARTING
+    assert scene.counts() == {"a": 4}
+    assert scene.node is not None
+    assert scene.node.guarded == frozenset({1, 3}) or len(scene.node.guarded) == 2
+    assert decision.relies_on == {"b"}
+    assert decision.state.targets == {"a": 1}
+
+
+def test_a_starting_consumer_that_is_lost_without_a_replacement_leaves_its_partitions_unowned() -> None:
+    scene = Scene().joins("a")
+    scene.step()
+    decision = scene.dies("a").step()
+    assert decision.state is not None
+    assert decision.state.state is State.STABLE
+    assert scene.owned == {}
+    assert "gone: a (reaped)" in decision.state.cause
+
+
+def test_the_last_start_that_is_lost_ends_stable_beside_an_owner_that_is_cut_off() -> None:
+    scene = stable("a", partitions=1)
+    scene.partitions, scene.description = 2, TopicDescription(TOPIC, "id-1", 2)
+    scene.drains("a").joins("b").step()
+    assert scene.owned["b"] == [1]
+    scene.vanishes("a", answers=True).dies("b")
+    decision = scene.step()
+    assert decision.state is not None
+    assert decision.state.state is State.STABLE
+    assert scene.owned == {"a": [0]}
+
+
+# Stable: joined, left, draining, isolated ----------------------------------------------------------------------------
+
+
+def test_a_join_moves_the_fewest_partitions_each_by_a_hand_off() -> None:
+    scene = stable("a", "b", partitions=12)
+    before = dict(scene.node.assignments) if scene.node is not None else {}
+    decision = scene.joins("c").step()
+    assert scene.node is not None
+    assert decision.state is not None
+    assert kinds(decision) == {MoveKind.HANDOFF}
+    assert len(scene.node.handoff) == 4
+    assert {h.taker for h in scene.node.handoff.values()} == {"c"}
+    assert all(before[p] == h.giver for p, h in scene.node.handoff.items())
+    assert scene.counts() == {"a": 4, "b": 4}
+    assert decision.state.state is State.CLOSING
+    assert decision.state.to_start == {"c": tuple(scene.node.handoff)}
+    assert {p for ps in decision.state.to_close.values() for p in ps} == set(scene.node.handoff)
+    assert decision.state.cause == "joined: c"
+    untouched = {p: c for p, c in before.items() if p not in scene.node.handoff}
+    assert dict(scene.node.assignments) == untouched
+    assert all(scene.node.since[p] == 1 for p in untouched)
+    scene.settles()
+    assert scene.counts() == {"a": 4, "b": 4, "c": 4}
+
+
+def test_a_drained_consumer_hands_over_everything_it_has() -> None:
+    scene = stable("a", "b", "c", partitions=12)
+    decision = scene.drains("c", why="host goes").step()
+    assert decision.record is not None
+    assert scene.node is not None
+    assert {h.giver for h in scene.node.handoff.values()} == {"c"}
+    assert len(scene.node.handoff) == 4
+    assert decision.record.cause == "draining: c (by ann: host goes)"
+    scene.settles()
+    assert scene.counts() == {"a": 6, "b": 6}
+
+
+def test_a_drained_consumer_alone_closes_everything_so_that_it_may_leave() -> None:
+    scene = stable("a").drains("a")
+    decision = scene.step()
+    assert kinds(decision) == {MoveKind.STOP}
+    scene.settles()
+    assert scene.owned == {}
+    assert scene.decide().verdict is Verdict.WAIT
+    scene.joins("b").settles()
+    assert scene.counts() == {"b": 4}
+
+
+def test_partitions_of_a_consumer_that_is_gone_are_assigned_in_the_same_write() -> None:
+    scene = ab()
+    lost = scene.owned["b"]
+    decision = scene.dies("b").step()
+    assert scene.node is not None
+    assert decision.state is not None
+    assert decision.record is not None
+    assert decision.state.state is State.STARTING
+    assert decision.state.to_close == {}
+    assert decision.state.to_start == {"a": tuple(lost)}
+    assert scene.node.handoff == {}
+    assert {m.giver for m in decision.record.moves} == {"b"}
+    assert scene.node.guarded == set(lost)
+    assert decision.relies_on == {"b"}
+    assert decision.record.cause == "gone: b (reaped)"
+
+
+def test_after_a_clean_leave_nothing_is_guarded() -> None:
+    scene = ab()
+    scene.dies("b", Ending.LEFT).step()
+    assert scene.node is not None
+    assert scene.node.guarded == frozenset()
+
+
+@pytest.mark.parametrize("how", [Ending.REAPED, Ending.REFUSED])
+def test_after_an_end_that_was_not_clean_what_it_ran_is_guarded(how: Ending) -> None:
+    scene = ab()
+    lost = set(scene.owned["b"])
+    scene.dies("b", how).step()
+    assert scene.node is not None
+    assert scene.node.guarded == lost
+
+
+def test_an_isolated_consumer_counts_as_closed_though_it_is_registered_and_answers() -> None:
+    scene = ab()
+    decision = scene.is_isolated("b").step()
+    assert decision.record is not None
+    assert scene.counts() == {"a": 4}
+    assert decision.record.cause == "isolated: b (by ann: wrong results)"
+    assert decision.relies_on == {"b"}
+    scene.settles()
+    assert scene.counts() == {"a": 4}, "it owns nothing until it is readmitted"
+
+
+def test_an_isolation_that_waits_for_readmission_is_one_still() -> None:
+    scene = ab().is_isolated("b", readmit=True)
+    scene.step()
+    assert scene.counts() == {"a": 4}
+
+
+def test_a_readmitted_consumer_joins_as_any_other() -> None:
+    scene = ab().is_isolated("b").settles()
+    decision = scene.is_readmitted("b").step()
+    assert decision.record is not None
+    assert decision.record.cause == "joined: b"
+    assert kinds(decision) == {MoveKind.HANDOFF}
+
+
+def test_an_isolation_of_an_earlier_incarnation_does_not_concern_the_present_one() -> None:
+    scene = ab().is_isolated("b", incarnation=7)
+    assert scene.decide().verdict is Verdict.NOTHING
+
+
+def test_all_consumers_gone_leaves_nothing_assigned_and_says_so() -> None:
+    scene = ab().dies("a").dies("b")
+    decision = scene.step()
+    assert decision.state is not None
+    assert decision.record is not None
+    assert scene.owned == {}
+    assert decision.state.state is State.STABLE
+    assert decision.record.moves == ()
+    assert decision.state.targets == {}
+    rest = scene.decide()
+    assert rest.verdict is Verdict.WAIT
+    assert "no live consumer" in rest.reason
+
+
+def test_the_first_joiner_after_all_were_gone_gets_everything_at_once() -> None:
+    scene = ab().dies("a").dies("b")
+    scene.step()
+    decision = scene.joins("c", at=scene.now).step()
+    assert decision.state is not None
+    assert decision.state.state is State.STARTING
+    assert scene.counts() == {"c": 4}
+    assert decision.state.targets == {"c": 1}
+    assert decision.state.cause == "consumers to take partitions: c"
+    assert scene.settles().counts() == {"c": 4}
+
+
+def test_more_consumers_than_partitions_reach_stable_and_the_surplus_owns_nothing() -> None:
+    scene = stable("a", "b", "c", "d", partitions=2)
+    assert scene.joins("e").step().node is None, "nothing moves, and no consumer has to act on anything"
+    assert sorted(scene.counts().values()) == [1, 1]
+    assert scene.decide().verdict is Verdict.NOTHING
+    assert scene.node is not None
+    assert set(scene.node.incarnations) == set(scene.owned)
+
+
+def test_a_surplus_consumer_that_is_isolated_is_no_longer_counted_with() -> None:
+    scene = stable("a", "b", partitions=1)
+    surplus = next(c for c in ("a", "b") if c not in scene.owned)
+    decision = scene.is_isolated(surplus).step()
+    assert decision.state is not None
+    assert decision.state.targets == dict.fromkeys(scene.owned, 1)
+    assert decision.reason == f"no longer a target: {surplus}"
+
+
+def test_an_isolated_consumer_that_left_may_have_had_a_commit_under_way() -> None:
+    scene = ab()
+    lost = set(scene.owned["b"])
+    scene.dies("b", Ending.LEFT).is_isolated("b").step()
+    assert scene.node is not None
+    assert scene.node.guarded == lost
+
+
+def test_a_surplus_consumer_takes_over_from_one_that_is_gone() -> None:
+    scene = stable("a", "b", "c", partitions=2)
+    owner = next(iter(scene.owned))
+    scene.dies(owner).settles()
+    assert sorted(scene.counts().values()) == [1, 1]
+    assert owner not in scene.counts()
+
+
+def test_a_new_incarnation_gets_back_what_its_dead_predecessor_had() -> None:
+    scene = ab()
+    before = dict(scene.node.assignments) if scene.node is not None else {}
+    scene.dies("b").joins("b", incarnation=2).step()
+    assert scene.node is not None
+    assert dict(scene.node.assignments) == before
+    assert scene.node.incarnations == {"a": 1, "b": 2}
+    assert all(scene.node.since[p] == 2 for p in scene.owned["b"])
+
+
+def test_a_new_incarnation_gets_nothing_while_its_predecessor_may_still_run() -> None:
+    scene = ab().vanishes("b").joins("b", incarnation=2)
+    decision = scene.decide()
+    assert decision.verdict is not Verdict.WRITE or scene.write(decision)
+    assert scene.node is not None
+    assert scene.node.incarnations["b"] == 1
+    scene.joins("c")
+    scene.step()
+    assert scene.node.incarnations["b"] == 1
+    assert "b" not in {h.taker for h in scene.node.handoff.values()}
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["it answers still", "it is silent"])
+def test_an_absent_consumer_keeps_its_partitions_and_is_no_target(answers: bool) -> None:
+    scene = stable("a", "b", partitions=5).vanishes("b", answers=answers)
+    kept = scene.owned["b"]
+    scene.joins("c").settles()
+    scene.acts("a", "c")
+    assert scene.owned["b"] == kept
+    assert scene.node is not None
+    assert "b" not in {h.taker for h in scene.node.handoff.values()}
+    assert "b" not in {h.giver for h in scene.node.handoff.values()}
+
+
+# Stable: what else asks for a plan -----------------------------------------------------------------------------------
+
+
+def changed(**fields: object) -> Callable[[Scene], None]:
+    def change(scene: Scene) -> None:
+        scene.config = replace(scene.config, **fields)  # type: ignore[arg-type]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        pytest.param(changed(properties={"max.poll.records": "7"}), "configuration", id="a consumer property"),
+        pytest.param(changed(paused=frozenset({1})), "configuration", id="a paused partition"),
+        pytest.param(changed(bootstrap_servers="other:9092"), "configuration", id="the brokers' address"),
+    ],
+)
+def test_a_changed_configuration_reaches_the_node_without_moving_anything(
+    change: Callable[[Scene], None], text: str
+) -> None:
+    scene = ab()
+    assert scene.node is not None
+    before = scene.node
+    change(scene)
+    decision = scene.step()
+    assert decision.state is not None
+    assert text in decision.state.cause
+    assert decision.state.state is State.STABLE
+    assert scene.node.assignments == before.assignments
+    assert scene.node.since == before.since
+    assert scene.node.epoch == before.epoch + 1
+    assert (scene.node.paused, scene.node.properties, scene.node.bootstrap_servers) == (
+        scene.config.paused,
+        scene.config.properties,
+        scene.config.bootstrap_servers,
+    )
+    scene.acts("a", "b")
+    assert scene.decide().verdict is Verdict.NOTHING
+
+
+def test_a_parameter_that_moves_nothing_is_no_consumers_business() -> None:
+    scene = ab()
+    changed(parameters={"weight": "2"})(scene)
+    assert scene.decide().verdict is Verdict.NOTHING
+
+
+def test_an_unknown_strategy_holds_and_names_those_there_are() -> None:
+    scene = ab()
+    scene.config = replace(scene.config, strategy="magic")
+    decision = scene.decide()
+    assert decision.verdict is Verdict.HOLD
+    assert "magic" in decision.reason
+    assert "balanced" in decision.reason
+
+
+def test_a_changed_subscription_takes_its_partitions_away() -> None:
+    scene = ab()
+    scene.members["b"] = replace(scene.members["b"], topics=("other", "pay.*"))
+    decision = scene.step()
+    assert decision.record is not None
+    assert decision.record.cause == "no longer a target: b"
+    assert scene.settles().counts() == {"a": 4}
+    scene.members["b"] = replace(scene.members["b"], topics=("ord.*",))
+    assert scene.settles().counts() == {"a": 2, "b": 2}
+
+
+def test_new_partitions_are_assigned_at_once_and_nothing_else_moves() -> None:
+    scene = ab()
+    assert scene.node is not None
+    before = dict(scene.node.assignments)
+    scene.partitions, scene.description = 6, TopicDescription(TOPIC, "id-1", 6)
+    decision = scene.step()
+    assert decision.state is not None
+    assert decision.state.state is State.STARTING
+    assert decision.state.cause == "partitions without an owner: 4, 5"
+    assert scene.counts() == {"a": 3, "b": 3}
+    assert {p: c for p, c in scene.node.assignments.items() if p < 4} == before
+    scene.settles()
+    assert scene.counts() == {"a": 3, "b": 3}
+
+
+def test_frozen_means_no_plan_for_joins_but_owners_for_what_has_none() -> None:
+    scene = ab()
+    scene.config = replace(scene.config, frozen=True)
+    scene.settles()
+    before = dict(scene.node.assignments) if scene.node is not None else {}
+    scene.joins("c")
+    assert scene.decide().verdict is Verdict.NOTHING
+    scene.dies("b").settles()
+    assert sum(scene.counts().values()) == 4
+    assert "b" not in scene.counts()
+    assert all(c == "a" for p, c in before.items() if c == "a" and scene.node is not None)
+    scene.config = replace(scene.config, frozen=False)
+    scene.settles()
+    assert scene.counts() == {"a": 2, "c": 2}
+
+
+def test_a_pin_moves_its_partition_and_keeps_it() -> None:
+    scene = ab()
+    partition = scene.owned["a"][0]
+    scene.config = replace(scene.config, pins={partition: "b"})
+    scene.settles()
+    assert partition in scene.owned["b"]
+    assert scene.counts() == {"a": 2, "b": 2}
+    scene.joins("c").settles()
+    assert partition in scene.owned["b"]
+
+
+@pytest.mark.parametrize(
+    "pins",
+    [
+        pytest.param({0: "nobody"}, id="a consumer that is not there"),
+        pytest.param({99: "a"}, id="a partition that is not there"),
+    ],
+)
+def test_a_pin_to_what_does_not_exist_is_no_obstacle(pins: dict[int, str]) -> None:
+    scene = ab()
+    scene.config = replace(scene.config, pins=pins)
+    scene.joins("c").settles()
+    assert sorted(scene.counts().values()) == [1, 1, 2]
+
+
+def test_a_first_plan_follows_the_pins_to_consumers_that_are_there() -> None:
+    scene = Scene(config=replace(CONFIG, pins={0: "b", 1: "b", 2: "b", 3: "nobody"})).joins("a", "b")
+    scene.step()
+    assert scene.owned == {"a": [3], "b": [0, 1, 2]}
+
+
+def test_a_pin_does_not_take_a_partition_from_an_absent_owner() -> None:
+    scene = ab()
+    partition = scene.owned["b"][0]
+    scene.vanishes("b")
+    scene.config = replace(scene.config, pins={partition: "a"})
+    scene.step()
+    assert scene.node is not None
+    assert scene.node.handoff == {}
+    assert partition in scene.owned["b"]
+
+
+def test_a_removed_topic_is_closed_everywhere_and_marked() -> None:
+    scene = ab()
+    scene.config = replace(scene.config, removed=True)
+    decision = scene.step()
+    assert decision.state is not None
+    assert scene.node is not None
+    assert scene.node.removed
+    assert decision.state.state is State.CLOSING
+    assert kinds(decision) == {MoveKind.STOP}
+    assert scene.node.assignments == {}
+    scene.settles()
+    assert scene.state is not None
+    assert scene.state.state is State.STABLE
+    assert scene.decide().verdict is Verdict.NOTHING
+    scene.joins("c")
+    assert scene.decide().verdict is Verdict.NOTHING, "nobody is given a partition of it"
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        pytest.param(lambda s: s.dies("b").step(), id="by the loss of a consumer"),
+        pytest.param(lambda s: s.acts("a", "b").step(Step.START), id="by a confirmed close"),
+    ],
+)
+def test_a_removed_topic_is_closed_although_another_write_has_marked_it_already(
+    write: Callable[[Scene], Decision],
+) -> None:
+    scene = joining()
+    scene.config = replace(scene.config, removed=True)
+    write(scene)
+    assert scene.node is not None
+    assert scene.node.removed
+    scene.settles()
+    assert scene.owned == {}
+    assert scene.state is not None
+    assert scene.state.state is State.STABLE
+
+
+def test_a_removed_topic_that_nobody_runs_is_marked_as_well() -> None:
+    scene = ab().dies("a").dies("b")
+    scene.step()
+    scene.config = replace(scene.config, removed=True)
+    scene.step()
+    assert scene.node is not None
+    assert scene.node.removed
+    assert scene.decide().verdict is Verdict.NOTHING
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        pytest.param(lambda s: s.dies("b"), id="a loss"),
+        pytest.param(lambda s: setattr(s, "partitions", 6), id="new partitions"),
+    ],
+)
+def test_what_was_placed_at_once_is_followed_by_no_plan_without_moves(event: Callable[[Scene], object]) -> None:
+    scene = ab()
+    event(scene)
+    cause = scene.step().reason
+    assert scene.decide().verdict is Verdict.WAIT
+    scene.acts(*scene.members)
+    assert scene.step().reason == cause, "the cause stays that of the move"
+    assert scene.decide().verdict is Verdict.NOTHING
+
+
+def test_a_removed_topic_in_the_middle_of_a_hand_off_is_closed_at_both() -> None:
+    scene = joining()
+    assert scene.node is not None
+    partition, entry = next(iter(scene.node.handoff.items()))
+    scene.config = replace(scene.config, removed=True)
+    decision = scene.step()
+    assert decision.state is not None
+    assert all(partition in decision.state.to_close[c] for c in (entry.giver, entry.taker))
+
+
+@pytest.mark.parametrize(
+    ("config", "description", "missing"),
+    [
+        pytest.param(CONFIG, TopicDescription(TOPIC, "id-2", 4), False, id="created anew"),
+        pytest.param(CONFIG, None, True, id="no longer in Kafka"),
+    ],
+)
+def test_a_topic_whose_kafka_topic_is_another_is_held(
+    config: TopicConfig, description: TopicDescription | None, missing: bool
+) -> None:
+    scene = ab()
+    scene.config, scene.description, scene.missing = config, description, missing
+    scene.dies("b")
+    decision = scene.decide()
+    assert decision.verdict is Verdict.HOLD
+    assert "remove" in decision.reason
+    scene.config = replace(scene.config, removed=True)
+    assert scene.decide().verdict is Verdict.WRITE, "it can still be removed"
+
+
+def test_brokers_that_do_not_answer_change_nothing_for_a_running_topic() -> None:
+    scene = ab()
+    scene.description, scene.committed = None, None
+    assert scene.decide().verdict is Verdict.NOTHING
+    scene.dies("b").settles()
+    assert scene.counts() == {"a": 4}
+
+
+# Settling ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_join_waits_until_membership_has_been_still() -> None:
+    scene = ab(policy=Policy(settle_s=1.0, settle_max_s=5.0))
+    scene.joins("c", at=scene.now - 0.25)
+    decision = scene.decide()
+    assert decision.verdict is Verdict.WAIT
+    assert decision.wake_in_s == pytest.approx(0.75)
+    assert "joined: c" in decision.reason
+    assert scene.later(0.74).decide().verdict is Verdict.WAIT
+    assert scene.later(0.01).decide().verdict is Verdict.WRITE
+
+
+def test_every_further_join_starts_the_waiting_anew_but_not_beyond_its_limit() -> None:
+    scene = ab(policy=Policy(settle_s=1.0, settle_max_s=3.0))
+    began = scene.now
+    scene.joins("c", at=began)
+    for number in range(5):
+        scene.later(0.5).joins(f"d{number}", at=scene.now)
+        decision = scene.decide()
+        assert decision.verdict is Verdict.WAIT, number
+        assert decision.wake_in_s == pytest.approx(min(1.0, began + 3.0 - scene.now))
+    assert scene.later(0.5).decide().verdict is Verdict.WRITE
+
+
+def test_a_drain_settles_from_the_moment_it_was_asked() -> None:
+    scene = ab()
+    scene.drains("b", at=scene.now - 0.4)
+    assert scene.decide().wake_in_s == pytest.approx(0.6)
+
+
+def test_a_configuration_does_not_settle() -> None:
+    scene = ab()
+    scene.config = replace(scene.config, properties={"x": "y"})
+    assert scene.decide().verdict is Verdict.WRITE
+
+
+def test_a_clock_that_is_far_behind_the_registry_delays_no_plan() -> None:
+    scene = ab()
+    scene.joins("c", at=scene.now + 3_600)
+    assert scene.decide().verdict is Verdict.WRITE
+
+
+def test_a_clock_that_is_a_little_behind_waits_a_little_longer() -> None:
+    scene = ab()
+    scene.joins("c", at=scene.now + 0.5)
+    assert scene.decide().wake_in_s == pytest.approx(1.5)
+
+
+def test_unowned_partitions_do_not_wait_for_a_join_to_settle() -> None:
+    scene = ab().joins("c", at=NOW)
+    decision = scene.dies("b").step()
+    assert decision.record is not None
+    assert all(m.kind is MoveKind.START for m in decision.record.moves)
+    assert scene.decide().wake_in_s > 0
+
+
+# A consumer that does not run what it holds --------------------------------------------------------------------------
+
+
+def test_a_consumer_that_does_not_run_what_it_holds_is_told_to_start_it_again() -> None:
+    scene = ab()
+    first, second = scene.owned["b"]
+    scene.acts("b", runs=[first])
+    decision = scene.step()
+    assert decision.state is not None
+    assert scene.node is not None
+    assert only_move(decision) == Move(second, "b", "b", MoveKind.RESTART)
+    assert decision.state.state is State.STARTING
+    assert decision.state.restarts == {"b": 1}
+    assert scene.node.since[second] == scene.node.epoch == 2
+    assert scene.node.since[first] == 1
+    assert decision.state.to_start == {"b": (second,)}
+
+
+def test_after_enough_restarts_a_person_is_asked() -> None:
+    scene = ab(policy=Policy(max_restarts=3))
+    for expected in (1, 2, 3):
+        scene.acts("b", runs=[])
+        decision = scene.step()
+        assert decision.state is not None
+        assert decision.state.restarts == {"b": expected}
+        scene.acts("a", "b").step()
+    scene.acts("b", runs=[])
+    decision = scene.decide()
+    assert decision.verdict is Verdict.HOLD
+    assert decision.blockers is not None
+    assert list(decision.blockers) == ["b"]
+    assert "3 times" in decision.reason
+
+
+def test_a_new_plan_starts_counting_restarts_anew() -> None:
+    scene = ab().acts("b", runs=[])
+    scene.step()
+    scene.acts("a", "b").step()
+    scene.joins("c").step()
+    assert scene.state is not None
+    assert scene.state.restarts == {}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda s: s.is_silent("b"), id="it does not answer"),
+        pytest.param(lambda s: s.says("b", acted_epoch=0), id="it has not acted on the current epoch"),
+        pytest.param(lambda s: s.joins("b", incarnation=2), id="another incarnation answers"),
+    ],
+)
+def test_nobody_is_restarted_on_evidence_that_is_none(change: Callable[[Scene], object]) -> None:
+    scene = ab().acts("b", runs=[])
+    change(scene)
+    decision = scene.decide()
+    if decision.record is not None:
+        assert MoveKind.RESTART not in kinds(decision)
+
+
+# Closing -------------------------------------------------------------------------------------------------------------
+
+
+def test_closing_goes_on_to_starting_when_the_giver_has_closed() -> None:
+    scene = joining()
+    assert scene.node is not None
+    entries = dict(scene.node.handoff)
+    scene.acts("a", "b")
+    decision = scene.step(Step.START)
+    assert decision.state is not None
+    assert decision.record is not None
+    assert decision.state.state is State.STARTING
+    assert scene.node.handoff == {}
+    assert {p: scene.node.assignments[p] for p in entries} == dict.fromkeys(entries, "c")
+    assert {p: scene.node.since[p] for p in entries} == {p: h.epoch for p, h in entries.items()}
+    assert decision.record.confirmed == {h.giver: (p,) for p, h in entries.items()}
+    assert decision.state.cause == "joined: c"
+
+
+def test_a_rebalance_keeps_its_name_and_beginning_until_stable() -> None:
+    scene = joining()
+    assert scene.state is not None
+    name, began = scene.state.rebalance, scene.state.began_at
+    first = scene.last
+    assert first is not None
+    assert first.record is not None
+    assert name == f"{first.record.epoch}-f00dfeed"
+    scene.later(2).acts("a", "b").step()
+    assert scene.state.rebalance == name
+    scene.later(3).acts("c")
+    decision = scene.step()
+    assert decision.record is not None
+    assert (decision.record.rebalance, decision.record.rebalance_s, decision.record.lasted_s) == (name, 5.0, 3.0)
+    assert scene.state.began_at == began
+    scene.later(4).drains("c").step()
+    assert scene.state.rebalance != name
+    assert scene.state.began_at == scene.now
+
+
+def test_one_giver_of_two_is_not_enough_to_write_before_the_settling_limit() -> None:
+    scene = joining(scene=stable("a", "b", partitions=6))
+    scene.acts("a")
+    assert scene.decide().verdict is Verdict.WAIT
+    assert scene.decide().blockers is not None
+    scene.later(scene.policy.settle_max_s - 0.01)
+    assert scene.decide().verdict is Verdict.WAIT
+    decision = scene.later(0.01).step()
+    assert decision.state is not None
+    assert decision.state.state is State.CLOSING
+    assert decision.state.to_close.keys() == {"b"}
+    assert decision.record is not None
+    assert decision.record.confirmed.keys() == {"a"}
+
+
+def test_a_barrier_partition_that_is_confirmed_goes_on_at_once_while_others_wait() -> None:
+    scene = barrier(partitions=6)
+    assert scene.state is not None
+    closing = scene.state.to_close
+    scene.acts(*[c for c in closing if c != "b"])
+    decision = scene.decide()
+    if set(closing["b"]) >= {p for ps in closing.values() for p in ps}:
+        pytest.skip("b is an owner of all of them")
+    assert decision.verdict is Verdict.WRITE
+
+
+def barrier(partitions: int = 4) -> Scene:
+    """a and b were handing over to c when c was asked to drain: giver and taker may both run those partitions."""
+    scene = joining(scene=stable("a", "b", partitions=partitions))
+    assert scene.node is not None
+    assert scene.state is not None
+    flight = dict(scene.node.handoff)
+    scene.joins("d").drains("c").step()
+    assert scene.node.handoff.keys().isdisjoint(flight)
+    assert all({h.giver, "c"} == {c for c, ps in scene.state.to_close.items() if p in ps} for p, h in flight.items())
+    return scene
+
+
+def test_a_barrier_is_passed_only_when_every_possible_owner_has_closed() -> None:
+    scene = barrier()
+    assert scene.state is not None
+    assert scene.node is not None
+    partition = scene.state.to_close["c"][0]
+    owners = sorted(c for c, ps in scene.state.to_close.items() if partition in ps)
+    scene.acts(owners[0])
+    decision = scene.decide(Step.START)
+    assert decision.verdict is Verdict.WAIT or (decision.node and partition not in decision.node.assignments)
+    scene.acts(*owners).step(Step.START)
+    assert scene.node.assignments[partition] in ("a", "b", "d")
+    assert scene.node.since[partition] == scene.node.epoch, "nobody's older token reaches as far as this start"
+
+
+@pytest.mark.parametrize(
+    "lose",
+    [
+        pytest.param(lambda s, c: s.is_isolated(c), id="isolated"),
+        pytest.param(lambda s, c: s.dies(c), id="gone"),
+    ],
+)
+def test_a_giver_that_is_lost_during_closing_counts_as_closed(lose: Callable[[Scene, str], Scene]) -> None:
+    scene = joining()
+    assert scene.node is not None
+    ((partition, entry),) = scene.node.handoff.items()
+    lose(scene, entry.giver)
+    decision = scene.step(Step.START)
+    assert decision.state is not None
+    assert decision.state.state is State.STARTING
+    assert scene.node.assignments[partition] == "c"
+    assert scene.node.since[partition] == entry.epoch
+    assert partition in scene.node.guarded
+    assert entry.giver not in scene.owned
+
+
+def test_a_giver_that_is_lost_after_its_release_needs_no_guard() -> None:
+    scene = joining()
+    assert scene.node is not None
+    ((partition, entry),) = scene.node.handoff.items()
+    scene.releases_entry(partition).dies(entry.giver).step()
+    assert scene.node.assignments[partition] == "c"
+    assert partition not in scene.node.guarded
+
+
+def test_a_taker_that_is_lost_during_its_hand_off_is_replaced_through_the_barrier() -> None:
+    # It may have read a release that was written after we looked: a survivor's commit may be under way.
+    scene = joining()
+    assert scene.node is not None
+    assert scene.state is not None
+    ((partition, entry),) = scene.node.handoff.items()
+    decision = scene.joins("d").dies("c").step()
+    move = next(m for m in decision.record.moves if m.partition == partition) if decision.record else None
+    assert move is not None
+    assert move.taker != "c"
+    assert partition in scene.node.guarded
+    assert scene.state.to_close.get(entry.giver) == (partition,) or scene.node.assignments[partition] == entry.giver
+
+
+def test_a_taker_that_left_cleanly_before_any_release_is_replaced_by_another_hand_off() -> None:
+    scene = joining()
+    assert scene.node is not None
+    ((partition, entry),) = scene.node.handoff.items()
+    scene.config = replace(scene.config, pins={partition: "d"})
+    scene.joins("d").dies("c", Ending.LEFT).step()
+    again = scene.node.handoff[partition]
+    assert (again.giver, again.taker, again.epoch) == (entry.giver, "d", scene.node.epoch)
+
+
+def test_a_taker_that_is_lost_after_the_release_leaves_no_possible_owner() -> None:
+    scene = joining()
+    assert scene.node is not None
+    assert scene.state is not None
+    ((partition, _),) = scene.node.handoff.items()
+    scene.releases_entry(partition).dies("c").step()
+    assert partition in scene.node.assignments
+    assert partition in scene.node.guarded
+    assert scene.state.to_close == {}
+
+
+def test_everything_confirmed_and_nothing_to_start_ends_stable() -> None:
+    scene = stable("a").drains("a")
+    scene.step()
+    decision = scene.acts("a").step(Step.START)
+    assert decision.state is not None
+    assert decision.state.state is State.STABLE
+
+
+def test_all_consumers_gone_during_closing() -> None:
+    scene = joining().dies("a").dies("b").dies("c")
+    decision = scene.step()
+    assert decision.state is not None
+    assert decision.state.state is State.STABLE
+    assert scene.owned == {}
+    assert scene.node is not None
+    assert scene.node.incarnations == {}
+
+
+def test_a_join_during_closing_leaves_what_is_in_flight_alone() -> None:
+    scene = joining(scene=stable("a", "b", partitions=12))
+    assert scene.node is not None
+    flight = dict(scene.node.handoff)
+    scene.joins("d").step()
+    assert {p: h for p, h in scene.node.handoff.items() if p in flight} == flight
+    scene.settles()
+    assert scene.counts() == {"a": 3, "b": 3, "c": 3, "d": 3}
+
+
+def test_a_drained_taker_is_replaced_while_its_hand_off_is_under_way() -> None:
+    scene = joining().drains("c")
+    scene.step()
+    scene.settles()
+    assert scene.counts() == {"a": 2, "b": 2}
+
+
+def test_an_incomplete_plan_is_completed_by_a_further_one() -> None:
+    scene = joining(scene=stable("a", "b", partitions=12)).joins("d")
+    decision = scene.step()
+    assert decision.state is not None
+    assert decision.state.planned == "", "in flight partitions were left out of it"
+    scene.acts("a", "b", "c", "d").step()
+    scene.acts("a", "b", "c", "d").step()
+    assert scene.state is not None
+    assert scene.state.state is State.STABLE
+    decision = scene.step()
+    assert decision.record is not None
+    assert decision.record.cause.startswith("goes on: ")
+    assert not decision.record.cause.startswith("goes on: goes on")
+
+
+# After a crash -------------------------------------------------------------------------------------------------------
+
+
+def test_a_guard_that_has_served_does_not_turn_the_next_hand_off_into_a_barrier() -> None:
+    scene = ab().dies("b").settles()
+    assert scene.node is not None
+    assert scene.node.guarded, "it stays in the node, which is not written again for that"
+    decision = scene.joins("c").step()
+    assert kinds(decision) == {MoveKind.HANDOFF}
+
+
+# The table -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_state_has_its_row_and_every_signal_its_place() -> None:
+    assert set(TRANSITIONS) == set(State)
+    assert {signal for row in TRANSITIONS.values() for signal in row} == set(Signal)
+
+
+def test_nothing_leads_back_to_initial() -> None:
+    assert all(State.INITIAL not in row.values() for row in TRANSITIONS.values())
+
+
+@pytest.mark.parametrize("steps", [(), (Step.PLAN,), (Step.START,), (Step.SETTLE,)])
+def test_deciding_again_with_nothing_changed_writes_nothing(steps: tuple[Step, ...]) -> None:
+    for scene in (ab(), joining(), starting(), barrier()):
+        assert scene.decide(*steps).verdict in (Verdict.NOTHING, Verdict.WAIT)

@@ -1,0 +1,83 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator_tasks.core.errors import InvalidName
+from coordinator_tasks.core.names import (
+    Paths,
+    check_app,
+    check_cluster,
+    check_consumer,
+    check_topic,
+    partition_of,
+)
+
+PATHS = Paths("shop")
+
+
+@pytest.mark.parametrize("name", ["a", "A-1", "consumer_7.eu", "9", "a" * 64])
+@pytest.mark.parametrize("check", [check_consumer, check_cluster, check_app])
+def test_these_are_ids(check: object, name: str) -> None:
+    assert callable(check)
+    assert check(name) == name
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "a/b", "/", "-a", ".a", "a b", "a\n", "a\x00", "ä", "a" * 65, None, 7, b"a"]
+)
+@pytest.mark.parametrize("check", [check_consumer, check_cluster, check_app])
+def test_these_are_none_and_the_error_is_one_line(check: object, name: object) -> None:
+    assert callable(check)
+    with pytest.raises(InvalidName) as raised:
+        check(name)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["orders", "_private", "-x", "a.b", "__consumer_offsets", "x" * 249, "..."])
+def test_these_are_topics(name: str) -> None:
+    assert check_topic(name) == name
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "é", "x" * 250, "a\n"])
+def test_these_are_no_topics(name: str) -> None:
+    with pytest.raises(InvalidName):
+        check_topic(name)
+
+
+def test_the_paths_are_the_contracts() -> None:
+    assert PATHS.topic("orders") == "/consumers/shop/assignments/orders"
+    assert PATHS.partition("orders", 45) == "/consumers/shop/assignments/orders/45"
+    assert PATHS.state("orders") == "/consumers/shop/state/orders"
+    assert PATHS.member("a") == "/consumers/shop/members/a"
+    assert PATHS.id("a") == "/consumers/shop/ids/a"
+    assert PATHS.directive("a") == "/consumers/shop/directives/a"
+    assert PATHS.fleet("etl") == "/consumers/shop/fleet/etl"
+    assert PATHS.config("orders") == "/consumers/shop/config/orders"
+    assert PATHS.record("orders", 7) == "/consumers/shop/history/orders/0000000007"
+    assert all(folder.startswith("/consumers/shop/") for folder in PATHS.folders())
+
+
+@given(st.text(max_size=80))
+def test_no_name_leaves_its_folder(name: str) -> None:
+    for make in (PATHS.topic, PATHS.member, PATHS.fleet, lambda n: Paths(n).base):
+        try:
+            path = make(name)
+        except InvalidName:
+            continue
+        assert path.rpartition("/")[2] == name
+        assert name not in (".", "..")
+
+
+@pytest.mark.parametrize(("child", "partition"), [("0", 0), ("45", 45), ("2147483647", 2147483647)])
+def test_these_children_are_partitions(child: str, partition: int) -> None:
+    assert partition_of(child) == partition
+
+
+@pytest.mark.parametrize("child", ["", "00", "01", "-1", "+1", "1.0", "x", "1 ", "²", "12345678901"])
+def test_these_children_are_not(child: str) -> None:
+    assert partition_of(child) is None
+
+
+@given(st.integers(min_value=0, max_value=2**31 - 1))
+def test_a_partitions_node_names_it(partition: int) -> None:
+    assert partition_of(PATHS.partition("orders", partition).rpartition("/")[2]) == partition

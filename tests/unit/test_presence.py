@@ -1,0 +1,273 @@
+"""Who is there: what is known of one incarnation, and who may be given partitions."""
+
+from dataclasses import replace
+
+import pytest
+
+from coordinator_tasks.core import claims
+from coordinator_tasks.core.model import (
+    Absence,
+    Answer,
+    ConsumerStatus,
+    Directive,
+    Draining,
+    Ending,
+    IdClaim,
+    Isolation,
+    Member,
+    Silence,
+    Unreachable,
+)
+from coordinator_tasks.core.presence import in_backoff, is_draining, note_absence, presence, subscribes, targets
+from coordinator_tasks.core.world import Policy, Presence, World
+
+POLICY = Policy()
+NOW = 1_000.0
+REFUSED = Unreachable(Silence.REFUSED, "refused")
+SILENT = Unreachable(Silence.SILENT, "no answer")
+
+
+def member(incarnation: int = 1, **more: object) -> Member:
+    return Member("a", incarnation, "http://a:1", "boot", **more)  # type: ignore[arg-type]
+
+
+def claim(**more: object) -> IdClaim:
+    return replace(IdClaim("a", 1, "http://a:1", "boot", answered=1, version=3), **more)  # type: ignore[arg-type]
+
+
+def says(incarnation: int) -> ConsumerStatus:
+    return ConsumerStatus("a", "c", incarnation, "boot", "ok")
+
+
+def world(
+    live: Member | None = None,
+    known: IdClaim | None = None,
+    answer: Answer = SILENT,
+    directive: Directive | None = None,
+) -> World:
+    return World(
+        NOW,
+        {"a": live} if live else {},
+        {"a": known} if known else {},
+        {"a": directive} if directive else {},
+        {"a": answer},
+    )
+
+
+def isolated(incarnation: int) -> Directive:
+    return Directive("a", Isolation("ann", "odd", 1.0, incarnation))
+
+
+ENDED = claim(ended={1: Ending.REAPED})
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        pytest.param(world(member()), Presence.LIVE, id="registered is live, silent or not"),
+        pytest.param(world(member(), claim(ended={1: Ending.LEFT})), Presence.LIVE, id="registered is never gone"),
+        pytest.param(
+            world(member(2)), Presence.ABSENT, id="another incarnation's registration says nothing of this one"
+        ),
+        pytest.param(world(), Presence.ABSENT, id="nothing is known"),
+        pytest.param(world(None, claim()), Presence.ABSENT, id="silent and not registered"),
+        pytest.param(world(None, claim(), says(1)), Presence.DETACHED, id="not registered but it answers"),
+        pytest.param(world(None, claim(), says(2)), Presence.ABSENT, id="another incarnation answers"),
+        pytest.param(world(None, claim(), REFUSED), Presence.ABSENT, id="one refusal proves nothing"),
+        pytest.param(world(None, ENDED), Presence.GONE, id="its end is known by number"),
+        pytest.param(world(member(2), ENDED), Presence.GONE, id="its end is known and a successor registered"),
+        pytest.param(world(None, claim(ended={2: Ending.LEFT})), Presence.ABSENT, id="another one's end says nothing"),
+        pytest.param(
+            world(None, claim(ended={1: Ending.LEFT}), says(1)), Presence.GONE, id="it left, and still answers"
+        ),
+        pytest.param(
+            world(None, claim(ended={1: Ending.REFUSED}), says(1)),
+            Presence.DETACHED,
+            id="its port had refused, and now it answers: it was not over",
+        ),
+        pytest.param(world(member(), directive=isolated(0)), Presence.ISOLATED, id="isolated though registered"),
+        pytest.param(world(member(), directive=isolated(1)), Presence.ISOLATED, id="isolated by number"),
+        pytest.param(world(member(), directive=isolated(2)), Presence.LIVE, id="another incarnation is isolated"),
+        pytest.param(world(None, ENDED, directive=isolated(0)), Presence.ISOLATED, id="isolated and gone"),
+    ],
+)
+def test_presence(seen: World, expected: Presence) -> None:
+    assert presence("a", 1, seen, POLICY) is expected
+
+
+@pytest.mark.parametrize(
+    ("absence", "live", "expected"),
+    [
+        pytest.param(Absence(1, NOW - 9), None, Presence.ABSENT, id="within the grace its partitions wait"),
+        pytest.param(Absence(1, NOW - 10), None, Presence.GONE, id="after the grace they do not"),
+        pytest.param(Absence(2, NOW - 9), None, Presence.GONE, id="the absence of another incarnation is no grace"),
+        pytest.param(None, None, Presence.GONE, id="no absence was noted"),
+        pytest.param(Absence(1, NOW - 9), member(2), Presence.GONE, id="the id has come back"),
+    ],
+)
+def test_rejoin_grace(absence: Absence | None, live: Member | None, expected: Presence) -> None:
+    seen = world(live, replace(ENDED, absence=absence))
+    assert presence("a", 1, seen, Policy(rejoin_grace_s=10)) is expected
+
+
+@pytest.mark.parametrize(
+    ("draining", "expected"),
+    [
+        (None, False),
+        (Draining("p", "", 1.0), True),
+        (Draining("p", "", 1.0, 1), True),
+        (Draining("p", "", 1.0, 2), False),
+    ],
+    ids=["not asked", "any incarnation", "this incarnation", "an earlier process's own wish"],
+)
+def test_draining(draining: Draining | None, expected: bool) -> None:
+    assert is_draining("a", 1, world(directive=Directive("a", None, draining))) is expected
+
+
+@pytest.mark.parametrize(
+    ("live", "known", "answer", "held", "expected"),
+    [
+        pytest.param(member(), claim(), SILENT, {}, True, id="it has answered once"),
+        pytest.param(member(), claim(answered=0), says(1), {}, True, id="it answers for the first time"),
+        pytest.param(member(), claim(answered=0), says(2), {}, False, id="something else answers"),
+        pytest.param(member(2), claim(answered=1), SILENT, {}, False, id="only its predecessor has answered"),
+        pytest.param(member(), None, SILENT, {}, False, id="nothing is known of it"),
+        pytest.param(member(2), claim(answered=2), SILENT, {"a": 1}, False, id="its predecessor may still run"),
+        pytest.param(member(2), claim(answered=2), SILENT, {"a": 2}, True, id="it holds something already"),
+    ],
+)
+def test_who_is_a_target(
+    live: Member, known: IdClaim | None, answer: Answer, held: dict[str, int], expected: bool
+) -> None:
+    assert ("a" in targets("orders", held, world(live, known, answer), POLICY)) is expected
+
+
+@pytest.mark.parametrize(
+    ("topics", "expected"),
+    [
+        ((), True),
+        (("orders",), True),
+        (("order",), False),
+        (("ord.*", "x"), True),
+        (("rders",), False),
+        (("(",), False),
+        (("(", "orders"), True),
+    ],
+)
+def test_subscription_by_name_or_by_an_expression_that_matches_it_whole(
+    topics: tuple[str, ...], expected: bool
+) -> None:
+    assert subscribes(member(topics=topics), "orders") is expected
+
+
+@pytest.mark.parametrize(
+    ("ages", "expected"),
+    [
+        ((), 0.0),
+        ((1, 2, 3), 0.0),
+        ((1, 2, 3, 4), 14.0),
+        ((15, 20, 30, 40), 0.0),
+        ((1, 2, 3, 4, 5), 29.0),
+        ((1, 2, 3, 4, 5, 6), 59.0),
+        ((1, 2, 3, 600), 0.0),
+        ((1, 2, 3, 599), 14.0),
+    ],
+)
+def test_an_id_that_flaps_is_left_out_for_longer_each_time(ages: tuple[int, ...], expected: float) -> None:
+    known = claim(registrations=tuple(NOW - age for age in ages))
+    assert in_backoff("a", world(member(), known), POLICY) == expected
+    assert ("a" in targets("orders", {}, world(member(), known), POLICY)) is (expected == 0)
+    assert "a" in targets("orders", {"a": 1}, world(member(), known), POLICY), "what it holds it keeps"
+
+
+def test_an_unknown_id_has_no_backoff() -> None:
+    assert in_backoff("a", world(member()), POLICY) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("known", "answer", "same_boot", "expected", "gone"),
+    [
+        pytest.param(claim(), SILENT, True, Absence(1, NOW), False, id="first seen absent"),
+        pytest.param(claim(), REFUSED, True, Absence(1, NOW, NOW), False, id="first seen absent, and refused"),
+        pytest.param(claim(), says(1), True, None, False, id="it answers: detached, not absent"),
+        pytest.param(claim(absence=Absence(1, 5.0)), says(1), True, None, False, id="it answers again"),
+        pytest.param(claim(), says(2), True, Absence(1, NOW), False, id="its successor answers at its address"),
+        pytest.param(claim(absence=Absence(1, 5.0)), SILENT, True, Absence(1, 5.0), False, id="absent since then"),
+        pytest.param(
+            claim(absence=Absence(2, 5.0)), SILENT, True, Absence(1, NOW), False, id="another was absent before"
+        ),
+        pytest.param(
+            claim(absence=Absence(1, 5.0, NOW - 9)),
+            REFUSED,
+            True,
+            Absence(1, 5.0, NOW - 9),
+            False,
+            id="not long enough",
+        ),
+        pytest.param(
+            claim(absence=Absence(1, 5.0, NOW - 10)), REFUSED, True, Absence(1, 5.0, NOW - 10), True, id="long enough"
+        ),
+        pytest.param(
+            claim(absence=Absence(1, 5.0, NOW - 99)),
+            SILENT,
+            True,
+            Absence(1, 5.0),
+            False,
+            id="the row of refusals broke",
+        ),
+        pytest.param(
+            claim(absence=Absence(1, 5.0, NOW - 99)), REFUSED, False, Absence(1, 5.0), False, id="loopback, other boot"
+        ),
+        pytest.param(
+            claim(absence=Absence(1, 5.0, NOW - 99), direct=False), REFUSED, True, Absence(1, 5.0), False, id="a proxy"
+        ),
+        pytest.param(
+            claim(absence=Absence(1, 5.0, NOW - 99), answered=0),
+            REFUSED,
+            True,
+            Absence(1, 5.0),
+            False,
+            id="it has never answered us there",
+        ),
+    ],
+)
+def test_noting_an_absence(
+    known: IdClaim, answer: Answer, same_boot: bool, expected: Absence | None, gone: bool
+) -> None:
+    assert note_absence(known, 1, answer, same_boot, NOW, 10.0) == (expected, gone)
+
+
+def test_a_registration_elsewhere_takes_back_that_this_address_has_answered() -> None:
+    old = claim()
+    again = claims.registered(old, member(), NOW)
+    assert again.answered == 1, "the same process at the same address, in a new session"
+    assert claims.registered(old, replace(member(), address="http://a:2"), NOW).answered == 0
+    assert claims.registered(old, member(2), NOW).answered == 0
+
+
+def test_a_registration_takes_back_its_absence_and_its_end() -> None:
+    old = claim(absence=Absence(1, 5.0), ended={1: Ending.REFUSED, 7: Ending.LEFT})
+    again = claims.registered(old, member(), NOW)
+    assert again.absence is None
+    assert again.ended == {7: Ending.LEFT}
+    assert again.registrations == (NOW,)
+    assert claims.registered(old, member(9), NOW).incarnation == 9
+
+
+def test_the_first_knowledge_of_an_end_stays() -> None:
+    assert claims.ended(claims.ended(claim(), 1, Ending.LEFT), 1, Ending.REAPED).ended == {1: Ending.LEFT}
+
+
+def test_only_so_many_ends_and_registrations_are_kept() -> None:
+    known = claim()
+    for number in range(1, claims.MAX_ENDED + 3):
+        known = claims.ended(known, number, Ending.LEFT)
+    assert list(known.ended) == list(range(3, claims.MAX_ENDED + 3))
+    for number in range(claims.MAX_REGISTRATIONS + 2):
+        known = claims.registered(known, member(), float(number))
+    assert known.registrations == tuple(float(n) for n in range(2, claims.MAX_REGISTRATIONS + 2))
+
+
+@pytest.mark.parametrize(("counter", "seen", "expected"), [(0, 0, 1), (4, 0, 5), (4, 9, 10)])
+def test_an_incarnation_is_above_every_number_met(counter: int, seen: int, expected: int) -> None:
+    assert claims.drawn(IdClaim("a", counter), seen).incarnation == expected

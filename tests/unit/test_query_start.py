@@ -1,0 +1,62 @@
+"""A query whose Python process was too slow to start is started again; one that has read, or failed otherwise, is not."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from spark_apps import consumer
+from spark_apps.consumer import SLOW_START, START_ATTEMPTS, SparkTopic
+
+
+class Ended:
+    """A query that is over."""
+
+    isActive = False  # noqa: N815 (Spark's name)
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def exception(self) -> Exception:
+        return RuntimeError(self._why)
+
+
+class Runner:
+    topic = "orders"
+
+    def __init__(self, opened: bool) -> None:
+        self.holder = SimpleNamespace(opened=opened)
+
+    def edit(self, change: Any) -> Any:
+        return change(self.holder)
+
+
+@pytest.fixture(autouse=True)
+def _check_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer, "CHECK_S", -1.0)
+
+
+def outcome(why: str, *, opened: bool) -> tuple[int, str]:
+    """How often the query was started, and what is said in the end."""
+    started: list[Ended] = []
+
+    def start() -> Any:
+        started.append(Ended(why))
+        return started[-1]
+
+    topic = SparkTopic(cast(Any, Runner(opened)), start)
+    for _ in range(START_ATTEMPTS * 2):
+        topic._thread.join()
+        topic.check()
+    return len(started), topic.check()
+
+
+def test_a_slow_start_is_tried_again_and_then_given_up() -> None:
+    assert outcome(SLOW_START, opened=False) == (START_ATTEMPTS, f"topic orders: the query has ended: {SLOW_START}")
+
+
+@pytest.mark.parametrize(
+    ("why", "opened"), [(SLOW_START, True), ("no such column", False)], ids=["a query that has read", "another failure"]
+)
+def test_anything_else_ends_the_consumer_at_once(why: str, opened: bool) -> None:
+    assert outcome(why, opened=opened) == (1, f"topic orders: the query has ended: {why}")

@@ -1,0 +1,301 @@
+"""Lost or restored ZooKeeper: epochs never go back, and whatever may run counts as owned."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from coordinator_tasks.core.causes import shown
+from coordinator_tasks.core.holding import Reading, accepts
+from coordinator_tasks.core.machine import Step, Verdict
+from coordinator_tasks.core.model import Committed, MoveKind, State, Token, TopicDescription, TopicNode
+from tests.world.scene import TOPIC, Scene, stable
+
+
+def committed(
+    owner: str, epoch: int, *, incarnation: int = 1, generation: str = "g1", topic_id: str = "id-1"
+) -> Committed:
+    return Committed(50, Token(epoch, incarnation, generation), owner, "c", topic_id)
+
+
+def lost(scene: Scene) -> Scene:
+    """ZooKeeper has lost node and state; consumers have registered again and go on by their pictures."""
+    scene.node = scene.state = None
+    scene.fresh = "5eed5eed5eed5eed"
+    return scene
+
+
+def picture(scene: Scene) -> TopicNode:
+    assert scene.node is not None
+    return scene.node
+
+
+def test_after_a_loss_what_runs_is_adopted_and_goes_on_undisturbed() -> None:
+    scene = stable("a", "b")
+    scene.joins("c").settles().drains("c").settles()
+    before = picture(scene)
+    decision = lost(scene).step()
+    after = picture(scene)
+    assert decision.record is not None
+    assert after.assignments == before.assignments
+    assert after.since == before.since
+    assert after.epoch == before.epoch + 1
+    assert {m.kind for m in decision.record.moves} == {MoveKind.ADOPT}
+    assert accepts(before, after) is Reading.ACT
+    assert "lost" in decision.record.cause
+
+
+def test_after_a_loss_every_registered_consumer_is_waited_for_and_named() -> None:
+    scene = lost(stable("a", "b")).is_silent("b")
+    decision = scene.decide()
+    assert decision.verdict is Verdict.WAIT
+    assert decision.blockers is not None
+    assert list(decision.blockers) == ["b"]
+    assert "b is registered but does not answer" in decision.reason
+
+
+def test_a_person_may_isolate_the_consumer_that_holds_up_a_recovery() -> None:
+    scene = lost(stable("a", "b")).is_silent("b").is_isolated("b")
+    scene.step()
+    assert scene.settles().counts() == {"a": 4}
+
+
+def test_a_first_plan_waits_for_nobody() -> None:
+    assert Scene().joins("a", "b").is_silent("b").decide().verdict is Verdict.WRITE
+
+
+def test_a_recovery_is_a_plan_and_no_other_step_makes_it() -> None:
+    scene = lost(stable("a", "b"))
+    for step in (Step.START, Step.SETTLE):
+        decision = scene.decide(step)
+        assert decision.verdict is Verdict.WAIT
+        assert "a plan is due" in decision.reason
+
+
+def test_only_the_state_was_lost() -> None:
+    scene = stable("a", "b")
+    before = picture(scene)
+    scene.state = None
+    decision = scene.step()
+    assert "the topic's state was lost" in decision.reason
+    assert picture(scene).assignments == before.assignments
+    assert picture(scene).epoch == before.epoch + 1
+
+
+def test_a_consumer_that_acts_on_an_unknown_generation_makes_a_new_one_that_covers_both() -> None:
+    scene = stable("a", "b")
+    before = picture(scene)
+    scene.says("a", generation="other", acted_epoch=9)
+    decision = scene.step()
+    after = picture(scene)
+    assert "acts on generation other" in decision.reason
+    assert after.supersedes == {before.generation: before.epoch, "other": 9}
+    assert after.epoch == 10
+    assert scene.decide().verdict is Verdict.WAIT, "covered now"
+
+
+def test_a_generation_that_is_covered_needs_nothing() -> None:
+    scene = stable("a", "b")
+    scene.says("a", generation="other", acted_epoch=9).step()
+    scene.settles().says("a", generation="other", acted_epoch=9)
+    assert scene.decide().verdict is Verdict.NOTHING
+    scene.says("a", generation="other", acted_epoch=10)
+    assert scene.decide().verdict is Verdict.WRITE
+
+
+def restored() -> tuple[Scene, TopicNode]:
+    """ZooKeeper stands at an older snapshot (a and b); in truth c had joined since. Returns the true node too."""
+    scene = stable("a", "b")
+    old_node, old_state = scene.node, scene.state
+    scene.joins("c").settles()
+    true = picture(scene)
+    scene.acts("a", "b", "c")
+    scene.node, scene.state = old_node, old_state
+    return scene, true
+
+
+def test_a_restored_zookeeper_is_brought_to_what_runs() -> None:
+    scene, true = restored()
+    decision = scene.step()
+    assert "restored" in decision.reason
+    after = picture(scene)
+    assert after.epoch > true.epoch
+    moved = [p for p, c in true.assignments.items() if c == "c"]
+    assert all(p not in after.assignments for p in moved), "the snapshot's owner and c may both run them: the barrier"
+    assert dict(after.assignments) == {p: c for p, c in true.assignments.items() if p not in moved}
+    assert accepts(true, after) is Reading.ACT
+    assert sum(scene.settles().counts().values()) == 4
+
+
+def test_a_restored_zookeeper_shows_in_what_was_committed_even_when_nobody_answers_of_it() -> None:
+    scene = stable("a", "b")
+    scene.committed = {0: committed("x", 7)}
+    decision = scene.step()
+    assert "epoch 7 was committed" in decision.reason
+    assert picture(scene).epoch == 8
+
+
+def test_the_last_committer_that_is_silent_is_a_possible_owner_after_a_restore() -> None:
+    scene = stable("a", "b")
+    partition = scene.owned["a"][0]
+    scene.committed = {partition: committed("x", 7, incarnation=3)}
+    scene.step()
+    assert scene.state is not None
+    assert partition in scene.state.to_close["x"]
+    assert picture(scene).incarnations["x"] == 3
+    scene.acts("a", "b")
+    decision = scene.decide()
+    assert decision.node is None or partition not in decision.node.assignments, "x may still run it"
+    scene.is_isolated("x").settles()
+    assert sum(scene.counts().values()) == 4
+
+
+def test_the_last_committer_that_answers_and_runs_nothing_is_no_owner() -> None:
+    scene = lost(stable("a", "b")).joins("c")
+    scene.committed = {0: committed("c", 1)}
+    scene.step()
+    assert picture(scene).assignments[0] in ("a", "b")
+
+
+def test_after_a_loss_the_last_committer_owns_what_nobody_runs() -> None:
+    scene = Scene().joins("b")
+    scene.committed = {0: committed("a", 4, incarnation=2), 1: committed("b", 5, incarnation=9)}
+    scene.step()
+    assert picture(scene).assignments[0] == "a"
+    assert picture(scene).incarnations["a"] == 2
+    assert picture(scene).epoch == 6
+
+
+def test_an_owner_by_the_node_alone_starts_under_a_token_that_nobody_has_reached() -> None:
+    # The snapshot says a holds it since 1; somebody who is gone committed under 7: a token of 1 would be fenced forever.
+    scene = stable("a", "b")
+    partition = scene.owned["a"][0]
+    scene.joins("c")
+    scene.committed = {partition: committed("c", 7)}
+    scene.says("a", held={}, running={})
+    scene.step()
+    assert picture(scene).assignments[partition] == "a"
+    assert picture(scene).since[partition] == picture(scene).epoch == 8
+
+
+def test_a_runner_below_the_committed_token_starts_again() -> None:
+    scene = lost(stable("a", "b")).joins("c")
+    partition = 0
+    scene.committed = {partition: committed("c", 3)}
+    scene.step()
+    assert picture(scene).since[partition] == picture(scene).epoch
+
+
+def test_commits_of_another_topic_id_are_no_evidence() -> None:
+    scene = stable("a", "b")
+    scene.committed = {0: committed("x", 99, topic_id="id-0")}
+    assert scene.decide().verdict is Verdict.NOTHING
+
+
+def test_two_that_run_one_partition_go_through_the_barrier() -> None:
+    scene = stable("a", "b")
+    scene.joins("c").acts("c", runs=[0])
+    scene.says("c", acted_epoch=5)
+    lost(scene).step()
+    assert scene.state is not None
+    assert scene.state.state is State.CLOSING
+    owners = {c for c, ps in scene.state.to_close.items() if 0 in ps}
+    assert len(owners) == 2
+    assert "c" in owners
+
+
+def test_what_a_consumer_may_yet_start_counts_as_run() -> None:
+    scene = stable("a", "b")
+    scene.says("a", running={})
+    lost(scene).step()
+    assert picture(scene).assignments[0] == "a"
+    assert scene.counts() == {"a": 2, "b": 2}
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        pytest.param(lambda s: replace_partitions(s, 2), id="half of the partition nodes are there"),
+        pytest.param(lambda s: setattr(s, "description", None), id="the brokers do not say how many there are"),
+    ],
+)
+def test_a_recovery_waits_for_the_whole_list_of_partitions(listed: Callable[[Scene], None]) -> None:
+    # A partition that is listed later would have no owner by the new node, and be given away while it runs.
+    scene = lost(stable("a", "b"))
+    listed(scene)
+    decision = scene.decide()
+    assert decision.verdict is Verdict.WAIT
+    assert "partition" in decision.reason
+
+
+def replace_partitions(scene: Scene, count: int) -> None:
+    scene.partitions = count
+
+
+def test_a_hand_off_under_way_is_closed_at_both_ends_after_a_loss_of_the_state() -> None:
+    scene = stable("a", "b")
+    scene.joins("c").step()
+    ((partition, entry),) = picture(scene).handoff.items()
+    scene.state = None
+    scene.acts("a", "b", "c")
+    scene.step()
+    assert scene.state is not None
+    state = scene.state
+    assert {c for c, ps in state.to_close.items() if partition in ps} >= {entry.giver, entry.taker}
+    assert sum(scene.settles().counts().values()) == 4
+
+
+def test_a_person_waits_for_nothing_when_nobody_is_there() -> None:
+    scene = stable("a")
+    scene.committed = {0: committed("a", 4)}
+    scene.dies("a")
+    lost(scene)
+    decision = scene.decide()
+    assert decision.verdict is Verdict.WAIT
+    assert "no live consumer" in decision.reason
+
+
+def test_a_topic_with_fewer_partitions_than_listed_is_no_obstacle() -> None:
+    scene = lost(stable("a", "b"))
+    scene.description = TopicDescription(TOPIC, "id-1", 2)
+    assert scene.decide().verdict is Verdict.WRITE
+
+
+def test_an_older_generation_never_replaces_a_newer_picture() -> None:
+    scene = stable("a")
+    before = picture(scene)
+    lost(scene).step()
+    assert accepts(picture(scene), before) is Reading.FOREIGN
+    assert accepts(replace(before, epoch=before.epoch + 5), before) is Reading.OLDER
+
+
+def test_a_consumer_that_has_acted_on_nothing_is_no_evidence_of_another_life() -> None:
+    scene = stable("a", "b").joins("c")
+    scene.acts("c").says("c", generation="", acted_epoch=0)
+    decision = scene.decide()
+    assert decision.reason == "joined: c"
+
+
+def test_after_a_restore_in_the_middle_of_closing_only_what_was_closing_passes_the_barrier() -> None:
+    scene = stable("a", "b")
+    scene.joins("c").step()
+    ((partition, entry),) = picture(scene).handoff.items()
+    scene.acts("a", "b", "c").says("a", acted_epoch=9)
+    scene.step()
+    assert scene.state is not None
+    closing = {p: {c for c, ps in scene.state.to_close.items() if p in ps} for p in range(4)}
+    assert {p: who for p, who in closing.items() if who} == {partition: {entry.giver, "c"}}
+
+
+@pytest.mark.parametrize(("count", "text"), [(10, "9"), (11, "9 and 1 more")])
+def test_long_lists_in_sentences_are_cut_after_ten(count: int, text: str) -> None:
+    assert shown(list(range(count))).endswith(text)
+
+
+def test_what_a_recovery_has_covered_stays_covered_by_every_later_write() -> None:
+    scene = stable("a", "b")
+    scene.says("a", generation="other", acted_epoch=9).step()
+    covered = dict(picture(scene).supersedes)
+    scene.settles().joins("c").settles()
+    assert "other" in covered
+    assert picture(scene).supersedes == covered

@@ -1,0 +1,224 @@
+"""What only one kind of registry can show: claims, guards, lost answers; a folder's heart-beats."""
+
+import os
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coordinator_tasks.adapters.discovery import (
+    ZooKeeperDiscovery,
+    ZooKeeperRegistry,
+    claim_incarnation,
+    note_registration,
+    read_claim,
+    write_claim,
+)
+from coordinator_tasks.adapters.file_registry import FileDiscovery, FileRegistry
+from coordinator_tasks.core.claims import ended
+from coordinator_tasks.core.errors import DiscoveryUnavailable, IdInUse, LookAgain, Malformed, StoreUnavailable
+from coordinator_tasks.core.model import Absence, Ending, Member
+from coordinator_tasks.core.names import Paths
+from coordinator_tasks.core.ports import Check, Create, Delete
+from tests.fakes.clock import FakeClock
+from tests.fakes.zookeeper import FakeZooKeeper, FakeZooKeeperServer
+
+PATHS = Paths("shop")
+A1 = Member("a", 1, "http://h:1", "boot")
+WAIT_S = 5.0
+
+
+@pytest.fixture
+def server() -> FakeZooKeeperServer:
+    return FakeZooKeeperServer()
+
+
+def registry(session: FakeZooKeeper, wait_s: float = 0.0) -> ZooKeeperRegistry:
+    return ZooKeeperRegistry(session, PATHS, FakeClock(500.0), wait_s)
+
+
+def test_numbers_grow_with_every_draw_and_each_is_drawn_once(server: FakeZooKeeperServer) -> None:
+    drawn: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: drawn.append(claim_incarnation(server.connect(), PATHS, "a"))) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(drawn) == list(range(1, 9))
+
+
+@pytest.mark.parametrize("applied", [False, True])
+def test_a_draw_whose_answer_was_lost_is_never_drawn_again_by_another(
+    server: FakeZooKeeperServer, applied: bool
+) -> None:
+    session = server.connect()
+    session.ensure(PATHS.ids)
+    session.lose_next_write(applied=applied)
+    with pytest.raises(StoreUnavailable):
+        claim_incarnation(session, PATHS, "a")
+    assert claim_incarnation(session, PATHS, "a") == (2 if applied else 1)
+
+
+def test_a_restored_counter_does_not_fall_behind_a_live_registration(server: FakeZooKeeperServer) -> None:
+    session = server.connect()
+    registry(session).register(replace(A1, incarnation=5))
+    session.transact([Delete(PATHS.id("a"))])
+    assert claim_incarnation(server.connect(), PATHS, "a") == 6
+
+
+def test_a_registration_breaks_every_guard_on_the_claim(server: FakeZooKeeperServer) -> None:
+    session = server.connect()
+    assert claim_incarnation(session, PATHS, "a") == 1
+    seen = read_claim(session, PATHS, "a")
+    absent = replace(ended(seen, 1, Ending.REFUSED), absence=Absence(1, 100.0))
+    session.transact([write_claim(PATHS, absent)])
+    noted = read_claim(session, PATHS, "a")
+    registry(server.connect()).register(A1)
+    with pytest.raises(LookAgain):
+        session.transact([Check(PATHS.id("a"), noted.version), Create("/given-away")])
+    claim = read_claim(session, PATHS, "a")
+    assert (claim.absence, claim.ended, claim.address, claim.registrations) == (None, {}, "http://h:1", (500.0,))
+    member, claimed = (session.get(path).stat for path in (PATHS.member("a"), PATHS.id("a")))
+    assert member.created_zxid == claimed.modified_zxid
+
+
+@pytest.mark.parametrize("applied", [False, True])
+def test_a_registration_whose_answer_was_lost_is_repeated_without_harm(
+    server: FakeZooKeeperServer, applied: bool
+) -> None:
+    session = server.connect()
+    session.ensure(PATHS.members)
+    session.lose_next_write(applied=applied)
+    with pytest.raises(StoreUnavailable):
+        registry(session).register(A1)
+    registry(session).register(A1)
+    assert session.get(PATHS.member("a")).stat.ephemeral_owner == session.session_id
+    assert len(read_claim(session, PATHS, "a").registrations) == 1
+
+
+def test_after_an_expiry_the_same_process_registers_in_its_new_session(server: FakeZooKeeperServer) -> None:
+    session = server.connect()
+    registry(session).register(A1)
+    session.expire()
+    assert session.find(PATHS.member("a")) is None
+    registry(session).register(A1)
+    assert session.get(PATHS.member("a")).stat.ephemeral_owner == session.session_id
+
+
+def test_waiting_for_an_id_ends_when_its_holders_session_ends(server: FakeZooKeeperServer) -> None:
+    first, second = server.connect(), server.connect()
+    registry(first).register(A1)
+    waiting = threading.Thread(target=registry(second, wait_s=WAIT_S).register, args=(replace(A1, incarnation=2),))
+    waiting.start()
+    first.close()
+    waiting.join(WAIT_S)
+    assert ZooKeeperDiscovery(second, PATHS).members()["a"].incarnation == 2
+
+
+def test_a_registration_under_a_foreign_name_is_reported(server: FakeZooKeeperServer) -> None:
+    session = server.connect()
+    registry(session).register(A1)
+    session.transact([Create(PATHS.member("b"), session.get(PATHS.member("a")).data)])
+    with pytest.raises(Malformed, match=r"^/consumers/shop/members/b: is the registration of another consumer, 'a'"):
+        ZooKeeperDiscovery(session, PATHS).members()
+
+
+def test_without_zookeeper_discovery_is_unavailable(server: FakeZooKeeperServer) -> None:
+    session = server.connect()
+    session.suspend()
+    for ask in (ZooKeeperDiscovery(session, PATHS).members, lambda: ZooKeeperDiscovery(session, PATHS).watch(print)):
+        with pytest.raises(DiscoveryUnavailable):
+            ask()
+
+
+def test_a_file_without_heart_beats_is_no_registration(tmp_path: Path) -> None:
+    clock = FakeClock()
+    first = FileRegistry(tmp_path, clock, ttl_s=10.0)
+    first.register(A1)
+    first.close()
+    discovery = FileDiscovery(tmp_path, clock, ttl_s=10.0)
+    clock.advance(10.0)
+    assert list(discovery.members()) == ["a"]
+    clock.advance(0.1)
+    assert discovery.members() == {}
+    second = FileRegistry(tmp_path, clock, ttl_s=10.0)
+    second.register(replace(A1, incarnation=2))
+    second.close()
+    assert discovery.members()["a"].incarnation == 2
+
+
+def test_heart_beats_keep_a_registration_and_write_it_again_when_it_is_removed(tmp_path: Path) -> None:
+    clock = FakeClock()
+    registry = FileRegistry(tmp_path, clock, ttl_s=0.2)
+    registry.register(A1)
+    registered_at = FileDiscovery(tmp_path, clock).members()["a"].registered_at
+    clock.advance(1_000.0)
+    (tmp_path / "a.json").unlink()
+    discovery = FileDiscovery(tmp_path, clock, ttl_s=0.2)
+    ready = threading.Event()
+    for _ in range(500):
+        if discovery.members() or ready.wait(0.01):
+            break
+    assert discovery.members()["a"].registered_at == registered_at
+    registry.deregister("a", 1)
+    registry.close()
+    assert discovery.members() == {}
+
+
+def test_a_folder_that_is_not_there_is_unavailable_and_nothing_registers(tmp_path: Path) -> None:
+    missing = tmp_path / "share"
+    with pytest.raises(DiscoveryUnavailable, match=rf"folder {missing} cannot be used.*check that it is there"):
+        FileDiscovery(missing, FakeClock()).members()
+    with pytest.raises(DiscoveryUnavailable):
+        FileRegistry(missing, FakeClock()).register(A1)
+
+
+def test_a_folder_that_may_not_be_read_is_unavailable(tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root reads everything")
+    tmp_path.chmod(0)
+    with pytest.raises(DiscoveryUnavailable):
+        FileDiscovery(tmp_path, FakeClock()).members()
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("{}")
+    with pytest.raises(Malformed, match=rf"^{tmp_path}/a\.json: field 'consumer' is missing"):
+        FileDiscovery(tmp_path, FakeClock()).members()
+
+
+def test_a_registration_in_a_folder_is_noted_in_zookeeper_before_it_is_seen(
+    server: FakeZooKeeperServer, tmp_path: Path
+) -> None:
+    session, clock = server.connect(), FakeClock()
+    order: list[str] = []
+
+    def announce(member: Member) -> None:
+        order.extend(FileDiscovery(tmp_path, clock).members())
+        note_registration(session, PATHS, member, clock)
+
+    registry = FileRegistry(tmp_path, clock, announce=announce)
+    registry.register(A1)
+    assert order == []
+    assert read_claim(session, PATHS, "a").address == "http://h:1"
+    registry.close()
+
+
+def test_a_registration_that_cannot_be_noted_is_not_made(server: FakeZooKeeperServer, tmp_path: Path) -> None:
+    session, clock = server.connect(), FakeClock()
+    session.suspend()
+    registry = FileRegistry(tmp_path, clock, announce=lambda member: note_registration(session, PATHS, member, clock))
+    with pytest.raises(StoreUnavailable):
+        registry.register(A1)
+    assert FileDiscovery(tmp_path, clock).members() == {}
+
+
+def test_a_live_file_is_not_taken_over_while_waiting(tmp_path: Path) -> None:
+    holder, other = FileRegistry(tmp_path, FakeClock()), FileRegistry(tmp_path, FakeClock(), wait_s=0.2)
+    holder.register(A1)
+    with pytest.raises(IdInUse):
+        other.register(replace(A1, incarnation=2))
+    holder.close()

@@ -1,0 +1,129 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.world import Policy
+from coordinator_tasks.settings import Settings, settings_from_environment
+
+LEAST = {
+    "COORDINATOR_CLUSTER": "shop",
+    "COORDINATOR_ZOOKEEPER": "zk:2181/root",
+    "COORDINATOR_KAFKA_BOOTSTRAP_SERVERS": "kafka:9092",
+}
+
+
+def settings_file(tmp_path: Path, data: Any, mode: int = 0o600) -> str:
+    path = tmp_path / "settings.json"
+    path.write_text(data if isinstance(data, str) else json.dumps(data))
+    path.chmod(mode)
+    return str(path)
+
+
+def test_the_least_that_is_needed() -> None:
+    assert settings_from_environment(LEAST) == Settings("shop", "zk:2181/root", {"bootstrap.servers": "kafka:9092"})
+
+
+def test_everything_from_the_environment() -> None:
+    settings = settings_from_environment(
+        {
+            **LEAST,
+            "COORDINATOR_KAFKA_SASL_PASSWORD": "p",
+            "COORDINATOR_DISCOVERY": "file:/srv/registry",
+            "COORDINATOR_STATUS_TOKEN": "t",
+            "COORDINATOR_SESSION_TIMEOUT_S": "6",
+            "COORDINATOR_ZOOKEEPER_USER": "u",
+            "COORDINATOR_ZOOKEEPER_PASSWORD": "z",
+            "COORDINATOR_ZOOKEEPER_OPEN_NODES": "true",
+            "COORDINATOR_POLICY_SETTLE_S": "0.5",
+            "COORDINATOR_POLICY_HOLD_ABSENT": "yes",
+            "COORDINATOR_POLICY_MAX_RESTARTS": "7",
+            "UNRELATED": "x",
+        }
+    )
+    assert settings.kafka == {"bootstrap.servers": "kafka:9092", "sasl.password": "p"}
+    assert settings.zookeeper_access == ZooKeeperAccess("u", "z", open_nodes=True)
+    assert settings.policy == Policy(settle_s=0.5, hold_absent=True, max_restarts=7)
+    assert (settings.discovery, settings.status_token, settings.session_timeout_s) == ("file:/srv/registry", "t", 6.0)
+
+
+def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
+    data = {
+        "cluster": "mall",
+        "zookeeper": "a:1",
+        "kafka": {"bootstrap.servers": "b:2", "sasl.password": "p"},
+        "policy": {"settle_s": 2},
+    }
+    settings = settings_from_environment(
+        {
+            "COORDINATOR_SETTINGS": settings_file(tmp_path, data),
+            "COORDINATOR_CLUSTER": "shop",
+            "COORDINATOR_KAFKA_BOOTSTRAP_SERVERS": "c:3",
+        }
+    )
+    assert (settings.cluster, settings.zookeeper) == ("shop", "a:1")
+    assert settings.kafka == {"bootstrap.servers": "c:3", "sasl.password": "p"}
+    assert settings.policy.settle_s == 2.0
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o660])
+def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
+    with pytest.raises(Refused, match=rf"may be read by others \(mode {mode:o}\).*chmod 600"):
+        settings_from_environment({"COORDINATOR_SETTINGS": settings_file(tmp_path, {}, mode)})
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "holds no JSON object"),
+        ({"clutser": "x"}, "no field 'clutser'"),
+        ({"kafka": "h:1"}, "'kafka' is no object"),
+        ({"policy": {"settle": 1}}, "policy has no field 'settle'"),
+        ({"zookeeper_access": {"usr": 1}}, "zookeeper_access has no field 'usr'"),
+    ],
+)
+def test_a_file_with_a_mistake_is_refused_with_its_place(tmp_path: Path, data: Any, problem: str) -> None:
+    with pytest.raises(Refused, match=problem) as raised:
+        settings_from_environment({**LEAST, "COORDINATOR_SETTINGS": settings_file(tmp_path, data)})
+    assert "\n" not in str(raised.value)
+
+
+def test_a_file_that_is_not_there_is_refused() -> None:
+    with pytest.raises(Refused, match=r"/nowhere cannot be read.*check COORDINATOR_SETTINGS"):
+        settings_from_environment({"COORDINATOR_SETTINGS": "/nowhere"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("CLUSTER", "", "the cluster name is empty"),
+        ("CLUSTER", "a/b", "cannot be a cluster name"),
+        ("ZOOKEEPER", "", "no ZooKeeper address is set.*COORDINATOR_ZOOKEEPER"),
+        ("KAFKA_BOOTSTRAP_SERVERS", "", "no Kafka address is set"),
+        ("DISCOVERY", "consul", "'consul' is no registry"),
+        ("SESSION_TIMEOUT_S", "soon", "session_timeout_s is 'soon', not a number"),
+        ("ASK_TIMEOUT_S", "-1", "ask_timeout_s is '-1', not a number from 0 on"),
+        ("ASK_TIMEOUT_S", "nan", "ask_timeout_s is 'nan'"),
+        ("POLICY_HOLD_ABSENT", "maybe", r"policy\.hold_absent is 'maybe', neither true nor false"),
+        ("POLICY_SETTLE", "1", "policy has no field 'settle'"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_its_name(name: str, value: str, problem: str) -> None:
+    with pytest.raises(Refused, match=problem):
+        settings_from_environment({**LEAST, f"COORDINATOR_{name}": value})
+
+
+def test_secrets_are_not_shown() -> None:
+    settings = settings_from_environment(
+        {
+            **LEAST,
+            "COORDINATOR_KAFKA_SASL_PASSWORD": "hush-1",
+            "COORDINATOR_STATUS_TOKEN": "hush-2",
+            "COORDINATOR_ZOOKEEPER_PASSWORD": "hush-3",
+        }
+    )
+    assert "hush" not in repr(settings)

@@ -1,0 +1,103 @@
+"""The sinks and the sample pipeline's tables, on SQLite."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from coordinator_tasks.core.errors import Refused
+from spark_apps.pipelines import orders
+from spark_apps.sinks import AuditSink, Database, Row, RowSink, read_audit
+
+
+def audit_rows(offsets: list[int], incarnation: int = 1) -> pa.Table:
+    rows = [
+        {
+            "topic": "orders",
+            "partition": 2,
+            "offset": offset,
+            "consumer": "consumer-a",
+            "incarnation": incarnation,
+            "epoch": 7,
+            "sequence": offset * 10,
+            "produced_at": 1.5,
+        }
+        for offset in offsets
+    ]
+    return pa.Table.from_pylist(rows)
+
+
+def order(offset: int, **changes: Any) -> dict[str, Any]:
+    row = {
+        "topic": "orders",
+        "partition": 0,
+        "offset": offset,
+        "value": "{}",
+        "problem": None,
+        "order_id": f"A-{offset}",
+    }
+    return {**row, "product": "tea", "quantity": 2, "amount_cents": 700, "minute": "2026-11-21 08:15", **changes}
+
+
+def test_the_audit_shows_every_processing(tmp_path: Path) -> None:
+    sink = AuditSink(tmp_path / "audit")
+    sink.append(audit_rows([1, 2]))
+    sink.append(audit_rows([2, 3]))
+    sink.append(audit_rows([3], incarnation=2))
+    found = read_audit(tmp_path / "audit")
+    sink.close()
+    assert [(row["incarnation"], row["offset"]) for row in found] == [(1, 1), (1, 2), (1, 2), (1, 3), (2, 3)]
+    assert found[0]["sequence"] == 10
+    assert found[0]["processed_at"] <= found[-1]["processed_at"]
+
+
+def test_an_idempotent_row_is_written_once(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path}/rows.sqlite")
+    sink = RowSink("rows", {"text": "TEXT"})
+    for text in ("first", "second"):
+        with database.transaction() as cursor:
+            sink.prepare(cursor)
+            sink.write(cursor, [("orders", 0, 5, text)])
+    with database.transaction() as cursor:
+        assert cursor.query('SELECT * FROM "rows"') == [("orders", 0, 5, "first")]
+    database.close()
+
+
+def test_a_failed_transaction_leaves_nothing(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path}/rows.sqlite")
+    sink = RowSink("rows", {})
+    with database.transaction() as cursor:
+        sink.prepare(cursor)
+
+    def rows() -> Iterator[Row]:
+        yield ("orders", 0, 5)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), database.transaction() as cursor:
+        sink.write(cursor, rows())
+    with database.transaction() as cursor:
+        assert cursor.query('SELECT * FROM "rows"') == []
+    database.close()
+
+
+def test_a_batch_that_comes_twice_counts_once_in_the_revenue(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path}/orders.sqlite")
+    first = pa.Table.from_pylist([order(0), order(1, product="coffee"), order(2, problem="no value", value=None)])
+    overlapping = pa.Table.from_pylist([order(1, product="coffee"), order(3)])
+    for batch in (first, first, overlapping):
+        with database.transaction() as cursor:
+            orders.prepare(cursor)
+            orders.store(cursor, batch)
+    with database.transaction() as cursor:
+        revenue = cursor.query("SELECT product, orders, amount_cents FROM revenue ORDER BY product")
+        letters = cursor.query('SELECT "offset", problem FROM dead_letters')
+    database.close()
+    assert revenue == [("coffee", 1, 700), ("tea", 2, 1400)]
+    assert letters == [(2, "no value")]
+
+
+def test_an_unknown_database_is_refused() -> None:
+    with pytest.raises(Refused, match="neither sqlite:///path nor postgresql://"):
+        Database("mysql://host/name")

@@ -1,0 +1,219 @@
+"""The status client against real sockets: everything that may stand at a consumer's address."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from coordinator_tasks.adapters import status as status_module
+from coordinator_tasks.adapters.status import HttpStatusClient
+from coordinator_tasks.core.errors import InvalidName
+from coordinator_tasks.core.model import ConsumerStatus, Member, Silence, Unreachable
+from coordinator_tasks.core.status_codec import encode_status
+
+STATUS = ConsumerStatus("a", "shop", 1, "boot", "ok")
+LIMIT_S = 0.5
+
+
+@dataclass
+class Interface:
+    """A consumer's interface that answers what it is told to, and keeps what it was sent."""
+
+    body: bytes = encode_status(STATUS)
+    code: int = 200
+    delay: threading.Event | None = None
+    headers: list[dict[str, str]] = field(default_factory=list)
+    posts: list[tuple[str, bytes]] = field(default_factory=list)
+    port: int = 0
+
+    @property
+    def member(self) -> Member:
+        return Member("a", 1, f"http://127.0.0.1:{self.port}", "boot")
+
+
+def handler(interface: Interface) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            interface.headers.append({"path": self.path, **dict(self.headers)})
+            if interface.delay is not None:
+                interface.delay.wait(10.0)
+            self.answer(interface.code, interface.body)
+
+        def do_POST(self) -> None:
+            interface.posts.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
+            self.answer(interface.code, b"")
+
+        def answer(self, code: int, body: bytes) -> None:
+            with contextlib.suppress(OSError):
+                self.send_response(code)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+        def log_message(self, format: str, *_: object) -> None:  # noqa: A002 - the base class names it so
+            pass
+
+    return Handler
+
+
+@pytest.fixture
+def interface() -> Iterator[Interface]:
+    made = Interface()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler(made))
+    made.port = server.server_address[1]
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield made
+    if made.delay is not None:
+        made.delay.set()
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def client() -> Iterator[HttpStatusClient]:
+    made = HttpStatusClient("shop", "s3cret", limit_s=LIMIT_S)
+    yield made
+    made.close()
+
+
+def silence(client: HttpStatusClient, member: Member) -> Unreachable:
+    answer = client.ask([member])[member.consumer]
+    assert isinstance(answer, Unreachable)
+    return answer
+
+
+def test_a_status_is_read_and_the_token_sent(client: HttpStatusClient, interface: Interface) -> None:
+    assert client.ask([interface.member]) == {"a": STATUS}
+    assert interface.headers[0]["path"] == "/v1/status"
+    assert interface.headers[0]["Authorization"] == "Bearer s3cret"
+    assert client.ask([]) == {}
+
+
+def test_without_a_token_none_is_sent(interface: Interface) -> None:
+    client = HttpStatusClient("shop")
+    client.ask([interface.member])
+    client.close()
+    assert "Authorization" not in interface.headers[0]
+
+
+def test_a_closed_port_refuses(client: HttpStatusClient) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{unused.getsockname()[1]}"
+    assert silence(client, Member("a", 1, address, "boot")).silence is Silence.REFUSED
+
+
+def test_a_host_that_accepts_and_says_nothing_is_silent_within_the_limit(client: HttpStatusClient) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        began_s = time.monotonic()
+        answer = silence(client, Member("a", 1, f"http://127.0.0.1:{deaf.getsockname()[1]}", "boot"))
+    assert answer.silence is Silence.SILENT
+    assert "no answer within 0.5 s" in answer.detail
+    assert time.monotonic() - began_s < LIMIT_S + 1.0
+
+
+def test_a_name_that_does_not_resolve_is_silent_not_refused(client: HttpStatusClient) -> None:
+    assert silence(client, Member("a", 1, "http://no-such-host.invalid:1", "boot")).silence is Silence.SILENT
+
+
+@pytest.mark.parametrize(("consumer", "cluster", "incarnation"), [("b", "shop", 1), ("a", "mall", 1), ("a", "shop", 2)])
+def test_another_consumer_at_the_address_is_foreign(
+    client: HttpStatusClient, interface: Interface, consumer: str, cluster: str, incarnation: int
+) -> None:
+    interface.body = encode_status(ConsumerStatus(consumer, cluster, incarnation, "boot", "ok"))
+    answer = silence(client, interface.member)
+    assert answer.silence is Silence.FOREIGN
+    assert "not 'a' of cluster 'shop', incarnation 1" in answer.detail
+
+
+@pytest.mark.parametrize("body", [b"", b"hello", b"[]", b'{"version":99}', b"\xff\xfe", b"{}"])
+def test_what_is_no_status_is_broken(client: HttpStatusClient, interface: Interface, body: bytes) -> None:
+    interface.body = body
+    assert silence(client, interface.member).silence is Silence.BROKEN
+
+
+@pytest.mark.parametrize("code", [302, 401, 404, 500, 503])
+def test_another_code_is_broken_and_named(client: HttpStatusClient, interface: Interface, code: int) -> None:
+    interface.code = code
+    answer = silence(client, interface.member)
+    assert answer.silence is Silence.BROKEN
+    assert f"HTTP {code}" in answer.detail
+
+
+def test_what_is_no_http_is_broken(client: HttpStatusClient) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def greet() -> None:
+            connection, _ = other.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(b"220 mail ready\r\n\r\n")
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        answer = silence(client, Member("a", 1, f"http://127.0.0.1:{other.getsockname()[1]}", "boot"))
+        thread.join()
+    assert answer.silence is Silence.BROKEN
+
+
+@pytest.mark.parametrize("address", ["", "nonsense", "ftp://h", "http://[", "http://h:99999"])
+def test_an_address_that_is_none_is_no_crash(client: HttpStatusClient, address: str) -> None:
+    assert silence(client, Member("a", 1, address, "boot")).silence in (Silence.BROKEN, Silence.SILENT)
+
+
+def test_an_endless_answer_is_cut_off(
+    client: HttpStatusClient, interface: Interface, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status_module, "MAX_STATUS_BYTES", 1_000)
+    interface.body = b" " * 100_000
+    answer = silence(client, interface.member)
+    assert answer.silence is Silence.BROKEN
+    assert "longer than 1000 bytes" in answer.detail
+
+
+def test_one_that_hangs_does_not_hold_up_the_others(client: HttpStatusClient, interface: Interface) -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as deaf:
+        hanging = [Member(f"h{n}", 1, f"http://127.0.0.1:{deaf.getsockname()[1]}", "boot") for n in range(40)]
+        began_s = time.monotonic()
+        answers = client.ask([*hanging, interface.member])
+    assert answers["a"] == STATUS
+    assert all(isinstance(answers[one.consumer], Unreachable) for one in hanging)
+    assert time.monotonic() - began_s < 3 * LIMIT_S
+
+
+def test_proxies_of_the_environment_are_not_used(interface: Interface, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    client = HttpStatusClient("shop")
+    assert client.ask([interface.member]) == {"a": STATUS}
+    client.close()
+
+
+def test_two_threads_may_ask_at_once(client: HttpStatusClient, interface: Interface) -> None:
+    answers: list[object] = []
+    asking: list[Callable[[], None]] = [lambda: answers.append(client.ask([interface.member])["a"])] * 4
+    threads = [threading.Thread(target=one) for one in asking]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [STATUS] * 4
+
+
+def test_a_topic_node_is_posted_as_it_is(client: HttpStatusClient, interface: Interface) -> None:
+    assert client.post_topic(interface.member, "orders", b'{"epoch":3}')
+    assert interface.posts == [("/v1/topics/orders", b'{"epoch":3}')]
+    interface.code = 409
+    assert not client.post_topic(interface.member, "orders", b"{}")
+    assert not client.post_topic(Member("a", 1, "http://127.0.0.1:1", "boot"), "orders", b"{}")
+    with pytest.raises(InvalidName):
+        client.post_topic(interface.member, "../status", b"{}")

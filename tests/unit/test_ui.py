@@ -1,0 +1,473 @@
+"""The pages in Airflow's UI over a cluster in memory: what they tell, that they escape it, and that nobody else may look."""
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import pytest
+from airflow.api_fastapi.core_api.security import get_user
+from coordinator_ui import access, look, words
+from coordinator_ui.access import may_read_cluster, may_read_run
+from coordinator_ui.reading import Reader
+from coordinator_ui.registration import EXTERNAL_VIEWS, FASTAPI_APPS, PREFIX
+from coordinator_ui.routes import make_app, run_times
+from coordinator_ui.story import only, tell
+from fastapi import HTTPException
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
+from fastapi.testclient import TestClient
+
+from coordinator_tasks.core.codec import encode_node, encode_state
+from coordinator_tasks.core.errors import Refused, StoreUnavailable
+from coordinator_tasks.core.history_codec import encode_record
+from coordinator_tasks.core.model import Actor, Move, MoveKind, Record, State, TopicNode, TopicState
+from coordinator_tasks.core.ports import Create, SetData
+from coordinator_tasks.service import directives, topics
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.history import Rebalance, rebalances
+from tests.fakes.cluster import PERSON, Cluster
+
+NASTY = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """Topic `orders` of four partitions: a runs 0 and 1, b runs 2, and 3 is on its way from a to b."""
+    monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop")
+    cluster = Cluster()
+    cluster.kafka.create_topic("orders", 4)
+    topics.add_topic(cluster.coordinator, "orders", "readers", actor=PERSON)
+    cluster.join("a")
+    cluster.join("b")
+    return cluster
+
+
+def under_way(shop: Cluster) -> None:
+    node = TopicNode(
+        "broker:9092",
+        "readers",
+        3,
+        "g",
+        "id-1",
+        {0: "a", 1: "a", 2: "b"},
+        {0: 1, 1: 1, 2: 1},
+        incarnations={"a": 1, "b": 1},
+    )
+    state = TopicState(State.CLOSING, {"b": (3,)}, {"a": (3,)}, {3: 3}, "3-abc", 999_990.0, 999_990.0, "joined: b")
+    shop.zk.transact([SetData(shop.paths.topic("orders"), encode_node(node))])
+    shop.zk.transact([Create(shop.paths.state("orders"), encode_state(state))])
+
+
+def task(name: str, run: str = "run 1/x", who: str = "") -> Actor:
+    return Actor("airflow", who, "rebalance", run, name, 2)
+
+
+def write(shop: Cluster, source: State, target: State, at: float, *moves: Move, **more: Any) -> None:
+    values = {"cause": "joined: b", "actor": task("plan"), "rebalance": "2-abc", **more}
+    record = Record(
+        "orders", source, target, 2, "g", at=at, lasted_s=1.0, rebalance_s=at - 900_000.0, moves=moves, **values
+    )
+    shop.zk.transact([Create(f"{shop.paths.history('orders')}/", encode_record(record), sequence=True)])
+
+
+def a_hand_off(shop: Cluster, **more: Any) -> None:
+    moves = [Move(p, "a", "b", MoveKind.HANDOFF) for p in (1, 2, 3)]
+    write(shop, State.STABLE, State.CLOSING, 900_000.0, *moves, **more)
+    write(shop, State.CLOSING, State.STARTING, 900_001.5, confirmed={"a": (1, 2, 3)}, actor=task("start"))
+    write(shop, State.STARTING, State.STABLE, 900_002.25, confirmed={"b": (1, 2, 3)}, actor=task("settle"))
+
+
+def pages_of(cluster: Cluster | Callable[[str], Any], *, allowed: bool = True, **reader: Any) -> TestClient:
+    """A client of the pages; `allowed` = Airflow's own checks are passed."""
+
+    def connect(name: str) -> tuple[str, Callable[[], AbstractContextManager[Coordinator]]]:
+        return name, lambda: nullcontext(cluster.coordinator)  # type: ignore[union-attr]
+
+    app = make_app(Reader(connect if isinstance(cluster, Cluster) else cluster, **reader))
+    if allowed:
+        app.dependency_overrides[may_read_cluster] = lambda: None
+        app.dependency_overrides[may_read_run] = lambda: None
+        app.dependency_overrides[run_times] = lambda: (900_000.0, 900_010.0)
+    return TestClient(app, root_path="/airflow" + PREFIX)
+
+
+def text_of(html: str) -> str:
+    """What a reader of the page sees, in one line."""
+    visible = re.sub(r"<(script|style|title)\b.*?</\1>|<[^>]+>", " ", html, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", visible)
+
+
+# What the pages tell ---------------------------------------------------------------------------------------------------
+
+
+def test_the_overview_names_states_owners_consumers_and_who_holds_a_topic_up(shop: Cluster) -> None:
+    under_way(shop)
+    directives.drain(shop.coordinator, "b", "ada", "new disk")
+    said = text_of(pages_of(shop).get("/").text)
+    assert "orders Closing 10.0 s 3 a: 2 (0–1) b: 1 (2) on their way: 3 none" in said
+    assert "a does not answer (connection refused)" in said
+    assert "a live 1 http://a:9001" in said
+    assert "b draining 1 http://b:9001" in said
+    assert "draining by ada: new disk" in said
+
+
+def test_empty_pages_say_what_to_do_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop")
+    said = text_of(pages_of(Cluster()).get("/").text)
+    assert "Start the DAG add_topic with a topic and its consumer group" in said
+    assert "No consumer is registered or wanted. Start one" in said
+    assert "Nothing has moved yet." in said
+
+
+def test_a_topic_page_answers_what_moved_from_whom_to_whom_why_and_how_long_it_took(shop: Cluster) -> None:
+    a_hand_off(shop)
+    under_way(shop)
+    html = pages_of(shop).get("/clusters/shop/topics/orders").text
+    said = text_of(html)
+    assert "3 partitions moved in 2.2 s" in said
+    assert "Why: b joined" in said
+    assert (
+        "1–3 a b hand-off : the old owner commits and releases it, and the new one goes on from that offset 1.5 s 2.2 s"
+        in said
+    )
+    assert "Stable → Closing → Starting → Stable" in said
+    assert 'href="/airflow/dags/rebalance/runs/run%201%2Fx/tasks/settle?try_number=2"' in html
+    assert 'title="a gives 3 away">gives' in html
+    assert 'title="b takes 3 over">takes' in html
+
+
+def test_a_large_topic_is_shown_by_ranges(shop: Cluster) -> None:
+    topics.create_partitions(shop.coordinator, "orders", 100)
+    owners = dict.fromkeys(range(100), "a")
+    node = TopicNode(
+        "broker:9092", "readers", 1, "g", "id-1", owners, dict.fromkeys(range(100), 1), incarnations={"a": 1}
+    )
+    shop.zk.transact([SetData(shop.paths.topic("orders"), encode_node(node))])
+    html = pages_of(shop).get("/clusters/shop/topics/orders").text
+    assert 'class="grid"' not in html
+    assert "a 100 0–99" in text_of(html)
+
+
+def test_a_removed_topic_keeps_its_history_and_an_unknown_one_is_a_404(shop: Cluster) -> None:
+    a_hand_off(shop)
+    client = pages_of(shop)
+    unknown = client.get("/clusters/shop/topics/other")
+    assert unknown.status_code == 404
+    assert "topic 'other' is not managed by cluster 'shop'; add it first" in unknown.text.replace("&#39;", "'")
+    assert client.get("/clusters/shop/topics/orders/rebalances/9-nope").status_code == 404
+
+
+def test_the_story_of_a_rebalance_goes_step_by_step(shop: Cluster) -> None:
+    a_hand_off(shop)
+    said = text_of(pages_of(shop).get("/clusters/shop/topics/orders/rebalances/2-abc").text)
+    assert "Planned: 1–3 from a to b by hand-off." in said
+    assert "a confirmed that it closed 1–3. Their new owners were told to start." in said
+    assert "b confirmed that it started 1–3. With that it was over." in said
+    assert "Closing 1.5 s · Starting 750 ms" in said
+
+
+def test_the_tab_of_a_run_shows_what_that_run_moved_and_nothing_else(shop: Cluster) -> None:
+    a_hand_off(shop)
+    write(
+        shop,
+        State.STABLE,
+        State.CLOSING,
+        900_004.0,
+        Move(0, "a", "b", MoveKind.HANDOFF),
+        rebalance="3-def",
+        actor=task("plan", "run 2"),
+    )
+    client = pages_of(shop)
+    assert "3 partitions moved in 2.2 s" in text_of(client.get("/runs/rebalance/run 1/x").text)
+    assert "1 partition on the way" in text_of(client.get("/runs/rebalance/run 2").text)
+    assert "This run has changed nothing" in client.get("/runs/rebalance/run 3").text
+    assert "this is a run of another one" in client.get("/runs/consumers/run 1").text
+
+
+def test_looking_writes_nothing(shop: Cluster) -> None:
+    a_hand_off(shop)
+    under_way(shop)
+    before = shop.server.zxid
+    client = pages_of(shop)
+    for path in (
+        "/",
+        "/clusters/shop/topics/orders",
+        "/clusters/shop/topics/orders/rebalances/2-abc",
+        "/runs/rebalance/run 1/x",
+    ):
+        assert client.get(path).status_code == 200
+    assert shop.server.zxid == before
+
+
+def test_the_runs_of_a_long_history_are_found_by_halving_it(shop: Cluster) -> None:
+    for number in range(300):
+        write(
+            shop,
+            State.STABLE,
+            State.STABLE,
+            900_000.0 + 1_000.0 * number,
+            rebalance=f"r{number}",
+            actor=task("plan", f"run {number}"),
+        )
+    (found,) = look.run_rebalances(shop.coordinator, "run 7", 907_000.0, 907_001.0)
+    assert found.rebalance == "r7"
+
+
+# Stories ---------------------------------------------------------------------------------------------------------------
+
+
+def the_one(shop: Cluster) -> Rebalance:
+    (found,) = rebalances(shop.coordinator, ["orders"])
+    return found
+
+
+def test_a_move_that_was_planned_again_is_marked_and_both_causes_are_told(shop: Cluster) -> None:
+    write(shop, State.STABLE, State.CLOSING, 900_000.0, Move(1, "a", "b", MoveKind.HANDOFF))
+    write(shop, State.CLOSING, State.STARTING, 900_001.0, Move(1, "b", "c", MoveKind.START), cause="gone: b (reaped)")
+    story = tell(the_one(shop), 900_005.0)
+    assert [(row.taker, row.replaced, row.started_s) for row in story.rows] == [("b", True, None), ("c", False, None)]
+    assert [words.why(cause) for cause in story.causes] == [
+        "b joined",
+        "b is gone (its launcher saw all its processes end)",
+    ]
+    assert story.headline == "1 partition on the way, for 5.0 s so far"
+
+
+def test_what_was_confirmed_in_parts_stands_in_rows_of_its_own(shop: Cluster) -> None:
+    moves = [Move(p, "a", "b", MoveKind.BARRIER) for p in (1, 2)]
+    write(shop, State.STABLE, State.CLOSING, 900_000.0, *moves)
+    write(shop, State.CLOSING, State.CLOSING, 900_001.0, confirmed={"a": (1,)})
+    story = tell(the_one(shop), 900_002.0)
+    assert [(row.partitions, row.closes, row.closed_s) for row in story.rows] == [((1,), True, 1.0), ((2,), True, None)]
+    assert [step.after_s for step in story.steps] == [0.0, 1.0]
+
+
+def test_only_what_a_run_did_is_left_of_a_story(shop: Cluster) -> None:
+    write(shop, State.STABLE, State.CLOSING, 900_000.0, Move(1, "a", "b", MoveKind.HANDOFF))
+    write(
+        shop, State.CLOSING, State.STARTING, 900_001.0, Move(2, "", "b", MoveKind.START), actor=task("start", "run 2")
+    )
+    part = only(tell(the_one(shop), 900_002.0), "run 2")
+    assert part is not None
+    assert [row.partitions for row in part.rows] == [(2,)]
+    assert only(part, "run 3") is None
+
+
+def test_nobody_left_is_said(shop: Cluster) -> None:
+    write(shop, State.STABLE, State.STABLE, 900_000.0, cause="gone: b (left)", counts={"assigned": 0})
+    story = tell(the_one(shop), 900_005.0)
+    assert story.headline == "Nobody was left to take a partition in 0 ms"
+    assert story.steps[0].text == "Nobody is left to run anything."
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0, "0 ms"), (0.0341, "34 ms"), (2.34, "2.3 s"), (75, "1 min 15 s"), (3_720, "1 h 2 min"), (273_600, "3 d 4 h")],
+)
+def test_durations_are_said_shortly(seconds: float, text: str) -> None:
+    assert words.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("cause", "said"),
+    [
+        ("joined: a, b", "a, b joined"),
+        ("joined: a; draining: b (by ada: one; two)", "a joined; b is draining (by ada: one; two)"),
+        ("isolated: a (by ada)", "a was isolated (by ada)"),
+        ("gone: a (left); gone: b (unknown)", "a is gone (it left cleanly); b is gone (how is not known)"),
+        ("no longer a target: a", "a is no longer given partitions"),
+        ("first plan", "first plan"),
+        ("", "no cause was recorded"),
+    ],
+)
+def test_causes_are_sentences_and_unknown_ones_stay(cause: str, said: str) -> None:
+    assert words.why(cause) == said
+
+
+@pytest.mark.parametrize(
+    ("actor", "said", "path"),
+    [
+        (task("plan", "r/1"), "plan, try 2", "/dags/rebalance/runs/r%2F1/tasks/plan?try_number=2"),
+        (Actor("loop", "host-1"), "the plain loop on host-1", ""),
+        (Actor("command", "ada"), "the command line (ada)", ""),
+        (Actor(""), "unknown", ""),
+    ],
+    ids=["an Airflow task", "the loop", "a person", "nobody"],
+)
+def test_who_ran_it(actor: Actor, said: str, path: str) -> None:
+    assert (words.actor(actor), words.task_path(actor)) == (said, path)
+
+
+# Safety ----------------------------------------------------------------------------------------------------------------
+
+
+def test_what_consumers_and_people_wrote_is_escaped_everywhere(shop: Cluster) -> None:
+    move = Move(1, NASTY, NASTY, MoveKind.RESTART)
+    actor = Actor("airflow", NASTY, NASTY, NASTY, NASTY, 1)
+    write(
+        shop,
+        State.STABLE,
+        State.CLOSING,
+        900_000.0,
+        move,
+        cause=NASTY,
+        actor=actor,
+        rebalance=NASTY,
+        confirmed={NASTY: (1,)},
+    )
+    directives.drain(shop.coordinator, "a", NASTY, NASTY)
+    client = pages_of(shop)
+    nasty_rebalance = f"/clusters/shop/topics/orders/rebalances/{NASTY.replace('/', '%2F')}"
+    for path in ("/", "/clusters/shop/topics/orders", nasty_rebalance, f"/runs/rebalance/{NASTY}"):
+        answer = client.get(path)
+        assert "<script>alert" not in answer.text, path
+        assert "<script>alert" in answer.text.replace("&lt;", "<").replace("&gt;", ">") or answer.status_code == 404, (
+            path
+        )
+
+
+def routes() -> list[Any]:
+    return list(make_app(Reader()).routes)
+
+
+def uses(dependant: Dependant, call: object) -> bool:
+    return dependant.call is call or any(uses(one, call) for one in dependant.dependencies)
+
+
+@pytest.mark.parametrize("route", routes(), ids=lambda route: route.path)
+def test_every_route_only_reads_and_asks_airflow_who_it_is(route: Any) -> None:
+    assert isinstance(route, APIRoute), "a route that is none of ours has no check"
+    assert route.methods == {"GET"}
+    assert uses(route.dependant, get_user), "anyone could open it"
+    assert uses(route.dependant, may_read_cluster) or uses(route.dependant, may_read_run), "any user could open it"
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/clusters/shop", "/clusters/none", "/clusters/shop/topics/orders", "/runs/rebalance/r"]
+)
+def test_a_stranger_gets_401_and_is_told_to_sign_in(shop: Cluster, path: str) -> None:
+    answer = pages_of(shop, allowed=False).get(path)
+    assert answer.status_code == 401
+    assert "Sign in to Airflow" in answer.text
+    assert "orders" not in answer.text
+
+
+def test_who_may_not_read_the_dags_runs_may_not_read_what_they_did(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def requires(method: str, _: object, dag_id: str) -> Callable[..., None]:
+        def refuse(*_: object) -> None:
+            asked.append(f"{method} {dag_id}")
+            raise HTTPException(403, "Forbidden")
+
+        return refuse
+
+    monkeypatch.setattr(access, "requires_access_dag", requires)
+    monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop,eu")
+    client = pages_of(shop, allowed=False)
+    client.app.dependency_overrides[get_user] = lambda: "ada"  # type: ignore[attr-defined]
+    for path in ("/", "/clusters/eu/topics/orders", "/runs/other/r"):
+        assert client.get(path).status_code == 403
+    assert asked == ["GET rebalance", "GET rebalance__eu", "GET other"]
+    assert client.get("/clusters/none").status_code == 404
+
+
+def test_pages_let_nothing_foreign_in_and_are_not_kept(shop: Cluster) -> None:
+    headers = pages_of(shop).get("/").headers
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert "unsafe" not in headers["content-security-policy"]
+    assert "frame-ancestors 'self'" in headers["content-security-policy"]
+    assert headers["cache-control"] == "no-store"
+
+
+def test_what_every_airflow_process_loads_builds_no_page() -> None:
+    (app,) = FASTAPI_APPS
+    assert app["app"]._app is None
+    assert {view["destination"] for view in EXTERNAL_VIEWS} == {"nav", "dag_run"}
+    assert all(view["href"].startswith(PREFIX) and view["url_route"] for view in EXTERNAL_VIEWS)
+
+
+# When ZooKeeper does not answer ----------------------------------------------------------------------------------------
+
+
+def test_a_store_that_is_down_is_a_page_that_says_so_and_is_not_asked_again_at_once(shop: Cluster) -> None:
+    opened: list[str] = []
+
+    def connect(name: str) -> tuple[str, Callable[[], AbstractContextManager[Coordinator]]]:
+        def opener() -> AbstractContextManager[Coordinator]:
+            opened.append(name)
+            raise StoreUnavailable("ZooKeeper at zk:2181 does not answer within 4 s; check that it runs")
+
+        return name, opener
+
+    client = pages_of(connect)
+    for _ in range(3):
+        answer = client.get("/clusters/shop/topics/orders")
+        assert answer.status_code == 503
+        assert "ZooKeeper at zk:2181 does not answer" in answer.text
+        assert 'id="live"' in answer.text
+    assert opened == ["shop"]
+
+
+def test_a_connection_that_is_missing_is_named(shop: Cluster) -> None:
+    def connect(name: str) -> tuple[str, Callable[[], AbstractContextManager[Coordinator]]]:
+        raise Refused("the connection 'zookeeper_default' is not there: add it under Admin, Connections")
+
+    answer = pages_of(connect).get("/")
+    assert answer.status_code == 400
+    assert "The connection &#39;zookeeper_default&#39; is not there" in answer.text
+
+
+def test_a_store_that_hangs_holds_neither_the_page_nor_the_next_one(shop: Cluster) -> None:
+    free = threading.Event()
+
+    @contextmanager
+    def hanging() -> Iterator[Coordinator]:
+        free.wait(20)
+        yield shop.coordinator
+
+    client = pages_of(lambda name: (name, hanging), page_limit_s=0.2)
+    began_s = time.monotonic()
+    for _ in range(5):
+        answer = client.get("/")
+        assert answer.status_code == 503
+        assert "could not be read within 0.2 s" in answer.text
+    assert time.monotonic() - began_s < 5
+    free.set()
+
+
+def test_all_pages_share_one_session_which_ends_when_nobody_looks(shop: Cluster) -> None:
+    events: list[str] = []
+
+    @contextmanager
+    def opener() -> Iterator[Coordinator]:
+        events.append("opened")
+        yield shop.coordinator
+        events.append("closed")
+
+    client = pages_of(lambda name: (name, opener), linger_s=0.3)
+    for path in ("/", "/", "/clusters/shop/topics/orders"):
+        assert client.get(path).status_code == 200
+    assert events == ["opened"]
+    deadline_s = time.monotonic() + 10
+    while events != ["opened", "closed"] and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    assert events == ["opened", "closed"]
+
+
+def test_a_node_that_cannot_be_read_hides_none_of_the_rest(shop: Cluster) -> None:
+    shop.kafka.create_topic("broken", 1)
+    topics.add_topic(shop.coordinator, "broken", "g", actor=PERSON)
+    shop.zk.transact([SetData(shop.paths.topic("broken"), b"[]")])
+    shop.zk.transact([Create(f"{shop.paths.history('orders')}/", b"[]", sequence=True)])
+    said = text_of(pages_of(shop).get("/").text)
+    assert "/consumers/shop/assignments/broken: is not a JSON object" in said
+    assert "a live 1" in said
+    page = pages_of(shop).get("/clusters/shop/topics/orders")
+    assert page.status_code == 200
+    assert "/history/orders/0000000000: is not a JSON object" in text_of(page.text)

@@ -1,0 +1,223 @@
+"""A whole cluster over the fakes: the production services, and consumers that act by the production rules.
+
+Nothing happens by itself: a test (or a scenario file) says when a consumer reads, acts or dies and when a task runs.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from coordinator_tasks.adapters.discovery import ZooKeeperRegistry
+from coordinator_tasks.core import claims, codec, invariants
+from coordinator_tasks.core.holding import Reading, accepts, grants, may_hold, owes_release, steps
+from coordinator_tasks.core.member_codec import decode_claim, encode_claim
+from coordinator_tasks.core.model import (
+    Actor,
+    Answer,
+    Committed,
+    ConsumerStatus,
+    Ending,
+    Isolation,
+    Member,
+    Record,
+    Release,
+    RunningPartition,
+    Silence,
+    State,
+    Token,
+    TopicConfig,
+    TopicNode,
+    TopicState,
+    TopicStatus,
+    Unreachable,
+)
+from coordinator_tasks.core.ports import Connection, SetData
+from coordinator_tasks.service import directives, topics, transitions
+from coordinator_tasks.service.history import records
+from tests.fakes.cluster import PERSON, Cluster
+from tests.fakes.zookeeper import FakeZooKeeper
+
+LOOP = Actor("loop", "test")
+
+
+@dataclass
+class Process:
+    """One consumer process. `stubborn` = it releases, but goes on and says so; `hung` = it answers and does nothing."""
+
+    site: "Site"
+    member: Member
+    zk: FakeZooKeeper
+    pictures: dict[str, TopicNode] = field(default_factory=dict)
+    running: dict[str, dict[int, Token]] = field(default_factory=dict)
+    released: dict[str, dict[int, int]] = field(default_factory=dict)
+    isolated: bool = False
+    silence: Silence | None = None
+    stubborn: bool = False
+
+    @property
+    def connected(self) -> bool:
+        return self.zk.connection is Connection.CONNECTED
+
+    def read(self, topic: str) -> None:
+        """Read the topic node and the own directive, and accept what the rules let it accept."""
+        directive = directives.read_directive(self.site.coordinator, self.member.consumer)
+        isolation = directive.isolation
+        self.isolated = isolation is not None and isolation.incarnation in (0, self.member.incarnation)
+        node = self.zk.find(self.site.paths.topic(topic))
+        if node is not None and node.data:
+            self.accept(topic, codec.decode_node(topic, node.data))
+
+    def accept(self, topic: str, seen: TopicNode) -> None:
+        if accepts(self.pictures.get(topic), seen) is Reading.ACT:
+            self.pictures[topic] = seen
+
+    def act(self, topic: str) -> None:
+        """Stop, release and start what the picture asks for, all at once."""
+        me, incarnation, picture = self.member.consumer, self.member.incarnation, self.pictures.get(topic)
+        runs, released = self.running.setdefault(topic, {}), self.released.setdefault(topic, {})
+        owed = owes_release(picture, me, incarnation, self.isolated)
+        found = self.site.releases(topic)
+        todo = steps(grants(picture, me, incarnation, found, self.isolated), runs, (), owed, released)
+        for partition in todo.stop if not self.stubborn else ():
+            del runs[partition]
+        granted = grants(picture, me, incarnation, found, self.isolated)
+        for grant in steps(granted, runs, (), owed, released).start:
+            self._start(topic, grant.partition, grant.token)
+        due = owed if self.stubborn else steps({}, runs, (), owed, released).release
+        for partition in due if self.connected else ():
+            assert picture is not None
+            self._release(topic, partition, picture)
+
+    def _start(self, topic: str, partition: int, token: Token) -> None:
+        group = self.site.kafka.offsets("g")
+        known = group.committed(topic, [partition]).get(partition)
+        entry = Committed(known.offset if known else 0, token, self.member.consumer, self.site.name, "id-1")
+        group.commit(topic, {partition: entry})
+        self.running[topic][partition] = token
+
+    def _release(self, topic: str, partition: int, picture: TopicNode) -> None:
+        entry = picture.handoff[partition]
+        token = Token(entry.epoch - 1, self.member.incarnation, picture.generation)
+        release = Release(entry.epoch, self.member.consumer, self.member.incarnation, 0, picture.generation, token)
+        path = self.site.paths.partition(topic, partition)
+        self.zk.transact([SetData(path, codec.encode_release(release))])
+        self.released[topic][partition] = entry.epoch
+
+    def answer(self, asked: Member) -> Answer:
+        if self.silence is not None:
+            return Unreachable(self.silence, "connection refused" if self.silence is Silence.REFUSED else "no answer")
+        if asked.address != self.member.address:
+            return Unreachable(Silence.REFUSED, "connection refused")
+        found = {topic: self._status(topic, picture) for topic, picture in self.pictures.items()}
+        return ConsumerStatus(
+            self.member.consumer, self.site.name, self.member.incarnation, self.member.boot_id, "ok", found
+        )
+
+    def _status(self, topic: str, picture: TopicNode) -> TopicStatus:
+        held = may_hold(picture, self.member.consumer, self.member.incarnation, self.isolated)
+        runs = {p: RunningPartition(0, t, started=True) for p, t in self.running.get(topic, {}).items()}
+        return TopicStatus(picture.generation, picture.epoch, held, runs)
+
+
+@dataclass
+class Site(Cluster):
+    """A cluster with topics and consumer processes."""
+
+    processes: dict[str, Process] = field(default_factory=dict)
+
+    def add_topic(self, topic: str = "orders", partitions: int = 4) -> TopicConfig:
+        self.kafka.create_topic(topic, partitions)
+        return topics.add_topic(self.coordinator, topic, "g", actor=PERSON)
+
+    def starts(self, *consumers: str) -> None:
+        for consumer in consumers:
+            session = self.server.connect()
+            self.process(self.join(consumer, session), session)
+
+    def process(self, member: Member, session: FakeZooKeeper) -> Process:
+        """The process of a registered member."""
+        process = self.processes[member.consumer] = Process(self, member, session)
+        self.statuses.answers[member.consumer] = process.answer
+        return process
+
+    def register(self, member: Member, session: FakeZooKeeper) -> None:
+        ZooKeeperRegistry(session, self.paths, self.clock).register(member)
+
+    def dies(self, consumer: str, how: Ending | None = Ending.REAPED) -> None:
+        """Its session ends at once; its launcher (or its own last word) says how, unless that is `None`."""
+        process = self.processes.pop(consumer)
+        process.zk.close()
+        self.statuses.answers[consumer] = Unreachable(Silence.REFUSED, "connection refused")
+        if how is not None:
+            path = self.paths.id(consumer)
+            node = self.zk.get(path)
+            claim = decode_claim(path, node.data, consumer, node.stat.version)
+            self.zk.transact([SetData(path, encode_claim(claims.ended(claim, process.member.incarnation, how)))])
+
+    def loses_session(self, consumer: str) -> None:
+        """Cut off from ZooKeeper: its node vanishes, its interface goes on answering."""
+        process = self.processes[consumer]
+        process.zk.expire()
+        process.zk.suspend()
+
+    def everybody_acts(self, *names: str) -> None:
+        for _ in range(2):  # a taker needs the giver's release
+            for topic in names or transitions.topics(self.coordinator):
+                for process in self.processes.values():
+                    if process.connected:
+                        process.read(topic)
+                    process.act(topic)
+
+    def settles(self, rounds: int = 30) -> None:
+        """Consumers and the plain loop's step take turns until nothing is written any more."""
+        for _ in range(rounds):
+            self.clock.advance(2)
+            self.everybody_acts()
+            reports = transitions.step(self.coordinator, transitions.topics(self.coordinator), LOOP)
+            if all(report.outcome is not transitions.Outcome.WRITTEN for report in reports):
+                return
+        raise AssertionError(f"it does not settle: {reports}")
+
+    # What there is now -----------------------------------------------------------------------------------------------
+
+    def node(self, topic: str = "orders") -> TopicNode:
+        return codec.decode_node(topic, self.zk.get(self.paths.topic(topic)).data)
+
+    def state(self, topic: str = "orders") -> TopicState:
+        found = self.zk.find(self.paths.state(topic))
+        return codec.decode_state(topic, found.data) if found is not None else TopicState(State.INITIAL)
+
+    def releases(self, topic: str = "orders") -> dict[int, Release]:
+        found = {}
+        for child in self.zk.children(self.paths.topic(topic)):
+            release = codec.decode_release(child, self.zk.get(f"{self.paths.topic(topic)}/{child}").data)
+            if release is not None:
+                found[int(child)] = release
+        return found
+
+    def history(self, topic: str = "orders") -> list[Record]:
+        """Oldest first."""
+        return list(reversed(records(self.coordinator, topic, 1_000)))
+
+    def counts(self, topic: str = "orders") -> dict[str, int]:
+        owners = list(self.node(topic).assignments.values())
+        return {owner: owners.count(owner) for owner in sorted(set(owners))}
+
+    def check(self, topic: str = "orders") -> None:
+        assert invariants.of_topic(self.node(topic), self.state(topic)) == []
+
+    def isolation(self, consumer: str) -> Isolation | None:
+        return directives.read_directive(self.coordinator, consumer).isolation
+
+    def with_policy(self, **changes: float) -> None:
+        self.policy = replace(self.policy, **changes)  # type: ignore[arg-type]
+        self.coordinator = replace(self.coordinator, policy=self.policy)
+
+
+def stable_site(*consumers: str, partitions: int = 4, names: tuple[str, ...] = ("orders",)) -> Site:
+    """Topics that the consumers share, Stable."""
+    site = Site()
+    for topic in names:
+        site.add_topic(topic, partitions)
+    site.starts(*consumers)
+    site.settles()
+    assert all(site.state(topic).state is State.STABLE for topic in names)
+    return site
