@@ -255,8 +255,8 @@ class ConfluentGroupOffsets:
             raise self._broker.translated(error, f"the offset of {topic}-{failed[0].partition} in {about}") from error
 
     def topic_id(self, topic: str) -> str:
-        found = _describe(self._broker, [topic])[topic]
-        return found.topic_id if found is not None else ""
+        found = _topics(self._broker, [topic])[topic]
+        return str(found.topic_id) if found is not None else ""
 
     def ends(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
         return self._offsets(topic, partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
@@ -283,15 +283,17 @@ def _describe(broker: _Broker, topics: Collection[str]) -> dict[str, TopicDescri
         return {}
     client, limit_s = broker.client, broker.limit_s
     cluster = broker.results(lambda: {"": client.describe_cluster(request_timeout=limit_s)}).only("the cluster")
-    names = sorted(set(topics))
+    found = _topics(broker, topics)
+    return {
+        name: topic and TopicDescription(name, str(topic.topic_id), len(topic.partitions), cluster.cluster_id or "")
+        for name, topic in found.items()
+    }
+
+
+def _topics(broker: _Broker, topics: Collection[str]) -> dict[str, Any]:
+    client, limit_s, names = broker.client, broker.limit_s, sorted(set(topics))
     answers = broker.results(lambda: client.describe_topics(TopicCollection(names), request_timeout=limit_s))
-    found: dict[str, TopicDescription | None] = {}
-    for name in names:
-        topic = answers.get(name, f"topic {name!r}", missing=_NO_TOPIC)
-        found[name] = topic and TopicDescription(
-            name, str(topic.topic_id), len(topic.partitions), cluster.cluster_id or ""
-        )
-    return found
+    return {name: answers.get(name, f"topic {name!r}", missing=_NO_TOPIC) for name in names}
 
 
 def _committed(broker: _Broker, group: str, topics: Mapping[str, Collection[int]]) -> dict[str, dict[int, Committed]]:

@@ -35,7 +35,7 @@ def needed(view: TopicView, world: World) -> Recovery | None:
     node = view.node
     acted = list(_acted(view.topic, world))
     tokens = _tokens(view, world)
-    newest = max([s.acted_epoch for _, _, s in acted] + [t.epoch for t, _ in tokens.values()], default=0)
+    newest = max([_newest(s) for _, _, s in acted] + [t.epoch for t, _ in tokens.values()], default=0)
     if node is not None and view.state is not None:
         cause = _disagreement(node, acted, newest)
         if cause is None:
@@ -64,6 +64,12 @@ def _acted(topic: str, world: World) -> Iterator[tuple[str, int, TopicStatus]]:
             yield consumer, status.incarnation, status.topics[topic]
 
 
+def _newest(status: TopicStatus) -> int:
+    """The largest epoch that a consumer knows of; a holding newer than what it has acted on is taken at its word."""
+    held = [*status.held.values(), *(one.token.epoch for one in status.running.values())]
+    return max([status.acted_epoch, *held])
+
+
 def _tokens(view: TopicView, world: World) -> dict[int, tuple[Token, Committed]]:
     """Partition → the token of its committed entry, where it is one of ours for this very topic."""
     committed = world.committed or {}
@@ -82,7 +88,7 @@ def _disagreement(node: TopicNode, acted: list[tuple[str, int, TopicStatus]], ne
         if status.generation != node.generation and covered < status.acted_epoch:
             return f"ZooKeeper was lost: {consumer} acts on generation {status.generation}, stored is {node.generation}"
     if newest > node.epoch:
-        return f"ZooKeeper was restored: epoch {newest} was committed, stored is {node.epoch}"
+        return f"ZooKeeper was restored: epoch {newest} was committed or is held, stored is {node.epoch}"
     return None
 
 

@@ -50,13 +50,13 @@ Work: TypeAlias = Look | Commit | Survey | Measure
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The committed entries that were there.
+    """The committed entries that were there, and the id of the topic afterwards; empty = Kafka has no such topic.
 
-    Kafka forgets the offsets of a topic that is deleted: if any entry was missing, `topic_id` is the topic's present one.
+    Entries alone cannot show that a topic was created anew: a commit may have reached the new one already.
     """
 
     entries: Mapping[int, Committed]
-    topic_id: str = ""
+    topic_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,7 @@ def perform(offsets: GroupOffsets, topic: str, work: Work) -> Result:
     try:
         match work:
             case Look(partitions=partitions):
-                found = offsets.committed(topic, partitions)
-                return Looked(found, "" if found.keys() >= set(partitions) else offsets.topic_id(topic))
+                return Looked(offsets.committed(topic, partitions), offsets.topic_id(topic))
             case Commit(offsets=entries):
                 offsets.commit(topic, entries)
                 return Done()

@@ -175,6 +175,18 @@ def test_a_topic_that_was_created_anew_is_left_alone_and_reported(stage: Stage) 
     assert stage.reported("created anew in Kafka (topic id id-2, held is id-1)")
 
 
+def test_a_topic_that_was_created_anew_is_noticed_although_a_commit_reached_the_new_one_first(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 30)
+    stage.kafka.create_topic("t", 4)
+    stage.wait(0.1)
+    stage.cover()
+    assert stage.committed(0).topic_id == "id-1", "on a fresh look: nobody acts on it, since it names its topic id"
+    stage.wait(1.0)
+    assert stage.running == {}
+    assert stage.reported("created anew in Kafka (topic id id-2, held is id-1)")
+
+
 def test_a_newer_token_at_acquisition_keeps_the_partition_closed(stage: Stage) -> None:
     stage.commit(2, 70, Token(90, 6, GENERATION))
     stage.own(2)

@@ -299,3 +299,9 @@ def test_what_a_recovery_has_covered_stays_covered_by_every_later_write() -> Non
     scene.settles().joins("c").settles()
     assert "other" in covered
     assert picture(scene).supersedes == covered
+
+
+def test_a_holding_newer_than_what_its_consumer_has_acted_on_is_taken_at_its_word() -> None:
+    scene = lost(stable("a")).says("a", held={0: 40})
+    scene.step()
+    assert picture(scene).epoch == 41
