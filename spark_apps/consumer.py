@@ -35,7 +35,7 @@ from spark_apps.agent.holder import Holder
 from spark_apps.agent.process import ConsumerSettings, Process, leave_on_signals, open_process
 from spark_apps.agent.runner import TopicRunner
 from spark_apps.link import LinkServer
-from spark_apps.pipelines import Build
+from spark_apps.pipelines import Build, check_writer
 from spark_apps.warm_up import warm_up
 
 STOP_TIMEOUT_S = 15.0
@@ -269,6 +269,7 @@ class Consumer:
         options = {"includeAssignment": "true", **self._how.options, "subscribe": topic}
         stream = self._spark.readStream.format(source.FORMAT).options(**options).load()
         writer = build(stream, self._how.pipeline)
+        check_writer(writer)
         return writer.option("checkpointLocation", str(self._checkpoints / topic)).queryName(topic).start()
 
     def edit(self, topic: str, change: Callable[[Holder], V]) -> V:

@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+import psutil
+
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused
 from coordinator_tasks.java import find_java
 from coordinator_tasks.run_folder import RunFolder, write_private
@@ -51,7 +53,7 @@ class Watch:
     """What the launcher knows while the consumer runs; times are `time.monotonic()`, `driver` is its own Python process."""
 
     root_pid: int
-    driver: int = 0
+    driver: psutil.Process | None = None
     codes: dict[int, int] = field(default_factory=dict)
     stop_asked_s: float = 0.0
     passed_on: bool = False
@@ -153,7 +155,7 @@ def _why_end(order: Order, watch: Watch, now_s: float) -> str:
     if watch.stop_asked_s:
         if not watch.passed_on:
             watch.passed_on = True
-            target = driver or watch.root_pid
+            target = driver.pid if driver else watch.root_pid
             _say(f"asked to stop: passing it on to process {target}")
             process_tree.send(target, signal.SIGTERM)
         elif now_s - watch.stop_asked_s > order.stop_limit_s:

@@ -29,21 +29,21 @@ def living() -> list[psutil.Process]:
     return [process for process in found if _alive(process)]
 
 
-def is_living(pid: int) -> bool:
-    """Whether a process of ours with this id lives."""
-    return any(process.pid == pid for process in living())
+def is_living(process: psutil.Process) -> bool:
+    """Whether this very process lives; an id that is used again is another one. Costs no walk over the host."""
+    return process.is_running() and _alive(process)
 
 
-def python_with(argument: str) -> int:
-    """The first Python process below us that has `argument` among its arguments; 0 = none."""
+def python_with(argument: str) -> psutil.Process | None:
+    """The first Python process below us that has `argument` among its arguments."""
     for process in living():
         try:
             program, *arguments = process.cmdline() or [""]
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
         if "python" in program.rpartition("/")[2] and argument in arguments:
-            return process.pid
-    return 0
+            return process
+    return None
 
 
 def send(pid: int, number: signal.Signals) -> bool:

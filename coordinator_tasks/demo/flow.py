@@ -30,6 +30,8 @@ SPARK_CONF = {
     "spark.driver.memory": "512m",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
+# Three drivers, Airflow and the servers share the machine; with more batches a second, two cores have nothing left.
+BATCH_INTERVAL_S = 0.5
 # Limits for what may go wrong, generous because a busy machine is no failure; none of them is waited for.
 LAUNCH_LIMIT_S = 180.0
 STABLE_LIMIT_S = 120.0
@@ -79,7 +81,10 @@ class Demo:
 
     def set_fleet(self, consumers: Sequence[str]) -> None:
         """Write the desired consumers; Airflow is woken by it."""
-        arguments = ("--pipeline", f"{TOPIC}={PIPELINE}", "--set", f"auditFolder={self.stack.folders.audit}")
+        arguments = (
+            *("--pipeline", f"{TOPIC}={PIPELINE}", "--set", f"auditFolder={self.stack.folders.audit}"),
+            *("--batch-interval", str(BATCH_INTERVAL_S)),
+        )
         application = str(PROJECT / "spark_apps" / "main.py")
         fleet.set_fleet(self.c, Fleet(APP, application, tuple(consumers), arguments, SPARK_CONF))
 

@@ -220,5 +220,6 @@ class EmbeddedAirflow:
         return {
             "AIRFLOW_HOME": str(self.home),
             "AIRFLOW_CONFIG": str(self.home / "airflow.cfg"),
+            "COORDINATOR_LAUNCH_POOL": airflow_home.LAUNCH_POOL,
             "PYTHONPATH": os.pathsep.join(filter(None, (project, inherited))),
         }

@@ -30,6 +30,8 @@ USERNAME = "admin"
 PASSWORD_BYTES = 12
 JWT_SECRET_BYTES = 64
 MIGRATE_TIMEOUT_S = 180.0
+LAUNCH_POOL = "consumers"
+LAUNCH_SLOTS = 2
 SQLITE_BUSY_TIMEOUT_S = 30
 
 # Fast reactions on a small machine. The last group decides how soon the work of a killed service is taken up again.
@@ -141,8 +143,8 @@ def _write_configuration(path: Path, settings: Mapping[str, str]) -> None:
 
 
 def _migrated_database() -> Path:
-    """An empty, migrated SQLite database; made once per set of Airflow packages, since it takes seconds."""
-    name = f"airflow-{_fingerprint(_airflow_packages())}"
+    """A migrated SQLite database with the launches' pool; made once per set of Airflow packages, since it takes seconds."""
+    name = f"airflow-{_fingerprint([*_airflow_packages(), f'{LAUNCH_POOL}={LAUNCH_SLOTS}'])}"
     database = cache_folder() / f"{name}.db"
     if database.exists():
         return database
@@ -159,11 +161,17 @@ def _migrate(home: Path) -> Path:
     environment["AIRFLOW_HOME"] = str(home)
     environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = f"sqlite:///{database}"
     environment["AIRFLOW__DATABASE__LOAD_DEFAULT_CONNECTIONS"] = "False"
-    command = [sys.executable, "-m", "airflow", "db", "migrate"]
     try:
-        subprocess.run(
-            command, check=True, capture_output=True, text=True, env=environment, cwd=home, timeout=MIGRATE_TIMEOUT_S
-        )
+        for arguments in (("db", "migrate"), ("pools", "set", LAUNCH_POOL, str(LAUNCH_SLOTS), "Launches of consumers")):
+            subprocess.run(
+                [sys.executable, "-m", "airflow", *arguments],
+                check=True,
+                capture_output=True,
+                text=True,
+                env=environment,
+                cwd=home,
+                timeout=MIGRATE_TIMEOUT_S,
+            )
     except subprocess.TimeoutExpired as error:
         raise AirflowUnavailable(
             f"Airflow's database was not made within {MIGRATE_TIMEOUT_S:g} s: the machine is too busy; start again"

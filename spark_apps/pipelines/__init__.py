@@ -5,12 +5,33 @@ settings, and returns the writer; the application adds the checkpoint and starts
 """
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from coordinator_tasks.core.errors import Refused
+
+FILE_SINKS = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
+
 Build: TypeAlias = Callable[[DataFrame, Mapping[str, str]], DataStreamWriter]
+
+
+def check_writer(writer: DataStreamWriter) -> None:
+    """Raise `Refused` for a writer that would lose records: one into files by Spark's own file sink.
+
+    That sink drops a batch whose number it has seen. Ours count from 0 in every life of a consumer, so the first batches
+    after a restart would vanish.
+    """
+    java: Any = writer._jwrite  # noqa: SLF001 - its only place
+    field = java.getClass().getDeclaredField("source")  # it has no getter
+    field.setAccessible(True)
+    kind = str(field.get(java)).lower()
+    if kind in FILE_SINKS:
+        raise Refused(
+            f"a stream into {kind} files drops batches whose number it has seen, and the numbers begin again with every "
+            f"start of a consumer; write them inside foreachBatch: batch.write.mode('append').format('{kind}').save(path)"
+        )
 
 
 def setting(settings: Mapping[str, str], name: str, default: str) -> str:

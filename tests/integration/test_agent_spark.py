@@ -1,7 +1,9 @@
 """Spark consumers on real servers, as processes; the test writes what the coordinator would."""
 
 import itertools
+import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -218,3 +220,40 @@ def test_a_query_that_dies_makes_the_consumer_leave_with_its_reason(world: World
     assert "does not bear poison" in world.a.log.read_text()
     assert site.committed()[1].offset == before
     assert site.zk.find(site.paths.member("a")) is None
+
+
+def test_the_script_of_the_documentation_reads_what_it_is_assigned_and_leaves_cleanly(
+    zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    site = Site(zookeeper.connect_string, kafka.bootstrap_servers)
+    (script,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "consumers.md").read_text(), re.DOTALL)
+    (tmp_path / "texts.py").write_text(script.replace('pipeline("texts"', f'pipeline("{site.topic}"'))
+    environment = {
+        "PYTHONPATH": str(ROOT),
+        "COORDINATOR_CLUSTER": site.cluster,
+        "COORDINATOR_ZOOKEEPER": site.zookeeper,
+        "COORDINATOR_KAFKA_BOOTSTRAP_SERVERS": site.kafka,
+    }
+    log = tmp_path / "texts.log"
+
+    def texts() -> set[tuple[int, int, str]]:
+        lines = [json.loads(line) for file in (tmp_path / "texts").glob("*.json") for line in file.open()]
+        return {(one["partition"], one["offset"], one["text"]) for one in lines}
+
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "texts.py"], stdout=output, stderr=output, cwd=tmp_path, env={**os.environ, **environment}
+        )
+    try:
+        wait_for(lambda: site.zk.find(site.paths.member("texts-1")) or process.poll() is not None, "it starts", START_S)
+        assert process.poll() is None, log.read_text()[-3000:]
+        site.produce(5)
+        site.assign(dict.fromkeys(range(2), "texts-1"))
+        wait_for(lambda: texts() == {(p, n, str(n)) for p in range(2) for n in range(5)}, "it reads its own", START_S)
+        process.send_signal(signal.SIGTERM)
+        site.assign({})
+        assert process.wait(60) == 0, log.read_text()[-3000:]
+    finally:
+        process.kill()
+        process.wait()
+        site.close()

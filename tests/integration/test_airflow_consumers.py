@@ -98,7 +98,7 @@ def driver(base: Path) -> psutil.Process:
 
 def launch_runs(airflow: EmbeddedAirflow) -> int:
     return sum(
-        one["state"] == "success" and one["map_index"] >= 0
+        (one["state"], one["pool"]) == ("success", "consumers") and one["map_index"] >= 0
         for run in airflow.client.dag_runs("consumers")
         for one in airflow.client.task_instances("consumers", run["dag_run_id"])
     )

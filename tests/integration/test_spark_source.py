@@ -15,10 +15,11 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from spark_apps import session, source
 from spark_apps.link import LinkServer
-from spark_apps.pipelines import audit, orders
+from spark_apps.pipelines import audit, check_writer, orders
 from spark_apps.sinks import read_audit
 from tests.integration.fake_planner import FakePlanner
 from tests.integration.kafka_topics import new_topic, produce
@@ -233,6 +234,20 @@ def test_a_second_query_on_the_topic_is_refused_and_the_first_goes_on(stage: Sta
 def test_wrong_options_fail_at_load(stage: Stage, options: dict[str, str], says: str) -> None:
     with pytest.raises(Exception, match=says):
         stage.spark.readStream.format("assigned-kafka").options(**options).load()
+
+
+@pytest.mark.parametrize("kind", ["parquet", "JSON"])
+def test_a_stream_into_files_is_refused_because_a_restart_would_lose_batches(spark: SparkSession, kind: str) -> None:
+    stream = spark.readStream.format("rate").load()
+    with pytest.raises(Refused, match=r"drops batches whose number it has seen.*foreachBatch") as found:
+        check_writer(stream.writeStream.format(kind).option("path", "anywhere"))
+    assert "\n" not in str(found.value)
+
+
+def test_other_writers_are_as_spark_takes_them(spark: SparkSession) -> None:
+    stream = spark.readStream.format("rate").load()
+    for writer in (stream.writeStream.foreachBatch(lambda *_: None), stream.writeStream.format("kafka")):
+        check_writer(writer)
 
 
 def test_a_batch_read_is_refused(stage: Stage) -> None:

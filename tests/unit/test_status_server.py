@@ -106,7 +106,8 @@ def test_an_address_open_to_the_network_demands_a_token(consumer: Consumer) -> N
 def test_a_closed_server_refuses(consumer: Consumer) -> None:
     one = StatusServer(serving(consumer))
     one.close()
-    with pytest.raises(ConnectionRefusedError):
+    # Reset where a process that is just being forked holds the socket for a moment longer.
+    with pytest.raises((ConnectionRefusedError, ConnectionResetError)):
         ask(one, "GET", "/v1/health")
 
 
