@@ -241,7 +241,7 @@ class Consumer:
         """The topics that have a query."""
         return tuple(self._topics)
 
-    def appeared(self, topic: str, node: TopicNode) -> str:  # noqa: ARG002 - the agent hands it to the holder
+    def appeared(self, topic: str, node: TopicNode) -> str:
         """Start the query of a topic that a pipeline matches."""
         process, link = self._process, self._link
         found = next((one for one in self._pipelines if one.matches(topic)), None)
@@ -252,12 +252,13 @@ class Consumer:
         settings = process.settings
         runner = TopicRunner(
             topic,
+            node,
             process.identity,
             process.clock,
             process.connect,
             process.wake,
-            settings.timing,
-            settings.pacing,
+            timing=settings.timing,
+            pacing=settings.pacing,
             acquiring=False,
         )
         link.serve(topic, runner)

@@ -162,7 +162,7 @@ class PlainTopics:
     def appeared(self, topic: str, node: TopicNode) -> str:
         process = self._process
         runner = TopicRunner(
-            topic, process.identity, process.clock, process.connect, process.wake, process.settings.timing
+            topic, node, process.identity, process.clock, process.connect, process.wake, timing=process.settings.timing
         )
         self._topics[topic] = PlainTopic(runner, node, process.settings.site.kafka, self._sink)
         return ""

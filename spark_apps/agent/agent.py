@@ -2,6 +2,8 @@
 
 One thread calls `step`; callbacks and other threads only wake it. Rules:
 - A topic node is acted on only when it was read after the registration and in its session.
+- Before the first registration, the queries of the topics that are there are started: whoever is registered may be given
+  partitions at once, and they would stand still for as long as a query takes to start.
 - Without ZooKeeper it goes on with the pictures that it has, and says so; the fence in Kafka still holds.
 - A leave: draining mark, hand-offs, commits, queries stopped; then the end of this incarnation and the registration's
   end in one transaction. The status interface answers until all that is over. A consumer that a person has drained
@@ -31,10 +33,11 @@ class AgentTiming:
     """Seconds. `poll_s`: everything is read at least so often; `close_timeout_s`: how long a leave waits for hand-offs.
 
     `finish_s`: how long the last commits may take after that; `stalled_s`: an owned partition with lag that makes no
-    progress for so long makes the consumer leave.
+    progress for so long makes the consumer leave. `prepare_s`: how long the first registration waits for queries.
     """
 
     poll_s: float = 1.0
+    prepare_s: float = 20.0
     register_s: float = 5.0
     close_timeout_s: float = 30.0
     finish_s: float = 10.0
@@ -71,6 +74,8 @@ class Agent:
         self._view = View(zk, self._paths, self.identity, topics=topics, reports=self.reports, wake=wake)
         self._connection = Connection.CONNECTED
         self._session = 0
+        self._registered = False
+        self._prepare_until: float | None = None
         self._poll_at = 0.0
         self._register_at = 0.0
         self._leave_until: float | None = None
@@ -121,7 +126,7 @@ class Agent:
     # The agent's thread ----------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Do what is due; never raises for a neighbour that does not answer. Raises `IdInUse` before it has any topic."""
+        """Do what is due; never raises for a neighbour that does not answer. Raises `IdInUse` from the first registration."""
         self._check_progress()
         if self._connection is Connection.CONNECTED:
             try:
@@ -130,7 +135,7 @@ class Agent:
             except SessionChanged:
                 self._wake()
             except IdInUse as error:
-                if not self._topics.names():
+                if not self._registered:
                     raise
                 self.reports.add("zookeeper", f"{error}; going on with what is known")
             except CoordinatorError as error:
@@ -142,6 +147,8 @@ class Agent:
 
     def _in_session(self) -> None:
         now = self._clock.monotonic()
+        if not self._registered and not self._prepared(now):
+            return
         self._register(now)
         polling = now >= self._poll_at
         if polling:
@@ -157,11 +164,19 @@ class Agent:
         if self._leave_until is not None and not self.failure:
             self._mark_draining()
 
+    def _prepared(self, now: float) -> bool:
+        """Whether everything that can be read already has its query, or there was time enough for that."""
+        if self._prepare_until is None:
+            self._prepare_until = now + self._timing.prepare_s
+        self._view.prepare()
+        return now >= self._prepare_until or not self._any(lambda holder: not holder.opened)
+
     def _register(self, now: float) -> None:
         session = self._zk.session_id
         if session == self._session and now < self._register_at:
             return
         self._registry.register(self._member)
+        self._registered = True
         self._register_at = now + self._timing.register_s
         if session != self._session:
             self._view.begin(session)

@@ -23,7 +23,6 @@ from spark_apps.options import EARLIEST, LATEST, SourceOptions, Starting
 
 LONGEST_SLEEP_S = 0.5
 JOIN_TIMEOUT_S = 5.0
-ATTACH_TIMEOUT_S = 10.0
 V = TypeVar("V")
 
 log = logging.getLogger(__name__)
@@ -32,23 +31,28 @@ Connect = Callable[[TopicNode], GroupOffsets]
 
 
 class TopicRunner:
-    """Implements `link.Planner`. `changed` is called, without the lock, when a release waits to be written."""
+    """Implements `link.Planner`. `changed` is called, without the lock, when a release waits to be written.
+
+    `node` says which brokers and which group; what it assigns counts only once the agent hands it to the holder.
+    """
 
     def __init__(
         self,
         topic: str,
+        node: TopicNode,
         identity: Identity,
         clock: Clock,
         connect: Connect,
         changed: Callable[[], None],
+        *,
         timing: Timing | None = None,
         pacing: Pacing | None = None,
-        *,
         acquiring: bool = True,
     ) -> None:
         self.topic = topic
         self.holder = Holder(topic, identity, clock, timing, acquiring=acquiring)
         self.planner = BatchPlanner(self.holder, clock, pacing)
+        self._node = node
         self._clock = clock
         self._connect = connect
         self._changed = changed
@@ -100,10 +104,9 @@ class TopicRunner:
         self.edit(lambda holder: holder.answer(result))
 
     def _connected(self) -> GroupOffsets | None:
-        picture = self.holder.picture
-        if self._offsets is None and picture is not None:
+        if self._offsets is None:
             try:
-                self._offsets = self._connect(picture)
+                self._offsets = self._connect(self._node)
             except CoordinatorError as error:
                 sentence = str(error)
                 self.edit(lambda holder: holder.reports.add("kafka", sentence))
@@ -114,13 +117,9 @@ class TopicRunner:
 
     def attach(self, reader: str, options: SourceOptions) -> Mapping[str, str]:  # noqa: ARG002 - one reader at a time
         with self._turn:
-            self._turn.wait_for(lambda: self.holder.picture is not None, ATTACH_TIMEOUT_S)
-            picture = self.holder.picture
-            if picture is None:
-                raise Refused(f"topic '{self.topic}' has no assignments yet; start its query when it is managed")
             self.planner.limit(options.max_offsets_per_trigger)
         self.edit(lambda holder: holder.open(_first_offset(options.starting)))
-        return {"bootstrap.servers": picture.bootstrap_servers}
+        return {"bootstrap.servers": self._node.bootstrap_servers}
 
     def initial(self, reader: str) -> BatchOffset:  # noqa: ARG002
         return self.planner.initial()

@@ -16,7 +16,10 @@ class Topics(Protocol):
         """The topics that have a holder."""
 
     def appeared(self, topic: str, node: TopicNode) -> str:
-        """A topic without a holder stands in ZooKeeper: start one. Returns why not, in a sentence, or an empty text."""
+        """A topic without a holder stands in ZooKeeper: start one. Returns why not, in a sentence, or an empty text.
+
+        What the node assigns is handed to the holder by the caller, if it is to be acted on.
+        """
 
     def edit(self, topic: str, change: Callable[[Holder], V]) -> V:
         """Look at or change the holder of `topic`."""

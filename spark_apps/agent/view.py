@@ -5,7 +5,8 @@ vanished or cannot be read is reported and changes nothing. All of it happens in
 stops and begins anew.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from coordinator_tasks.core.codec import decode_node, decode_release, encode_release
 from coordinator_tasks.core.errors import LookAgain, Malformed, NodeMissing, Unavailable
@@ -54,6 +55,16 @@ class View:
         self._session = session
         self._watches.renew()
         self._zk.sync()
+
+    def prepare(self) -> None:
+        """Before the registration: let the topics that are there have their queries; nothing is acted on or reported."""
+        topics: Sequence[str] = ()
+        with suppress(NodeMissing):
+            topics = self._zk.children(self._paths.assignments)
+        for topic in sorted(set(topics) - set(self._topics.names())):
+            path = self._paths.topic(topic)
+            with suppress(NodeMissing, Malformed):
+                self._topics.appeared(topic, decode_node(path, self._zk.get(path).data))
 
     def read(self, polling: bool) -> None:
         """Read what has changed, or everything; raises `StoreUnavailable`, or `SessionChanged`."""

@@ -17,7 +17,7 @@ from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
 
 pytestmark = pytest.mark.integration
 
-GONE_TIMEOUT_S = 20.0
+GONE_TIMEOUT_S = 90.0
 
 # Starts a real server, and a shell whose grandchild leaves its session; tells all ids and waits.
 OWNER = """

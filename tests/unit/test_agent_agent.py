@@ -39,6 +39,7 @@ class Topics:
 
     def __init__(self, identity: Identity, clock: FakeClock) -> None:
         self.holders: dict[str, Holder] = {}
+        self.acquiring = True
         self.broken = ""
         self.halted = False
         self._identity = identity
@@ -50,7 +51,7 @@ class Topics:
     def appeared(self, topic: str, node: TopicNode) -> str:
         if topic.startswith("un"):
             return f"no pipeline matches {topic} of {node.group_id}"
-        self.holders[topic] = Holder(topic, self._identity, self._clock)
+        self.holders[topic] = Holder(topic, self._identity, self._clock, acquiring=self.acquiring)
         return ""
 
     def edit(self, topic: str, change: Callable[[Holder], V]) -> V:
@@ -146,6 +147,50 @@ def test_nothing_is_read_before_the_registration(stage: Stage) -> None:
     with pytest.raises(IdInUse, match="is in use"):
         stage.agent.step()
     assert stage.runs == set()
+
+
+def test_it_registers_when_the_queries_of_the_topics_that_are_there_read(stage: Stage) -> None:
+    stage.topics.acquiring = False
+    stage.own(0)
+    stage.step()
+    assert stage.site.find(PATHS.member("a")) is None
+    assert stage.topics.holders["t"].picture is None, "a node that was read before the registration is not acted on"
+    stage.topics.holders["t"].open()
+    stage.step()
+    assert stage.site.find(PATHS.member("a")) is not None
+    assert stage.runs == {0}
+
+
+def test_a_query_that_takes_long_to_start_does_not_keep_a_consumer_from_registering(stage: Stage) -> None:
+    stage.topics.acquiring = False
+    stage.own(0)
+    stage.step()
+    stage.step(19.9)
+    assert stage.site.find(PATHS.member("a")) is None
+    stage.step(0.2)
+    assert stage.site.find(PATHS.member("a")) is not None
+
+
+def test_a_query_that_fails_before_the_registration_ends_the_consumer_unregistered(stage: Stage) -> None:
+    stage.topics.acquiring = False
+    stage.own(0)
+    stage.step()
+    stage.topics.broken = "topic t: the query has ended"
+    stage.step()
+    assert stage.agent.finished
+    assert stage.agent.failure == "topic t: the query has ended"
+    assert stage.site.find(PATHS.member("a")) is None
+
+
+def test_a_topic_that_cannot_be_read_keeps_no_other_from_its_query_and_nobody_from_registering(stage: Stage) -> None:
+    stage.topics.acquiring = False
+    stage.site.transact([Create(PATHS.topic("a"), b"{")])
+    stage.own(0)
+    stage.step()
+    assert stage.topics.names() == ("t",)
+    stage.topics.holders["t"].open()
+    stage.step()
+    assert stage.site.find(PATHS.member("a")) is not None
 
 
 def test_a_topic_that_appears_is_picked_up_and_one_without_a_pipeline_is_named(stage: Stage) -> None:

@@ -428,7 +428,7 @@ def test_a_store_that_hangs_holds_neither_the_page_nor_the_next_one(shop: Cluste
 
     @contextmanager
     def hanging() -> Iterator[Coordinator]:
-        free.wait(20)
+        free.wait(60)
         yield shop.coordinator
 
     client = pages_of(lambda name: (name, hanging), page_limit_s=0.2)
@@ -437,7 +437,7 @@ def test_a_store_that_hangs_holds_neither_the_page_nor_the_next_one(shop: Cluste
         answer = client.get("/")
         assert answer.status_code == 503
         assert "could not be read within 0.2 s" in answer.text
-    assert time.monotonic() - began_s < 5
+    assert time.monotonic() - began_s < 30
     free.set()
 
 
@@ -450,11 +450,11 @@ def test_all_pages_share_one_session_which_ends_when_nobody_looks(shop: Cluster)
         yield shop.coordinator
         events.append("closed")
 
-    client = pages_of(lambda name: (name, opener), linger_s=0.3)
+    client = pages_of(lambda name: (name, opener), linger_s=3.0)
     for path in ("/", "/", "/clusters/shop/topics/orders"):
         assert client.get(path).status_code == 200
     assert events == ["opened"]
-    deadline_s = time.monotonic() + 10
+    deadline_s = time.monotonic() + 60
     while events != ["opened", "closed"] and time.monotonic() < deadline_s:
         time.sleep(0.05)
     assert events == ["opened", "closed"]
