@@ -74,13 +74,15 @@ class Starting:
     """Where a partition without a committed offset begins; by default as the topic's own start rule says.
 
     `offsets`: partition → offset, `EARLIEST` or `LATEST`. `timestamps_ms`: partition → milliseconds since 1970.
-    `every`: for the partitions that are in neither: an offset like the above, and `every_ms` a time.
+    `every`: for the partitions that are in neither: an offset like the above, and `every_ms` a time. A partition without a
+    record at or after its time begins at its end with `else_latest`, and cannot begin otherwise.
     """
 
     every: int | None = None
     every_ms: int | None = None
     offsets: Mapping[int, int] = field(default_factory=dict)
     timestamps_ms: Mapping[int, int] = field(default_factory=dict)
+    else_latest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +176,12 @@ def _starting(given: Mapping[str, str]) -> Starting:
     if strategy not in ("error", "latest"):
         raise Refused(f"option 'startingOffsetsByTimestampStrategy' is '{strategy}'; give error or latest")
     # Spark's precedence: one time for all, then a time per partition, then offsets.
+    latest = strategy == "latest"
     if "startingtimestamp" in given:
-        return Starting(every_ms=_positive(given, "startingtimestamp"))
+        return Starting(every_ms=_positive(given, "startingtimestamp"), else_latest=latest)
     if "startingoffsetsbytimestamp" in given:
         by_partition = _by_partition(given, "startingoffsetsbytimestamp", lowest=0)
-        return Starting(timestamps_ms=by_partition)
+        return Starting(timestamps_ms=by_partition, else_latest=latest)
     text = given.get("startingoffsets", "").strip()
     if not text:
         return Starting()

@@ -259,18 +259,22 @@ class ConfluentGroupOffsets:
         return str(found.topic_id) if found is not None else ""
 
     def ends(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
-        return self._offsets(topic, partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        return self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.latest()))  # type: ignore[no-untyped-call]
 
     def beginnings(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
-        return self._offsets(topic, partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        return self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.earliest()))  # type: ignore[no-untyped-call]
 
-    def _offsets(self, topic: str, partitions: Collection[int], spec: OffsetSpec) -> Mapping[int, int]:
-        if not partitions:
+    def at_times(self, topic: str, times_ms: Mapping[int, int]) -> Mapping[int, int]:
+        found = self._offsets(topic, {p: OffsetSpec.for_timestamp(at) for p, at in times_ms.items()})
+        return {p: offset for p, offset in found.items() if offset >= 0}
+
+    def _offsets(self, topic: str, specs: Mapping[int, Any]) -> Mapping[int, int]:
+        if not specs:
             return {}
-        asked = {partition: TopicPartition(topic, partition) for partition in sorted(set(partitions))}
+        asked = {partition: TopicPartition(topic, partition) for partition in sorted(specs)}
         answers = self._broker.results(
             lambda: self._broker.client.list_offsets(
-                dict.fromkeys(asked.values(), spec),
+                {asked[partition]: spec for partition, spec in specs.items()},
                 isolation_level=self._isolation,
                 request_timeout=self._broker.limit_s,
             )

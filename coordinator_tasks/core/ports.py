@@ -196,6 +196,9 @@ class GroupOffsets(Protocol):
     def beginnings(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
         """The first offset that is still there, of each partition."""
 
+    def at_times(self, topic: str, times_ms: Mapping[int, int]) -> Mapping[int, int]:
+        """Partition → offset of its first record at or after a time (milliseconds since 1970), where there is one."""
+
 
 class Clock(Protocol):
     """Time and sleep, so that tests and the simulation own them."""

@@ -22,8 +22,9 @@ from coordinator_tasks.core.holding import (
 )
 from coordinator_tasks.core.model import Handoff, Release, Token, TopicNode, TopicStatus
 from coordinator_tasks.core.ports import Clock, GroupOffsets
+from spark_apps.agent.first import FirstOffsets
 from spark_apps.agent.held import Held, Phase
-from spark_apps.agent.ledger import FirstOffset, Ledger
+from spark_apps.agent.ledger import Ledger
 from spark_apps.agent.reports import Reports
 from spark_apps.agent.settings import Identity, Timing
 from spark_apps.agent.work import Result, Work, perform
@@ -92,10 +93,10 @@ class Holder:
         self._isolated = isolated
         self._changed()
 
-    def open(self, first_offset: FirstOffset | None = None) -> None:
-        """A query reads now: start what is granted; `first_offset` is what its options say of new groups."""
-        if first_offset is not None:
-            self._ledger.first_offset = first_offset
+    def open(self, first: FirstOffsets | None = None) -> None:
+        """A query reads now: start what is granted; `first` is what its options say of new groups."""
+        if first is not None:
+            self._ledger.first = first
         self._acquiring = True
         self._settle()
 

@@ -9,7 +9,7 @@ Rules:
 - A commit never goes back, and says only what has passed the sink.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 
@@ -17,13 +17,11 @@ from coordinator_tasks.core.fence import Bounds, NoStart, Start, Verdict, judge,
 from coordinator_tasks.core.holding import Grant, Via
 from coordinator_tasks.core.model import Committed, Handoff, Release, Token, TopicNode
 from coordinator_tasks.core.ports import Clock
+from spark_apps.agent.first import FirstOffsets
 from spark_apps.agent.held import Held, Phase
 from spark_apps.agent.reports import Reports
 from spark_apps.agent.settings import Identity, Timing
 from spark_apps.agent.work import Commit, Done, Failed, Look, Looked, Measure, Measured, Result, Survey, Surveyed, Work
-
-FirstOffset = Callable[[int, Bounds], Start | None]
-"""Where the application itself wants a partition to begin that has no committed offset; `None` = the topic's rule."""
 
 
 @dataclass(slots=True)
@@ -52,7 +50,7 @@ class Ledger:
         self.answered: dict[int, tuple[Handoff, int, Token]] = {}
         self.bars: dict[int, Bar] = {}
         self.node: TopicNode | None = None
-        self.first_offset: FirstOffset | None = None
+        self.first: FirstOffsets | None = None
         self.flight: Work | None = None
         self._identity = identity
         self._clock = clock
@@ -131,7 +129,7 @@ class Ledger:
             return self._commit(due)
         unknown = self._unknown()
         if unknown:
-            return Survey(unknown, self._next_number)
+            return Survey(unknown, self._next_number, self._times_ms(unknown))
         return self._measure(now) or self._recommit(now)
 
     def _due(self) -> dict[int, Held]:
@@ -149,6 +147,13 @@ class Ledger:
         """Partitions without any position, so that the log's bounds decide."""
         held = {p for p, h in self.held.items() if h.phase is Phase.SURVEYING and not h.closing}
         return tuple(sorted(held | {p for p, owing in self.owing.items() if owing.unknown}))
+
+    def _times_ms(self, partitions: Iterable[int]) -> dict[int, int]:
+        first, node = self.first, self.node
+        if first is None or node is None:
+            return {}
+        times = {p: first.time_ms(p) for p in partitions if p < node.initial_partitions}
+        return {p: at for p, at in times.items() if at is not None}
 
     @property
     def _next_number(self) -> int:
@@ -207,9 +212,9 @@ class Ledger:
                 self._looked(look, looked, now)
             case Commit(offsets, number), Done():
                 self._committed(offsets, number, now)
-            case Survey(partitions, number), Surveyed(bounds):
-                self._surveyed(partitions, number, bounds)
-                if bounds.keys() < set(partitions):
+            case Survey(partitions, number), Surveyed() as surveyed:
+                self._surveyed(partitions, number, surveyed)
+                if surveyed.bounds.keys() < set(partitions):
                     # Kafka does not know them (yet): not asked again at once.
                     self._retry_at = now + self._timing.retry_max_s
             case _, Measured(ends):
@@ -292,33 +297,37 @@ class Ledger:
             return
         held.place(self._start(partition, entry, held.grant.release, Bounds(0, 0)).offset)
 
-    def _surveyed(self, partitions: Iterable[int], number: int, bounds: Mapping[int, Bounds]) -> None:
+    def _surveyed(self, partitions: Iterable[int], number: int, surveyed: Surveyed) -> None:
         for partition, held in self._mine(partitions, number):
-            if held.phase is Phase.SURVEYING and partition in bounds:
+            if held.phase is Phase.SURVEYING and partition in surveyed.bounds:
                 try:
-                    held.place(self._start(partition, None, None, bounds[partition]).offset)
+                    held.place(self._initial(partition, surveyed).offset)
                 except NoStart as error:
                     held.closing = True
                     self.bars[partition] = Bar(held.token.epoch)
                     self._reports.add(partition, str(error))
         for partition in partitions:
             owing = self.owing.get(partition)
-            if owing is not None and owing.unknown and partition in bounds:
+            if owing is not None and owing.unknown and partition in surveyed.bounds:
                 try:
-                    offset = self._start(partition, None, None, bounds[partition]).offset
+                    offset = self._initial(partition, surveyed).offset
                 except NoStart as error:
                     self._reports.add(partition, str(error))
                     continue
                 self._settle_debt(partition, owing, offset, None)
 
+    def _initial(self, partition: int, surveyed: Surveyed) -> Start:
+        """Where nothing is committed and nothing was released: as the application wants it, else the topic's rule."""
+        bounds, node = surveyed.bounds[partition], self.node
+        wanted = None
+        if self.first is not None and node is not None and partition < node.initial_partitions:
+            wanted = self.first.start(partition, bounds, surveyed.at.get(partition))
+        return wanted or self._start(partition, None, None, bounds)
+
     def _start(self, partition: int, entry: Committed | None, release: Release | None, bounds: Bounds) -> Start:
         node = self.node
         if node is None:
             raise NoStart(f"partition {partition} is held without a topic node")
-        if self.first_offset is not None and entry is None and release is None and partition < node.initial_partitions:
-            wanted = self.first_offset(partition, bounds)
-            if wanted is not None:
-                return wanted
         return start_position(partition, entry, release, node.topic_id, node.start, node.initial_partitions, bounds)
 
     def _committed(self, offsets: Mapping[int, Committed], number: int, now: float) -> None:

@@ -9,17 +9,17 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from coordinator_tasks.core.errors import CoordinatorError, Refused
-from coordinator_tasks.core.fence import Bounds, Start
+from coordinator_tasks.core.errors import CoordinatorError
 from coordinator_tasks.core.model import TopicNode, TopicStatus
 from coordinator_tasks.core.ports import Clock, GroupOffsets
+from spark_apps.agent.first import FirstOffsets
 from spark_apps.agent.holder import Holder
 from spark_apps.agent.planner import BatchPlanner
 from spark_apps.agent.settings import Identity, Pacing, Timing
 from spark_apps.agent.work import perform
 from spark_apps.batches import BatchOffset
 from spark_apps.link import LONGEST_WAIT_S
-from spark_apps.options import EARLIEST, LATEST, SourceOptions, Starting
+from spark_apps.options import SourceOptions
 
 LONGEST_SLEEP_S = 0.5
 JOIN_TIMEOUT_S = 5.0
@@ -118,7 +118,7 @@ class TopicRunner:
     def attach(self, reader: str, options: SourceOptions) -> Mapping[str, str]:  # noqa: ARG002 - one reader at a time
         with self._turn:
             self.planner.limit(options.max_offsets_per_trigger)
-        self.edit(lambda holder: holder.open(_first_offset(options.starting)))
+        self.edit(lambda holder: holder.open(FirstOffsets(options.starting)))
         return {"bootstrap.servers": self._node.bootstrap_servers}
 
     def initial(self, reader: str) -> BatchOffset:  # noqa: ARG002
@@ -151,18 +151,3 @@ class TopicRunner:
 
     def detach(self, reader: str) -> None:
         """The query's own end is noticed by who started it; a reader may also be made anew."""
-
-
-def _first_offset(starting: Starting) -> Callable[[int, Bounds], Start | None]:
-    """What the source's options say of a partition that has no committed offset; raises `Refused`."""
-    if starting.every_ms is not None or starting.timestamps_ms:
-        raise Refused("starting by time is not supported by this agent; give startingOffsets, or commit offsets first")
-
-    def find(partition: int, bounds: Bounds) -> Start | None:
-        wanted = starting.offsets.get(partition, starting.every)
-        if wanted is None:
-            return None
-        places = {EARLIEST: bounds.beginning, LATEST: bounds.end}
-        return Start(places.get(wanted, wanted), "startingOffsets")
-
-    return find

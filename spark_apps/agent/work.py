@@ -4,7 +4,7 @@ Between the two anything may happen, as between any two requests: the holder jud
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from coordinator_tasks.core.errors import GroupInUse, KafkaUnavailable, Refused
@@ -31,10 +31,14 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Ask for the first offset and the one after the last of `partitions`, where no position is known."""
+    """Ask for the first offset and the one after the last of `partitions`, where no position is known.
+
+    `times_ms`: for some of them also for the first record at or after that time, in milliseconds since 1970.
+    """
 
     partitions: tuple[int, ...]
     number: int
+    times_ms: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +70,10 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Surveyed:
-    """The bounds of each partition that Kafka knows."""
+    """The bounds of each partition that Kafka knows; in `at` the offsets that were asked for by time and exist."""
 
     bounds: Mapping[int, Bounds]
+    at: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +103,10 @@ def perform(offsets: GroupOffsets, topic: str, work: Work) -> Result:
             case Commit(offsets=entries):
                 offsets.commit(topic, entries)
                 return Done()
-            case Survey(partitions=partitions):
+            case Survey(partitions=partitions, times_ms=times_ms):
                 first, end = offsets.beginnings(topic, partitions), offsets.ends(topic, partitions)
-                return Surveyed({p: Bounds(first[p], end[p]) for p in first.keys() & end.keys()})
+                bounds = {p: Bounds(first[p], end[p]) for p in first.keys() & end.keys()}
+                return Surveyed(bounds, offsets.at_times(topic, times_ms))
             case Measure(partitions=partitions):
                 return Measured(offsets.ends(topic, partitions))
     except (KafkaUnavailable, Refused) as error:

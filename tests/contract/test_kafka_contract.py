@@ -23,7 +23,7 @@ class Bench:
     admin: KafkaAdmin
     offsets: Callable[[str], GroupOffsets]
     create: Callable[[str, int], None]
-    append: Callable[[str, int, int], None]
+    append: Callable[..., None]
     topic: str
     group: str
 
@@ -37,10 +37,10 @@ def bench(request: pytest.FixtureRequest) -> Bench:
     settings = {"bootstrap.servers": request.getfixturevalue("kafka").bootstrap_servers}
     admin = ConfluentKafkaAdmin(settings)
 
-    def append(topic: str, partition: int, records: int) -> None:
+    def append(topic: str, partition: int, records: int, at_ms: int = 0) -> None:
         producer = Producer(settings)
         for _ in range(records):
-            producer.produce(topic, b"x", partition=partition)
+            producer.produce(topic, b"x", partition=partition, timestamp=at_ms)
         assert producer.flush(WAIT_S) == 0
 
     return Bench(
@@ -98,6 +98,18 @@ def test_ends_and_beginnings_of_many_partitions(bench: Bench) -> None:
     assert group.ends(bench.topic, range(3)) == {0: 0, 1: 4, 2: 0}
     assert group.beginnings(bench.topic, [1]) == {1: 0}
     assert group.ends(bench.topic, []) == {}
+
+
+def test_offsets_by_time_are_those_of_the_first_record_at_or_after_it_and_else_left_out(bench: Bench) -> None:
+    bench.create(bench.topic, 3)
+    for partition in (0, 1):
+        bench.append(bench.topic, partition, 3, 1_700_000_000_000)
+        bench.append(bench.topic, partition, 2, 1_700_000_001_000)
+    group = bench.offsets(bench.group)
+    wanted = {0: 1_700_000_000_001, 1: 1_700_000_001_001, 2: 1}
+    assert group.at_times(bench.topic, wanted) == {0: 3}
+    assert group.at_times(bench.topic, {0: 1_700_000_001_000, 1: 5}) == {0: 3, 1: 0}
+    assert group.at_times(bench.topic, {}) == {}
 
 
 def test_a_partition_that_is_not_there_is_an_error_that_names_it(bench: Bench) -> None:

@@ -14,6 +14,7 @@ class _Topic:
     topic_id: str
     beginnings: list[int]
     ends: list[int]
+    times: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -41,8 +42,11 @@ class FakeKafka:
         self._topics[topic].beginnings += [0] * count
         self._topics[topic].ends += [0] * count
 
-    def append(self, topic: str, partition: int, records: int) -> None:
-        self._topics[topic].ends[partition] += records
+    def append(self, topic: str, partition: int, records: int, at_ms: int = 0) -> None:
+        """Add records of one time, in milliseconds since 1970."""
+        found = self._topics[topic]
+        found.times.setdefault(partition, []).append((at_ms, found.ends[partition]))
+        found.ends[partition] += records
 
     def expire(self, topic: str, partition: int, before: int) -> None:
         """Drop the records before an offset."""
@@ -84,6 +88,12 @@ class FakeKafka:
             raise KafkaUnavailable(f"Kafka could not answer for partition {topic}-{partition}: there is none")
         return self._topics[topic].beginnings[partition], self._topics[topic].ends[partition]
 
+    def first_at(self, topic: str, partition: int, at_ms: int) -> int | None:
+        """The offset of the first record at or after a time."""
+        beginning, _ = self.log(topic, partition)
+        blocks = self._topics[topic].times.get(partition, [])
+        return next((max(offset, beginning) for at, offset in blocks if at >= at_ms), None)
+
     def _answer(self) -> None:
         if self.down:
             raise KafkaUnavailable("Kafka does not answer within 10 s; check that it runs")
@@ -113,6 +123,10 @@ class FakeGroupOffsets:
 
     def ends(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
         return {p: self.kafka.log(topic, p)[1] for p in sorted(partitions)}
+
+    def at_times(self, topic: str, times_ms: Mapping[int, int]) -> Mapping[int, int]:
+        found = {p: self.kafka.first_at(topic, p, at) for p, at in times_ms.items()}
+        return {p: offset for p, offset in found.items() if offset is not None}
 
     def beginnings(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
         return {p: self.kafka.log(topic, p)[0] for p in sorted(partitions)}

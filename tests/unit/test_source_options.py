@@ -52,7 +52,7 @@ def test_names_are_case_insensitive_and_java_names_are_translated() -> None:
         ),
         pytest.param(
             {"startingOffsetsByTimestamp": '{"orders":{"0":1000}}', "startingOffsetsByTimestampStrategy": "latest"},
-            Starting(timestamps_ms={0: 1000}),
+            Starting(timestamps_ms={0: 1000}, else_latest=True),
             id="by time",
         ),
         pytest.param(
