@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from coordinator_tasks.core.assignors.balanced import Balanced
 from coordinator_tasks.core.assignors.problem import Problem
+from coordinator_tasks.core.assignors.strategies import ONE_TOPIC_ASSIGNORS
 from coordinator_tasks.core.errors import Refused
 
 __all__ = ["ASSIGNORS", "Assignor", "Problem", "assignor", "validate"]
@@ -17,7 +17,7 @@ class Assignor(Protocol):
         """Partition → member, for every partition of the problem, fixed ones included."""
 
 
-ASSIGNORS: Mapping[str, Assignor] = {"balanced": Balanced()}
+ASSIGNORS: Mapping[str, Assignor] = {**ONE_TOPIC_ASSIGNORS}
 
 
 def assignor(name: str) -> Assignor:

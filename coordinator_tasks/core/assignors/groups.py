@@ -1,0 +1,18 @@
+"""The strategies for whole groups, by name. Importing this loads numpy, which plans of one topic do without."""
+
+from collections.abc import Mapping
+
+from coordinator_tasks.core.assignors.cooperative import CooperativeSticky
+from coordinator_tasks.core.assignors.group import GroupAssignor
+from coordinator_tasks.core.assignors.optimum import GroupBalanced
+from coordinator_tasks.core.assignors.strategies import STATELESS
+
+_BALANCED = GroupBalanced()
+
+GROUP_ASSIGNORS: Mapping[str, GroupAssignor] = {
+    "balanced": _BALANCED,
+    "sticky": _BALANCED,
+    "uniform": _BALANCED,
+    "cooperative-sticky": CooperativeSticky(),
+    **STATELESS,
+}

@@ -1,0 +1,137 @@
+"""A group as arrays: partitions of all topics numbered in one row, members by number, and who owns what.
+
+A million partitions as Python objects are slow and large; as arrays they are 4 MB. Partition p of topic t has the number
+`starts[t] + p`; topics and members are numbered in the order of their names, so that nothing depends on the order of input.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coordinator_tasks.core.assignors.group import Assignment, Group, GroupMember
+
+Numbers = NDArray[np.int32]
+Flags = NDArray[np.bool_]
+
+NOBODY = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Who and what there is.
+
+    - `topics`: those with partitions and a subscriber; `starts[t]` is the number of the first partition of topic t, and the
+      last entry of `starts` the number of all partitions.
+    - `members`: those that subscribe to any of them.
+    - `subscribed`: [member, topic]; None when every member subscribes to every topic.
+    """
+
+    topics: tuple[str, ...]
+    members: tuple[str, ...]
+    starts: Numbers
+    subscribed: Flags | None
+
+    @property
+    def partitions(self) -> int:
+        return int(self.starts[-1])
+
+    @property
+    def counts(self) -> Numbers:
+        """Partitions of each topic."""
+        return np.diff(self.starts)
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """Who has what, before.
+
+    - `owner`: per partition the member that alone claims it and may keep it, or NOBODY.
+    - `contested`: partition claimed by several → the claimant of the newest generation. It is no move to pass over it.
+    """
+
+    owner: Numbers
+    contested: Mapping[int, int] = field(default_factory=dict)
+
+
+def layout_of(group: Group) -> Layout:
+    """The group's layout."""
+    wanted = frozenset().union(*{m.topics for m in group.members.values()})
+    topics = tuple(sorted(t for t in wanted if group.topics.get(t, 0) > 0))
+    known = frozenset(topics)
+    members = tuple(sorted(m for m, v in group.members.items() if not known.isdisjoint(v.topics)))
+    starts = np.zeros(len(topics) + 1, np.int32)
+    np.cumsum([group.topics[t] for t in topics], out=starts[1:])
+    kinds = {group.members[m].topics for m in members}
+    if all(known <= kind for kind in kinds):
+        return Layout(topics, members, starts, None)
+    rows = {kind: np.fromiter((t in kind for t in topics), np.bool_, len(topics)) for kind in kinds}
+    return Layout(topics, members, starts, np.array([rows[group.members[m].topics] for m in members]))
+
+
+def claims_of(group: Group, layout: Layout) -> Claims:
+    """The claims that count: of subscribed topics, on partitions that exist. O(claims)."""
+    place = {t: (int(s), int(n)) for t, s, n in zip(layout.topics, layout.starts[:-1], layout.counts, strict=True)}
+    claimed = [_claimed(group.members[m], place) for m in layout.members]
+    owner = np.full(layout.partitions, NOBODY, np.int32)
+    numbers = np.concatenate([owner[:0], *claimed])
+    claimant = np.repeat(np.arange(len(claimed), dtype=np.int32), [len(c) for c in claimed])
+    several = np.bincount(numbers, minlength=layout.partitions) > 1
+    if not several.any():
+        owner[numbers] = claimant
+        return Claims(owner)
+    alone = ~several[numbers]
+    owner[numbers[alone]] = claimant[alone]
+    newest: dict[int, tuple[int, int]] = {}
+    for number, member in zip(numbers[~alone].tolist(), claimant[~alone].tolist(), strict=True):
+        rank = (-group.members[layout.members[member]].generation, member)
+        newest[number] = min(newest.get(number, rank), rank)
+    return Claims(owner, {number: rank[1] for number, rank in sorted(newest.items())})
+
+
+def _claimed(member: GroupMember, place: Mapping[str, tuple[int, int]]) -> Numbers:
+    """Numbers of the partitions that the member claims and may have, each once."""
+    few: list[int] = []
+    many: list[Numbers] = []
+    for topic, partitions in member.owned.items():
+        if topic not in place or topic not in member.topics:
+            continue
+        start, count = place[topic]
+        if len(partitions) < _FEW:
+            few += [start + p for p in partitions if 0 <= p < count]
+        else:
+            listed = np.array(partitions, np.int32)
+            many.append(start + listed[(listed >= 0) & (listed < count)])
+    numbers = np.concatenate([np.array(few, np.int32), *many])
+    unique = np.unique(numbers)
+    return unique if len(unique) < len(numbers) else numbers
+
+
+_FEW = 32
+"""Below this many, a list is faster than an array."""
+
+
+def assignment_of(group: Group, layout: Layout, owner: Numbers) -> Assignment:
+    """The answer in the group's own terms; every partition needs an owner. O(partitions)."""
+    answer: Assignment = {member: {} for member in group.members}
+    if not layout.partitions:
+        return answer
+    order = by_owner(owner, len(layout.members))
+    topic_of = np.repeat(np.arange(len(layout.topics), dtype=np.int32), layout.counts)[order]
+    partitions = (order - layout.starts[topic_of]).tolist()
+    owners = owner[order]
+    changes = np.flatnonzero((owners[1:] != owners[:-1]) | (topic_of[1:] != topic_of[:-1])) + 1
+    ends = [*changes.tolist(), len(partitions)]
+    firsts = np.concatenate([[0], changes])
+    mine = [answer[m] for m in layout.members]
+    names, begin = layout.topics, 0
+    for member, topic, end in zip(owners[firsts].tolist(), topic_of[firsts].tolist(), ends, strict=True):
+        mine[member][names[topic]] = partitions[begin:end]
+        begin = end
+    return answer
+
+
+def by_owner(owner: Numbers, members: int) -> NDArray[np.intp]:
+    """Partitions sorted by owner, then number; numpy sorts 16-bit keys in linear time."""
+    return np.argsort(owner.astype(np.int16) if members < np.iinfo(np.int16).max else owner, kind="stable")

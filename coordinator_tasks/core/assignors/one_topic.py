@@ -1,0 +1,34 @@
+"""Lets a group strategy answer the coordinator's question, which is about one topic."""
+
+from collections.abc import Mapping
+
+from coordinator_tasks.core.assignors.group import Group, GroupAssignor, GroupMember
+from coordinator_tasks.core.assignors.problem import Problem
+
+
+class OneTopic:
+    """A strategy for one topic that asks a group strategy.
+
+    All members subscribe to the topic, and are ordered by their ids. The group strategy plans the whole topic; fixed
+    partitions then stay where they are, so that they shift nobody's range. Where replicas are is not part of the question.
+    """
+
+    def __init__(self, strategy: GroupAssignor) -> None:
+        self._strategy = strategy
+
+    def assign(self, problem: Problem) -> Mapping[int, str]:
+        """Partition → member; only the fixed ones without members. As fast as the group strategy."""
+        partitions = sorted(problem.partitions)
+        place = {partition: i for i, partition in enumerate(partitions)}
+        owned: dict[str, list[int]] = {}
+        for partition, member in problem.owned.items():
+            if partition in place:
+                owned.setdefault(member, []).append(place[partition])
+        topic = frozenset({problem.topic})
+        members = {
+            m: GroupMember(topic, {problem.topic: owned[m]} if m in owned else {}, rack=value.rack or None)
+            for m, value in problem.members.items()
+        }
+        answer = self._strategy.assign(Group({problem.topic: len(partitions)}, members))
+        given = {partitions[i]: m for m, topics in answer.items() for i in topics.get(problem.topic, ())}
+        return given | {p: m for p, m in problem.fixed.items() if p in place}

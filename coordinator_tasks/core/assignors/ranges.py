@@ -1,0 +1,110 @@
+"""Kafka's `range`, on the client's side (rack-aware, KIP-881) and on the broker's (KIP-848).
+
+Per topic, the members in Kafka's order get contiguous ranges, the first ones one partition more. Topics with equal counts
+and equal subscribers are thereby co-partitioned, which joins between them need. Client side, where some partitions have
+replicas only on some racks, partitions go first to members of a rack that has a replica, as far as the sizes of the ranges
+and co-partitioning allow.
+"""
+
+from collections.abc import Callable, Iterable
+
+from coordinator_tasks.core.assignors.group import Assignment, Group, contiguous
+
+
+class ServerRange:
+    """Kafka's `range` of the broker: no racks."""
+
+    def assign(self, group: Group) -> Assignment:
+        """O(members · topics) beside the answer's size."""
+        answer: Assignment = {member: {} for member in group.members}
+        for topic, members in group.subscribers().items():
+            for member, (start, end) in zip(members, contiguous(group.topics[topic], len(members)), strict=True):
+                if start < end:
+                    answer[member][topic] = list(range(start, end))
+        return answer
+
+
+class Range:
+    """Kafka's `range` of the client."""
+
+    def assign(self, group: Group) -> Assignment:
+        """As the broker's unless racks matter; then O(members · partitions) per topic."""
+        states = [_TopicState(group, topic, members) for topic, members in group.subscribers().items()]
+        if not any(state.racks_matter for state in states):
+            return ServerRange().assign(group)
+        _match_racks(states)
+        answer: Assignment = {member: {} for member in group.members}
+        for state in states:
+            state.fill(lambda _member, _partition: True)
+            for member, partitions in state.given.items():
+                if partitions:
+                    answer[member][state.topic] = sorted(partitions)
+        return answer
+
+
+class _TopicState:
+    """One topic while its ranges are being filled."""
+
+    def __init__(self, group: Group, topic: str, members: list[str]) -> None:
+        self.topic = topic
+        self.count = group.topics[topic]
+        self.member_racks = {m: group.members[m].rack or None for m in members}
+        self.unassigned = list(range(self.count))
+        self.given: dict[str, list[int]] = {m: [] for m in members}
+        self._size, self._longer = divmod(self.count, len(members))
+        self._replicas = [frozenset(racks) for racks in group.racks.get(topic, ())]
+        consumer_racks = {rack for rack in self.member_racks.values() if rack}
+        every_rack = frozenset().union(*self._replicas)
+        self.has_racks = bool(consumer_racks)
+        # Nothing to match where no member is near any replica, or every partition is everywhere.
+        self.racks_matter = bool(consumer_racks & every_rack) and any(r != every_rack for r in self._replicas)
+
+    def near(self, member: str, partition: int) -> bool:
+        rack = self.member_racks[member]
+        return rack is None or (partition < len(self._replicas) and rack in self._replicas[partition])
+
+    def room(self, member: str) -> int:
+        """How many more partitions the member may have now; one more than its share while longer ranges are left."""
+        return max(0, self._size + (self._longer > 0) - len(self.given[member]))
+
+    def fill(self, may: Callable[[str, int], bool]) -> None:
+        for member in self.given:
+            chosen = [p for p in self.unassigned if may(member, p)][: self.room(member)]
+            if chosen:
+                self.give(member, chosen)
+
+    def give(self, member: str, partitions: list[int]) -> None:
+        self.given[member] += partitions
+        if len(self.given[member]) > self._size:
+            self._longer -= 1
+        gone = set(partitions)
+        self.unassigned = [p for p in self.unassigned if p not in gone]
+
+
+def _match_racks(states: list[_TopicState]) -> None:
+    together: dict[tuple[object, int], list[_TopicState]] = {}
+    for state in states:
+        if state.has_racks:
+            together.setdefault((frozenset(state.member_racks.items()), state.count), []).append(state)
+    for alike in together.values():
+        if len(alike) > 1:
+            _match_co_partitioned(alike)
+        elif alike[0].racks_matter:
+            alike[0].fill(alike[0].near)
+
+
+def _match_co_partitioned(states: list[_TopicState]) -> None:
+    """Partition p of all these topics goes to one member, the first that is near to all of them and has room in all."""
+    remaining = list(states[0].member_racks)
+    for partition in range(states[0].count):
+        found = next((m for m in remaining if _fits(states, m, partition)), None)
+        if found is None:
+            continue
+        for state in states:
+            state.give(found, [partition])
+        if not any(state.room(found) for state in states):
+            remaining.remove(found)
+
+
+def _fits(states: Iterable[_TopicState], member: str, partition: int) -> bool:
+    return all(state.near(member, partition) and state.room(member) for state in states)

@@ -1,0 +1,105 @@
+"""RocketMQ's strategies (`AllocateMessageQueue...` of its client), topic by topic, members in the order of their ids.
+
+None of them looks at what members have now. A message queue stands for a partition; the room of its broker for the rack of
+the partition's preferred leader.
+"""
+
+import hashlib
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from coordinator_tasks.core.assignors.group import Assignment, Group, contiguous, java_order
+
+Allocate = Callable[[str, Sequence[int], Sequence[str]], Iterable[str]]
+"""From a topic, its partitions and members in order to a member for each of the partitions."""
+
+VIRTUAL_NODES = 10
+"""Points of each member on the ring, as in RocketMQ."""
+
+
+class PerTopic:
+    """Each topic by itself, among its subscribers."""
+
+    def __init__(self, allocate: Allocate) -> None:
+        self._allocate = allocate
+
+    def assign(self, group: Group) -> Assignment:
+        """As long as `allocate` takes for each topic."""
+        answer: Assignment = {member: {} for member in group.members}
+        for topic, members in group.subscribers().items():
+            partitions = range(group.topics[topic])
+            owners = self._allocate(topic, partitions, sorted(members, key=java_order))
+            _add(answer, topic, zip(partitions, owners, strict=True))
+        return answer
+
+
+class MachineRoomNearby:
+    """Partitions go to the members of their room; those of rooms without a member, each room's by itself, to all members.
+
+    RocketMQ refuses queues and members whose room is unknown. Here such a partition is shared by all, and such a member gets
+    only what is shared by all.
+    """
+
+    def __init__(self, allocate: Allocate) -> None:
+        self._allocate = allocate
+
+    def assign(self, group: Group) -> Assignment:
+        """As long as `allocate` takes for each room of each topic."""
+        answer: Assignment = {member: {} for member in group.members}
+        for topic, unordered in group.subscribers().items():
+            members = sorted(unordered, key=java_order)
+            inhabitants: dict[str, list[str]] = {}
+            for member in members:
+                inhabitants.setdefault(group.members[member].rack or "", []).append(member)
+            inhabitants.pop("", None)
+            for room, partitions in _rooms(group, topic).items():
+                owners = self._allocate(topic, partitions, inhabitants.get(room, members))
+                _add(answer, topic, zip(partitions, owners, strict=True))
+        for topics in answer.values():
+            for listed in topics.values():
+                listed.sort()
+        return answer
+
+
+def average(_topic: str, partitions: Sequence[int], members: Sequence[str]) -> Iterable[str]:
+    """Contiguous ranges, the first ones longer by one (`AllocateMessageQueueAveragely`)."""
+    for member, (start, end) in zip(members, contiguous(len(partitions), len(members)), strict=True):
+        for _ in range(start, end):
+            yield member
+
+
+def average_by_circle(_topic: str, partitions: Sequence[int], members: Sequence[str]) -> Iterable[str]:
+    """One partition each in turn (`AllocateMessageQueueAveragelyByCircle`)."""
+    for place in range(len(partitions)):
+        yield members[place % len(members)]
+
+
+def consistent_hash(topic: str, partitions: Sequence[int], members: Sequence[str]) -> Iterable[str]:
+    """The next member on a ring of MD5 hashes (`AllocateMessageQueueConsistentHash`).
+
+    A join or a leave moves only the joiner's or the leaver's partitions. The hashed texts are RocketMQ's, with an empty
+    broker name.
+    """
+    ring = {_hash(f"{member}-{i}"): member for member in members for i in range(VIRTUAL_NODES)}
+    points = sorted(ring)
+    for partition in partitions:
+        place = bisect_left(points, _hash(f"MessageQueue [topic={topic}, brokerName=, queueId={partition}]"))
+        yield ring[points[place % len(points)]]
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.md5(text.encode(), usedforsecurity=False).digest()[:4])
+
+
+def _rooms(group: Group, topic: str) -> Mapping[str, list[int]]:
+    racks = group.racks.get(topic, ())
+    rooms: dict[str, list[int]] = {}
+    for partition in range(group.topics[topic]):
+        replicas = racks[partition] if partition < len(racks) else ()
+        rooms.setdefault(replicas[0] if replicas else "", []).append(partition)
+    return rooms
+
+
+def _add(answer: Assignment, topic: str, owners: Iterable[tuple[int, str]]) -> None:
+    for partition, member in owners:
+        answer[member].setdefault(topic, []).append(partition)

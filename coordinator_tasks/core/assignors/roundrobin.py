@@ -1,0 +1,20 @@
+"""Kafka's `roundrobin`: all partitions of all topics in order, dealt to the members in turn, passing over the unsubscribed."""
+
+from coordinator_tasks.core.assignors.group import Assignment, Group, java_order, kafka_order
+
+
+class RoundRobin:
+    """See the module. Even for equal subscriptions, uneven for mixed ones."""
+
+    def assign(self, group: Group) -> Assignment:
+        """O(partitions), times the members passed over where subscriptions are mixed."""
+        answer: Assignment = {member: {} for member in group.members}
+        order = kafka_order(group.members)
+        turn = 0
+        for topic in sorted(group.subscribers(), key=java_order):
+            for partition in range(group.topics[topic]):
+                while topic not in group.members[order[turn]].topics:
+                    turn = (turn + 1) % len(order)
+                answer[order[turn]].setdefault(topic, []).append(partition)
+                turn = (turn + 1) % len(order)
+        return answer
