@@ -7,7 +7,8 @@ to members that have more than q, as far as there are enough.
 
 import numpy as np
 
-from coordinator_tasks.core.assignors.layout import NOBODY, Claims, Numbers, by_owner
+from coordinator_tasks.core.assignors.group import Assignment, Group
+from coordinator_tasks.core.assignors.layout import NOBODY, Claims, Layout, Numbers, by_owner
 
 
 def quotas(counts: Numbers, total: int) -> Numbers:
@@ -62,3 +63,16 @@ def deal(need: Numbers) -> Numbers:
         return np.concatenate([np.tile(takers, least), takers[wanted > least]])
     turn = np.arange(int(wanted.sum())) - np.repeat(np.cumsum(wanted) - wanted, wanted)
     return np.repeat(takers, wanted)[np.argsort(turn, kind="stable")]
+
+
+def dealt(group: Group, layout: Layout) -> Assignment:
+    """The answer where nobody has anything yet; the same as by arrays, and twice as fast."""
+    answer: Assignment = {member: {} for member in group.members}
+    members = len(layout.members)
+    twice = [answer[m] for m in layout.members] * 2
+    turn = 0
+    for topic, count in zip(layout.topics, layout.counts.tolist(), strict=True):
+        for first, mine in enumerate(twice[turn : turn + min(count, members)]):
+            mine[topic] = list(range(first, count, members)) if count > members else [first]
+        turn = (turn + count) % members
+    return answer

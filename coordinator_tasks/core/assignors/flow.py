@@ -15,6 +15,8 @@ to their subscribers. `own[member, topic]` of them would be no move.
 Both start from the present assignment, so a small change costs little.
 """
 
+import heapq
+
 import numpy as np
 
 from coordinator_tasks.core.assignors.cycles import negative_cycles
@@ -36,48 +38,60 @@ class Flow:
         """Owned partitions that do not stay where they are."""
         return int(np.maximum(self.own - self.x, 0).sum())
 
+    @property
+    def even(self) -> bool:
+        """No two loads differ by more than one."""
+        return int(self.loads.max() - self.loads.min()) <= 1
+
     def fill(self) -> None:
         """Give what has no owner to those with the least, the topics with the fewest subscribers first."""
-        topics = np.flatnonzero(self._free)
-        width = self.subscribed[:, topics].sum(axis=0)
-        for topic in topics[np.argsort(width, kind="stable")].tolist():
-            members = np.flatnonzero(self.subscribed[:, topic])
-            given = raised(self.loads[members], int(self._free[topic]))
-            self.x[members, topic] += given
-            self.loads[members] += given
-        self._free[:] = 0
+        subscribers = np.ascontiguousarray(self.subscribed.T)
+        width = subscribers.sum(axis=1)
+        topics = np.flatnonzero((self._free > 0) & (width > 0))
+        for topic in topics[np.argsort(width[topics], kind="stable")].tolist():
+            members = subscribers[topic].nonzero()[0]
+            takers, given = raised(self.loads[members], int(self._free[topic]))
+            chosen = members[takers]
+            self.x[chosen, topic] += given
+            self.loads[chosen] += given
 
     def level(self) -> None:
-        """Make the load vector decreasingly minimal."""
-        while self._level_once():
-            pass
+        """Make the load vector decreasingly minimal; at first by handing on only what is nobody's own."""
+        for free_only in (True, False):
+            while not self.even and self._level_once(free_only):
+                pass
 
-    def _level_once(self) -> bool:
-        reach, via_topic, via_member = self._reachable()
+    def _level_once(self, free_only: bool) -> bool:
+        """Hand on along one path from each member; False if there was none to hand on from."""
+        reach, via_topic, via_member = self._reachable(free_only)
         steep = np.flatnonzero(self.loads >= reach + 2)
-        for member in steep[np.argsort(-self.loads[steep], kind="stable")].tolist():
+        heap = list(zip((-self.loads[steep]).tolist(), steep.tolist(), strict=True))
+        heapq.heapify(heap)
+        while heap:
+            load, member = heapq.heappop(heap)
             path = [member]
-            while via_topic[path[-1]] >= 0:
-                topic = int(via_topic[path[-1]])
+            while (topic := int(via_topic[path[-1]])) >= 0:
                 path += [topic, int(via_member[topic])]
-            self._pass_on(path)
+            if self._pass_on(path, free_only):
+                heapq.heappush(heap, (load + 1, member))
         return bool(len(steep))
 
-    def _pass_on(self, path: list[int]) -> None:
-        """Hand partitions on along member, topic, member, ...; as many as the path still carries."""
+    def _pass_on(self, path: list[int], free_only: bool) -> bool:
+        """Hand one partition on at each step of member, topic, member, ..., if the path still carries it."""
         first, last = path[0], path[-1]
-        units = int(self.loads[first] - self.loads[last]) // 2
-        for giver, topic in zip(path[:-1:2], path[1::2], strict=True):
-            units = min(units, int(self.x[giver, topic]))
-        if units <= 0:
-            return
+        if self.loads[first] < self.loads[last] + 2:
+            return False
+        gifts = list(zip(path[:-1:2], path[1::2], strict=True))
+        if not all(self.x[gift] > (self.own[gift] if free_only else 0) for gift in gifts):
+            return False
         for giver, topic, taker in zip(path[:-1:2], path[1::2], path[2::2], strict=True):
-            self.x[giver, topic] -= units
-            self.x[taker, topic] += units
-        self.loads[first] -= units
-        self.loads[last] += units
+            self.x[giver, topic] -= 1
+            self.x[taker, topic] += 1
+        self.loads[first] -= 1
+        self.loads[last] += 1
+        return True
 
-    def _reachable(self) -> tuple[Numbers, Numbers, Numbers]:
+    def _reachable(self, free_only: bool) -> tuple[Numbers, Numbers, Numbers]:
         """Per member the least load that it could hand a partition on to, by the next topic; per topic its next member.
 
         Searched backwards from the members with the least load; -1 = no next one, and members that nobody steeper than
@@ -90,26 +104,28 @@ class Flow:
             frontier: Numbers = np.flatnonzero((self.loads == load) & (reach < 0)).astype(np.int32)
             reach[frontier] = load
             while len(frontier):
-                frontier = self._step_back(frontier, load, reach, via_topic, via_member)
+                frontier = self._step_back(frontier, free_only, reach, via_topic, via_member)
+                reach[frontier] = load
             if not ((reach < 0) & (self.loads >= load + 2)).any():
                 break
         return np.where(reach < 0, self.loads, reach), via_topic, via_member
 
     def _step_back(
-        self, frontier: Numbers, load: int, reach: Numbers, via_topic: Numbers, via_member: Numbers
+        self, frontier: Numbers, free_only: bool, reach: Numbers, via_topic: Numbers, via_member: Numbers
     ) -> Numbers:
-        topics = np.flatnonzero((via_member < 0) & self.subscribed[frontier].any(axis=0))
-        takes = self.subscribed[np.ix_(frontier, topics)]
-        via_member[topics] = frontier[_spread(takes)]
+        """Those not reached so far that can hand on to the frontier; `via_topic` and `via_member` are filled in."""
+        takes = self.subscribed[frontier]
+        topics = np.flatnonzero((via_member < 0) & takes.any(axis=0))
+        via_member[topics] = frontier[_spread(takes[:, topics])]
         givers = np.flatnonzero(reach < 0)
         x = self.x[np.ix_(givers, topics)]
-        # Who has a partition that is not its own loses nothing by passing it on.
-        worth = (x > 0).astype(np.int8) + (x > self.own[np.ix_(givers, topics)])
+        worth = (x > self.own[np.ix_(givers, topics)]).astype(np.int8)
+        if not free_only:
+            worth += x > 0  # who has one that is not its own loses nothing by handing that on
         can = worth.any(axis=1)
         found: Numbers = givers[can].astype(np.int32)
         if len(found):
             via_topic[found] = topics[worth[can].argmax(axis=1)]
-            reach[found] = load
         return found
 
     def cheapen(self) -> None:
@@ -133,18 +149,19 @@ def _spread(takes: Flags) -> Numbers:
     return chosen
 
 
-def raised(loads: Numbers, units: int) -> Numbers:
-    """How many of `units` each gets so that the largest loads become as small as possible; ties to the first."""
-    given = np.zeros(len(loads), np.int32)
-    if units == 1:
-        given[loads.argmin()] = 1
-        return given
-    order = np.argsort(loads, kind="stable")
+def raised(loads: Numbers, units: int) -> tuple[Numbers, Numbers]:
+    """Who gets how many of `units` so that the largest loads become as small as possible."""
+    if units < len(loads):
+        least = np.argpartition(loads, units - 1)[:units].astype(np.int32)
+        low = loads[least]
+        if int(low.max()) - int(low.min()) <= 1:
+            return least, np.ones(units, np.int32)
+    order = np.argsort(loads, kind="stable").astype(np.int32)
     ascending = loads[order]
     # To lift the first k to the height of the next one takes k times its height less their sum.
     size = np.arange(1, len(loads))
     below = int(np.searchsorted(size * ascending[1:] - np.cumsum(ascending[:-1]), units, side="left")) + 1
     height, rest = divmod(units + int(ascending[:below].sum()), below)
-    given[order[:below]] = height - ascending[:below]
-    given[order[:rest]] += 1
-    return given
+    given = height - ascending[:below]
+    given[:rest] += 1
+    return order[:below], given

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from coordinator_tasks.core.assignors.group import Assignment, Group, GroupMember
 
 Numbers = NDArray[np.int32]
+Places = NDArray[np.int32 | np.int64]
 Flags = NDArray[np.bool_]
 
 NOBODY = -1
@@ -81,7 +82,8 @@ def claims_of(group: Group, layout: Layout) -> Claims:
     if not several.any():
         owner[numbers] = claimant
         return Claims(owner)
-    alone = ~several[numbers]
+    numbers, claimant = np.unique(np.stack([numbers, claimant]), axis=1)  # one member may list a partition twice
+    alone = np.bincount(numbers, minlength=layout.partitions)[numbers] == 1
     owner[numbers[alone]] = claimant[alone]
     newest: dict[int, tuple[int, int]] = {}
     for number, member in zip(numbers[~alone].tolist(), claimant[~alone].tolist(), strict=True):
@@ -91,7 +93,7 @@ def claims_of(group: Group, layout: Layout) -> Claims:
 
 
 def _claimed(member: GroupMember, place: Mapping[str, tuple[int, int]]) -> Numbers:
-    """Numbers of the partitions that the member claims and may have, each once."""
+    """Numbers of the partitions that the member claims and may have."""
     few: list[int] = []
     many: list[Numbers] = []
     for topic, partitions in member.owned.items():
@@ -103,9 +105,7 @@ def _claimed(member: GroupMember, place: Mapping[str, tuple[int, int]]) -> Numbe
         else:
             listed = np.array(partitions, np.int32)
             many.append(start + listed[(listed >= 0) & (listed < count)])
-    numbers = np.concatenate([np.array(few, np.int32), *many])
-    unique = np.unique(numbers)
-    return unique if len(unique) < len(numbers) else numbers
+    return np.concatenate([np.array(few, np.int32), *many]) if many else np.array(few, np.int32)
 
 
 _FEW = 32
@@ -113,11 +113,11 @@ _FEW = 32
 
 
 def assignment_of(group: Group, layout: Layout, owner: Numbers) -> Assignment:
-    """The answer in the group's own terms; every partition needs an owner. O(partitions)."""
+    """The answer in the group's own terms. O(partitions)."""
     answer: Assignment = {member: {} for member in group.members}
-    if not layout.partitions:
+    order = by_owner(owner, len(layout.members))[int((owner == NOBODY).sum()) :]
+    if not len(order):
         return answer
-    order = by_owner(owner, len(layout.members))
     topic_of = np.repeat(np.arange(len(layout.topics), dtype=np.int32), layout.counts)[order]
     partitions = (order - layout.starts[topic_of]).tolist()
     owners = owner[order]
@@ -132,6 +132,6 @@ def assignment_of(group: Group, layout: Layout, owner: Numbers) -> Assignment:
     return answer
 
 
-def by_owner(owner: Numbers, members: int) -> NDArray[np.intp]:
+def by_owner(owner: Numbers, members: int) -> Places:
     """Partitions sorted by owner, then number; numpy sorts 16-bit keys in linear time."""
     return np.argsort(owner.astype(np.int16) if members < np.iinfo(np.int16).max else owner, kind="stable")

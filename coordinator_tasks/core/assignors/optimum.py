@@ -8,14 +8,16 @@ from enum import StrEnum
 
 import numpy as np
 
-from coordinator_tasks.core.assignors.equal import fewest_moves, solve_equal
+from coordinator_tasks.core.assignors.equal import dealt, fewest_moves, solve_equal
 from coordinator_tasks.core.assignors.flow import Flow
 from coordinator_tasks.core.assignors.group import Assignment, Group
 from coordinator_tasks.core.assignors.layout import (
     NOBODY,
     Claims,
+    Flags,
     Layout,
     Numbers,
+    Places,
     assignment_of,
     by_owner,
     claims_of,
@@ -46,8 +48,11 @@ class GroupBalanced:
 
     def assign(self, group: Group) -> Assignment:
         """O(partitions) for equal subscriptions; for mixed ones O(members · topics) per search, few of them usually."""
-        solution = solve(group)
-        return assignment_of(group, solution.layout, solution.owner)
+        layout = layout_of(group)
+        if layout.subscribed is None and not any(m.owned for m in group.members.values()):
+            return dealt(group, layout)
+        solution = solve_arrays(layout, claims_of(group, layout))
+        return assignment_of(group, layout, solution.owner)
 
 
 def solve(group: Group) -> Solution:
@@ -57,8 +62,8 @@ def solve(group: Group) -> Solution:
 
 
 def solve_arrays(layout: Layout, claims: Claims) -> Solution:
-    """The same from arrays; `claims` hold only what their owners may keep."""
-    if layout.subscribed is None:
+    """The same from arrays; `claims` hold only what their owners may keep. Topics without a subscriber stay as they are."""
+    if layout.subscribed is None or not layout.members:
         owner = solve_equal(claims, len(layout.members)) if layout.members else claims.owner
         proof = Proof.CLOSED_FORM
     else:
@@ -67,7 +72,7 @@ def solve_arrays(layout: Layout, claims: Claims) -> Solution:
     return Solution(layout, owner, int(moved.sum()), proof)
 
 
-def _solve_mixed(layout: Layout, subscribed: np.ndarray, claims: Claims) -> tuple[Numbers, Proof]:
+def _solve_mixed(layout: Layout, subscribed: Flags, claims: Claims) -> tuple[Numbers, Proof]:
     counts, held = layout.counts, np.flatnonzero(claims.owner != NOBODY)
     topic_of = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
     pairs = claims.owner[held].astype(np.int64) * len(counts) + topic_of[held]
@@ -76,32 +81,47 @@ def _solve_mixed(layout: Layout, subscribed: np.ndarray, claims: Claims) -> tupl
     flow.fill()
     flow.level()
     proof = Proof.BOUND
-    if not _at_bound(flow, own, layout.partitions):
+    if not _at_bound(flow, own):
         proof = Proof.SEARCH
         flow.cheapen()
     return _owners(claims, topic_of, own, flow.x), proof
 
 
-def _at_bound(flow: Flow, own: Numbers, total: int) -> bool:
+def _at_bound(flow: Flow, own: Numbers) -> bool:
     moves = flow.moves
-    even = int(flow.loads.max() - flow.loads.min()) <= 1
-    return moves == 0 or (even and moves == fewest_moves(own.sum(axis=1, dtype=np.int32), total))
+    return moves == 0 or (flow.even and moves == fewest_moves(own.sum(axis=1, dtype=np.int32), int(flow.loads.sum())))
 
 
 def _owners(claims: Claims, topic_of: Numbers, own: Numbers, x: Numbers) -> Numbers:
     """Partition by partition: everybody keeps its first ones, and the rest goes to those who get more than they had."""
     owner = claims.owner.copy()
-    held = np.flatnonzero(owner != NOBODY)
-    order = held[by_owner(owner[held], len(x))]
-    sizes = own[own > 0]
-    rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    owner[order[rank >= np.minimum(own, x)[owner[order], topic_of[order]]]] = NOBODY
-    need = np.maximum(x - own, 0)
-    for partition, member in claims.contested.items():
-        topic = topic_of[partition]
-        if need[member, topic]:
-            owner[partition] = member
-            need[member, topic] -= 1
-    takers = np.tile(np.arange(len(x), dtype=np.int32), x.shape[1])
-    owner[owner == NOBODY] = np.repeat(takers, need.T.ravel())
+    less = np.append(x < own, np.zeros((1, x.shape[1]), np.bool_), axis=0)  # NOBODY, which is -1, finds the last row
+    cut = np.flatnonzero(less[owner, topic_of])
+    if len(cut):
+        order = cut[by_owner(owner[cut], len(x))]
+        pairs = owner[order], topic_of[order]
+        changed = np.flatnonzero((np.diff(pairs[0]) != 0) | (np.diff(pairs[1]) != 0)) + 1
+        first = np.zeros(len(order), np.int64)
+        first[changed] = changed
+        rank = np.arange(len(order)) - np.maximum.accumulate(first)
+        owner[order[rank >= x[pairs]]] = NOBODY
+    takers, topics = np.nonzero(x > own)
+    need = x[takers, topics] - own[takers, topics]
+    if claims.contested:
+        _to_claimants(claims, owner, topic_of, takers, topics, need)
+    order = np.argsort(topics, kind="stable")
+    covered: Flags = x.sum(axis=0) > 0
+    owner[(owner == NOBODY) & covered[topic_of]] = np.repeat(takers[order], need[order])
     return owner
+
+
+def _to_claimants(
+    claims: Claims, owner: Numbers, topic_of: Numbers, takers: Places, topics: Places, need: Numbers
+) -> None:
+    """Where it costs nothing, give what several claim to the one with the newest claim."""
+    place = {pair: i for i, pair in enumerate(zip(takers.tolist(), topics.tolist(), strict=True))}
+    for partition, member in claims.contested.items():
+        i = place.get((member, int(topic_of[partition])))
+        if i is not None and need[i]:
+            owner[partition] = member
+            need[i] -= 1
