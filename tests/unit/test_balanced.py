@@ -126,7 +126,7 @@ def test_ten_thousand_partitions_and_a_join_move_exactly_the_share_of_the_joiner
 
 def test_a_strategy_is_named_or_refused() -> None:
     assert assignor("balanced") is ASSIGNORS["balanced"]
-    with pytest.raises(Refused, match="choose one of average, .*, balanced, "):
+    with pytest.raises(Refused, match=r"choose one of average, .*, balanced, "):
         assignor("random")
 
 
