@@ -4,13 +4,14 @@ A million partitions as Python objects are slow and large; as arrays they are 4 
 `starts[t] + p`; topics and members are numbered in the order of their names, so that nothing depends on the order of input.
 """
 
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator_tasks.core.assignors.group import Assignment, Group, GroupMember
+from coordinator_tasks.core.assignors.group import Assignment, Group
 
 Numbers = NDArray[np.int32]
 Places = NDArray[np.int32 | np.int64]
@@ -73,18 +74,16 @@ def layout_of(group: Group) -> Layout:
 
 def claims_of(group: Group, layout: Layout) -> Claims:
     """The claims that count: of subscribed topics, on partitions that exist. O(claims)."""
-    place = {t: (int(s), int(n)) for t, s, n in zip(layout.topics, layout.starts[:-1], layout.counts, strict=True)}
-    claimed = [_claimed(group.members[m], place) for m in layout.members]
     owner = np.full(layout.partitions, NOBODY, np.int32)
-    numbers = np.concatenate([owner[:0], *claimed])
-    claimant = np.repeat(np.arange(len(claimed), dtype=np.int32), [len(c) for c in claimed])
-    several = np.bincount(numbers, minlength=layout.partitions) > 1
-    if not several.any():
-        owner[numbers] = claimant
+    numbers, claimant = _claimed(group, layout)
+    if not len(numbers):
+        return Claims(owner)
+    owner[numbers] = claimant
+    if len(numbers) == int((owner != NOBODY).sum()):
         return Claims(owner)
     numbers, claimant = np.unique(np.stack([numbers, claimant]), axis=1)  # one member may list a partition twice
     alone = np.bincount(numbers, minlength=layout.partitions)[numbers] == 1
-    owner[numbers[alone]] = claimant[alone]
+    owner[numbers[~alone]] = NOBODY
     newest: dict[int, tuple[int, int]] = {}
     for number, member in zip(numbers[~alone].tolist(), claimant[~alone].tolist(), strict=True):
         rank = (-group.members[layout.members[member]].generation, member)
@@ -92,24 +91,26 @@ def claims_of(group: Group, layout: Layout) -> Claims:
     return Claims(owner, {number: rank[1] for number, rank in sorted(newest.items())})
 
 
-def _claimed(member: GroupMember, place: Mapping[str, tuple[int, int]]) -> Numbers:
-    """Numbers of the partitions that the member claims and may have."""
-    few: list[int] = []
-    many: list[Numbers] = []
-    for topic, partitions in member.owned.items():
-        if topic not in place or topic not in member.topics:
-            continue
-        start, count = place[topic]
-        if len(partitions) < _FEW:
-            few += [start + p for p in partitions if 0 <= p < count]
-        else:
-            listed = np.array(partitions, np.int32)
-            many.append(start + listed[(listed >= 0) & (listed < count)])
-    return np.concatenate([np.array(few, np.int32), *many]) if many else np.array(few, np.int32)
-
-
-_FEW = 32
-"""Below this many, a list is faster than an array."""
+def _claimed(group: Group, layout: Layout) -> tuple[Places, Places]:
+    """The numbers of all partitions claimed, and by whom: one long array, since many short ones take long to make."""
+    place = {topic: i for i, topic in enumerate(layout.topics)}
+    listed: list[int] = []
+    sizes, topics, members = [], [], []
+    for i, name in enumerate(layout.members):
+        member = group.members[name]
+        for topic, partitions in member.owned.items():
+            if topic in place and topic in member.topics:
+                listed += partitions
+                sizes.append(len(partitions))
+                topics.append(place[topic])
+                members.append(i)
+    if not listed:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    found: Places = np.frombuffer(struct.pack(f"{len(listed)}q", *listed), np.int64)  # half the time of np.array
+    claimant = np.repeat(np.array(members), sizes)
+    count, start = np.repeat(layout.counts[topics], sizes), np.repeat(layout.starts[topics], sizes)
+    exists = (found >= 0) & (found < count)
+    return (found + start, claimant) if exists.all() else ((found + start)[exists], claimant[exists])
 
 
 def assignment_of(group: Group, layout: Layout, owner: Numbers) -> Assignment:
