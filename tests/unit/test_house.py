@@ -14,7 +14,7 @@ from coordinator_tasks.cli import app
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "coordinator_tasks" / "core"
 DOCS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-BINARY = {".png", ".jpg", ".ico", ".gif", ".woff2"}
+BINARY = {".png", ".jpg", ".ico", ".gif", ".woff2", ".gz"}
 TOP_LEVEL = {
     *("dags", "plugins", "coordinator_tasks", "spark_apps", "tests", "docs", "benchmarks", ".ci"),
     *("docker-compose.yaml", "requirements.txt", "requirements.in", "pyproject.toml", "Makefile"),
