@@ -7,6 +7,7 @@ and co-partitioning allow.
 """
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 
 from coordinator_tasks.core.assignors.group import Assignment, Group, contiguous
 
@@ -49,7 +50,7 @@ class _TopicState:
         self.topic = topic
         self.count = group.topics[topic]
         self.member_racks = {m: group.members[m].rack or None for m in members}
-        self.unassigned = list(range(self.count))
+        self._unassigned = dict.fromkeys(range(self.count))
         self.given: dict[str, list[int]] = {m: [] for m in members}
         self._size, self._longer = divmod(self.count, len(members))
         self._replicas = [frozenset(racks) for racks in group.racks.get(topic, ())]
@@ -69,7 +70,7 @@ class _TopicState:
 
     def fill(self, may: Callable[[str, int], bool]) -> None:
         for member in self.given:
-            chosen = [p for p in self.unassigned if may(member, p)][: self.room(member)]
+            chosen = list(islice((p for p in self._unassigned if may(member, p)), self.room(member)))
             if chosen:
                 self.give(member, chosen)
 
@@ -77,8 +78,8 @@ class _TopicState:
         self.given[member] += partitions
         if len(self.given[member]) > self._size:
             self._longer -= 1
-        gone = set(partitions)
-        self.unassigned = [p for p in self.unassigned if p not in gone]
+        for partition in partitions:
+            del self._unassigned[partition]
 
 
 def _match_racks(states: list[_TopicState]) -> None:
