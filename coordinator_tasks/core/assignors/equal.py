@@ -76,3 +76,45 @@ def dealt(group: Group, layout: Layout) -> Assignment:
             mine[topic] = list(range(first, count, members)) if count > members else [first]
         turn = (turn + count) % members
     return answer
+
+
+def settle(held: list[list[int]], pool: list[int], total: int) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
+    """Bring every member's list to its quota, in place; `pool` is what has no owner, `total` the number of all.
+
+    Returns what members gave up and what they got, by the members' places. O(members + moves).
+    """
+    given_up, got = {}, {}
+    counts = np.array([len(mine) for mine in held], np.int32)
+    quota = quotas(counts, total)
+    change = quota - counts
+    givers = np.flatnonzero(change < 0)
+    for member, keep in zip(givers.tolist(), quota[givers].tolist(), strict=True):
+        mine = held[member]
+        given_up[member] = surplus = mine[keep:]
+        pool += surplus
+        del mine[keep:]
+    takers = np.flatnonzero(change > 0)
+    begin = 0
+    for member, units in zip(takers.tolist(), change[takers].tolist(), strict=True):
+        got[member] = share = pool[begin : begin + units]
+        held[member] += share
+        begin += units
+    return given_up, got
+
+
+def settled(group: Group, layout: Layout) -> Assignment | None:
+    """The answer for one topic, without arrays, which only pay for several; None if claims clash or do not exist."""
+    (topic,), total = layout.topics, layout.partitions
+    held = [sorted(group.members[m].owned.get(topic, ())) for m in layout.members]
+    seen = set().union(*held)
+    if len(seen) != sum(map(len, held)) or any(mine and (mine[0] < 0 or mine[-1] >= total) for mine in held):
+        return None
+    pool = [p for p in range(total) if p not in seen] if len(seen) < total else []
+    _, got = settle(held, pool, total)
+    for member in got:
+        held[member].sort()
+    answer: Assignment = {member: {} for member in group.members}
+    for name, mine in zip(layout.members, held, strict=True):
+        if mine:
+            answer[name][topic] = mine
+    return answer

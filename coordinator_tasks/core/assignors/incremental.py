@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from coordinator_tasks.core.assignors.equal import quotas
+from coordinator_tasks.core.assignors.equal import settle
 from coordinator_tasks.core.assignors.group import Assignment, Group, GroupMember
 from coordinator_tasks.core.assignors.layout import NOBODY, Claims, Layout, Numbers, assignment_of, by_owner
 from coordinator_tasks.core.assignors.optimum import solve, solve_arrays
@@ -48,11 +48,13 @@ class Plan:
     def change(self, joined: Mapping[str, frozenset[str]], left: Iterable[str] = ()) -> Delta:
         """Take in the joiners, by id with what they subscribe to, and let the leavers go.
 
-        Topics that are not in the layout are ignored, and so are leavers that are not there.
+        Topics that are not in the layout are ignored, and so are joiners that are there already and leavers that are not. Who
+        leaves and joins at once is a new member.
         """
         known = frozenset(self.layout.topics)
-        able = {m: topics for m, topics in joined.items() if not known.isdisjoint(topics)}
         gone = set(left)
+        there = set(self._members) - gone if joined else set()
+        able = {m: topics for m, topics in joined.items() if m not in there and not known.isdisjoint(topics)}
         if self._owner is None and all(known <= topics for topics in able.values()):
             return self._change_equal(able, gone)
         return self._change_mixed(self._owners(), able, gone)
@@ -82,27 +84,9 @@ class Plan:
         if not self._members:
             self._free = pool
             return Delta()
-        return self._settle(pool)
-
-    def _settle(self, pool: list[int]) -> Delta:
-        """Bring everybody to its quota; `pool` is what has no owner."""
-        delta = Delta()
-        counts = np.array([len(held) for held in self._held], np.int32)
-        quota = quotas(counts, self.layout.partitions)
-        change = quota - counts
-        givers = np.flatnonzero(change < 0)
-        for member, keep in zip(givers.tolist(), quota[givers].tolist(), strict=True):
-            held = self._held[member]
-            delta.given_up[self._members[member]] = surplus = held[keep:]
-            pool += surplus
-            del held[keep:]
-        takers = np.flatnonzero(change > 0)
-        begin = 0
-        for member, units in zip(takers.tolist(), change[takers].tolist(), strict=True):
-            delta.got[self._members[member]] = share = pool[begin : begin + units]
-            self._held[member] += share
-            begin += units
-        return delta
+        given_up, got = settle(self._held, pool, self.layout.partitions)
+        names = self._members
+        return Delta({names[m]: lost for m, lost in given_up.items()}, {names[m]: gain for m, gain in got.items()})
 
     def _change_mixed(self, owner: Numbers, joined: Mapping[str, frozenset[str]], gone: set[str]) -> Delta:
         topics = self.layout.topics

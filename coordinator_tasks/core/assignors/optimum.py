@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from coordinator_tasks.core.assignors.equal import dealt, fewest_moves, solve_equal
+from coordinator_tasks.core.assignors.equal import dealt, fewest_moves, settled, solve_equal
 from coordinator_tasks.core.assignors.flow import Flow
 from coordinator_tasks.core.assignors.group import Assignment, Group
 from coordinator_tasks.core.assignors.layout import (
@@ -51,6 +51,8 @@ class GroupBalanced:
         layout = layout_of(group)
         if layout.subscribed is None and not any(m.owned for m in group.members.values()):
             return dealt(group, layout)
+        if layout.subscribed is None and len(layout.topics) == 1 and (answer := settled(group, layout)):
+            return answer
         solution = solve_arrays(layout, claims_of(group, layout))
         return assignment_of(group, layout, solution.owner)
 
