@@ -5,6 +5,8 @@ the others with q. Whoever has at most its quota keeps all of it, so the fewest 
 to members that have more than q, as far as there are enough.
 """
 
+from itertools import filterfalse
+
 import numpy as np
 
 from coordinator_tasks.core.assignors.group import Assignment, Group
@@ -71,7 +73,8 @@ def dealt(group: Group, layout: Layout) -> Assignment:
     members = len(layout.members)
     twice = [answer[m] for m in layout.members] * 2
     turn = 0
-    for topic, count in zip(layout.topics, layout.counts.tolist(), strict=True):
+    for topic in layout.topics:
+        count = group.topics[topic]
         for first, mine in enumerate(twice[turn : turn + min(count, members)]):
             mine[topic] = list(range(first, count, members)) if count > members else [first]
         turn = (turn + count) % members
@@ -109,7 +112,7 @@ def settled(group: Group, layout: Layout) -> Assignment | None:
     seen = set().union(*held)
     if len(seen) != sum(map(len, held)) or any(mine and (mine[0] < 0 or mine[-1] >= total) for mine in held):
         return None
-    pool = [p for p in range(total) if p not in seen] if len(seen) < total else []
+    pool = list(filterfalse(seen.__contains__, range(total))) if len(seen) < total else []
     _, got = settle(held, pool, total)
     for member in got:
         held[member].sort()

@@ -7,6 +7,7 @@ A million partitions as Python objects are slow and large; as arrays they are 4 
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,8 +64,7 @@ def layout_of(group: Group) -> Layout:
     topics = tuple(sorted(t for t in wanted if group.topics.get(t, 0) > 0))
     known = frozenset(topics)
     members = tuple(sorted(m for m, v in group.members.items() if not known.isdisjoint(v.topics)))
-    starts = np.zeros(len(topics) + 1, np.int32)
-    np.cumsum([group.topics[t] for t in topics], out=starts[1:])
+    starts = np.array([0, *accumulate(group.topics[t] for t in topics)], np.int32)
     kinds = {group.members[m].topics for m in members}
     if all(known <= kind for kind in kinds):
         return Layout(topics, members, starts, None)
