@@ -5,6 +5,7 @@ from typing import Protocol
 
 from coordinator_tasks.core.assignors.problem import Problem
 from coordinator_tasks.core.assignors.strategies import ONE_TOPIC_ASSIGNORS
+from coordinator_tasks.core.assignors.weighted import Weighted
 from coordinator_tasks.core.errors import Refused
 
 __all__ = ["ASSIGNORS", "Assignor", "Problem", "assignor", "validate"]
@@ -17,7 +18,11 @@ class Assignor(Protocol):
         """Partition → member, for every partition of the problem, fixed ones included."""
 
 
-ASSIGNORS: Mapping[str, Assignor] = {**ONE_TOPIC_ASSIGNORS}
+ASSIGNORS: Mapping[str, Assignor] = {**ONE_TOPIC_ASSIGNORS, "weighted": Weighted()}
+
+
+PARTIAL = frozenset({"weighted"})
+"""Strategies that leave a partition without an owner rather than break a limit that a person has set."""
 
 
 def assignor(name: str) -> Assignor:
@@ -40,5 +45,5 @@ def validate(problem: Problem, answer: Mapping[int, str], strategy: str) -> None
         if answer.get(partition) != member:
             raise Refused(f"strategy {strategy!r} moved partition {partition}, which is fixed to {member!r}")
     left = [p for p in problem.partitions if p not in answer]
-    if left and problem.members:
+    if left and problem.members and strategy not in PARTIAL:
         raise Refused(f"strategy {strategy!r} left partitions {left[:10]} without an owner beside live members")

@@ -15,6 +15,9 @@ class Problem:
     - `fixed`: partitions that stay where they are (in flight or pinned); the member may be one outside `members`.
     - `loads`: how many partitions of other topics each member carries.
     - `parameters`: the strategy's own.
+    - `weights`: what each partition weighs in the measure that the parameters name; one that is missing is unknown.
+    - `carried`: what each member carries of other topics, in the same unit.
+    - `zones`: partition → the racks of its replicas.
     """
 
     topic: str
@@ -24,3 +27,6 @@ class Problem:
     fixed: Mapping[int, str] = field(default_factory=dict)
     loads: Mapping[str, int] = field(default_factory=dict)
     parameters: Mapping[str, str] = field(default_factory=dict)
+    weights: Mapping[int, float] = field(default_factory=dict)
+    carried: Mapping[str, float] = field(default_factory=dict)
+    zones: Mapping[int, tuple[str, ...]] = field(default_factory=dict)

@@ -1,0 +1,274 @@
+"""Who carries how much: the account that `weighted` plans with. Every move goes through it, so it never has to be counted
+anew.
+
+Sums are made in the order of the partition numbers, so that the same problem gives the same figures whatever the order
+of its mappings. A partition without an owner stands under `NOBODY`.
+"""
+
+import math
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from heapq import heapify, heappop, heappush, heapreplace, nlargest
+from typing import TypeAlias
+
+from coordinator_tasks.core.assignors.problem import Problem
+from coordinator_tasks.core.assignors.weighted_parameters import Rules, Zones
+from coordinator_tasks.core.errors import Refused
+
+NOBODY = ""
+_READ_AT_ONCE = 64
+SLACK = 1e-9  # of a load: what rounding may do to a sum
+Stock: TypeAlias = list[tuple[float, int]]
+Entry: TypeAlias = tuple[float, int, str]
+
+
+class Book:
+    """Made from a problem, with everything where it is: fixed partitions where they stay, the others with their owners.
+
+    - `placed`: partition → member, in the order of the numbers; members outside the problem only where it is fixed.
+    - `seats`: the members that may have something: not banned from everything, and with a capacity.
+    - `load`: what each carries, other topics included; `count`: how many partitions, other topics included.
+    - `level`: the load per capacity if all that can move were spread evenly; nobody can do better.
+    """
+
+    def __init__(self, problem: Problem, rules: Rules) -> None:
+        self.problem, self.rules = problem, rules
+        banned = {m for m, what in rules.bans.items() if what is None}
+        self.seats = tuple(sorted(m for m, one in problem.members.items() if one.capacity > 0 and m not in banned))
+        self.capacity = {m: problem.members[m].capacity for m in self.seats}
+        self.limit = {m: rules.limit_of(m) for m in self.seats}
+        self.placed = _placed(problem, set(self.seats))
+        self._weights = _known(problem, rules)
+        self._values, self._usual = _values(self._weights, self.placed)
+        self.count = Counter(self.placed.values())
+        self.load = self._loads()
+        self.level = self._level()
+        for member in self.seats:
+            self.load[member] += problem.carried.get(member, 0.0)
+            self.count[member] += problem.loads.get(member, 0)
+        self.moved: set[int] = set()
+        self._stocks: dict[str, Stock] = {}
+        self._heaps: dict[tuple[float, str], list[Entry]] = {}
+
+    # What is the case ------------------------------------------------------------------------------------------------
+
+    def weight(self, partition: int) -> float:
+        """What the partition weighs; the mean of the known ones if nobody knows."""
+        return self._weights.get(partition, self._usual) + self.rules.each
+
+    def ratio(self, member: str) -> float:
+        """What the member carries per capacity."""
+        return self.load[member] / self.capacity[member]
+
+    def racks(self, partition: int) -> tuple[str, ...]:
+        """The racks that are near the partition; none where that does not count."""
+        return self.problem.zones.get(partition, ()) if self.rules.zones is not Zones.OFF else ()
+
+    def is_near(self, member: str, partition: int) -> bool:
+        """Whether the member is in a rack of the partition's replicas; where nothing is known, everybody is."""
+        racks = self.racks(partition)
+        return not racks or self.problem.members[member].rack in racks
+
+    def may_have(self, member: str, partition: int) -> bool:
+        """Whether bans and required zones let the member have the partition, however much it has already."""
+        if self.rules.bars(member, partition):
+            return False
+        if self.rules.zones is not Zones.REQUIRE or self.is_near(member, partition):
+            return True
+        return not any(self.is_near(one, partition) and not self.rules.bars(one, partition) for one in self.seats)
+
+    def has_room(self, member: str) -> bool:
+        """Whether the member may have one more partition."""
+        return self.count[member] < self.limit[member]
+
+    def homeless(self) -> Stock:
+        """The partitions without an owner with their weights, the heaviest first."""
+        return sorted(self._held({NOBODY})[NOBODY], key=lambda one: (-one[0], one[1])) if self.count[NOBODY] else []
+
+    def stock(self, member: str) -> Stock:
+        """The partitions that the member has and that may move with their weights, ascending."""
+        if member not in self._stocks:
+            # One look at all partitions serves those that are likely to be asked for next as well.
+            unread = [m for m in self.seats if m not in self._stocks]
+            self.read({member, *nlargest(_READ_AT_ONCE, unread, key=self._entry)})
+        return self._stocks[member]
+
+    def read(self, members: Collection[str]) -> None:
+        """Make the stocks of these members, in one look at all partitions."""
+        found = self._held({m for m in members if m not in self._stocks})
+        for stock in found.values():
+            stock.sort()
+        self._stocks |= found
+
+    def _held(self, members: Collection[str]) -> dict[str, Stock]:
+        found: dict[str, list[int]] = {m: [] for m in members}
+        for partition, member in self.placed.items() if found else ():
+            if member in found:
+                found[member].append(partition)
+        return {m: self._weighed(partitions) for m, partitions in found.items()}
+
+    def _weighed(self, partitions: Iterable[int]) -> Stock:
+        fixed, each, usual = self.problem.fixed, self.rules.each, self._usual
+        if fixed:
+            partitions = [p for p in partitions if p not in fixed]
+        return [(self._weights.get(p, usual) + each, p) for p in partitions]
+
+    # What changes ----------------------------------------------------------------------------------------------------
+
+    def move(self, partition: int, taker: str) -> None:
+        """Give the partition to somebody, or to nobody."""
+        giver, weight = self.placed[partition], self.weight(partition)
+        self.placed[partition] = taker
+        if giver in self._stocks:
+            stock = self._stocks[giver]
+            del stock[bisect_left(stock, (weight, partition))]
+        if taker in self._stocks:
+            insort(self._stocks[taker], (weight, partition))
+        self._settle(giver, -weight, -1)
+        self._settle(taker, weight, 1)
+        owner = self.problem.owned.get(partition)
+        if owner is not None and owner != taker:
+            self.moved.add(partition)
+        else:
+            self.moved.discard(partition)
+
+    def _settle(self, member: str, weight: float, count: int) -> None:
+        self.count[member] += count
+        if member in self.capacity:
+            self.load[member] += weight
+            heap = self._heaps.get(self._kind(member))
+            if heap is not None:
+                heappush(heap, self._entry(member))
+
+    def _entry(self, member: str) -> Entry:
+        return self.ratio(member), self.count[member], member
+
+    def _kind(self, member: str) -> tuple[float, str]:
+        """Among members of a kind, the one that carries least is the best for every partition."""
+        rack = self.problem.members[member].rack if self.rules.zones is not Zones.OFF else ""
+        return self.capacity[member], rack
+
+    def lightest(self) -> list[str]:
+        """The member with room that carries least of each kind, the one with the least load per capacity first."""
+        if not self._heaps:
+            for member in self.seats:
+                self._heaps.setdefault(self._kind(member), []).append(self._entry(member))
+            for heap in self._heaps.values():
+                heapify(heap)
+        found: list[Entry] = []
+        for heap in self._heaps.values():
+            while heap and (heap[0] != self._entry(heap[0][2]) or not self.has_room(heap[0][2])):
+                heappop(heap)  # stale, or full: what changes there pushes it again
+            if heap:
+                found.append(heap[0])
+        return [member for _, _, member in sorted(found)] if len(found) > 1 else [one[2] for one in found]
+
+    def takers(self, partitions: Iterable[int] = ()) -> list[str]:
+        """Members with room, lightest first: one of each kind, or all where somebody is banned from one of these."""
+        if self.rules.bans and any(self.rules.bars(m, p) for m in self.rules.bans for p in partitions):
+            return [m for _, _, m in sorted(self._entry(m) for m in self.seats if self.has_room(m))]
+        return self.lightest()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every member with room may have every partition, and all have the same capacity."""
+        rules, capacities = self.rules, set(self.capacity.values())
+        return len(capacities) == 1 and not rules.bans and (rules.zones is Zones.OFF or not self.problem.zones)
+
+    def spread(self, homeless: Stock) -> None:
+        """Where it is plain: give these, heaviest first, to whoever carries least, as if by a `move` each."""
+        load, count, limit, capacity = self.load, self.count, self.limit, self.capacity
+        heap = [self._entry(m) for m in self.seats if self.has_room(m)]
+        heapify(heap)
+        for weight, partition in homeless:
+            if not heap:
+                return
+            _, _, taker = heap[0]
+            self.placed[partition] = taker
+            load[taker] += weight
+            count[taker] += 1
+            count[NOBODY] -= 1
+            if count[taker] < limit[taker]:
+                heapreplace(heap, (load[taker] / capacity[taker], count[taker], taker))
+            else:
+                heappop(heap)
+
+    # How it starts ---------------------------------------------------------------------------------------------------
+
+    def _loads(self) -> dict[str, float]:
+        """What everybody who has something carries of this topic."""
+        load = dict.fromkeys((*self.seats, *self.count), 0.0)
+        for member, weight in zip(self.placed.values(), self._values, strict=True):
+            load[member] += weight
+        return {m: one + self.rules.each * self.count[m] for m, one in load.items()}
+
+    def _level(self) -> float:
+        """The level to which all that can move raises the members, given what they have to carry anyway."""
+        fixed: dict[str, list[int]] = {m: [] for m in self.seats}
+        for partition, member in self.problem.fixed.items():
+            if member in fixed and partition in self.placed:
+                fixed[member].append(partition)
+        stays = {m: sum(map(self.weight, sorted(found))) for m, found in fixed.items()}
+        movable = sum(self.load[m] for m in self.seats) + self.load.get(NOBODY, 0.0) - sum(stays.values())
+        for member in self.seats:
+            stays[member] += self.problem.carried.get(member, 0.0)
+        level, capacity, load = 0.0, 0.0, movable
+        for member in sorted(self.seats, key=lambda m: (stays[m] / self.capacity[m], m)):
+            if capacity and load / capacity <= stays[member] / self.capacity[member]:
+                break
+            capacity += self.capacity[member]
+            load += stays[member]
+            level = load / capacity
+        return level
+
+
+def _placed(problem: Problem, seats: set[str]) -> dict[int, str]:
+    """Every listed partition, in order, with its owner, unless that one may have nothing."""
+    placed = dict.fromkeys(sorted(problem.partitions), NOBODY)
+    listed = len(placed)
+    placed.update(problem.owned)
+    placed.update(problem.fixed)
+    if len(placed) > listed:
+        wanted = set(problem.partitions)
+        placed = {p: m for p, m in placed.items() if p in wanted}
+    if not seats.issuperset(placed.values()):
+        known, fixed = {*seats, NOBODY}, problem.fixed
+        if not known.issuperset(placed.values()):
+            placed = {p: m if m in known or p in fixed else NOBODY for p, m in placed.items()}
+    return placed
+
+
+def _known(problem: Problem, rules: Rules) -> Mapping[int, float]:
+    """The weights that are known. Raises `Refused`."""
+    weights = {**problem.weights, **rules.weights} if rules.weights else problem.weights
+    if weights and not (min(weights.values()) >= 0 and sum(weights.values()) < math.inf):
+        wrong = min(p for p, one in weights.items() if not 0 <= one < math.inf)
+        raise Refused(
+            f"partition {wrong} of topic {problem.topic} weighs {weights[wrong]}, which is no number from 0 on"
+        )
+    return weights
+
+
+def _values(weights: Mapping[int, float], partitions: Iterable[int]) -> tuple[list[float], float]:
+    """The weights of these partitions in their order, and that of one of which nothing is known: the mean."""
+    values = list(map(weights.get, partitions))
+    if None not in values:
+        return values, 0.0  # type: ignore[return-value]
+    usual = math.fsum(weights.values()) / len(weights) if weights else 0.0
+    return [usual if one is None else one for one in values], usual
+
+
+def picks(stock: Stock, need: float, room: float) -> Iterator[int]:
+    """Partitions of at most `room` by how well they relieve somebody by `need`.
+
+    The smallest that is enough comes first, then larger ones, then the smaller ones from the largest down to those
+    that weigh nothing.
+    """
+    enough, end = bisect_left(stock, (need, -1)), bisect_right(stock, (room, math.inf))
+    for place in range(enough, end):
+        yield stock[place][1]
+    for place in range(min(enough, end) - 1, -1, -1):
+        if stock[place][0] <= 0:
+            return
+        yield stock[place][1]
