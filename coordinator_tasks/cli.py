@@ -48,6 +48,8 @@ Topic = Annotated[str, typer.Argument(help="A topic of Kafka.", show_default=Fal
 Topics = Annotated[list[str] | None, typer.Argument(help="Managed topics; none = all.", show_default=False)]
 Consumer = Annotated[str, typer.Argument(help="The id of a consumer.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Strategy = Annotated[str, typer.Option(help="How partitions are spread over the consumers; none = the cluster's.")]
+Parameters = Annotated[list[str] | None, typer.Option("--parameter", help="name=value of the strategy; repeatable.")]
 Why = Annotated[str, typer.Option("--why", help="The reason; it stands in the history.", show_default=False)]
 By = Annotated[str, typer.Option("--by", help="Who asks; default: your user name.", show_default=False)]
 
@@ -143,8 +145,8 @@ def add_topic(
     start: Annotated[StartRule, typer.Option(help="Where a partition without a committed offset begins.")] = (
         StartRule.EARLIEST
     ),
-    strategy: Annotated[str, typer.Option(help="How partitions are spread over the consumers.")] = "balanced",
-    parameter: Annotated[list[str] | None, typer.Option(help="name=value of the strategy; repeatable.")] = None,
+    strategy: Strategy = "",
+    parameter: Parameters = None,
     consumer_property: Annotated[
         list[str] | None, typer.Option("--property", help="name=value, a consumer property that is not secret.")
     ] = None,
@@ -164,6 +166,18 @@ def add_topic(
         )
         text = f"topic {topic} is managed with {config.initial_partitions} partitions; the next plan assigns them"
         _print(config, json, lambda _: text)
+
+
+@app.command()
+def set_strategy(
+    context: typer.Context, topic: Topic, strategy: Strategy = "", parameter: Parameters = None, json: Json = False
+) -> None:
+    """Give a topic another strategy, with all of its parameters; see `plan --dry-run` for what that moves."""
+    with _open(context) as c:
+        pairs = _pairs(parameter, "--parameter")
+        config = topic_service.set_strategy(c, topic, strategy, pairs, _actor())
+        name = c.policy.strategies.effective(config).strategy
+        _print(config, json, lambda _: f"topic {topic} has strategy {name}; the next plan goes by it")
 
 
 @app.command()
@@ -187,6 +201,19 @@ def plan(
         reports = transitions.preview(c, named) if dry_run else transitions.plan(c, named, _actor())
         _print(reports, json, lambda found: show.reports(found, plan_only=dry_run))
     _exit_of(reports)
+
+
+@app.command()
+def explain(
+    context: typer.Context,
+    topic: Topic,
+    partition: Annotated[int | None, typer.Option(min=0, help="One partition; none = all.", show_default=False)] = None,
+    json: Json = False,
+) -> None:
+    """Say why every partition of a topic is where it is now, and what the strategy would do with it."""
+    with _open(context) as c:
+        _managed(c, [topic])
+        _print(transitions.explain(c, topic), json, lambda found: show.explanation(found, partition))
 
 
 @app.command()

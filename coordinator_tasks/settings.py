@@ -3,14 +3,15 @@
 The file is JSON, `{"cluster": ..., "zookeeper": ..., "kafka": {"bootstrap.servers": ...}, ...}`, and may be read by its
 owner only. The environment goes before it: `COORDINATOR_SETTINGS` names the file, `COORDINATOR_<FIELD>` a field,
 `COORDINATOR_KAFKA_<PROPERTY>` a property of librdkafka with `_` for `.`, `COORDINATOR_ZOOKEEPER_<FIELD>` a field of
-`ZooKeeperAccess`, `COORDINATOR_POLICY_<FIELD>` a field of `Policy`.
+`ZooKeeperAccess`, `COORDINATOR_POLICY_<FIELD>` a field of `Policy`, `COORDINATOR_PARAMETER_<NAME>` a parameter of the
+cluster's strategy with `_` for `.`, `COORDINATOR_STRATEGIES_<NAME>` a strategy of the site.
 """
 
 import json
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,6 +32,8 @@ class Settings:
     - `zookeeper`: `host:port,host:port[/chroot]`; `kafka`: librdkafka's settings, with `bootstrap.servers` and secrets.
     - `discovery`: `zookeeper`, or `file:/path/of/folder` with `registry_ttl_s`.
     - `status_token`: sent to the consumers' interfaces.
+    - `strategy`, `parameters`: of the topics that name no strategy; `strategies`: name → `package.module:callable` of a
+      site's own ones.
     """
 
     cluster: str
@@ -42,6 +45,9 @@ class Settings:
     session_timeout_s: float = 10.0
     answer_timeout_s: float = 10.0
     ask_timeout_s: float = 2.0
+    strategy: str = "balanced"
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    strategies: Mapping[str, str] = field(default_factory=dict)
     registry_ttl_s: float = 10.0
     policy: Policy = field(default_factory=Policy)
 
@@ -58,9 +64,10 @@ class Settings:
             raise Refused(f"{self.discovery!r} is no registry; set `discovery` to zookeeper or file:/path/of/folder")
 
 
-_OWN_FIELDS = {"cluster", "zookeeper", "discovery", "status_token"}
+_OWN_FIELDS = {"cluster", "zookeeper", "discovery", "status_token", "strategy"}
 _TIMES = {"session_timeout_s", "answer_timeout_s", "ask_timeout_s", "registry_ttl_s"}
-_GROUPS = {"kafka", "zookeeper_access", "policy"}
+_GROUPS = {"kafka", "zookeeper_access", "policy", "parameters", "strategies"}
+_MADE_BY_WIRING = {"strategies"}  # fields of a group that are no settings
 
 
 def settings_from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
@@ -74,6 +81,8 @@ def settings_from_environment(environ: Mapping[str, str] = os.environ) -> Settin
         "kafka": _group(environ, "KAFKA_", dots=True),
         "zookeeper_access": _group(environ, "ZOOKEEPER_"),
         "policy": _group(environ, "POLICY_"),
+        "parameters": _group(environ, "PARAMETER_", dots=True),
+        "strategies": _group(environ, "STRATEGIES_"),
     }
     _check_groups(given)
     return settings_of({**given, **{name: {**given.get(name, {}), **more} for name, more in from_environment.items()}})
@@ -112,12 +121,25 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
     return Settings(
         cluster=own.pop("cluster", ""),
         zookeeper=own.pop("zookeeper", ""),
-        kafka={str(key): str(value) for key, value in given.get("kafka", {}).items()},
+        kafka=_texts(given, "kafka"),
+        parameters=_texts(given, "parameters"),
+        strategies=_texts(given, "strategies"),
         zookeeper_access=_dataclass(ZooKeeperAccess(), "zookeeper_access", given.get("zookeeper_access", {})),
         policy=_dataclass(Policy(), "policy", given.get("policy", {})),
         **own,
         **times,
     )
+
+
+def _texts(given: Mapping[str, Any], group: str) -> dict[str, str]:
+    return {str(key): str(value) for key, value in given.get(group, {}).items()}
+
+
+def plain_settings(settings: Settings) -> dict[str, Any]:
+    """The settings as a settings file holds them, with all secrets: for files of mode 0600 only."""
+    found = asdict(settings)
+    found["policy"] = {name: value for name, value in found["policy"].items() if name not in _MADE_BY_WIRING}
+    return found
 
 
 def _check_groups(given: Mapping[str, Any]) -> None:
@@ -133,7 +155,7 @@ def _group(environ: Mapping[str, str], group: str, dots: bool = False) -> dict[s
 
 
 def _dataclass(default: V, group: str, given: Mapping[str, Any]) -> V:
-    known = {one.name for one in fields(default)}  # type: ignore[arg-type]
+    known = {one.name for one in fields(default)} - _MADE_BY_WIRING  # type: ignore[arg-type]
     unknown = sorted(given.keys() - known)
     if unknown:
         raise Refused(f"{group} has no field {unknown[0]!r}; the known ones are {sorted(known)}")

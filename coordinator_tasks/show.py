@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from coordinator_tasks.core.model import Actor, Fleet, Move, MoveKind
+from coordinator_tasks.core.model import Actor, Explanation, Fleet, Move, MoveKind
+from coordinator_tasks.core.ranges import ranges
 from coordinator_tasks.service.history import Rebalance
 from coordinator_tasks.service.overview import ConsumerOverview, RunningTopic, TopicOverview
 from coordinator_tasks.service.transitions import TopicReport
@@ -47,17 +48,6 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], none: str) -> s
     widths = [max(len(row[column]) for row in [list(headers), *cells]) for column in range(len(headers))]
     lines = [[name.upper() for name in headers], *cells]
     return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in lines)
-
-
-def ranges(partitions: Iterable[int]) -> str:
-    """`0-3,7`: partition numbers in a few characters."""
-    found: list[list[int]] = []
-    for one in sorted(partitions):
-        if found and one == found[-1][1] + 1:
-            found[-1][1] = one
-        else:
-            found.append([one, one])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in found)
 
 
 def topics(found: Iterable[TopicOverview]) -> str:
@@ -110,8 +100,21 @@ def reports(found: Iterable[TopicReport], *, plan_only: bool = False) -> str:
             text += f" [waits for {', '.join(one.blockers)}]"
         if one.moves:
             text += "\n" + moves(one.moves)
+        if one.explanation is not None:
+            text += "\n" + explanation(one.explanation)
         parts.append(text)
     return "\n".join(parts) or "no topic is managed, so there is nothing to do"
+
+
+def explanation(found: Explanation, partition: int | None = None) -> str:
+    """How a plan was come to: its summary, then why what moves moves, and why what stays stays (or one partition only)."""
+    lines = [f"  {found.summary} (inputs {found.inputs})"]
+    for verb, reasons in (("moves", found.moves), ("stays", found.stays)):
+        for one in reasons:
+            if partition is None or partition in one.partitions:
+                named = ranges(one.partitions) if partition is None else str(partition)
+                lines.append(f"  {verb} {named}: {one.text}")
+    return "\n".join(lines)
 
 
 def moves(found: Iterable[Move]) -> str:
@@ -138,10 +141,17 @@ def history(found: Iterable[Rebalance]) -> str:
             key = (move.giver or NOBODY, move.taker or NOBODY, move.kind.value)
             grouped.setdefault(key, []).append(move.partition)
         for (giver, taker, kind), partitions in grouped.items() or [((NOBODY, NOBODY, NOBODY), list[int]())]:
-            rows.append((*head, ranges(partitions) or NOBODY, giver, taker, kind, *tail))
+            rows.append((*head, ranges(partitions) or NOBODY, giver, taker, kind, *tail, _reasons(one, partitions)))
             head, tail = ("", "", ""), ("", "", "")
-    headers = ("began", "topic", "rebalance", "partitions", "from", "to", "kind", "took", "why", "run by")
+    headers = ("began", "topic", "rebalance", "partitions", "from", "to", "kind", "took", "why", "run by", "why these")
     return table(headers, rows, "nothing has happened yet")
+
+
+def _reasons(one: Rebalance, partitions: Iterable[int]) -> str:
+    """What its plans said of these partitions; empty for records of earlier releases."""
+    wanted, plans = set(partitions), [record.plan for record in one.records if record.plan is not None]
+    said = [reason.text for plan in plans for reason in plan.moves if wanted.intersection(reason.partitions)]
+    return " / ".join(dict.fromkeys(said))
 
 
 def fleets(found: Iterable[Fleet]) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coordinator_tasks.adapters.clock import SystemClock
@@ -20,6 +20,7 @@ from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Clock, Discovery, GroupOffsets, Registry, ZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.settings import FILE_DISCOVERY, Settings, settings_from_environment
+from coordinator_tasks.strategies import strategies_of
 
 __all__ = [
     "ConsumerSession",
@@ -39,6 +40,7 @@ def open_coordinator(settings: Settings) -> Iterator[Coordinator]:
     Kafka, a registry elsewhere and the consumers are first asked when they are needed.
     """
     paths, clock = Paths(settings.cluster), SystemClock()
+    own = strategies_of(settings.strategy, settings.parameters, settings.strategies)
     with ExitStack() as ending:
         zk = open_zookeeper(settings)
         ending.callback(zk.close)
@@ -52,7 +54,7 @@ def open_coordinator(settings: Settings) -> Iterator[Coordinator]:
             statuses=statuses,
             kafka=ConfluentKafkaAdmin(settings.kafka, settings.answer_timeout_s),
             clock=clock,
-            policy=settings.policy,
+            policy=replace(settings.policy, strategies=own),
             bootstrap_servers=settings.kafka["bootstrap.servers"],
             boot_id=_boot_id(),
         )

@@ -1,4 +1,4 @@
-"""What a person may ask for, as forms: add and remove a topic, drain, isolate and readmit a consumer."""
+"""What a person may ask for, as forms: add, change and remove a topic, drain, isolate and readmit a consumer."""
 
 from collections.abc import Mapping
 
@@ -14,13 +14,22 @@ START = Param(
     description="Where a partition begins that has no committed offset; none = that is an error.",
 )
 GROUP = Param(type="string", minLength=1, maxLength=255, title="Group id", description="The Kafka group to commit to.")
-STRATEGY = Param("balanced", type="string", title="Strategy", description="How partitions are given to consumers.")
+STRATEGY = Param(
+    "", type="string", title="Strategy", description="How partitions are given to consumers; empty = the cluster's."
+)
+PARAMETERS = Param(
+    {}, type="object", title="Parameters", description='All of the strategy\'s, such as {"measure": "lag"}.'
+)
 MINUTES = Param(0, type="number", minimum=0, title="Minutes", description="For how long; 0 = until it is readmitted.")
 
 ACTIONS: Mapping[str, tuple[str, Mapping[str, Param]]] = {
     "add_topic": (
         "Manage a Kafka topic: its partitions are assigned to the consumers from then on.",
-        {"topic": topic_param(), "group_id": GROUP, "start": START, "strategy": STRATEGY},
+        {"topic": topic_param(), "group_id": GROUP, "start": START, "strategy": STRATEGY, "parameters": PARAMETERS},
+    ),
+    "set_strategy": (
+        "Give a topic another strategy and all of its parameters; a dry run of `rebalance` then shows what that moves.",
+        {"topic": topic_param(), "strategy": STRATEGY, "parameters": PARAMETERS},
     ),
     "remove_topic": (
         "Stop managing a topic: its consumers stop and commit. The topic and its committed offsets stay.",

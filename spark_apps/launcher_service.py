@@ -23,7 +23,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from coordinator_tasks.core.errors import CoordinatorError, Refused, Unavailable
@@ -31,7 +31,7 @@ from coordinator_tasks.run_folder import RunFolder, write_private
 from coordinator_tasks.service import fleet
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import Launch
-from coordinator_tasks.settings import Settings, settings_from_environment
+from coordinator_tasks.settings import Settings, plain_settings, settings_from_environment
 from coordinator_tasks.wiring import open_coordinator
 
 LOOK_S = 2.0
@@ -108,7 +108,7 @@ def look(c: Coordinator, host: Host, settings: Settings, attempts: Attempts, now
 def launch(one: Launch, folder: RunFolder, host: Host, settings: Settings) -> None:
     """Start one consumer and let go of it; raises `Refused`."""
     folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    write_private(folder.settings, asdict(settings))
+    write_private(folder.settings, plain_settings(settings))
     write_private(folder.kafka, dict(settings.kafka))
     done = subprocess.run(
         command(one, folder, host, settings.cluster),

@@ -8,7 +8,7 @@ every request has a limit here, and a refused log-in ends it at once with its re
 import concurrent.futures
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
@@ -289,9 +289,18 @@ def _describe(broker: _Broker, topics: Collection[str]) -> dict[str, TopicDescri
     cluster = broker.results(lambda: {"": client.describe_cluster(request_timeout=limit_s)}).only("the cluster")
     found = _topics(broker, topics)
     return {
-        name: topic and TopicDescription(name, str(topic.topic_id), len(topic.partitions), cluster.cluster_id or "")
+        name: topic
+        and TopicDescription(
+            name, str(topic.topic_id), len(topic.partitions), cluster.cluster_id or "", _racks(topic.partitions)
+        )
         for name, topic in found.items()
     }
+
+
+def _racks(partitions: Iterable[Any]) -> dict[int, tuple[str, ...]]:
+    """Partition → the racks of its replicas, of those that have any."""
+    found = {one.id: tuple(sorted({node.rack for node in one.replicas if node.rack})) for one in partitions}
+    return {partition: racks for partition, racks in found.items() if racks}
 
 
 def _topics(broker: _Broker, topics: Collection[str]) -> dict[str, Any]:

@@ -12,12 +12,25 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.holding import releases_entry
-from coordinator_tasks.core.model import Handoff, Move, MoveKind, Release, State, TopicConfig, TopicNode, TopicState
+from coordinator_tasks.core.model import (
+    Explanation,
+    Handoff,
+    Move,
+    MoveKind,
+    Release,
+    State,
+    TopicConfig,
+    TopicNode,
+    TopicState,
+)
 
 
 @dataclass(slots=True)
 class Draft:
-    """Mutable; `epoch` is that of the node being written. Made by `draft_of`, ended by `node_of` and `label`."""
+    """Mutable; `epoch` is that of the node being written. Made by `draft_of`, ended by `node_of` and `label`.
+
+    `explanation` is how the strategy's moves were come to, and `kept` what of it fits into the history.
+    """
 
     epoch: int
     generation: str
@@ -32,6 +45,8 @@ class Draft:
     guarded: set[int] = field(default_factory=set)
     former: dict[int, str] = field(default_factory=dict)
     moves: list[Move] = field(default_factory=list)
+    explanation: Explanation | None = None
+    kept: Explanation | None = None
 
     def owners(self, partition: int) -> set[str]:
         """Everybody who may run the partition now (rule 2); the lost ones have been dropped before."""

@@ -5,7 +5,8 @@ from typing import Any
 
 from coordinator_tasks.core.codec import VERSION
 from coordinator_tasks.core.fields import Fields, dump
-from coordinator_tasks.core.model import Actor, Move, MoveKind, Record, State
+from coordinator_tasks.core.model import Actor, Explanation, Move, MoveKind, Reason, Record, State
+from coordinator_tasks.core.ranges import numbers, ranges
 
 
 def encode_record(record: Record) -> bytes:
@@ -37,8 +38,18 @@ def encode_record(record: Record) -> bytes:
             "counts": dict(sorted(record.counts.items())),
             "digest": record.digest,
             "incarnations": dict(sorted(record.incarnations.items())),
+            **({} if record.plan is None else {"plan": _plan(record.plan)}),
         },
     )
+
+
+def _plan(plan: Explanation) -> dict[str, Any]:
+    return {
+        "strategy": plan.strategy,
+        "inputs": plan.inputs,
+        "summary": plan.summary,
+        "reasons": [{"text": one.text, "partitions": ranges(one.partitions)} for one in plan.moves],
+    }
 
 
 def _moves(moves: Iterable[Move]) -> list[dict[str, Any]]:
@@ -72,6 +83,7 @@ def decode_record(path: str, raw: bytes, sequence: int) -> Record:
         counts=fields.by_name("counts", Fields.number),
         digest=fields.text("digest", ""),
         incarnations=fields.by_name("incarnations", Fields.number),
+        plan=_read_plan(fields),
         sequence=sequence,
     )
 
@@ -88,14 +100,33 @@ def _read_actor(fields: Fields) -> Actor:
     )
 
 
-def _read_moves(fields: Fields) -> tuple[Move, ...]:
-    listed = fields.raw("moves", [])
+def _read_plan(fields: Fields) -> Explanation | None:
+    """Records of earlier releases have none."""
+    plan = fields.optional("plan")
+    if plan is None:
+        return None
+    reasons = tuple(Reason(one.text("text"), _read_ranges(one)) for one in _objects(plan, "reasons"))
+    return Explanation(plan.text("strategy"), plan.text("inputs", ""), plan.text("summary", ""), reasons)
+
+
+def _read_ranges(fields: Fields) -> tuple[int, ...]:
+    try:
+        return numbers(fields.text("partitions"))
+    except ValueError as error:
+        raise fields.bad("partitions", str(error)) from error
+
+
+def _objects(fields: Fields, name: str) -> list[Fields]:
+    listed = fields.raw(name, [])
     if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
-        raise fields.bad("moves", "is not a list of objects")
-    entries = [Fields(fields.path, one, f"moves[{index}].") for index, one in enumerate(listed)]
+        raise fields.bad(name, "is not a list of objects")
+    return [Fields(fields.path, one, f"{fields.where}{name}[{index}].") for index, one in enumerate(listed)]
+
+
+def _read_moves(fields: Fields) -> tuple[Move, ...]:
     moves = [
         Move(partition, one.text("from"), one.text("to"), one.choice("kind", MoveKind))
-        for one in entries
+        for one in _objects(fields, "moves")
         for partition in one.partitions("partitions")
     ]
     return tuple(sorted(moves, key=lambda move: move.partition))

@@ -16,8 +16,8 @@ from coordinator_tasks.core import causes, invariants, recovery
 from coordinator_tasks.core.confirm import blockers, not_closed, not_running, not_started
 from coordinator_tasks.core.draft import Draft, by_consumer, draft_of, label, node_of, unless_same
 from coordinator_tasks.core.errors import CoordinatorError, Refused
-from coordinator_tasks.core.model import Actor, Ending, MoveKind, Record, State, TopicNode, TopicState
-from coordinator_tasks.core.planning import finish, place, rebalance
+from coordinator_tasks.core.model import Actor, Ending, Explanation, MoveKind, Record, State, TopicNode, TopicState
+from coordinator_tasks.core.planning import finish, patience_s, place, rebalance, why
 from coordinator_tasks.core.presence import presence, targets
 from coordinator_tasks.core.world import LOST, Policy, Presence, TopicView, World
 
@@ -95,6 +95,7 @@ class Decision:
 
     `relies_on` are consumers taken for closed without their own word: the write is guarded by the versions of their
     `ids` and `directives` nodes. `blockers`: consumer → what is missing from it. `wake_in_s`: look again then.
+    `explanation`: why the strategy that was asked moves what it moves, and why nothing else.
     """
 
     verdict: Verdict
@@ -105,6 +106,7 @@ class Decision:
     relies_on: frozenset[str] = frozenset()
     blockers: Mapping[str, str] | None = None
     wake_in_s: float = 0.0
+    explanation: Explanation | None = None
 
 
 class TableBroken(CoordinatorError):
@@ -123,6 +125,12 @@ def decide(view: TopicView, world: World, policy: Policy, actor: Actor, steps: f
         return _Deciding(view, world, policy, actor).run(steps)
     except Refused as error:
         return Decision(Verdict.HOLD, str(error))
+
+
+def explain(view: TopicView, world: World, policy: Policy) -> Explanation:
+    """Why every partition is where it is, and what the topic's strategy would do with it. Raises `Refused`."""
+    deciding = _Deciding(view, world, policy, Actor("explain"))
+    return why(deciding.draft, view, world, deciding.able(), policy)
 
 
 def _contradiction(view: TopicView) -> str:
@@ -276,7 +284,7 @@ class _Deciding:
         able = self.able()
         due = causes.of_plan(self.view, self.world, self.draft, self.state, able)
         if due is None:
-            return self._restart()
+            return self._restart() or self._drifted(able)
         wait_s = causes.settling(due, self.world, self.policy)
         if wait_s > 0:
             return Decision(Verdict.WAIT, f"{due.text}; waiting until membership is still", wake_in_s=wait_s)
@@ -291,6 +299,19 @@ class _Deciding:
         return self.write(
             _planned(self.draft), due.text, targets=counted, planned=planned, restarts={}, same_node=not moved
         )
+
+    def _drifted(self, able: Mapping[str, int]) -> Decision | None:
+        """Loads have changed so much that the strategy would move something, and the topic has been Stable for long."""
+        settled = self.state.state is State.STABLE and not self.view.config.frozen and not self.view.config.removed
+        patience = patience_s(self.view, self.policy) if settled and able and self.view.node is not None else None
+        if patience is None or self.world.now - self.state.since_at < patience:
+            return None
+        complete = rebalance(self.draft, self.view, self.world, able, self.policy)
+        if not self.draft.moves:
+            return None
+        planned = causes.digest(self.view, self.world, able) if complete else ""
+        summary = self.draft.explanation.summary if self.draft.explanation is not None else ""
+        return self.write(_planned(self.draft), f"loads have changed: {summary}", targets=able, planned=planned)
 
     def _same_for_consumers(self) -> bool:
         return unless_same(self.view.node, node_of(self.draft, self.view.config, self.supersedes), True) is None
@@ -321,6 +342,14 @@ class _Deciding:
         missing = blockers(self.view, self.world)
         if missing:
             return Decision(Verdict.WAIT, "; ".join(missing.values()), blockers=missing)
+        unowned = [p for p in self.view.partitions if self.draft.target(p) is None]
+        if unowned and self.able() and self.view.node is not None and not self.view.config.removed:
+            limits = f"strategy {self.view.config.strategy!r} may give them to none of the live consumers"
+            return Decision(
+                Verdict.HOLD,
+                f"partitions {causes.shown(unowned)} have no owner: {limits}; start one that may have them, or change "
+                "its limits, bans or zones",
+            )
         if self.view.node is None or (
             self.view.partitions and not self.draft.assignments and not self.view.node.removed
         ):
@@ -377,8 +406,11 @@ class _Deciding:
             counts=_counts(self.draft),
             digest=state.planned,
             incarnations=node.incarnations,
+            plan=self.draft.kept,
         )
-        return Decision(Verdict.WRITE, cause, state, written, record, self.relies_on)
+        return Decision(
+            Verdict.WRITE, cause, state, written, record, self.relies_on, explanation=self.draft.explanation
+        )
 
 
 def _next(before: State, signal: Signal, draft: Draft) -> State:

@@ -120,7 +120,7 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """`/config/[TOPIC]`: what a person asked for this topic."""
+    """`/config/[TOPIC]`: what a person asked for this topic. An empty `strategy` is the cluster's."""
 
     topic: str
     topic_id: str
@@ -240,6 +240,7 @@ class RunningPartition:
     """One partition that a consumer runs. `position` is the next offset to process; `lag_records` is None if unknown.
 
     `started`: its start position is committed under `token`, and it was part of a planned batch or at the log's end.
+    `rate` is how many records per second are written to it; None if unknown.
     `closing`: it is no longer held, and a batch with it is under way.
     """
 
@@ -248,6 +249,7 @@ class RunningPartition:
     started: bool
     closing: bool = False
     lag_records: int | None = None
+    rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,12 +304,16 @@ Answer: TypeAlias = ConsumerStatus | Unreachable
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """What Kafka says of a topic: its id, its partitions 0..count-1, and the id of the Kafka cluster."""
+    """What Kafka says of a topic: its id, its partitions 0..count-1, and the id of the Kafka cluster.
+
+    `racks`: partition → the racks of the brokers with its replicas, where brokers have racks.
+    """
 
     topic: str
     topic_id: str
     partition_count: int
     kafka_cluster_id: str = ""
+    racks: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +349,28 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class Reason:
+    """Why these partitions are where they are, or go where they go, in a sentence."""
+
+    text: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """How a plan was come to: the strategy, a digest of everything it was given, and its reasons.
+
+    `moves` are the reasons of what changes hands, `stays` those of what does not or has nobody (not kept in the history).
+    """
+
+    strategy: str
+    inputs: str
+    summary: str
+    moves: tuple[Reason, ...] = ()
+    stays: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Actor:
     """Who ran a transition: kind `airflow` (dag, run, task, try), `loop` or `command` (who)."""
 
@@ -360,7 +388,8 @@ class Record:
 
     `lasted_s` is how long the topic was in `source`; `rebalance_s` how long the rebalance has taken so far.
     `incarnations` are those that holdings are granted to, by consumer: with the moves they tell who may have processed
-    what. `sequence` is the node's number (-1 before it is written).
+    what. `sequence` is the node's number (-1 before it is written). `plan` is how the moves were come to, if a strategy
+    was asked for any.
     """
 
     topic: str
@@ -379,4 +408,5 @@ class Record:
     counts: Mapping[str, int] = field(default_factory=dict)
     digest: str = ""
     incarnations: Mapping[str, int] = field(default_factory=dict)
+    plan: Explanation | None = None
     sequence: int = -1

@@ -1,9 +1,14 @@
 """From a strategy's answer to moves: immediate placement of what has no owner, and a new plan for everybody."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
-from coordinator_tasks.core.assignors import Problem, assignor, validate
+from coordinator_tasks.core.assignors import Assignor, Measuring, Problem, assignor, validate
+from coordinator_tasks.core.assignors.explain import Asked, explained, shortened
 from coordinator_tasks.core.draft import Draft
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.measures import PARAMETER, Measure, measured
+from coordinator_tasks.core.model import Explanation, Reason
 from coordinator_tasks.core.names import MAX_ID_BYTES
 from coordinator_tasks.core.presence import is_draining, presence
 from coordinator_tasks.core.world import Policy, Presence, TopicView, World
@@ -24,10 +29,13 @@ def place(draft: Draft, view: TopicView, world: World, able: Mapping[str, int], 
     fixed = {p: target for p in view.partitions if (target := draft.target(p)) is not None}
     pins = {p: c for p, c in view.config.pins.items() if p in homeless and c in able}
     owned = {p: c for p, c in draft.former.items() if c in able}
-    answer = _ask(view, world, able, owned, fixed | pins)
-    for partition in list(homeless)[: _room(draft, view, able, policy, _START_BYTES)]:
+    asked = _ask(view, world, policy, able, owned, fixed | pins, {**draft.former, **fixed})
+    answer = asked.answer
+    spare = _spare(draft, view, able, policy)
+    for partition in list(homeless)[: _room(draft, spare, policy, _START_BYTES)]:
         if partition in answer:
             _move(draft, partition, answer[partition], able)
+    _explain(draft, asked, _reasons_of(spare, policy), homeless)
 
 
 def rebalance(draft: Draft, view: TopicView, world: World, able: Mapping[str, int], policy: Policy) -> bool:
@@ -41,17 +49,25 @@ def rebalance(draft: Draft, view: TopicView, world: World, able: Mapping[str, in
     if not able:
         _stop_draining(draft, view, world)
         return True
-    flight = {p for p in draft.in_flight() if not _taker_drains(draft, p, world)}
-    fixed = {p: c for p, c in view.config.pins.items() if c in able}
-    fixed |= {p: c for p, c in draft.assignments.items() if not _movable(draft, c, world, policy)}
-    fixed |= {p: target for p in flight if (target := draft.target(p)) is not None}
+    flight = _flight(draft, world)
+    fixed = _fixed(draft, view, world, able, policy)
     owned = {p: c for p, c in draft.assignments.items() if c in able}
-    answer = _ask(view, world, able, owned, fixed)
+    asked = _ask(view, world, policy, able, owned, fixed, _targets(draft, view))
+    answer = asked.answer
     wanted = [p for p in view.partitions if p in answer and answer[p] != draft.target(p)]
-    room = _room(draft, view, able, policy, _HANDOFF_BYTES + 2 * _longest(able))
+    spare = _spare(draft, view, able, policy)
+    room = _room(draft, spare, policy, _HANDOFF_BYTES + 2 * _longest(able))
     for partition in wanted[:room]:
         _move(draft, partition, answer[partition], able)
+    _explain(draft, asked, _reasons_of(spare, policy))
     return not flight and len(wanted) <= room
+
+
+def why(draft: Draft, view: TopicView, world: World, able: Mapping[str, int], policy: Policy) -> Explanation:
+    """Why every partition is where it is, and what the strategy would do with it now. Nothing is changed."""
+    holders = _targets(draft, view)
+    owned = {p: c for p, c in holders.items() if c in able}
+    return explained(_ask(view, world, policy, able, owned, _fixed(draft, view, world, able, policy), holders))
 
 
 def finish(draft: Draft) -> None:
@@ -65,17 +81,86 @@ def _move(draft: Draft, partition: int, taker: str, able: Mapping[str, int]) -> 
     draft.incarnations[taker] = able[taker]
 
 
+def patience_s(view: TopicView, policy: Policy) -> float | None:
+    """How long the topic has to be Stable before changed loads alone are a reason to plan; `None` = they never are."""
+    found: object = assignor(view.config.strategy, policy.strategies.known)
+    return found.patience_s(view.config.parameters) if isinstance(found, Measuring) else None
+
+
 def _ask(
-    view: TopicView, world: World, able: Mapping[str, int], owned: Mapping[int, str], fixed: Mapping[int, str]
-) -> Mapping[int, str]:
-    config = view.config
-    members = {c: world.members[c] for c in able}
-    listed = set(view.partitions)
-    fixed = {p: c for p, c in fixed.items() if p in listed}
-    problem = Problem(view.topic, view.partitions, members, owned, fixed, world.loads, config.parameters)
-    answer = assignor(config.strategy).assign(problem)
+    view: TopicView,
+    world: World,
+    policy: Policy,
+    able: Mapping[str, int],
+    owned: Mapping[int, str],
+    fixed: Mapping[int, str],
+    holders: Mapping[int, str],
+) -> Asked:
+    config, listed = view.config, set(view.partitions)
+    strategy = assignor(config.strategy, policy.strategies.known)
+    measure = _measure(view, strategy)
+    weights = measured(view.topic, measure, view.partitions, owned, world.answers, world.totals, world.loads)
+    problem = Problem(
+        view.topic,
+        view.partitions,
+        {c: world.members[c] for c in able},
+        owned,
+        {p: c for p, c in fixed.items() if p in listed},
+        world.loads,
+        config.parameters,
+        weights.partitions,
+        {c: weights.carried.get(c, 0.0) for c in able},
+        view.description.racks if view.description is not None else {},
+    )
+    answer = strategy.assign(problem)
     validate(problem, answer, config.strategy)
-    return answer
+    return Asked(config.strategy, problem, answer, holders, {p: c for p, c in config.pins.items() if c in able})
+
+
+def _measure(view: TopicView, strategy: Assignor) -> Measure:
+    if isinstance(strategy, Measuring):
+        return strategy.measure(view.config.parameters)
+    named = view.config.parameters.get(PARAMETER, Measure.PARTITIONS)
+    try:
+        return Measure(named)
+    except ValueError:
+        known = ", ".join(Measure)
+        raise Refused(f"parameter 'measure' of topic {view.topic} is {named!r}; choose one of {known}") from None
+
+
+def _explain(draft: Draft, asked: Asked, limit_bytes: int, only: Collection[int] | None = None) -> None:
+    """Keep how the moves were come to, and why nothing else moves (of `only` these, if it is given)."""
+    if not draft.moves:
+        return
+    moved = {move.partition for move in draft.moves}
+    whole = explained(asked, only)
+    split = [(reason.text, [p for p in reason.partitions if p in moved], reason.partitions) for reason in whole.moves]
+    draft.explanation = replace(
+        whole,
+        moves=tuple(Reason(text, tuple(now)) for text, now, _ in split if now),
+        stays=whole.stays
+        + tuple(
+            Reason(f"moves in a further plan, as this one is full: {text}", tuple(p for p in planned if p not in moved))
+            for text, now, planned in split
+            if len(now) < len(planned)
+        ),
+    )
+    draft.kept = shortened(draft.explanation, limit_bytes)
+
+
+def _targets(draft: Draft, view: TopicView) -> dict[int, str]:
+    return {p: target for p in view.partitions if (target := draft.target(p)) is not None}
+
+
+def _flight(draft: Draft, world: World) -> set[int]:
+    return {p for p in draft.in_flight() if not _taker_drains(draft, p, world)}
+
+
+def _fixed(draft: Draft, view: TopicView, world: World, able: Mapping[str, int], policy: Policy) -> dict[int, str]:
+    """What is pinned, held by somebody who is neither lost nor registered, or on its way to somebody who stays."""
+    fixed = {p: c for p, c in view.config.pins.items() if c in able}
+    fixed |= {p: c for p, c in draft.assignments.items() if not _movable(draft, c, world, policy)}
+    return fixed | {p: target for p in _flight(draft, world) if (target := draft.target(p)) is not None}
 
 
 def _taker_drains(draft: Draft, partition: int, world: World) -> bool:
@@ -94,13 +179,23 @@ def _stop_draining(draft: Draft, view: TopicView, world: World) -> None:
             draft.stop(partition)
 
 
-def _room(draft: Draft, view: TopicView, able: Mapping[str, int], policy: Policy, each: int) -> int:
-    """How many more moves of `each` bytes fit in one transaction; at least one unless what is in flight fills it."""
+def _spare(draft: Draft, view: TopicView, able: Mapping[str, int], policy: Policy) -> int:
+    """How many bytes of the transaction are left for moves and their reasons."""
     longest, flight = _longest(able), len(draft.in_flight())
     taken = len(view.partitions) * (longest + _ENTRY_BYTES) + flight * _START_BYTES
     taken += len(draft.handoff) * (_HANDOFF_BYTES + 2 * longest)
     taken += len(able) * (_CONSUMER_LISTS * longest + _CONSUMER_BYTES)
-    return max(0 if flight else 1, (policy.max_write_bytes - taken) // each)
+    return policy.max_write_bytes - taken
+
+
+def _reasons_of(spare: int, policy: Policy) -> int:
+    """How many of these bytes the reasons may take; none where there is hardly room for moves."""
+    return max(0, min(policy.max_write_bytes // 50, spare - policy.max_write_bytes // 10))
+
+
+def _room(draft: Draft, spare: int, policy: Policy, each: int) -> int:
+    """How many more moves of `each` bytes fit in one transaction; at least one unless what is in flight fills it."""
+    return max(0 if draft.in_flight() else 1, (spare - _reasons_of(spare, policy)) // each)
 
 
 def _longest(able: Mapping[str, int]) -> int:

@@ -42,6 +42,7 @@ def _running(one: RunningPartition) -> dict[str, Any]:
     return {
         "position": one.position,
         "lag": one.lag_records,
+        "rate": one.rate,
         "token": write_token(one.token),
         "started": one.started,
         "closing": one.closing,
@@ -80,6 +81,7 @@ def _read_running(fields: Fields, key: str) -> RunningPartition:
     return RunningPartition(
         position=one.number("position"),
         lag_records=None if one.data.get("lag") is None else one.number("lag"),
+        rate=None if one.data.get("rate") is None else one.real("rate"),
         token=read_token(one.nested("token")),
         started=one.flag("started"),
         closing=one.flag("closing", False),

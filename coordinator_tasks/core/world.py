@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from coordinator_tasks.core.assignors import Strategies
+from coordinator_tasks.core.measures import Totals
 from coordinator_tasks.core.model import (
     Answer,
     Committed,
@@ -24,7 +26,8 @@ from coordinator_tasks.core.model import (
 class Policy:
     """The waiting times and limits of a site; all in seconds unless named otherwise.
 
-    `hold_absent`: never isolate an absent and silent consumer by the platform, wait for a person instead.
+    `hold_absent`: never isolate an absent and silent consumer by the platform, wait for a person instead. `strategies`
+    are made by `wiring`, as a site may have strategies of its own.
     """
 
     settle_s: float = 1.0
@@ -38,6 +41,7 @@ class Policy:
     flap_backoff_s: float = 15.0
     max_restarts: int = 3
     max_write_bytes: int = 900 * 1024
+    strategies: Strategies = field(default_factory=Strategies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ class World:
 
     `answers` are those of the consumers' own interfaces; `committed` the group's offsets of this topic (only needed
     when ZooKeeper may have been lost; `None` = the brokers did not answer); `loads` the partitions of other topics by
-    consumer; `fresh` a random text for a new generation or rebalance.
+    consumer; `totals` what each consumer measures over all topics; `fresh` a random text for a new generation or rebalance.
     """
 
     now: float
@@ -76,6 +80,7 @@ class World:
     answers: Mapping[str, Answer] = field(default_factory=dict)
     committed: Mapping[int, Committed] | None = field(default_factory=dict)
     loads: Mapping[str, int] = field(default_factory=dict)
+    totals: Mapping[str, Totals] = field(default_factory=dict)
     fresh: str = ""
 
     def status(self, consumer: str) -> ConsumerStatus | None:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from coordinator_tasks.core import claims as claim_steps
 from coordinator_tasks.core import member_codec
 from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, LookAgain, NodeMissing, Refused
+from coordinator_tasks.core.measures import totals
 from coordinator_tasks.core.model import (
     Absence,
     Committed,
@@ -73,7 +74,7 @@ def look(c: Coordinator, topics: Collection[str], *, note: bool = True) -> Snaps
     members = dict(c.discovery.members())
     claims |= load_claims(c, sorted(members.keys() - claims.keys()))
     answers = c.statuses.ask([*members.values(), *_absentees(holders, members, claims)])
-    world = World(c.clock.now(), members, claims, load_directives(c), answers)
+    world = World(c.clock.now(), members, claims, load_directives(c), answers, totals=totals(answers))
     return Snapshot(_note(c, world, holders) if note else world, holders, _owned(nodes))
 
 

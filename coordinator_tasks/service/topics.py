@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from coordinator_tasks.core.assignors import assignor
 from coordinator_tasks.core.codec import decode_config, encode_config
 from coordinator_tasks.core.errors import (
     GroupInUse,
@@ -45,12 +44,12 @@ def add_topic(
     group_id: str,
     *,
     start: StartRule = StartRule.EARLIEST,
-    strategy: str = "balanced",
+    strategy: str = "",
     parameters: Mapping[str, str] | None = None,
     properties: Mapping[str, str] | None = None,
     actor: Actor,
 ) -> TopicConfig:
-    """Manage a topic from now on; the same call again changes nothing.
+    """Manage a topic from now on; the same call again changes nothing. An empty `strategy` is the cluster's.
 
     Raises `InvalidName`, `TopicConflict` (not in Kafka, created anew, or another cluster's), `GroupInUse`, `Refused`
     (unknown strategy, or managed already with other arguments), and the `Unavailable` kinds.
@@ -58,7 +57,6 @@ def add_topic(
     check_topic(topic)
     if not group_id:
         raise Refused(f"topic {topic!r} needs a consumer group; give its group.id")
-    assignor(strategy)
     described = _described(c, topic)
     wanted = TopicConfig(
         topic=topic,
@@ -71,6 +69,7 @@ def add_topic(
         initial_partitions=described.partition_count,
         properties=dict(properties or {}),
     )
+    c.policy.strategies.check(wanted)
     present = _find(c.zk, c.paths, topic)
     if present is not None and not present[0].removed:
         _check_same(c, present[0], wanted)
@@ -97,12 +96,13 @@ def _described(c: Coordinator, topic: str) -> TopicDescription:
 def _check_same(c: Coordinator, present: TopicConfig, wanted: TopicConfig) -> None:
     if present.topic_id != wanted.topic_id:
         raise TopicConflict(_recreated(present, wanted.topic_id))
-    different = [name for name in _ASKED if getattr(present, name) != getattr(wanted, name)]
+    now, then = c.policy.strategies.effective(present), c.policy.strategies.effective(wanted)
+    different = [name for name in _ASKED if getattr(now, name) != getattr(then, name)]
     if different:
-        shown = ", ".join(f"{name} {getattr(present, name)!r}" for name in different)
+        shown = ", ".join(f"{name} {getattr(now, name)!r}" for name in different)
         raise Refused(
             f"topic {present.topic!r} is managed by cluster {c.paths.cluster!r} already, with {shown}; "
-            "remove the topic first, or ask for the same"
+            "remove the topic first, or ask for the same (set-strategy changes strategy and parameters)"
         )
 
 
@@ -164,6 +164,22 @@ def remove_topic(c: Coordinator, topic: str, actor: Actor) -> TopicConfig:
     return change_config(c, topic, lambda config: replace(config, removed=True))
 
 
+def set_strategy(c: Coordinator, topic: str, strategy: str, parameters: Mapping[str, str], actor: Actor) -> TopicConfig:
+    """Give a topic another strategy (empty = the cluster's) and all of its parameters; the next plan goes by them.
+
+    Raises `NotManaged`, and `Refused` for an unknown strategy or parameters that it does not take.
+    """
+
+    def change(config: TopicConfig) -> TopicConfig:
+        wanted = replace(config, strategy=strategy, parameters=dict(parameters))
+        c.policy.strategies.check(wanted)
+        return wanted
+
+    changed = change_config(c, topic, change)
+    log.info("topic %s has strategy %r, asked by %s %s", topic, strategy, actor.kind, actor.who)
+    return changed
+
+
 def change_config(c: Coordinator, topic: str, change: Callable[[TopicConfig], TopicConfig]) -> TopicConfig:
     """Change the configuration of a managed topic by a compare-and-set. Raises `NotManaged`."""
     for _ in range(MAX_ATTEMPTS):
@@ -180,6 +196,14 @@ def change_config(c: Coordinator, topic: str, change: Callable[[TopicConfig], To
             continue
         return changed
     raise LookAgain(f"{c.paths.config(topic)} changed {MAX_ATTEMPTS} times while it was being written")
+
+
+def configuration(c: Coordinator, topic: str) -> TopicConfig:
+    """What was asked for a managed topic. Raises `NotManaged` and `Malformed`."""
+    found = _find(c.zk, c.paths, topic)
+    if found is None:
+        raise NotManaged(_unknown(c, topic))
+    return found[0]
 
 
 def list_topics(c: Coordinator) -> tuple[TopicConfig, ...]:

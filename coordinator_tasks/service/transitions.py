@@ -10,13 +10,13 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from coordinator_tasks.core import codec
+from coordinator_tasks.core import codec, machine
 from coordinator_tasks.core.confirm import blockers
 from coordinator_tasks.core.errors import DiscoveryUnavailable, LookAgain, Malformed, Refused
 from coordinator_tasks.core.machine import ALL_STEPS, Decision, Step, TableBroken, Verdict, decide
-from coordinator_tasks.core.model import Actor, Member, Move, State
+from coordinator_tasks.core.model import Actor, Explanation, Member, Move, State
 from coordinator_tasks.core.presence import presence
-from coordinator_tasks.core.world import Presence
+from coordinator_tasks.core.world import Presence, TopicView
 from coordinator_tasks.service import observe, store
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.observe import Snapshot
@@ -39,7 +39,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicReport:
-    """One topic's part of a call, for the log, XCom and the command line."""
+    """One topic's part of a call, for the log, XCom and the command line.
+
+    `explanation` is that of the last plan of the call, if there was one.
+    """
 
     topic: str
     before: State
@@ -50,6 +53,7 @@ class TopicReport:
     blockers: tuple[str, ...] = ()
     epoch: int = 0
     rebalance: str = ""
+    explanation: Explanation | None = None
 
 
 class Waiting(StrEnum):
@@ -107,6 +111,18 @@ def preview(c: Coordinator, names: Collection[str]) -> list[TopicReport]:
         return _report(stored, _decide(c, stored, snapshot, ALL_STEPS))
 
     return _each(c, names, show, planning=True, note=False)
+
+
+def explain(c: Coordinator, topic: str) -> Explanation:
+    """Why every partition of a topic is where it is, and what its strategy would do with it now. Writes nothing.
+
+    Raises `NotManaged`, `Refused` (also for what a strategy of the site does wrong), `Malformed`, the `Unavailable` kinds.
+    """
+    c.zk.sync()
+    stored = store.load(c.zk, c.paths, topic)
+    snapshot = observe.look(c, topics(c), note=False)
+    (view,) = observe.describe(c, [stored.view])
+    return machine.explain(_effective(c, view), snapshot.world_of(topic), c.policy)
 
 
 def due(c: Coordinator, names: Collection[str] = ()) -> tuple[str, ...]:
@@ -178,7 +194,10 @@ class _Run:
         before = self.reports.get(name)
         if before is not None and before.outcome is Outcome.WRITTEN:
             if report.outcome is Outcome.WRITTEN:
-                report = replace(report, before=before.before, moves=before.moves + report.moves)
+                explanation = report.explanation or before.explanation
+                report = replace(
+                    report, before=before.before, moves=before.moves + report.moves, explanation=explanation
+                )
             elif report.outcome is Outcome.HELD:
                 report = before
             else:
@@ -221,10 +240,15 @@ def _each(
     return sorted(reports, key=lambda r: r.topic)
 
 
+def _effective(c: Coordinator, view: TopicView) -> TopicView:
+    """With the strategy and the parameters that count: the topic's, or the cluster's."""
+    return replace(view, config=c.policy.strategies.effective(view.config))
+
+
 def _decide(
     c: Coordinator, stored: Stored, snapshot: Snapshot, steps: frozenset[Step], actor: Actor = _PREVIEW
 ) -> Decision:
-    return decide(stored.view, snapshot.world_of(stored.view.topic), c.policy, actor, steps)
+    return decide(_effective(c, stored.view), snapshot.world_of(stored.view.topic), c.policy, actor, steps)
 
 
 def _due(c: Coordinator, stored: Stored, snapshot: Snapshot) -> TopicReport:
@@ -301,6 +325,7 @@ def _report(stored: Stored, decision: Decision) -> TopicReport:
         blockers=tuple(decision.blockers or ()),
         epoch=node.epoch if node is not None else 0,
         rebalance=after.rebalance if after is not None else "",
+        explanation=decision.explanation,
     )
 
 

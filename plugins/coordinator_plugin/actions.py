@@ -1,11 +1,13 @@
 """What a person asks for by a form: each action checks, tells what it does (or would do), and does it."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from coordinator_tasks.core import codec
 from coordinator_tasks.core.errors import NotManaged, TopicConflict
-from coordinator_tasks.core.model import Actor, StartRule
+from coordinator_tasks.core.model import Actor, StartRule, TopicConfig
 from coordinator_tasks.core.names import check_consumer, check_topic
 from coordinator_tasks.service import directives, topics, transitions
 from coordinator_tasks.service.coordinator import Coordinator
@@ -26,9 +28,28 @@ def add_topic(c: Coordinator, given: Given, actor: Actor, dry_run: bool) -> Iter
     if dry_run:
         return
     topics.add_topic(
-        c, topic, given["group_id"], start=StartRule(given["start"]), strategy=given["strategy"], actor=actor
+        c,
+        topic,
+        given["group_id"],
+        start=StartRule(given["start"]),
+        strategy=given["strategy"],
+        parameters=_parameters(given),
+        actor=actor,
     )
     yield f"{topic} is managed from now on"
+
+
+def set_strategy(c: Coordinator, given: Given, actor: Actor, dry_run: bool) -> Iterator[str]:
+    """Give a topic another strategy and all of its parameters; the next plan goes by them."""
+    topic, strategy, parameters = check_topic(given["topic"]), given["strategy"], _parameters(given)
+    now = c.policy.strategies.effective(topics.configuration(c, topic))
+    wanted = replace(now, strategy=strategy, parameters=parameters)
+    c.policy.strategies.check(wanted)
+    then = c.policy.strategies.effective(wanted)
+    yield f"{topic} has strategy {_named(now)} now, and gets {_named(then)}"
+    if not dry_run:
+        topics.set_strategy(c, topic, strategy, parameters, actor)
+        yield "the next plan goes by it"
 
 
 def remove_topic(c: Coordinator, given: Given, actor: Actor, dry_run: bool) -> Iterator[str]:
@@ -73,11 +94,23 @@ def readmit(c: Coordinator, given: Given, actor: Actor, dry_run: bool) -> Iterat
 
 ACTIONS: Mapping[str, Action] = {
     "add_topic": add_topic,
+    "set_strategy": set_strategy,
     "remove_topic": remove_topic,
     "drain": drain,
     "isolate": isolate,
     "readmit": readmit,
 }
+
+
+def _parameters(given: Given) -> dict[str, str]:
+    """As the form gives them: JSON's numbers and truths are written as texts."""
+    found = given.get("parameters") or {}
+    return {str(name): value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
+
+
+def _named(config: TopicConfig) -> str:
+    listed = ", ".join(f"{name}={value}" for name, value in sorted(config.parameters.items()))
+    return f"{config.strategy!r} ({listed or 'its defaults'})"
 
 
 def _by(actor: Actor) -> str:

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from coordinator_tasks.core.model import Move, MoveKind
+from coordinator_tasks.core.model import Explanation, Move, MoveKind
 
 if TYPE_CHECKING:
     from coordinator_tasks.service.transitions import TopicReport
 
 SHOWN_PARTITIONS = 12
+SHOWN_REASONS = 50
 _NOBODY = "nobody"
 
 
@@ -18,6 +19,8 @@ def lines(reports: "Iterable[TopicReport]") -> Iterator[str]:
         states = str(report.before) if report.before == report.after else f"{report.before} -> {report.after}"
         yield f"{report.topic}: {states}, {report.outcome} at epoch {report.epoch}: {report.reason}"
         yield from (f"{report.topic}:   {line}" for line in moves(report.moves))
+        if report.explanation is not None:
+            yield from (f"{report.topic}:   {line}" for line in reasons(report.explanation))
         if report.blockers:
             yield f"{report.topic}:   waits for {', '.join(report.blockers)}"
 
@@ -32,6 +35,16 @@ def moves(planned: Iterable[Move]) -> Iterator[str]:
         yield f"{len(partitions)} {noun} {_way(giver, taker, kind)}: {_some(sorted(partitions))}"
 
 
+def reasons(found: Explanation) -> Iterator[str]:
+    """Why what moves moves, and why what stays stays: the reasons of most partitions."""
+    yield found.summary
+    for verb, listed in (("move", found.moves), ("stay", found.stays)):
+        for one in sorted(listed, key=lambda one: -len(one.partitions))[:SHOWN_REASONS]:
+            yield f"why {_some(list(one.partitions))} {verb}: {one.text}"
+        if len(listed) > SHOWN_REASONS:
+            yield f"and {len(listed) - SHOWN_REASONS} more reasons why partitions {verb}"
+
+
 def plain(report: "TopicReport") -> dict[str, Any]:
     """The report for XCom."""
     return {
@@ -40,6 +53,7 @@ def plain(report: "TopicReport") -> dict[str, Any]:
         "after": str(report.after),
         "outcome": str(report.outcome),
         "reason": report.reason,
+        "summary": report.explanation.summary if report.explanation is not None else "",
         "epoch": report.epoch,
         "rebalance": report.rebalance,
         "blockers": list(report.blockers),

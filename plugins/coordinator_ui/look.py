@@ -200,7 +200,7 @@ def _picture(c: Coordinator, topic: str, view: TopicView | str, missing: Mapping
         since_at=state.since_at if state is not None else 0.0,
         epoch=node.epoch if node is not None else 0,
         group=view.config.group_id,
-        strategy=view.config.strategy,
+        strategy=c.policy.strategies.effective(view.config).strategy,
         partitions=view.partitions,
         owners=_by_owner(node.assignments if node is not None else {}),
         since=dict(node.since) if node is not None else {},

@@ -7,7 +7,7 @@ which is mostly long before the coordinator asks: what is told here is when each
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from coordinator_tasks.core.model import Actor, Move, MoveKind, Record, State
+from coordinator_tasks.core.model import Actor, Explanation, Move, MoveKind, Record, State
 from coordinator_tasks.service.history import Rebalance
 from coordinator_ui import words
 
@@ -44,7 +44,10 @@ class MoveRow:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One record: what was done, when (`after_s` from the first), from which state into which, and who ran it."""
+    """One record: what was done, when (`after_s` from the first), from which state into which, and who ran it.
+
+    `plan` is how its moves were come to, where a strategy was asked for them.
+    """
 
     at: float
     after_s: float
@@ -55,6 +58,7 @@ class Step:
     actor: Actor
     epoch: int
     sequence: int
+    plan: Explanation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +217,7 @@ def _step(record: Record, began_at: float) -> Step:
         actor=record.actor,
         epoch=record.epoch,
         sequence=record.sequence,
+        plan=record.plan,
     )
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from math import inf
+from math import exp, inf
 
 from coordinator_tasks.core.fence import Verdict
 from coordinator_tasks.core.holding import Grant
@@ -19,7 +19,36 @@ class Phase(StrEnum):
     READY = "ready"
 
 
+INFLOW_S = 60.0
+INFLOW_MIN_S = 10.0
 _COMMITTING = (Phase.STARTING, Phase.GUARDING, Phase.READY)
+
+
+@dataclass(frozen=True, slots=True)
+class Inflow:
+    """How fast the log's end moves: the plain mean since the first look, and from `INFLOW_S` on a decaying one.
+
+    `rate` is in records per second; None until looks lie `INFLOW_MIN_S` apart, as a burst between two looks says little.
+    """
+
+    end: int
+    at: float
+    began_at: float
+    first_end: int | None = None
+    rate: float | None = None
+
+    def seen(self, end: int, now: float) -> "Inflow":
+        """With one more look."""
+        first = self.end if self.first_end is None else self.first_end
+        age, gap = now - self.began_at, now - self.at
+        if gap <= 0:
+            return self
+        rate = self.rate
+        if rate is None or age <= INFLOW_S:
+            rate = max(0, end - first) / age if age >= INFLOW_MIN_S else None
+        else:
+            rate += (max(0, end - self.end) / gap - rate) * (1 - exp(-gap / INFLOW_S))
+        return Inflow(end, now, self.began_at, first, rate)
 
 
 @dataclass(slots=True)
@@ -46,6 +75,7 @@ class Held:
     pending: bool = False  # part of a batch that has not passed the sink
     measured: bool = False  # the log's end was asked for
     end: int | None = None
+    inflow: Inflow | None = None
     looked_at: float = -inf
     guarded_at: float = -inf
     committed_at: float = -inf
@@ -124,6 +154,7 @@ class Held:
     def measure(self, end: int, now: float) -> None:
         """The log's end as just read; at the end, nothing is expected to move."""
         self.end = end
+        self.inflow = Inflow(end, now, now) if self.inflow is None else self.inflow.seen(end, now)
         if self.passed >= end:
             self.progressed_at = now
 
@@ -131,4 +162,5 @@ class Held:
         """`paused` counts as started: there is nothing that a batch could show."""
         proved = self.handed or paused or (self.end is not None and self.passed >= self.end)
         started = alive and proved and self.phase is Phase.READY
-        return RunningPartition(self.passed, self.token, started, self.closing, self.lag)
+        rate = self.inflow.rate if self.inflow is not None else None
+        return RunningPartition(self.passed, self.token, started, self.closing, self.lag, rate)

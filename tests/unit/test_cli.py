@@ -259,6 +259,13 @@ def test_a_removed_topic_is_closed(run: Run, site: Site) -> None:
         (("add-topic", "orders"), 2, "Missing option '--group'"),
         (("add-topic", "orders", "--group", "g", "--strategy", "nosuch"), 2, "nosuch"),
         (("add-topic", "orders", "--group", "g", "--property", "x"), 2, "--property 'x' is not name=value"),
+        (
+            ("add-topic", "orders", "--group", "g", "--strategy", "weighted", "--parameter", "floor=2"),
+            2,
+            "'floor' of strategy",
+        ),
+        (("set-strategy", "orders"), 2, "topic 'orders' is not managed by cluster 'site'"),
+        (("explain", "orders"), 2, "is not managed by cluster 'site'"),
         (("remove-topic", "orders"), 2, "is not managed by cluster 'site'"),
         (("plan", "orders"), 2, "is not managed by cluster 'site'"),
         (("isolate", "consumer-a/b", "--why", "x"), 2, "cannot be a consumer id"),
@@ -274,6 +281,37 @@ def test_bad_input_is_one_line(run: Run, arguments: tuple[str, ...], code: int, 
     assert says in err
     assert err.startswith("error: ")
     assert err.count("\n") == 1
+
+
+def test_a_dry_run_says_why_each_partition_would_move_and_why_the_others_stay(run: Run, site: Site) -> None:
+    stable(run, site, "consumer-a")
+    site.join("consumer-b")
+    out = run("plan", "--dry-run")[1]
+    share = "consumer-a had 6 and keeps 3, consumer-b had 0 and gets 3; the even share is 3"
+    assert f"  moves 3-5: {share}" in out
+    assert "  stays 0-2: consumer-a had 6 and has 3, so this one stays; the even share is 3" in out
+    assert "  balanced: 3 of 6 partitions leave an owner; then 3 each (inputs " in out
+    steps(run)
+    assert share in run("history")[1]
+
+
+def test_a_strategy_is_changed_and_every_partition_explained(run: Run, site: Site) -> None:
+    stable(run, site, "consumer-a", "consumer-b")
+    said = run("set-strategy", "orders", "--strategy", "weighted", "--parameter", "bans=consumer-a: 0,1")
+    assert said == (0, "topic orders has strategy weighted; the next plan goes by it\n", "")
+    out = run("explain", "orders")[1]
+    assert "  moves 0-1: consumer-a is banned from it; consumer-b carried 3 records/s (100 % of the level)\n" in out
+    assert run("explain", "orders", "--partition", "1")[1].splitlines()[1:] == [
+        "  moves 1: consumer-a is banned from it; consumer-b carried 3 records/s (100 % of the level)"
+    ]
+    assert the_json(run("topics", "--json"))[0]["moving"] == [], "explaining writes nothing"
+    steps(run)
+    (topic,) = the_json(run("topics", "--json"))
+    assert topic["state"] == "Stable"
+    assert "consumer-b carries" in run("explain", "orders", "--partition", "0")[1]
+    code, _, err = run("set-strategy", "orders", "--strategy", "weighted", "--parameter", "tolerance=much")
+    assert (code, "'tolerance' of strategy 'weighted' is 'much'" in err) == (2, True)
+    assert run("set-strategy", "orders")[1].startswith("topic orders has strategy balanced;")
 
 
 def test_a_group_with_subscribers_is_refused(run: Run, site: Site) -> None:

@@ -16,7 +16,7 @@ from coordinator_plugin.patience import Patience
 from coordinator_plugin.steps import WaitKind, continuation, look
 
 from coordinator_tasks.core.errors import NotManaged, Refused, StoreUnavailable, TopicConflict
-from coordinator_tasks.core.model import Actor, ConsumerStatus, Fleet, Move, MoveKind, State
+from coordinator_tasks.core.model import Actor, ConsumerStatus, Explanation, Fleet, Move, MoveKind, Reason, State
 from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.service import fleet, topics, transitions
 from coordinator_tasks.service.coordinator import Coordinator
@@ -460,6 +460,29 @@ def test_a_dry_run_changes_nothing_and_tells_what_would(shop: Cluster) -> None:
     assert shop.zk.find(shop.paths.directive("a")) == before
     list(actions.drain(shop.coordinator, {"consumer": "a", "why": ""}, AIRFLOW, False))
     assert shop.zk.find(shop.paths.directive("a")) is not None
+
+
+def test_a_strategy_is_changed_by_a_form_and_a_dry_run_says_what_to(shop: Cluster) -> None:
+    given = {"topic": "orders", "strategy": "weighted", "parameters": {"measure": "lag", "floor": 0.25}}
+    said = ["orders has strategy 'balanced' (its defaults) now, and gets 'weighted' (floor=0.25, measure=lag)"]
+    assert list(actions.set_strategy(shop.coordinator, given, AIRFLOW, True)) == said
+    assert topics.configuration(shop.coordinator, "orders").strategy == ""
+    assert list(actions.set_strategy(shop.coordinator, given, AIRFLOW, False)) == [*said, "the next plan goes by it"]
+    config = topics.configuration(shop.coordinator, "orders")
+    assert (config.strategy, config.parameters) == ("weighted", {"measure": "lag", "floor": "0.25"})
+    wrong = {**given, "parameters": {"floor": 2}}
+    with pytest.raises(Refused, match="'floor' of strategy 'weighted' is '2'"):
+        list(actions.set_strategy(shop.coordinator, wrong, AIRFLOW, True))
+    with pytest.raises(NotManaged, match="'nothing' is not managed"):
+        list(actions.set_strategy(shop.coordinator, {**given, "topic": "nothing"}, AIRFLOW, True))
+
+
+def test_the_log_of_a_plan_names_the_reasons_of_most_partitions_and_how_many_more_there_are() -> None:
+    found = [Reason(f"because {n}", tuple(range(n))) for n in range(1, report.SHOWN_REASONS + 3)]
+    lines = list(report.reasons(Explanation("s", "i", "the summary", tuple(found), (Reason("it fits", (7,)),))))
+    assert lines[0] == "the summary"
+    assert lines[1].endswith(f" move: because {report.SHOWN_REASONS + 2}")
+    assert lines[-2:] == ["and 2 more reasons why partitions move", "why 7 stay: it fits"]
 
 
 def test_wrong_names_in_a_form_are_one_line_that_says_what_to_do(shop: Cluster) -> None:

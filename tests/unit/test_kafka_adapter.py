@@ -1,5 +1,6 @@
 """Answers of a broker whose group coordinator is not ready yet, which cannot be had from a real one at will."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -8,6 +9,22 @@ from confluent_kafka import KafkaError, KafkaException
 from coordinator_tasks.adapters import kafka
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.errors import KafkaUnavailable
+
+
+@dataclass
+class Replica:
+    rack: str | None
+
+
+@dataclass
+class Partition:
+    id: int
+    replicas: list[Replica]
+
+
+def test_the_racks_of_a_partition_are_those_of_its_replicas_where_brokers_have_any() -> None:
+    found = [Partition(0, [Replica("b"), Replica("a"), Replica("b")]), Partition(1, [Replica(None)]), Partition(2, [])]
+    assert kafka._racks(found) == {0: ("a", "b")}
 
 
 class Reader:

@@ -76,6 +76,13 @@ def test_an_impossible_name_is_refused_before_anything_is_asked(shop: Cluster, n
         add_topic(shop.coordinator, name, "g", actor=PERSON)
 
 
+def test_a_topic_added_with_the_clusters_strategy_is_the_same_when_it_is_named(shop: Cluster) -> None:
+    add_topic(shop.coordinator, "orders", "g", strategy="balanced", actor=PERSON)
+    assert add_topic(shop.coordinator, "orders", "g", actor=PERSON).strategy == "balanced"
+    with pytest.raises(Refused, match=r"with strategy 'balanced'.*set-strategy changes"):
+        add_topic(shop.coordinator, "orders", "g", strategy="weighted", actor=PERSON)
+
+
 def test_an_unknown_strategy_and_an_empty_group_are_refused(shop: Cluster) -> None:
     with pytest.raises(Refused, match="no strategy 'best'; choose one of"):
         add_topic(shop.coordinator, "orders", "g", strategy="best", actor=PERSON)

@@ -23,7 +23,17 @@ from fastapi.testclient import TestClient
 from coordinator_tasks.core.codec import encode_node, encode_state
 from coordinator_tasks.core.errors import Refused, StoreUnavailable
 from coordinator_tasks.core.history_codec import encode_record
-from coordinator_tasks.core.model import Actor, Move, MoveKind, Record, State, TopicNode, TopicState
+from coordinator_tasks.core.model import (
+    Actor,
+    Explanation,
+    Move,
+    MoveKind,
+    Reason,
+    Record,
+    State,
+    TopicNode,
+    TopicState,
+)
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.service import directives, topics
 from coordinator_tasks.service.coordinator import Coordinator
@@ -167,6 +177,16 @@ def test_the_story_of_a_rebalance_goes_step_by_step(shop: Cluster) -> None:
     assert "a confirmed that it closed 1–3. Their new owners were told to start." in said
     assert "b confirmed that it started 1–3. With that it was over." in said
     assert "Closing 1.5 s · Starting 750 ms" in said
+
+
+def test_a_rebalance_says_why_its_strategy_moved_each_partition(shop: Cluster) -> None:
+    why = (Reason("a carried <b>900</b> records/s", (1, 2)), Reason("a is banned from it", (3,)))
+    plan = Explanation("weighted", "00ff", "weighted by records: 3 moves", why)
+    a_hand_off(shop, plan=plan)
+    html = pages_of(shop).get("/clusters/shop/topics/orders/rebalances/2-abc").text
+    said = text_of(html)
+    assert "Why each partition weighted by records: 3 moves (epoch 2, inputs 00ff )" in said
+    assert "1–2: a carried &lt;b&gt;900&lt;/b&gt; records/s 3: a is banned from it" in said
 
 
 def test_the_tab_of_a_run_shows_what_that_run_moved_and_nothing_else(shop: Cluster) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from coordinator_tasks.core import invariants
 from coordinator_tasks.core.holding import may_hold
 from coordinator_tasks.core.machine import ALL_STEPS, Decision, Step, Verdict, decide
+from coordinator_tasks.core.measures import totals
 from coordinator_tasks.core.model import (
     Actor,
     Answer,
@@ -190,7 +191,8 @@ class Scene:
             self.answers,
             self.committed,
             self.loads,
-            fresh=self.fresh,
+            totals(self.answers),
+            self.fresh,
         )
 
     def decide(self, *steps: Step) -> Decision:

@@ -1,14 +1,17 @@
 """Strategies: who gets what. Each is a pure, deterministic function of a `Problem`; add one by naming it in `ASSIGNORS`."""
 
 from collections.abc import Mapping
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Protocol, runtime_checkable
 
 from coordinator_tasks.core.assignors.problem import Problem
 from coordinator_tasks.core.assignors.strategies import ONE_TOPIC_ASSIGNORS
 from coordinator_tasks.core.assignors.weighted import Weighted
 from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.measures import Measure
+from coordinator_tasks.core.model import TopicConfig
 
-__all__ = ["ASSIGNORS", "Assignor", "Problem", "assignor", "validate"]
+__all__ = ["ASSIGNORS", "Assignor", "Checking", "Measuring", "Problem", "Strategies", "assignor", "validate"]
 
 
 class Assignor(Protocol):
@@ -18,19 +21,61 @@ class Assignor(Protocol):
         """Partition → member, for every partition of the problem, fixed ones included."""
 
 
+@runtime_checkable
+class Checking(Protocol):
+    """A strategy that knows its parameters, so that wrong ones are refused when they are set."""
+
+    def check(self, parameters: Mapping[str, str]) -> None:
+        """Raise `Refused` for parameters that are none."""
+
+
+@runtime_checkable
+class Measuring(Protocol):
+    """A strategy whose answer depends on measured loads, so that it may change by itself."""
+
+    def measure(self, parameters: Mapping[str, str]) -> Measure:
+        """What the problem's weights are to be."""
+
+    def patience_s(self, parameters: Mapping[str, str]) -> float | None:
+        """How long a topic has to be Stable before changed loads alone are a reason to plan; `None` = they never are."""
+
+
 ASSIGNORS: Mapping[str, Assignor] = {**ONE_TOPIC_ASSIGNORS, "weighted": Weighted()}
-
-
 PARTIAL = frozenset({"weighted"})
 """Strategies that leave a partition without an owner rather than break a limit that a person has set."""
 
 
-def assignor(name: str) -> Assignor:
+def assignor(name: str, known: Mapping[str, Assignor] = ASSIGNORS) -> Assignor:
     """The strategy of that name; raises `Refused` with the names there are."""
-    found = ASSIGNORS.get(name)
+    found = known.get(name)
     if found is None:
-        raise Refused(f"there is no strategy {name!r}; choose one of {', '.join(sorted(ASSIGNORS))}")
+        raise Refused(f"there is no strategy {name!r}; choose one of {', '.join(sorted(known))}")
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Strategies:
+    """The strategies of a cluster: those there are, and which one, with which parameters, a topic has that names none.
+
+    A topic of the same strategy takes over the cluster's parameters that it does not set itself.
+    """
+
+    known: Mapping[str, Assignor] = field(default_factory=lambda: ASSIGNORS)
+    default: str = "balanced"
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+    def effective(self, config: TopicConfig) -> TopicConfig:
+        """The topic's configuration with the strategy and the parameters that count for it."""
+        name = config.strategy or self.default
+        parameters = {**self.parameters, **config.parameters} if name == self.default else config.parameters
+        return replace(config, strategy=name, parameters=parameters)
+
+    def check(self, config: TopicConfig) -> None:
+        """Raise `Refused` if there is no such strategy, or it does not take these parameters."""
+        wanted = self.effective(config)
+        found = assignor(wanted.strategy, self.known)
+        if isinstance(found, Checking):
+            found.check(wanted.parameters)
 
 
 def validate(problem: Problem, answer: Mapping[int, str], strategy: str) -> None:
@@ -40,7 +85,10 @@ def validate(problem: Problem, answer: Mapping[int, str], strategy: str) -> None
         if partition not in listed:
             raise Refused(f"strategy {strategy!r} assigned partition {partition}, which the topic does not have")
         if member not in problem.members and problem.fixed.get(partition) != member:
-            raise Refused(f"strategy {strategy!r} gave partition {partition} to {member!r}, which is no live member")
+            raise Refused(
+                f"strategy {strategy!r} gave partition {partition} to {member!r}, which is no live member that "
+                f"subscribes to {problem.topic}"
+            )
     for partition, member in sorted(problem.fixed.items()):
         if answer.get(partition) != member:
             raise Refused(f"strategy {strategy!r} moved partition {partition}, which is fixed to {member!r}")

@@ -13,6 +13,7 @@ from heapq import heapify, heappop, heappush
 from coordinator_tasks.core.assignors.problem import Problem
 from coordinator_tasks.core.assignors.weighted_book import NOBODY, SLACK, Book, picks
 from coordinator_tasks.core.assignors.weighted_parameters import Rules, Zones, rules_of
+from coordinator_tasks.core.measures import Measure
 
 
 class Weighted:
@@ -28,6 +29,15 @@ class Weighted:
     def check(self, parameters: Mapping[str, str]) -> None:
         """Raise `Refused` for parameters that are none."""
         rules_of(parameters)
+
+    def measure(self, parameters: Mapping[str, str]) -> Measure:
+        """As the parameters say."""
+        return rules_of(parameters).measure
+
+    def patience_s(self, parameters: Mapping[str, str]) -> float | None:
+        """Only measured weights change by themselves."""
+        rules = rules_of(parameters)
+        return None if rules.measure is Measure.PARTITIONS else rules.interval_s
 
 
 def planned(problem: Problem, rules: Rules) -> Book:
@@ -118,31 +128,36 @@ class _Planner:
     # What is worth it ------------------------------------------------------------------------------------------------
 
     def relieve_all(self) -> bool:
-        """Relieve everybody above the tolerance, the fullest first; False if nothing was moved."""
+        """Relieve everybody above the tolerance, move by move whoever is fullest then; False if nothing was moved."""
         book = self.book
-        fullest = sorted((-book.ratio(m), m) for m in book.seats if book.ratio(m) > self.top)
+        fullest = [(-book.ratio(m), m) for m in book.seats if book.ratio(m) > self.top]
         if not any(-ratio > self.alarm for ratio, _ in fullest):
             return False
-        book.read({member for _, member in fullest})
-        return sum(self._relieve(member) for _, member in fullest) > 0
+        before = {member: book.load[member] for _, member in fullest}
+        trails: dict[str, list[int]] = {member: [] for _, member in fullest}
+        book.read(before)
+        heapify(fullest)
+        while fullest:
+            _, giver = heappop(fullest)
+            found = self._way_out(giver, book.load[giver] - self._goal(giver, before[giver]))
+            if found is not None:
+                book.move(*found)
+                trails[giver].append(found[0])
+                if book.load[giver] > self._goal(giver, before[giver]) * (1 + SLACK):
+                    heappush(fullest, (-book.ratio(giver), giver))
+        return sum(self._is_worth(giver, before[giver], trail) for giver, trail in trails.items()) > 0
 
-    def _relieve(self, giver: str) -> bool:
-        """Relieve one member, or nobody's partitions at all if it would not be worth it."""
-        book, capacity = self.book, self.book.capacity[giver]
-        least = self.gain * capacity
-        before = book.load[giver]
-        goal = min(book.level * (1 + self.rules.tolerance) * capacity, before - least)
-        trail: list[int] = []
-        while book.load[giver] > goal * (1 + SLACK):
-            found = self._way_out(giver, book.load[giver] - goal)
-            if found is None:
-                break
-            book.move(*found)
-            trail.append(found[0])
-        if before - book.load[giver] >= least * (1 - SLACK):
+    def _goal(self, giver: str, before: float) -> float:
+        """What the giver is to carry in the end: no more than the tolerance, and relieved by no less than the gain."""
+        capacity = self.book.capacity[giver]
+        return min(self.book.level * (1 + self.rules.tolerance) * capacity, before - self.gain * capacity)
+
+    def _is_worth(self, giver: str, before: float, trail: list[int]) -> bool:
+        """Whether the giver was relieved by the gain; what it gave is taken back if not."""
+        if before - self.book.load[giver] >= self.gain * self.book.capacity[giver] * (1 - SLACK):
             return bool(trail)
         for partition in reversed(trail):
-            book.move(partition, giver)
+            self.book.move(partition, giver)
         return False
 
     def _way_out(self, giver: str, need: float) -> tuple[int, str] | None:

@@ -40,7 +40,7 @@ class Book:
         self.limit = {m: rules.limit_of(m) for m in self.seats}
         self.placed = _placed(problem, set(self.seats))
         self._weights = _known(problem, rules)
-        self._values, self._usual = _values(self._weights, self.placed)
+        self._values, self._usual = _values(self._weights, self.placed, rules)
         self.count = Counter(self.placed.values())
         self.load = self._loads()
         self.level = self._level()
@@ -250,12 +250,15 @@ def _known(problem: Problem, rules: Rules) -> Mapping[int, float]:
     return weights
 
 
-def _values(weights: Mapping[int, float], partitions: Iterable[int]) -> tuple[list[float], float]:
-    """The weights of these partitions in their order, and that of one of which nothing is known: the mean."""
+def _values(weights: Mapping[int, float], partitions: Iterable[int], rules: Rules) -> tuple[list[float], float]:
+    """The weights of these partitions in their order, and that of one of which nothing is known: the mean.
+
+    Where nothing at all is known and the rules add nothing, each counts as one.
+    """
     values = list(map(weights.get, partitions))
     if None not in values:
         return values, 0.0  # type: ignore[return-value]
-    usual = math.fsum(weights.values()) / len(weights) if weights else 0.0
+    usual = math.fsum(weights.values()) / len(weights) if weights else 0.0 if rules.each else 1.0
     return [usual if one is None else one for one in values], usual
 
 

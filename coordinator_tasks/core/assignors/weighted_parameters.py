@@ -10,16 +10,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.measures import Measure
 
 MAX_PARTITION = 1_000_000  # of a range that somebody writes: `0-99999999999` would fill the memory
-
-
-class Measure(StrEnum):
-    """What a partition's weight is measured by."""
-
-    PARTITIONS = "partitions"  # each counts the same
-    LAG = "lag"  # records between what was processed and the log's end
-    RECORDS = "records"  # records written to it per second
 
 
 class Zones(StrEnum):

@@ -1,0 +1,93 @@
+"""How long `weighted` takes for 100,000 partitions on 1,000 consumers, and how far from the lower bound its answer is.
+
+    .venv/bin/python benchmarks/weighted.py [partitions consumers]
+
+Thread CPU time of `assign`, the building of the answer included; the median of nine runs after one that is not counted, and
+the fastest. Weights are log-normal (the heaviest weighs some hundred times the lightest), tolerance 1 %, no hysteresis.
+The lower bound of the fullest consumer is the mean, or the heaviest partition if that is more.
+"""
+
+import random
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from coordinator_tasks.core.assignors import Problem
+from coordinator_tasks.core.assignors.weighted import Weighted
+from coordinator_tasks.core.model import Member
+
+RUNS = 9
+TARGET_MS = 50.0
+TARGET_BOUND = 1.01
+SHARP = {"tolerance": "0.01", "hysteresis": "0", "min.gain": "0", "floor": "0.9"}
+
+
+def members(first: int, end: int) -> dict[str, Member]:
+    return {m: Member(m, 1, "", "") for m in (f"consumer-{i:04d}" for i in range(first, end))}
+
+
+def kept(answer: Mapping[int, str], who: Mapping[str, Member]) -> dict[int, str]:
+    return {p: m for p, m in answer.items() if m in who}
+
+
+def cases(count: int, consumers: int, rng: random.Random) -> Iterator[tuple[str, Problem]]:
+    weights = {p: rng.lognormvariate(6, 1) for p in range(count)}
+    fresh = Problem("orders", tuple(range(count)), members(0, consumers), parameters=SHARP, weights=weights)
+    yield "fresh", fresh
+    owned = Weighted().assign(fresh)
+    stable = replace(fresh, owned=owned)
+    yield "repair: nothing to do", stable
+    yield "repair: one joins", replace(stable, members=members(0, consumers + 1))
+    for name, gone in (("one leaves", 1), ("a tenth leaves", consumers // 10)):
+        who = members(gone, consumers)
+        yield f"repair: {name}", replace(stable, members=who, owned=kept(owned, who))
+    yield (
+        "repair: weights change by up to 30 %",
+        replace(stable, weights={p: w * rng.uniform(0.7, 1.3) for p, w in weights.items()}),
+    )
+
+
+def timed(problem: Problem) -> tuple[Mapping[int, str], list[float]]:
+    answer, took = Weighted().assign(problem), []
+    for _ in range(RUNS):
+        began = time.thread_time()
+        answer = Weighted().assign(problem)
+        took.append(1_000 * (time.thread_time() - began))
+    return answer, took
+
+
+def bound(problem: Problem, answer: Mapping[int, str]) -> float:
+    """The fullest against the lower bound; 1 = it cannot be better. Each partition weighs 1 beside its weight."""
+    load = dict.fromkeys(problem.members, 0.0)
+    for partition, member in answer.items():
+        load[member] += problem.weights[partition] + 1
+    return max(load.values()) / max(sum(load.values()) / len(load), max(problem.weights.values()) + 1)
+
+
+def main() -> None:
+    count, consumers = (int(one) for one in sys.argv[1:3] or ("100000", "1000"))
+    print(
+        f"{count:,} partitions on {consumers:,} consumers; targets for a repair: {TARGET_MS:g} ms, {TARGET_BOUND:g}\n"
+    )
+    print("| case | median ms | fastest ms | fullest / lower bound | moves | second run moves | targets |")
+    print("|---|---|---|---|---|---|---|")
+    for name, problem in cases(count, consumers, random.Random(1)):
+        answer, took = timed(problem)
+        moves = sum(1 for p, m in problem.owned.items() if answer[p] != m)
+        again = Weighted().assign(replace(problem, owned=answer))
+        median, fullest = statistics.median(took), bound(problem, answer)
+        missed = [what for what, bad in (("time", median > TARGET_MS), ("bound", fullest > TARGET_BOUND)) if bad]
+        verdict = "–" if name == "fresh" else f"missed: {', '.join(missed)}" if missed else "reached"
+        changed = sum(1 for p in answer if again[p] != answer[p])
+        print(
+            f"| {name} | {median:.1f} | {min(took):.1f} | {fullest:.4f} | {moves} | {changed} | {verdict} |", flush=True
+        )
+
+
+if __name__ == "__main__":
+    main()

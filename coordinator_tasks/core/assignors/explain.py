@@ -1,0 +1,162 @@
+"""Why every partition is where it is, in a sentence: told from a problem and its answer, whichever strategy gave it.
+
+What a strategy does not decide (a pin, a partition on its way, an owner that may not keep it) is told here; the rest by a
+teller of the strategy, or by how many partitions everybody has.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from coordinator_tasks.core.assignors.problem import Problem
+from coordinator_tasks.core.assignors.weighted_teller import WeightedTeller
+from coordinator_tasks.core.model import Explanation, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A strategy's problem and answer, and what the strategy was not told.
+
+    `holders`: partition → who has it now, also one that may have nothing any more; `pins` are a person's.
+    """
+
+    strategy: str
+    problem: Problem
+    answer: Mapping[int, str]
+    holders: Mapping[int, str] = field(default_factory=dict)
+    pins: Mapping[int, str] = field(default_factory=dict)
+
+
+class Teller(Protocol):
+    """The sentences of a strategy."""
+
+    def summary(self) -> str:
+        """What the whole answer came to."""
+
+    def given(self, partition: int, taker: str) -> str:
+        """Why the taker, of a partition that nobody has, or whose owner may not keep it."""
+
+    def moved(self, partition: int, giver: str, taker: str) -> str:
+        """Why from the giver, which could have kept it, and why to the taker."""
+
+    def stays(self, partition: int, owner: str) -> str:
+        """Why it is not moved."""
+
+    def left(self, partition: int) -> str:
+        """Why nobody gets it."""
+
+
+def explained(asked: Asked, only: Collection[int] | None = None) -> Explanation:
+    """The explanation of all partitions, or `only` of these; what has the same reason stands together."""
+    told = _TELLERS.get(asked.strategy, CountTeller)(asked)
+    moves: dict[str, list[int]] = {}
+    stays: dict[str, list[int]] = {}
+    for partition in sorted(asked.problem.partitions if only is None else only):
+        holder, owner = asked.holders.get(partition, ""), asked.answer.get(partition, "")
+        group = stays if holder == owner or not owner else moves
+        group.setdefault(_sentence(asked, told, partition, holder, owner), []).append(partition)
+    return Explanation(asked.strategy, digest(asked), told.summary(), _reasons(moves), _reasons(stays))
+
+
+def digest(asked: Asked) -> str:
+    """Sixteen hexadecimal digits over everything that the strategy was given: the same digits, the same answer."""
+    problem = asked.problem
+    members = [
+        [one.consumer, one.capacity, one.rack, sorted(one.attributes.items())]
+        for one in sorted(problem.members.values(), key=lambda one: one.consumer)
+    ]
+    mappings = (problem.owned, problem.fixed, problem.loads, problem.parameters, problem.weights, problem.carried)
+    parts = [
+        asked.strategy,
+        problem.topic,
+        sorted(problem.partitions),
+        members,
+        *(sorted(mapping.items()) for mapping in mappings),
+        sorted((partition, list(racks)) for partition, racks in problem.zones.items()),
+    ]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def shortened(explanation: Explanation, limit_bytes: int) -> Explanation:
+    """What the history keeps: the reasons of the moves, those of most partitions first, as many as fit."""
+    kept: list[Reason] = []
+    for reason in sorted(explanation.moves, key=lambda one: (-len(one.partitions), one.partitions)):
+        limit_bytes -= len(reason.text.encode()) + 8 * len(reason.partitions) + 40
+        if limit_bytes < 0:
+            break
+        kept.append(reason)
+    kept.sort(key=lambda one: one.partitions)
+    return Explanation(explanation.strategy, explanation.inputs, explanation.summary, tuple(kept))
+
+
+def _sentence(asked: Asked, told: Teller, partition: int, holder: str, owner: str) -> str:
+    problem = asked.problem
+    if not owner:
+        return told.left(partition)
+    if asked.pins.get(partition) == owner:
+        return f"{owner} has it because a person pinned it there"
+    if partition in problem.fixed:
+        return f"{owner} has it and it is not touched: it is on its way, or nobody can take it from {owner} now"
+    if holder == owner:
+        return told.stays(partition, owner)
+    if not holder:
+        return f"nobody had it: {told.given(partition, owner)}"
+    if holder not in problem.members:
+        return f"{holder} cannot keep it: {told.given(partition, owner)}"
+    return told.moved(partition, holder, owner)
+
+
+def _reasons(found: Mapping[str, list[int]]) -> tuple[Reason, ...]:
+    return tuple(Reason(text, tuple(partitions)) for text, partitions in found.items())
+
+
+class CountTeller:
+    """By the number of partitions: for `balanced`, and for strategies that have no words of their own."""
+
+    def __init__(self, asked: Asked) -> None:
+        self.problem, self.strategy = asked.problem, asked.strategy
+        self.before, self.after = Counter(asked.holders.values()), Counter(asked.answer.values())
+        self.moves = sum(1 for p, m in asked.holders.items() if asked.answer.get(p) != m)
+
+    def summary(self) -> str:
+        """How many move, and how even it is then."""
+        counts = [self.after[m] for m in self.problem.members]
+        even = f"{_span(min(counts), max(counts))} each" if counts else "no live consumer"
+        return f"{self.strategy}: {self.moves} of {len(self.problem.partitions)} partitions leave an owner; then {even}"
+
+    def given(self, partition: int, taker: str) -> str:  # noqa: ARG002 - what counts is how many, not which
+        """By the taker's figures."""
+        return f"{taker} had {self.before[taker]} and gets {self.after[taker]}{self._rule()}"
+
+    def moved(self, partition: int, giver: str, taker: str) -> str:  # noqa: ARG002
+        """By both figures."""
+        return (
+            f"{giver} had {self.before[giver]} and keeps {self.after[giver]}, {taker} had {self.before[taker]} and gets "
+            f"{self.after[taker]}{self._rule()}"
+        )
+
+    def stays(self, partition: int, owner: str) -> str:  # noqa: ARG002
+        """By the owner's figures."""
+        return f"{owner} had {self.before[owner]} and has {self.after[owner]}, so this one stays{self._rule()}"
+
+    def left(self, partition: int) -> str:  # noqa: ARG002
+        """Only without members."""
+        return "no live consumer may have it"
+
+    def _rule(self) -> str:
+        if self.strategy != "balanced":
+            return f", by {self.strategy}"
+        counts = [self.after[m] for m in self.problem.members]
+        return f"; the even share is {_span(min(counts), max(counts))}" if max(counts) - min(counts) <= 1 else ""
+
+
+def _span(low: int, high: int) -> str:
+    return str(low) if low == high else f"{low} to {high}"
+
+
+_TELLERS: Mapping[str, Callable[[Asked], Teller]] = {
+    "weighted": lambda asked: WeightedTeller(asked.problem, asked.answer),
+}

@@ -1,0 +1,97 @@
+"""What partitions weigh and consumers carry, from what the consumers' own interfaces say: no request is made for it."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from math import fsum
+
+from coordinator_tasks.core.model import Answer, ConsumerStatus, RunningPartition
+
+PARAMETER = "measure"
+"""The parameter of a strategy, also of a site's own, that names what it is given as weights."""
+_DIGITS = 6  # beyond that, the order of a sum shows
+
+
+class Measure(StrEnum):
+    """What a partition's weight is measured by."""
+
+    PARTITIONS = "partitions"  # each counts the same
+    LAG = "lag"  # records between what was processed and the log's end
+    RECORDS = "records"  # records written to it per second
+
+    @property
+    def unit(self) -> str:
+        """As it stands behind a number."""
+        return _UNITS[self]
+
+
+_UNITS = {Measure.PARTITIONS: "partitions", Measure.LAG: "records of lag", Measure.RECORDS: "records/s"}
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What one consumer runs over all topics, as far as it knows it."""
+
+    lag: float = 0.0
+    records: float = 0.0
+
+    def of(self, measure: Measure) -> float:
+        """The one of that measure."""
+        return self.lag if measure is Measure.LAG else self.records
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Partition → weight, and consumer → what it carries of other topics in the same unit."""
+
+    partitions: Mapping[int, float]
+    carried: Mapping[str, float]
+
+
+def totals(answers: Mapping[str, Answer]) -> dict[str, Totals]:
+    """Consumer → its totals, of those that answer."""
+    found = {}
+    for consumer, answer in answers.items():
+        if isinstance(answer, ConsumerStatus):
+            running = [one for topic in answer.topics.values() for one in topic.running.values()]
+            found[consumer] = Totals(
+                fsum(one.lag_records or 0 for one in running), fsum(one.rate or 0 for one in running)
+            )
+    return found
+
+
+def measured(
+    topic: str,
+    measure: Measure,
+    partitions: Collection[int],
+    owned: Mapping[int, str],
+    answers: Mapping[str, Answer],
+    totals: Mapping[str, Totals],
+    loads: Mapping[str, int],
+) -> Weights:
+    """The weights of one topic's partitions; its owner's word goes before that of others that run a partition.
+
+    While nothing is known of any of them, each weighs as much as the other topics' partitions do on average: beside
+    real loads they would otherwise all weigh nothing, and go to one consumer.
+    """
+    if measure is Measure.PARTITIONS:
+        return Weights({}, {consumer: float(count) for consumer, count in loads.items()})
+    weights: dict[int, float] = {}
+    carried = {consumer: one.of(measure) for consumer, one in totals.items()}
+    for consumer, answer in sorted(answers.items()):
+        said = answer.topics.get(topic) if isinstance(answer, ConsumerStatus) else None
+        for partition, one in said.running.items() if said is not None else ():
+            value = _value(one, measure)
+            if value is not None:
+                carried[consumer] = carried.get(consumer, 0.0) - value
+                if partition not in weights or owned.get(partition) == consumer:
+                    weights[partition] = value
+    carried = {consumer: max(0.0, round(one, _DIGITS)) for consumer, one in carried.items()}
+    others = sum(loads.values())
+    if not weights and others:
+        weights = dict.fromkeys(partitions, sum(carried.values()) / others)
+    return Weights(weights, carried)
+
+
+def _value(one: RunningPartition, measure: Measure) -> float | None:
+    return one.lag_records if measure is Measure.LAG else one.rate

@@ -1,0 +1,29 @@
+"""Partition numbers in a few characters: `0-3,7`. Pure."""
+
+from collections.abc import Iterable
+
+MAX_PARTITIONS = 1_000_000  # of one range that is read: more would be a mistake that fills the memory
+
+
+def ranges(partitions: Iterable[int]) -> str:
+    """`0-3,7` for 0, 1, 2, 3, 7."""
+    found: list[list[int]] = []
+    for one in sorted(partitions):
+        if found and one == found[-1][1] + 1:
+            found[-1][1] = one
+        else:
+            found.append([one, one])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in found)
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """The partitions of such a text, ascending. Raises `ValueError` for any other."""
+    found: list[int] = []
+    for part in text.split(",") if text else ():
+        first, dash, last = part.partition("-")
+        begin = int(first)
+        end = int(last) if dash else begin
+        if not (found[-1] if found else -1) < begin <= end <= begin + MAX_PARTITIONS:
+            raise ValueError(f"{part!r} is no range of partitions")
+        found += range(begin, end + 1)
+    return tuple(found)

@@ -1,0 +1,129 @@
+"""A site's own strategies: callables named in the settings, or registered as entry points. The only place that imports them.
+
+A strategy is a callable that takes a `Problem` (one topic; its members with their free attributes) and returns partition
+→ member. It is handed a read-only copy. Whatever goes wrong in it, or with its import, is a `Refused` of one line, which
+holds the topics that use it and nothing else.
+"""
+
+import importlib
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from coordinator_tasks.core.assignors import ASSIGNORS, Assignor, Problem, Strategies
+from coordinator_tasks.core.errors import Refused
+
+GROUP = "kafka_partition_coordinator.strategies"
+_SHOWN = 200  # characters of somebody else's error
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A site's strategy under its name; `source` is where it comes from."""
+
+    name: str
+    source: str
+    call: Callable[[Problem], object]
+
+    def assign(self, problem: Problem) -> Mapping[int, str]:
+        """The callable's answer, if it is one. Raises `Refused`."""
+        try:
+            answer = self.call(_read_only(problem))
+            answer = dict(answer.items()) if isinstance(answer, Mapping) else answer
+        except Exception as error:
+            raise Refused(
+                f"strategy {self.name!r} ({self.source}) failed on topic {problem.topic} with {_one_line(error)}; "
+                "correct it, or choose another strategy"
+            ) from error
+        return self._checked(problem, answer)
+
+    def _checked(self, problem: Problem, answer: object) -> dict[int, str]:
+        said = f"strategy {self.name!r} ({self.source}) answered for topic {problem.topic} with "
+        if not isinstance(answer, dict):
+            raise Refused(f"{said}{type(answer).__name__}, not with a mapping of partition to member; correct it")
+        for partition, member in answer.items():
+            if type(partition) is not int or not isinstance(member, str):
+                shown = f"{partition!r}: {member!r}"[:_SHOWN]
+                raise Refused(f"{said}{shown}, which is no partition number with a member's id; correct it")
+        return answer
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A strategy that could not be imported: whatever uses it is held with the reason."""
+
+    why: str
+
+    def assign(self, problem: Problem) -> Mapping[int, str]:
+        """Raise `Refused`."""
+        raise Refused(f"{self.why} (topic {problem.topic})")
+
+    def check(self, parameters: Mapping[str, str]) -> None:  # noqa: ARG002 - none of them would help
+        """Raise `Refused`."""
+        raise Refused(self.why)
+
+
+def strategies_of(default: str, parameters: Mapping[str, str], named: Mapping[str, str]) -> Strategies:
+    """The built-in strategies, the registered ones and those named in the settings, which go before in this order.
+
+    Raises `Refused` if there is none of the name `default`, or `named` takes the name of a built-in one.
+    """
+    taken = sorted(named.keys() & ASSIGNORS.keys())
+    if taken:
+        raise Refused(f"the setting strategies names {taken[0]!r}, which is a strategy already; choose another name")
+    known: dict[str, Assignor] = {}
+    for entry in entry_points(group=GROUP):
+        known[entry.name] = _loaded(entry)
+    for name, source in named.items():
+        known[name] = _loaded(EntryPoint(name, source, GROUP))
+    known |= ASSIGNORS
+    if default not in known:
+        raise Refused(f"the setting strategy is {default!r}; choose one of {', '.join(sorted(known))}")
+    return Strategies(known, default, parameters)
+
+
+def _loaded(entry: EntryPoint) -> Assignor:
+    named = f"strategy {entry.name!r} is to be {entry.value!r}"
+    module, colon, name = entry.value.partition(":")
+    if not colon or not module or not name.strip():
+        return Broken(f"{named}, which is not package.module:name; correct it in the settings")
+    try:
+        found: Any = importlib.import_module(module.strip())
+        for part in name.strip().split("."):
+            found = getattr(found, part)
+    except Exception as error:  # noqa: BLE001 - it is not our code that is imported
+        return Broken(f"{named}, which cannot be imported: {_one_line(error)}; correct the name, or install it")
+    if not callable(found):
+        return Broken(f"{named}, which is no callable but {type(found).__name__}; name a function of a Problem")
+    return Site(entry.name, entry.value, found)
+
+
+def _read_only(problem: Problem) -> Problem:
+    """A copy that a strategy cannot change: what it answers is validated against the original."""
+    members = {
+        name: replace(member, attributes=MappingProxyType(dict(member.attributes)))
+        for name, member in problem.members.items()
+    }
+    return replace(
+        problem,
+        members=MappingProxyType(members),
+        owned=MappingProxyType(dict(problem.owned)),
+        fixed=MappingProxyType(dict(problem.fixed)),
+        loads=MappingProxyType(dict(problem.loads)),
+        parameters=MappingProxyType(dict(problem.parameters)),
+        weights=MappingProxyType(dict(problem.weights)),
+        carried=MappingProxyType(dict(problem.carried)),
+        zones=MappingProxyType(dict(problem.zones)),
+    )
+
+
+def _one_line(error: Exception) -> str:
+    """`KeyError: 'rack' (mine.py, line 12)`."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return (text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "...") + where

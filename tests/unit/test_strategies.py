@@ -1,0 +1,208 @@
+"""A site's own strategies: how they are found, what they are given, and what becomes of everything they can do wrong."""
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from importlib.metadata import EntryPoint
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from coordinator_tasks import strategies
+from coordinator_tasks.core.assignors import ASSIGNORS, Problem, Strategies
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.machine import Verdict
+from coordinator_tasks.core.model import Member, State, TopicConfig
+from coordinator_tasks.core.world import Policy
+from coordinator_tasks.strategies import GROUP, strategies_of
+from tests.world.scene import CONFIG, Scene, stable
+
+Call = Callable[[Problem], Any]
+
+
+def by_tier(problem: Problem) -> Mapping[int, str]:
+    """Everything to the members whose attribute `tier` is `gold`, in turn; what is fixed stays."""
+    gold = sorted(m for m, one in problem.members.items() if one.attributes.get("tier") == "gold")
+    free = [p for p in problem.partitions if p not in problem.fixed]
+    return {p: gold[i % len(gold)] for i, p in enumerate(free)} | {**problem.fixed}
+
+
+class _Holder:
+    @staticmethod
+    def nested(problem: Problem) -> Mapping[int, str]:
+        return by_tier(problem)
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A package of the site that can be imported."""
+    made = ModuleType("site_rules")
+    monkeypatch.setitem(sys.modules, "site_rules", made)
+    made.__dict__.update(by_tier=by_tier, Holder=_Holder, number=7)
+    return made
+
+
+def with_strategy(call: Call, *consumers: str, **more: Any) -> Scene:
+    """A topic that was Stable under `balanced`, and is given the site's strategy `mine`."""
+    scene = stable(*consumers, **more)
+    known = {**ASSIGNORS, "mine": strategies.Site("mine", "site_rules:mine", call)}
+    scene.policy = replace(scene.policy, strategies=Strategies(known))
+    scene.config = replace(scene.config, strategy="mine")
+    return scene
+
+
+def test_a_strategy_named_in_the_settings_decides_by_the_members_free_attributes(module: ModuleType) -> None:
+    found = strategies_of("balanced", {}, {"by-tier": "site_rules:by_tier", "nested": "site_rules:Holder.nested"})
+    scene = Scene(policy=Policy(strategies=found), config=replace(CONFIG, strategy="by-tier"))
+    scene.joins("a").joins("b", "c", attributes={"tier": "gold"}).settles()
+    assert scene.owned == {"b": [0, 2], "c": [1, 3]}
+    assert found.known["nested"].assign(Problem("t", (0,), {"g": Member("g", 1, "", "", attributes={"tier": "gold"})}))
+
+
+def test_a_strategy_registered_as_an_entry_point_is_there_and_a_built_in_name_stays_built_in(
+    module: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def registered(group: str) -> list[EntryPoint]:
+        assert group == GROUP
+        return [EntryPoint(name, "site_rules:by_tier", group) for name in ("by-tier", "balanced", "both")]
+
+    monkeypatch.setattr(strategies, "entry_points", registered)
+    found = strategies_of("by-tier", {"a": "b"}, {"both": "site_rules:Holder.nested"})
+    assert isinstance(found.known["by-tier"], strategies.Site)
+    assert found.known["balanced"] is ASSIGNORS["balanced"]
+    assert found.known["both"].source == "site_rules:Holder.nested"  # type: ignore[attr-defined]
+    assert (found.default, found.parameters) == ("by-tier", {"a": "b"})
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("site_rules", "'site_rules', which is not package.module:name; correct it in the settings"),
+        (":by_tier", "which is not package.module:name"),
+        ("site_rules:", "which is not package.module:name"),
+        ("nowhere.rules:f", "cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
+        ("site_rules:missing", "cannot be imported: AttributeError: module 'site_rules' has no attribute 'missing'"),
+        ("site_rules:number", "which is no callable but int"),
+    ],
+)
+def test_one_that_cannot_be_imported_holds_its_own_topics_only(module: ModuleType, source: str, said: str) -> None:
+    found = strategies_of("balanced", {}, {"mine": source})
+    scene = Scene(policy=Policy(strategies=found)).joins("a")
+    assert scene.decide().verdict is Verdict.WRITE
+    scene.config = replace(CONFIG, strategy="mine")
+    decision = scene.decide()
+    assert decision.verdict is Verdict.HOLD
+    assert said in decision.reason
+    assert "(topic orders)" in decision.reason
+    with pytest.raises(Refused, match="strategy 'mine' is to be"):
+        found.check(scene.config)
+
+
+def raises(problem: Problem) -> Mapping[int, str]:
+    raise KeyError("rack\nof " + problem.topic)
+
+
+WRONG: list[Any] = [
+    pytest.param(raises, "failed on topic orders with KeyError: 'rack\\nof orders' (test_strategies.py, line", id="raises"),
+    pytest.param(lambda _: None, "answered for topic orders with NoneType, not with a mapping", id="nothing"),
+    pytest.param(lambda _: [(0, "a")], "with list, not with a mapping of partition to member", id="a list"),
+    pytest.param(lambda _: {"0": "a"}, "with '0': 'a', which is no partition number", id="numbers as texts"),
+    pytest.param(lambda _: {True: "a"}, "with True: 'a'", id="a truth for a number"),
+    pytest.param(lambda _: {0: None}, "with 0: None", id="no member"),
+    pytest.param(lambda p: dict.fromkeys(p.partitions, "zoe"), "to 'zoe', which is no live member that subscribes to", id="foreign"),
+    pytest.param(lambda p: dict.fromkeys((*p.partitions, 99), "a"), "assigned partition 99, which the topic does not have", id="unknown"),
+    pytest.param(lambda p: {0: "a"}, "left partitions [1, 2, 3] without an owner", id="not every partition"),
+    pytest.param(lambda p: p.owned.clear(), "failed on topic orders with AttributeError", id="tries to change what it is given"),
+    pytest.param(lambda p: p.members["a"].attributes.update(x="y"), "failed on topic orders with AttributeError", id="or a member"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "said"), WRONG)
+def test_what_a_strategy_does_wrong_is_one_line_that_holds_the_topic_and_loses_nothing(call: Call, said: str) -> None:
+    scene = with_strategy(call, "a", "b")
+    node = scene.node
+    decision = scene.decide()
+    assert (decision.verdict, decision.node, decision.record) == (Verdict.HOLD, None, None)
+    assert said in decision.reason
+    assert "'mine'" in decision.reason
+    assert "\n" not in decision.reason
+    assert scene.node is node
+    scene.policy = replace(scene.policy, strategies=Strategies({**ASSIGNORS, "mine": strategies.Site("mine", "", lambda p: dict.fromkeys(p.partitions, "a"))}))  # fmt: skip
+    scene.settles()
+    assert scene.counts() == {"a": 4}
+
+
+def test_a_pinned_partition_that_it_moves_is_a_breach() -> None:
+    scene = with_strategy(lambda p: dict.fromkeys(p.partitions, "b"), "a", "b")
+    scene.config = replace(scene.config, pins={0: "a"})
+    assert "moved partition 0, which is fixed to 'a'" in scene.decide().reason
+
+
+def test_a_draining_or_unsubscribed_member_is_none_that_it_may_choose() -> None:
+    scene = with_strategy(lambda p: dict.fromkeys(p.partitions, "b"), "a", "b").drains("b")
+    assert "gave partition 0 to 'b', which is no live member" in scene.decide().reason
+
+
+def test_while_a_strategy_fails_what_is_on_its_way_is_still_confirmed() -> None:
+    scene = stable("a").joins("b")
+    scene.step()
+    assert scene.state is not None
+    assert scene.state.state is State.CLOSING
+    known = {**ASSIGNORS, "mine": strategies.Site("mine", "", raises)}
+    scene.policy = replace(scene.policy, strategies=Strategies(known))
+    scene.config = replace(scene.config, strategy="mine")
+    scene.acts("a").step()
+    scene.acts("b").step()
+    assert scene.state.state is State.STABLE
+    assert scene.counts() == {"a": 2, "b": 2}
+    assert scene.decide().verdict is Verdict.HOLD
+
+
+def test_a_long_error_is_cut() -> None:
+    def shouts(_: Problem) -> Mapping[int, str]:
+        raise ValueError("x" * 10_000)
+
+    assert len(with_strategy(shouts, "a").decide().reason) < 400
+
+
+# The cluster's default -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("default", "named", "said"),
+    [
+        ("best", {}, "the setting strategy is 'best'; choose one of balanced, weighted"),
+        ("balanced", {"weighted": "a:b"}, "the setting strategies names 'weighted', which is a strategy already"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(default: str, named: dict[str, str], said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        strategies_of(default, {}, named)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "parameters", "expected"),
+    [
+        ("", {}, ("weighted", {"measure": "lag", "floor": "0"})),
+        ("", {"floor": "1"}, ("weighted", {"measure": "lag", "floor": "1"})),
+        ("weighted", {"zones": "off"}, ("weighted", {"measure": "lag", "floor": "0", "zones": "off"})),
+        ("balanced", {}, ("balanced", {})),
+    ],
+    ids=["the cluster's", "with a parameter of its own", "named, and the same", "another one has none of them"],
+)
+def test_a_topic_without_a_strategy_has_the_clusters(
+    strategy: str, parameters: dict[str, str], expected: tuple[str, dict[str, str]]
+) -> None:
+    found = Strategies(ASSIGNORS, "weighted", {"measure": "lag", "floor": "0"})
+    config = found.effective(replace(CONFIG, strategy=strategy, parameters=parameters))
+    assert (config.strategy, config.parameters) == expected
+
+
+def test_parameters_are_checked_as_they_will_count() -> None:
+    wrong = Strategies(ASSIGNORS, "weighted", {"floor": "lots"})
+    with pytest.raises(Refused, match="'floor' of strategy 'weighted' is 'lots'"):
+        wrong.check(TopicConfig("t", "", "", "", strategy=""))
+    wrong.check(TopicConfig("t", "", "", "", strategy="balanced"))
+    with pytest.raises(Refused, match="no strategy 'magic'"):
+        wrong.check(TopicConfig("t", "", "", "", strategy="magic"))
