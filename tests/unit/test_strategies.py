@@ -172,7 +172,7 @@ def test_a_long_error_is_cut() -> None:
 @pytest.mark.parametrize(
     ("default", "named", "said"),
     [
-        ("best", {}, "the setting strategy is 'best'; choose one of balanced, weighted"),
+        ("best", {}, "the setting strategy is 'best'; choose one of average, "),
         ("balanced", {"weighted": "a:b"}, "the setting strategies names 'weighted', which is a strategy already"),
     ],
 )
