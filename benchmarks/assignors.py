@@ -1,4 +1,4 @@
-"""Our `balanced` beside Kafka's `sticky` and `uniform`, in one run: `python benchmarks/assignors.py [--seconds 5]`.
+"""Our `balanced` beside Kafka's `sticky` and `uniform`, in one run: `PYTHONPATH=. python benchmarks/assignors.py [--seconds 5]`.
 
 Thread CPU time in milliseconds, medians after warming up. All start from the same present assignment, Kafka's fresh
 `uniform`. Kafka's times include its result objects; ours are given with the full answer (dicts and lists), as arrays, and as
