@@ -19,19 +19,19 @@ class Verdict(StrEnum):
     FENCED = "fenced"  # a newer token: somebody else owns it now, stop at once
 
 
-def judge(own: Token, committed: Committed | None, topic_id: str) -> Verdict:
-    """Compare our token with the committed entry. An entry of another topic id is no owner's: it is overwritten."""
+def judge(own: Token, committed: Committed | None, topic_id: str, consumer: str) -> Verdict:
+    """Compare our token with the committed entry. An entry of another topic id is no owner's: it is overwritten.
+
+    Two generations never acquire at one epoch: if they seem to, the one that is not sure of itself stops. Only our own
+    entry of a holding that was adopted by a new generation is of the former one; it is written again.
+    """
     if committed is None or committed.token is None or committed.topic_id != topic_id:
         return Verdict.REWRITE
     found = committed.token
     if found == own and found.generation == own.generation:
         return Verdict.OURS
-    return Verdict.FENCED if found > own or _same_epoch_elsewhere(found, own) else Verdict.REWRITE
-
-
-def _same_epoch_elsewhere(found: Token, own: Token) -> bool:
-    """Two generations never acquire at one epoch; if they seem to, the one that is not sure of itself stops."""
-    return found == own and found.generation != own.generation
+    adopted = found == own and committed.owner == consumer
+    return Verdict.FENCED if found >= own and not adopted else Verdict.REWRITE
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +65,13 @@ def start_position(
 ) -> Start:
     """The position at acquisition: that of the newest token among the committed entry and the release.
 
-    A release counts only with its own token: a committed entry with a token at least as new is at least as far. A
-    commit of another topic id is ignored. A partition that appeared after the topic was first managed starts at its
+    A release counts only with its own token: a committed entry with a newer one is at least as far, and one with the
+    same token unless an earlier commit of that owner came late and overwrote its last. A commit of another topic id is
+    ignored. A partition that appeared after the topic was first managed starts at its
     beginning whatever the rule says, so that nothing is lost. Raises `NoStart`.
     """
     known = committed if committed is not None and committed.topic_id in ("", topic_id) else None
-    if release is not None and not _at_least_as_new(known, release.token):
+    if release is not None and not _at_least_as_far(known, release):
         return Start(release.offset, "release")
     if known is not None:
         return Start(known.offset, "committed")
@@ -84,5 +85,9 @@ def start_position(
     return Start(bounds.end if rule is StartRule.LATEST else bounds.beginning, rule.value)
 
 
-def _at_least_as_new(committed: Committed | None, token: Token) -> bool:
-    return committed is not None and committed.token is not None and committed.token >= token
+def _at_least_as_far(committed: Committed | None, release: Release) -> bool:
+    if committed is None or committed.token is None:
+        return False
+    return committed.token > release.token or (
+        committed.token == release.token and committed.offset >= release.offset
+    )

@@ -46,6 +46,7 @@ def rebalance(draft: Draft, view: TopicView, world: World, able: Mapping[str, in
     """
     if view.config.removed or view.config.frozen:
         return True
+    _stop_vanished(draft, view)
     if not able:
         _stop_draining(draft, view, world)
         return True
@@ -68,6 +69,15 @@ def why(draft: Draft, view: TopicView, world: World, able: Mapping[str, int], po
     holders = _targets(draft, view)
     owned = {p: c for p, c in holders.items() if c in able}
     return explained(_ask(view, world, policy, able, owned, _fixed(draft, view, world, able, policy), holders))
+
+
+def _stop_vanished(draft: Draft, view: TopicView) -> None:
+    """Close what neither ZooKeeper nor Kafka lists any more: the topic was created anew with fewer partitions."""
+    if view.description is None:
+        return
+    known = range(max([view.description.partition_count - 1, *view.partitions], default=-1) + 1)
+    for partition in sorted((draft.assignments.keys() | draft.handoff.keys() | draft.to_start.keys()) - set(known)):
+        draft.stop(partition)
 
 
 def finish(draft: Draft) -> None:

@@ -117,7 +117,7 @@ def _blockers(view: TopicView, world: World, older_life: bool) -> dict[str, str]
 
 def _adopt(draft: Draft, view: TopicView, world: World, tokens: dict[int, tuple[Token, Committed]]) -> None:
     """Enter everybody who may run a partition as its owner, and who that is by incarnation."""
-    runners = _runners(view.topic, world)
+    runners, running = _runners(view.topic, world), _running(view.topic, world)
     known = view.node.epoch if view.node is not None else 0
     for partition in view.partitions:
         own_word = runners.get(partition, {})
@@ -129,8 +129,9 @@ def _adopt(draft: Draft, view: TopicView, world: World, tokens: dict[int, tuple[
             draft.incarnations[consumer] = max(incarnation, draft.incarnations.get(consumer, 0))
         if len(since) == 1:
             ((consumer, (epoch, _)),) = since.items()
-            # Only what runs goes on under its token; and below the committed one it would be fenced.
-            goes_on = consumer in own_word and epoch >= committed
+            # Only what runs goes on under its token: what started anew under that epoch would meet its own commits of
+            # the former generation, and below the committed one it would be fenced.
+            goes_on = (consumer, partition) in running and epoch >= committed
             _enter(draft, partition, consumer, epoch if goes_on else draft.epoch)
         elif since:
             draft.to_close[partition] = set(since)
@@ -152,6 +153,11 @@ def _runners(topic: str, world: World) -> dict[int, dict[str, tuple[int, int]]]:
         for partition, epoch in may_run.items():
             found.setdefault(partition, {})[consumer] = (epoch, incarnation)
     return found
+
+
+def _running(topic: str, world: World) -> set[tuple[str, int]]:
+    """Consumer and partition of what runs now by the consumers' own word."""
+    return {(consumer, partition) for consumer, _, status in _acted(topic, world) for partition in status.running}
 
 
 def _held(view: TopicView, partition: int) -> dict[str, tuple[int, int]]:

@@ -6,6 +6,7 @@ is completed by the next one.
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.codec import decode_config, encode_config
@@ -78,6 +79,7 @@ def add_topic(
     _check_group(c, group_id)
     _check_other_clusters(c, wanted)
     create_partitions(c, topic, described.partition_count)
+    _drop_partitions(c, topic, described.partition_count)
     c.zk.ensure(c.paths.history(topic))
     _write_config(c, wanted, -1 if present is None else present[1])
     log.info("topic %s is managed by cluster %s, asked by %s %s", topic, c.paths.cluster, actor.kind, actor.who)
@@ -144,6 +146,14 @@ def create_partitions(c: Coordinator, topic: str, count: int) -> tuple[int, ...]
             continue  # somebody else creates them too
         return tuple(missing)
     raise LookAgain(f"{c.paths.topic(topic)} changed {MAX_ATTEMPTS} times while its partitions were created")
+
+
+def _drop_partitions(c: Coordinator, topic: str, count: int) -> None:
+    """Forget the partitions of a former, larger topic of this name: nobody could start them."""
+    listed = (partition_of(child) for child in c.zk.children(c.paths.topic(topic)))
+    for partition in sorted(p for p in listed if p is not None and p >= count):
+        with suppress(LookAgain):  # somebody else has
+            c.zk.transact([Delete(c.paths.partition(topic, partition))])
 
 
 def _write_config(c: Coordinator, config: TopicConfig, version: int) -> None:

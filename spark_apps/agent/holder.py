@@ -288,8 +288,9 @@ class Holder:
         return steps(allowed, running, closing, owed, self._released)
 
     def _barred(self, partition: int, epoch: int) -> bool:
-        bar = self._ledger.bars.get(partition)
-        return bar is not None and epoch <= bar.epoch
+        bar, picture = self._ledger.bars.get(partition), self.picture
+        # What stopped a holding of a topic says nothing of the one that was created anew under its name.
+        return bar is not None and epoch <= bar.epoch and picture is not None and bar.topic_id == picture.topic_id
 
     def _owed(self) -> dict[int, Handoff]:
         if self._stopping:

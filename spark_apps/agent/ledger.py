@@ -35,9 +35,10 @@ class Owing:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Why a grant up to `epoch` is not taken up again; `by` is the token that fenced it."""
+    """Why a grant of this topic id up to `epoch` is not taken up again; `by` is the token that fenced it."""
 
     epoch: int
+    topic_id: str
     by: Token | None = None
 
 
@@ -232,7 +233,7 @@ class Ledger:
             held.failing_at = held.failing_at if held.failing_at is not None else now
             if held.phase is Phase.READY and not held.closing and now - held.failing_at >= self._timing.give_up_s:
                 held.closing = True
-                self.bars[partition] = Bar(held.token.epoch)
+                self.bars[partition] = Bar(held.token.epoch, held.topic_id)
                 lasted = f"its commits failed for {self._timing.give_up_s:g} s"
                 self._reports.add(partition, f"partition {partition} stopped: {lasted}: {failed.reason}")
 
@@ -257,7 +258,7 @@ class Ledger:
     def _created_anew(self, partition: int, held: Held, topic_id: str) -> None:
         """Our position means other records now: nothing more is committed."""
         held.fence()
-        self.bars[partition] = Bar(held.token.epoch)
+        self.bars[partition] = Bar(held.token.epoch, held.topic_id)
         self._reports.add(
             f"topic id {partition}",
             f"partition {partition} stopped: its topic was created anew in Kafka (topic id {topic_id}, held is "
@@ -272,17 +273,17 @@ class Ledger:
                 f"partition {partition}: the commit of {entry.owner or 'somebody'} for another topic id "
                 f"({entry.topic_id}) is ignored: the topic was created anew",
             )
-        verdict = judge(held.token, entry, held.topic_id)
+        verdict = judge(held.token, entry, held.topic_id, self._identity.consumer)
         if verdict is Verdict.FENCED and entry is not None:
             held.fence()
-            self.bars[partition] = Bar(held.token.epoch, entry.token)
+            self.bars[partition] = Bar(held.token.epoch, held.topic_id, entry.token)
             owner = entry.owner or "another owner"
             self._reports.add(partition, f"partition {partition} was taken by {owner} ({_shown(entry.token)}): stopped")
         elif held.phase in (Phase.LOOKING, Phase.STARTING):
             self._place(partition, held, entry)
         elif held.phase is Phase.GUARDING:
             held.guard(verdict, entry, now, self._timing.guard_s)
-        elif held.phase is Phase.READY and verdict is Verdict.REWRITE:
+        elif held.phase is Phase.READY and (verdict is Verdict.REWRITE or _behind(entry, held)):
             held.rewrite = True
             who = "nobody" if entry is None else entry.owner or "an unknown client"
             self._reports.add(
@@ -293,7 +294,9 @@ class Ledger:
     def _place(self, partition: int, held: Held, entry: Committed | None) -> None:
         known = entry is not None and entry.topic_id in ("", held.topic_id)
         if held.grant.release is None and not known:
-            held.phase = Phase.SURVEYING
+            # A start that was found in the log already stands: looking for it at every look, slow brokers would never
+            # let it be committed.
+            held.phase = Phase.SURVEYING if held.phase is Phase.LOOKING else held.phase
             return
         held.place(self._start(partition, entry, held.grant.release, Bounds(0, 0)).offset)
 
@@ -304,7 +307,7 @@ class Ledger:
                     held.place(self._initial(partition, surveyed).offset)
                 except NoStart as error:
                     held.closing = True
-                    self.bars[partition] = Bar(held.token.epoch)
+                    self.bars[partition] = Bar(held.token.epoch, held.topic_id)
                     self._reports.add(partition, str(error))
         for partition in partitions:
             owing = self.owing.get(partition)
@@ -345,6 +348,11 @@ class Ledger:
         generation = self.node.generation if self.node is not None else ""
         del self.owing[partition]
         self.answered[partition] = (owing.entry, offset, token or Token(0, 0, generation))
+
+
+def _behind(entry: Committed | None, held: Held) -> bool:
+    """Whether an earlier commit of ours came late and overwrote our last: nothing of ours is on its way now."""
+    return entry is not None and entry.offset < (held.committed or 0)
 
 
 def _shown(token: Token | None) -> str:

@@ -112,6 +112,18 @@ def release_of(stage: Stage, partition: int, offset: int, token: Token) -> Relea
 # Acquisition ---------------------------------------------------------------------------------------------------------
 
 
+def test_a_new_group_starts_also_where_every_request_takes_half_a_second(stage: Stage) -> None:
+    stage.holder.on_node(replace(stage.node, epoch=1, assignments={1: "a"}, since={1: 1}))
+    for _ in range(6):
+        work = stage.holder.work()
+        assert work is not None
+        result = perform(stage.offsets, "t", work)
+        stage.clock.advance(0.5)
+        stage.holder.answer(result)
+    assert stage.committed(1).offset == 0
+    assert 1 in stage.holder.ready()
+
+
 def test_the_start_is_committed_under_the_new_token_before_anything_is_read(stage: Stage) -> None:
     stage.node = replace(stage.node, epoch=8)
     stage.holder.on_node(replace(stage.node, epoch=9, assignments={1: "a"}, since={1: 9}))
@@ -223,6 +235,30 @@ def test_a_topic_that_was_created_anew_is_noticed_although_a_commit_reached_the_
     stage.wait(1.0)
     assert stage.running == {}
     assert stage.reported("created anew in Kafka (topic id id-2, held is id-1)")
+
+
+def test_an_earlier_commit_of_our_own_that_comes_late_is_written_over(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 30)
+    stage.cover()
+    stage.wait(0.2)
+    stage.commit(0, 0, Token(1, 5, GENERATION), owner="a")
+    stage.wait(1.0)
+    assert stage.committed(0) == Committed(30, Token(1, 5, GENERATION), "a", "c", "id-1")
+
+
+@pytest.mark.parametrize("noticed", [True, False], ids=["noticed first", "learned from the node"])
+def test_a_topic_created_anew_and_managed_again_is_run_also_under_the_old_holding(stage: Stage, noticed: bool) -> None:
+    stage.own(0, epoch=1)
+    stage.kafka.create_topic("t", 4)
+    if noticed:
+        stage.wait(1.0)
+    stage.node = replace(stage.node, topic_id="id-2", group_id="h", generation="g2", supersedes={GENERATION: 9})
+    stage.offsets = stage.kafka.offsets("h")
+    stage.own(0, epoch=1)
+    stage.wait(2.0)
+    assert stage.running == {0: False}
+    assert stage.committed(0).topic_id == "id-2"
 
 
 def test_a_newer_token_at_acquisition_keeps_the_partition_closed(stage: Stage) -> None:

@@ -45,6 +45,17 @@ def test_after_a_loss_what_runs_is_adopted_and_goes_on_undisturbed() -> None:
     assert "lost" in decision.record.cause
 
 
+def test_after_a_loss_what_is_held_and_does_not_run_begins_a_new_holding() -> None:
+    scene = stable("a", "b")
+    before = picture(scene)
+    idle = next(p for p, c in before.assignments.items() if c == "a")
+    scene.acts("a", runs=[p for p, c in before.assignments.items() if c == "a" and p != idle])
+    lost(scene).step()
+    after = picture(scene)
+    assert after.assignments == before.assignments
+    assert after.since == {**before.since, idle: after.epoch}
+
+
 def test_after_a_loss_every_registered_consumer_is_waited_for_and_named() -> None:
     scene = lost(stable("a", "b")).is_silent("b")
     decision = scene.decide()

@@ -17,6 +17,7 @@ from coordinator_tasks.core.world import Policy, Presence
 from coordinator_tasks.service import directives, observe, store, topics, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Outcome, Waiting
+from tests.fakes.cluster import PERSON
 from tests.fakes.consumers import FakeDiscovery
 from tests.fakes.zookeeper import FakeZooKeeper
 from tests.world.site import LOOP, Site, stable_site
@@ -42,6 +43,19 @@ def joining(site: Site) -> Site:
     site.clock.advance(2)
     assert transitions.plan(site.coordinator, ["orders"], ONE)[0].after is State.CLOSING
     return site
+
+
+@pytest.mark.parametrize("stopped", [True, False], ids=["after everybody stopped", "at once"])
+def test_a_topic_that_comes_back_with_fewer_partitions_becomes_stable(site: Site, stopped: bool) -> None:
+    topics.remove_topic(site.coordinator, "orders", PERSON)
+    if stopped:
+        site.settles()
+    site.kafka.create_topic("orders", 2)
+    topics.add_topic(site.coordinator, "orders", "g-new", actor=PERSON)
+    site.settles()
+    assert site.state().state is State.STABLE
+    assert site.node().assignments.keys() == {0, 1}
+    assert site.zk.children(site.paths.topic("orders")) == ["0", "1"]
 
 
 # From task to task ---------------------------------------------------------------------------------------------------
