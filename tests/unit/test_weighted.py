@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from coordinator_tasks.core.assignors import Problem, assignor, validate
 from coordinator_tasks.core.assignors.weighted import Weighted
-from coordinator_tasks.core.assignors.weighted_book import NOBODY, Book, picks
+from coordinator_tasks.core.assignors.weighted_book import NOBODY, Book
 from coordinator_tasks.core.assignors.weighted_parameters import rules_of
+from coordinator_tasks.core.assignors.weighted_stock import Stock
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Member
 
@@ -335,7 +336,7 @@ def test_a_weight_that_is_none_is_refused_by_its_partition(weight: float) -> Non
     ],
 )
 def test_the_order_in_which_partitions_are_offered(need: float, room: float, order: list[int]) -> None:
-    assert list(picks([(0.0, 3), (1.0, 0), (3.0, 1), (5.0, 2)], need, room)) == order
+    assert list(Stock([0, 1, 2, 3], [1.0, 3.0, 5.0, 0.0].__getitem__).picks(need, room)) == order
 
 
 def test_the_account_is_the_same_after_moves_as_if_it_were_made_anew() -> None:
@@ -349,7 +350,7 @@ def test_the_account_is_the_same_after_moves_as_if_it_were_made_anew() -> None:
         {m: again.ratio(m) for m in "abc"},
         again.lightest(),
     )
-    assert [book.stock(m) for m in "abc"] == [again.stock(m) for m in "abc"]
+    assert [book.stock(m).partitions for m in "abc"] == [again.stock(m).partitions for m in "abc"]
     assert book.moved == {0, 2, 3}
 
 

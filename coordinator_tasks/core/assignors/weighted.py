@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
 
 from coordinator_tasks.core.assignors.problem import Problem
-from coordinator_tasks.core.assignors.weighted_book import NOBODY, SLACK, Book, picks
+from coordinator_tasks.core.assignors.weighted_book import NOBODY, SLACK, Book
 from coordinator_tasks.core.assignors.weighted_parameters import Rules, Zones, rules_of
 from coordinator_tasks.core.measures import Measure
 
@@ -74,7 +74,7 @@ class _Planner:
         for member in book.seats:
             over = book.count[member] - book.limit[member]
             if over > 0:
-                for _, partition in book.stock(member)[: int(over)]:
+                for partition in book.stock(member).partitions[: int(over)]:
                     book.move(partition, NOBODY)
 
     def settle(self) -> None:
@@ -84,7 +84,7 @@ class _Planner:
             self.book.spread(homeless)
             return
         hopeless: set[tuple[str, ...]] = set()
-        for _, partition in homeless if self.book.seats else ():
+        for partition in homeless if self.book.seats else ():
             taker = self._home(partition)
             if taker is not None:
                 self.book.move(partition, taker)
@@ -113,7 +113,9 @@ class _Planner:
         while grew and outlets.keys().isdisjoint(may):
             grew = False
             for member in [m for m in book.seats if m not in outlets]:
-                shift = next(((p, m) for _, p in book.stock(member) for m in outlets if book.may_have(m, p)), None)
+                shift = next(
+                    ((p, m) for p in book.stock(member).partitions for m in outlets if book.may_have(m, p)), None
+                )
                 if shift is not None:
                     outlets[member] = shift
                     grew = True
@@ -163,7 +165,7 @@ class _Planner:
     def _way_out(self, giver: str, need: float) -> tuple[int, str] | None:
         """The partition to take from the giver, and for whom: within the tolerance if possible."""
         stock = self.book.stock(giver)
-        takers = self.book.takers(p for _, p in stock)
+        takers = self.book.takers(stock.partitions)
         for most in (self.top, self.book.ratio(giver)):
             for taker in takers:
                 partition = self._pick(giver, taker, need, most)
@@ -182,7 +184,7 @@ class _Planner:
         if taker == giver or room <= 0:
             return None
         far: int | None = None
-        for partition in picks(book.stock(giver), need, room):
+        for partition in book.stock(giver).picks(need, room):
             if not self._allowed(partition, taker):
                 continue
             if book.is_near(taker, partition) or not book.is_near(giver, partition):

@@ -6,20 +6,19 @@ of its mappings. A partition without an owner stands under `NOBODY`.
 """
 
 import math
-from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from heapq import heapify, heappop, heappush, heapreplace, nlargest
 from typing import TypeAlias
 
 from coordinator_tasks.core.assignors.problem import Problem
 from coordinator_tasks.core.assignors.weighted_parameters import Rules, Zones
+from coordinator_tasks.core.assignors.weighted_stock import Stock
 from coordinator_tasks.core.errors import Refused
 
 NOBODY = ""
 _READ_AT_ONCE = 64
 SLACK = 1e-9  # of a load: what rounding may do to a sum
-Stock: TypeAlias = list[tuple[float, int]]
 Entry: TypeAlias = tuple[float, int, str]
 
 
@@ -39,7 +38,7 @@ class Book:
         self.capacity = {m: problem.members[m].capacity for m in self.seats}
         self.limit = {m: rules.limit_of(m) for m in self.seats}
         self.placed = _placed(problem, set(self.seats))
-        self._weights = _known(problem, rules)
+        self._weights, self._each = _known(problem, rules), rules.each
         self._values, self._usual = _values(self._weights, self.placed, rules)
         self.count = Counter(self.placed.values())
         self.load = self._loads()
@@ -48,6 +47,7 @@ class Book:
             self.load[member] += problem.carried.get(member, 0.0)
             self.count[member] += problem.loads.get(member, 0)
         self.moved: set[int] = set()
+        self._barred = frozenset[int]().union(*(what for what in rules.bans.values() if what is not None))
         self._stocks: dict[str, Stock] = {}
         self._heaps: dict[tuple[float, str], list[Entry]] = {}
 
@@ -55,7 +55,7 @@ class Book:
 
     def weight(self, partition: int) -> float:
         """What the partition weighs; the mean of the known ones if nobody knows."""
-        return self._weights.get(partition, self._usual) + self.rules.each
+        return self._weights.get(partition, self._usual) + self._each
 
     def ratio(self, member: str) -> float:
         """What the member carries per capacity."""
@@ -82,12 +82,14 @@ class Book:
         """Whether the member may have one more partition."""
         return self.count[member] < self.limit[member]
 
-    def homeless(self) -> Stock:
-        """The partitions without an owner with their weights, the heaviest first."""
-        return sorted(self._held({NOBODY})[NOBODY], key=lambda one: (-one[0], one[1])) if self.count[NOBODY] else []
+    def homeless(self) -> list[int]:
+        """The partitions without an owner, the heaviest first."""
+        if not self.count[NOBODY]:
+            return []
+        return sorted([p for p, m in self.placed.items() if m == NOBODY], key=self.weight, reverse=True)
 
     def stock(self, member: str) -> Stock:
-        """The partitions that the member has and that may move with their weights, ascending."""
+        """The partitions that the member has and that may move, the lightest first."""
         if member not in self._stocks:
             # One look at all partitions serves those that are likely to be asked for next as well.
             unread = [m for m in self.seats if m not in self._stocks]
@@ -96,23 +98,17 @@ class Book:
 
     def read(self, members: Collection[str]) -> None:
         """Make the stocks of these members, in one look at all partitions."""
-        found = self._held({m for m in members if m not in self._stocks})
-        for stock in found.values():
-            stock.sort()
-        self._stocks |= found
+        self._stocks |= self._held({m for m in members if m not in self._stocks})
 
     def _held(self, members: Collection[str]) -> dict[str, Stock]:
         found: dict[str, list[int]] = {m: [] for m in members}
         for partition, member in self.placed.items() if found else ():
             if member in found:
                 found[member].append(partition)
-        return {m: self._weighed(partitions) for m, partitions in found.items()}
-
-    def _weighed(self, partitions: Iterable[int]) -> Stock:
-        fixed, each, usual = self.problem.fixed, self.rules.each, self._usual
+        fixed = self.problem.fixed
         if fixed:
-            partitions = [p for p in partitions if p not in fixed]
-        return [(self._weights.get(p, usual) + each, p) for p in partitions]
+            found = {m: [p for p in partitions if p not in fixed] for m, partitions in found.items()}
+        return {m: Stock(partitions, self.weight) for m, partitions in found.items()}
 
     # What changes ----------------------------------------------------------------------------------------------------
 
@@ -121,10 +117,9 @@ class Book:
         giver, weight = self.placed[partition], self.weight(partition)
         self.placed[partition] = taker
         if giver in self._stocks:
-            stock = self._stocks[giver]
-            del stock[bisect_left(stock, (weight, partition))]
+            self._stocks[giver].remove(partition)
         if taker in self._stocks:
-            insort(self._stocks[taker], (weight, partition))
+            self._stocks[taker].add(partition)
         self._settle(giver, -weight, -1)
         self._settle(taker, weight, 1)
         owner = self.problem.owned.get(partition)
@@ -166,7 +161,7 @@ class Book:
 
     def takers(self, partitions: Iterable[int] = ()) -> list[str]:
         """Members with room, lightest first: one of each kind, or all where somebody is banned from one of these."""
-        if self.rules.bans and any(self.rules.bars(m, p) for m in self.rules.bans for p in partitions):
+        if self._barred and not self._barred.isdisjoint(partitions):
             return [m for _, _, m in sorted(self._entry(m) for m in self.seats if self.has_room(m))]
         return self.lightest()
 
@@ -176,17 +171,17 @@ class Book:
         rules, capacities = self.rules, set(self.capacity.values())
         return len(capacities) == 1 and not rules.bans and (rules.zones is Zones.OFF or not self.problem.zones)
 
-    def spread(self, homeless: Stock) -> None:
+    def spread(self, homeless: list[int]) -> None:
         """Where it is plain: give these, heaviest first, to whoever carries least, as if by a `move` each."""
         load, count, limit, capacity = self.load, self.count, self.limit, self.capacity
         heap = [self._entry(m) for m in self.seats if self.has_room(m)]
         heapify(heap)
-        for weight, partition in homeless:
+        for partition in homeless:
             if not heap:
                 return
             _, _, taker = heap[0]
             self.placed[partition] = taker
-            load[taker] += weight
+            load[taker] += self.weight(partition)
             count[taker] += 1
             count[NOBODY] -= 1
             if count[taker] < limit[taker]:
@@ -260,18 +255,3 @@ def _values(weights: Mapping[int, float], partitions: Iterable[int], rules: Rule
         return values, 0.0  # type: ignore[return-value]
     usual = math.fsum(weights.values()) / len(weights) if weights else 0.0 if rules.each else 1.0
     return [usual if one is None else one for one in values], usual
-
-
-def picks(stock: Stock, need: float, room: float) -> Iterator[int]:
-    """Partitions of at most `room` by how well they relieve somebody by `need`.
-
-    The smallest that is enough comes first, then larger ones, then the smaller ones from the largest down to those
-    that weigh nothing.
-    """
-    enough, end = bisect_left(stock, (need, -1)), bisect_right(stock, (room, math.inf))
-    for place in range(enough, end):
-        yield stock[place][1]
-    for place in range(min(enough, end) - 1, -1, -1):
-        if stock[place][0] <= 0:
-            return
-        yield stock[place][1]
