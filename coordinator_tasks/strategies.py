@@ -70,7 +70,8 @@ class Broken:
 def strategies_of(default: str, parameters: Mapping[str, str], named: Mapping[str, str]) -> Strategies:
     """The built-in strategies, the registered ones and those named in the settings, which go before in this order.
 
-    Raises `Refused` if there is none of the name `default`, or `named` takes the name of a built-in one.
+    Raises `Refused` if there is none of the name `default`, if that is a built-in one which does not take the parameters,
+    or if `named` takes the name of a built-in one.
     """
     taken = sorted(named.keys() & ASSIGNORS.keys())
     if taken:
@@ -83,7 +84,10 @@ def strategies_of(default: str, parameters: Mapping[str, str], named: Mapping[st
     known |= ASSIGNORS
     if default not in known:
         raise Refused(f"the setting strategy is {default!r}; choose one of {', '.join(sorted(known))}")
-    return Strategies(known, default, parameters)
+    found = Strategies(known, default, parameters)
+    if default in ASSIGNORS:
+        found.check_parameters(default, parameters)
+    return found
 
 
 def _loaded(entry: EntryPoint) -> Assignor:

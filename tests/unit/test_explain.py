@@ -74,7 +74,15 @@ def sentence(question: Asked, partition: int) -> str:
         pytest.param(asked("balanced", [1], "", "."), 0, "stays: no live consumer may have it", id="nobody is there"),
         pytest.param(
             asked("mine", [1] * 2, "a b", "ab"), 0,
-            "moves: a had 1 and keeps 0, b had 1 and gets 2, by mine", id="a strategy without words of its own",
+            "moves: a had 1 and keeps 0, b had 1 and gets 2, by the rule of mine", id="a strategy without words of its own",
+        ),
+        pytest.param(
+            asked("sticky", [1] * 4, "a b", "aaaa"), 3,
+            "moves: a had 4 and keeps 2, b had 0 and gets 2; the even share is 2", id="another name of balanced",
+        ),
+        pytest.param(
+            asked("range", [1] * 4, "a b", "bbaa"), 0,
+            "moves: b had 2 and keeps 2, a had 2 and gets 2, by the rule of range", id="a rule that looks at numbers",
         ),
         pytest.param(
             asked("weighted", [4, 4, 4], "a b", "aaa"), 2,

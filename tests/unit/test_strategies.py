@@ -166,13 +166,19 @@ def test_a_long_error_is_cut() -> None:
     assert len(with_strategy(shouts, "a").decide().reason) < 400
 
 
+def test_a_cluster_whose_strategy_does_not_take_its_parameters_does_not_start(module: ModuleType) -> None:
+    with pytest.raises(Refused, match="'floor' of strategy 'weighted' is 'lots'"):
+        strategies_of("weighted", {"floor": "lots"}, {})
+    assert strategies_of("mine", {"floor": "lots"}, {"mine": "site_rules:by_tier"}).parameters == {"floor": "lots"}
+
+
 # The cluster's default -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("default", "named", "said"),
     [
-        ("best", {}, "the setting strategy is 'best'; choose one of average, "),
+        ("best", {}, "the setting strategy is 'best'; choose one of average, .*balanced, .*weighted"),
         ("balanced", {"weighted": "a:b"}, "the setting strategies names 'weighted', which is a strategy already"),
     ],
 )
@@ -204,5 +210,7 @@ def test_parameters_are_checked_as_they_will_count() -> None:
     with pytest.raises(Refused, match="'floor' of strategy 'weighted' is 'lots'"):
         wrong.check(TopicConfig("t", "", "", "", strategy=""))
     wrong.check(TopicConfig("t", "", "", "", strategy="balanced"))
+    with pytest.raises(Refused, match="strategy 'range' takes no parameters, and 'floor' is given; leave it out"):
+        wrong.check(TopicConfig("t", "", "", "", strategy="range", parameters={"floor": "1"}))
     with pytest.raises(Refused, match="no strategy 'magic'"):
         wrong.check(TopicConfig("t", "", "", "", strategy="magic"))

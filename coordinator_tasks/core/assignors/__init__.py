@@ -73,9 +73,15 @@ class Strategies:
     def check(self, config: TopicConfig) -> None:
         """Raise `Refused` if there is no such strategy, or it does not take these parameters."""
         wanted = self.effective(config)
-        found = assignor(wanted.strategy, self.known)
+        self.check_parameters(wanted.strategy, wanted.parameters)
+
+    def check_parameters(self, name: str, parameters: Mapping[str, str]) -> None:
+        """Raise `Refused` if there is no such strategy, or it does not take these parameters; a site's takes any."""
+        found = assignor(name, self.known)
         if isinstance(found, Checking):
-            found.check(wanted.parameters)
+            found.check(parameters)
+        elif found is ASSIGNORS.get(name) and parameters:
+            raise Refused(f"strategy {name!r} takes no parameters, and {min(parameters)!r} is given; leave it out")
 
 
 def validate(problem: Problem, answer: Mapping[int, str], strategy: str) -> None:

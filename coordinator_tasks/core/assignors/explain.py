@@ -147,8 +147,8 @@ class CountTeller:
         return "no live consumer may have it"
 
     def _rule(self) -> str:
-        if self.strategy != "balanced":
-            return f", by {self.strategy}"
+        if self.strategy not in _EVEN:
+            return f", by the rule of {self.strategy}"
         counts = [self.after[m] for m in self.problem.members]
         return f"; the even share is {_span(min(counts), max(counts))}" if max(counts) - min(counts) <= 1 else ""
 
@@ -157,6 +157,7 @@ def _span(low: int, high: int) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
+_EVEN = frozenset({"balanced", "sticky", "uniform", "cooperative-sticky"})  # names of the same optimum
 _TELLERS: Mapping[str, Callable[[Asked], Teller]] = {
     "weighted": lambda asked: WeightedTeller(asked.problem, asked.answer),
 }
