@@ -1,0 +1,236 @@
+"""One consumer process: the production agent, its holders and batch planners, with a query that reads and a sink.
+
+Its three kinds of thread are fibers: the agent's, a worker per topic that talks to Kafka, and the query, whose batches
+are planned, pass the sink, and are covered by the next one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from coordinator_tasks.adapters.discovery import ZooKeeperRegistry, claim_incarnation
+from coordinator_tasks.core.errors import IdInUse, LookAgain, Refused, StoreUnavailable
+from coordinator_tasks.core.model import ConsumerStatus, Member, TopicNode
+from coordinator_tasks.core.names import Paths
+from coordinator_tasks.core.ports import Clock
+from spark_apps.agent.agent import Agent, AgentTiming
+from spark_apps.agent.holder import Holder
+from spark_apps.agent.planner import BatchPlanner
+from spark_apps.agent.settings import Identity, Pacing
+from spark_apps.agent.work import perform
+from spark_apps.batches import BatchOffset
+from tests.simulation.interfaces import Listener
+from tests.simulation.kafka import Brokers, Offsets
+from tests.simulation.kernel import Fiber, Host, Kernel
+from tests.simulation.zookeeper import Session
+
+TIMING = AgentTiming(close_timeout_s=6.0, finish_s=4.0, stalled_s=60.0)
+V = TypeVar("V")
+
+
+@dataclass
+class Query:
+    """The query of one topic: `current` is the batch under way, `passed` whether the sink has it."""
+
+    holder: Holder
+    planner: BatchPlanner
+    start: BatchOffset
+    current: BatchOffset | None = None
+    passed: bool = False
+
+
+class Queries:
+    """`topics.Topics`; a query opens its holder with its first look."""
+
+    def __init__(self, identity: Identity, clock: Clock) -> None:
+        self.queries: dict[str, Query] = {}
+        self.broken = ""
+        self._identity = identity
+        self._clock = clock
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.queries)
+
+    def appeared(self, topic: str, node: TopicNode) -> str:
+        holder = Holder(topic, self._identity, self._clock, acquiring=False)
+        planner = BatchPlanner(holder, self._clock, Pacing(max_offsets=40))
+        self.queries[topic] = Query(holder, planner, planner.initial())
+        del node
+        return ""
+
+    def edit(self, topic: str, change: Callable[[Holder], V]) -> V:
+        return change(self.queries[topic].holder)
+
+    def failure(self) -> str:
+        return self.broken
+
+    def halt(self) -> None:
+        for query in self.queries.values():
+            query.current = None
+            query.holder.query_ended(self.broken)
+
+
+class Consumer(Host):
+    """A process of one id, from its launch to its end; `slots` are its threads."""
+
+    def __init__(self, kernel: Kernel, name: str, number: int, cluster: str, session: Session, brokers: Brokers) -> None:
+        super().__init__(kernel, f"{name}.{number}")
+        self.consumer = name
+        self.incarnation = 0
+        self.session = session
+        self.address = f"http://{name}:{9000 + number}"
+        self.agent: Agent | None = None
+        self.topics: Queries | None = None
+        self.host_lost = False
+        self.said_end = False
+        self.hanging = False
+        self.slots: dict[str, Fiber] = {}
+        self.woken = False
+        self._refused_at = 0.0
+        self._cluster = cluster
+        self._brokers = brokers
+        self._paths = Paths(cluster)
+        self._offsets: dict[str, Offsets] = {}
+        self.listener = Listener(self._status, self._posted, lambda: self.running and self.agent is not None)
+
+    # The threads ------------------------------------------------------------------------------------------------------
+
+    def threads(self) -> list[str]:
+        """What may run now, in a fixed order."""
+        if not self.running:
+            return []
+        found = ["agent"]
+        for topic in self.topics.names() if self.topics is not None else ():
+            found += [f"kafka {topic}", f"query {topic}"]
+        now = self.kernel.now
+        return [slot for slot in found if slot not in self.slots or self.slots[slot].wake_at <= now]
+
+    def go(self, slot: str, operations: int, fault: str = "") -> bool:
+        """Let a thread go on for so many operations; True if it did anything."""
+        kind, _, topic = slot.partition(" ")
+        if kind == "query":
+            return self._query(topic)
+        fiber = self.slots.get(slot)
+        if fiber is None:
+            run = self._agent_step if kind == "agent" else lambda: self._worker_step(topic)
+            fiber = self.slots[slot] = Fiber(self, slot, run)
+            self.kernel.resume(fiber)
+        fiber.fault = fault
+        for _ in range(operations):
+            if fiber.dead or not self.alive or fiber.wake_at > self.kernel.now:
+                break
+            self.kernel.resume(fiber)
+        if fiber.dead:
+            self.slots.pop(slot, None)
+        return True
+
+    def due(self, slot: str) -> bool:
+        """Whether a thread has something to do at once."""
+        kind, _, topic = slot.partition(" ")
+        if not self.running or slot not in self.threads():
+            return False
+        holder = self.holder(topic) if topic else None
+        if kind == "kafka" and holder is not None:
+            return holder.next_at() <= self.kernel.now
+        return kind == "agent" and self.woken
+
+    def _agent_step(self) -> None:
+        self.woken = False
+        try:
+            if self.agent is None:
+                self._start()
+            if self.agent is not None:
+                self.agent.step()
+        except IdInUse:
+            # A registration waits for the other one's session time-out, then its process gives up.
+            self._refused_at = self._refused_at or self.kernel.now
+            if self.kernel.now - self._refused_at > self.session.session_timeout_s:
+                self.ends()
+            return
+        except StoreUnavailable:
+            return
+        if self.agent is not None and self.agent.finished:
+            self.ends()
+
+    def _start(self) -> None:
+        try:
+            self.incarnation = self.incarnation or claim_incarnation(self.session, self._paths, self.consumer)
+        except LookAgain:
+            return
+        identity = Identity(self.consumer, self._cluster, self.incarnation)
+        self.topics = Queries(identity, self.clock)
+        member = Member(self.consumer, self.incarnation, self.address, "boot")
+        registry = ZooKeeperRegistry(self.session, self._paths, self.clock)
+        self.agent = Agent(
+            self.session,
+            registry,
+            self.clock,
+            member,
+            self._cluster,
+            topics=self.topics,
+            wake=self._wake,
+            timing=TIMING,
+        )
+
+    def _wake(self) -> None:
+        self.woken = True
+
+    def _worker_step(self, topic: str) -> None:
+        """As the runner does it: ask the holder, perform outside of its lock, answer."""
+        holder = self.holder(topic)
+        if holder is None or holder.picture is None:
+            return
+        work = holder.work()
+        if work is not None:
+            offsets = Offsets(self._brokers, self, holder.picture.group_id)
+            holder.answer(perform(offsets, topic, work))
+
+    def _query(self, topic: str) -> bool:
+        """One step of the query: plan a batch (which covers the last), or let the one under way pass the sink."""
+        query = self.topics.queries[topic] if self.topics is not None else None
+        if query is None or self.hanging or not query.holder.alive:
+            return False
+        if query.current is not None and not query.passed:
+            query.passed = True
+            self.on_pass(topic, query)
+            return True
+        if query.current is not None:
+            query.start, query.current, query.passed = query.current, None, False
+        if not query.holder.opened:
+            query.holder.open()
+        try:
+            query.current = query.planner.offer(query.start)
+        except Refused as error:
+            self.topics.broken = str(error) if self.topics is not None else ""
+        return query.current is not None
+
+    def on_pass(self, topic: str, query: Query) -> None:
+        """Replaced by the world."""
+
+    # Life and death ---------------------------------------------------------------------------------------------------
+
+    def holder(self, topic: str) -> Holder | None:
+        query = self.topics.queries.get(topic) if self.topics is not None else None
+        return query.holder if query is not None else None
+
+    def ends(self) -> None:
+        """The process is over; its session is closed as the last thing."""
+        self.alive = False
+        self.listener.closed = True
+        self.session.close()
+
+    def dies(self) -> None:
+        """Killed: no word to anybody."""
+        self.alive = False
+        for fiber in list(self.slots.values()):
+            self.kernel.kill(fiber)
+        self.slots.clear()
+        self.listener.closed = not self.host_lost
+        self.session.abandon()
+
+    def _status(self) -> ConsumerStatus:
+        assert self.agent is not None
+        return self.agent.status()
+
+    def _posted(self, topic: str, raw: bytes) -> bool:
+        return self.agent is not None and self.agent.posted(topic, raw)

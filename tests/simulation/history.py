@@ -1,0 +1,211 @@
+"""One history: from a seed to its actions, through the faults, healed, and settled or not.
+
+A seed gives a setup and a list of actions; the actions alone decide what happens. So a history that breaks a rule can be
+cut down to the actions that it needs (`tests.simulation.shrink`).
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from coordinator_tasks.core.model import State
+from coordinator_tasks.service import directives, observe, topics
+from coordinator_tasks.service.coordinator import Coordinator
+from tests.simulation.actions import FAULTS, STEPS, Action, perform, readd, relaunch, removed
+from tests.simulation.faults import Fault
+from tests.simulation.oracle import Broken
+from tests.simulation.world import Setup, World
+
+MAX_ROUNDS = 150
+_WEIGHTS = {"go": 30, "consume": 22, "wait": 10, "produce": 5, "calm": 5, "task": 12}
+
+
+class _Draws:
+    """Names for generations and rebalances, in place of chance."""
+
+    def __init__(self) -> None:
+        self._number = 0
+
+    def token_hex(self, size: int) -> str:
+        self._number += 1
+        return f"{self._number * 2654435761 % 2**32:08x}".ljust(2 * size, "0")
+
+
+@contextmanager
+def _without_chance() -> Iterator[None]:
+    before = observe.secrets
+    observe.secrets = _Draws()  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        observe.secrets = before
+
+
+@dataclass
+class Outcome:
+    """What one history came to. `broken` is the rule that did not hold, with the sentence; empty = all held."""
+
+    seed: int
+    steps: int
+    rounds: int
+    operations: int
+    effects: Counter[tuple[Fault, State]]
+    checks: Counter[str]
+    transitions: int
+    rewinds: int
+    doubled: int
+    digest: str
+    rule: str = ""
+    broken: str = ""
+    trace: list[str] = field(default_factory=list)
+
+
+def generate(seed: int) -> tuple[Setup, list[Action]]:
+    """The setup and the actions of a seed: some kinds of fault are met more often in it than others."""
+    rng = random.Random(seed)
+    setup = Setup(
+        consumers=rng.choice((2, 3, 3, 3)),
+        partitions=rng.choice((1, 2, 2, 3)),
+        topics=("orders", "audit") if rng.random() < 0.08 else ("orders",),
+    )
+    kinds = list(FAULTS)
+    focus = [kinds[seed % len(kinds)], *rng.sample(kinds, 3)]
+    rate = rng.choice((0.1, 0.2, 0.3))
+    names, weights = list(_WEIGHTS), list(_WEIGHTS.values())
+    actions = [Action("calm", 1, 0)] * rng.choice((0, 1, 3, 4))
+    for _ in range(rng.choice((25, 40, 60))):
+        if rng.random() < rate:
+            fault = rng.choice(focus if rng.random() < 0.7 else kinds)
+            before = rng.random()
+            if before < 0.4:
+                actions.append(Action("closing", rng.randrange(1000), rng.randrange(1000)))
+            elif before < 0.48:
+                actions.append(Action(Fault.LOST.name, rng.randrange(1000), rng.randrange(1000)))
+            actions.append(Action(fault.name, rng.randrange(1000), rng.randrange(1000)))
+        else:
+            actions.append(Action(rng.choices(names, weights)[0], rng.randrange(1000), rng.randrange(1000)))
+    return setup, actions
+
+
+def run_seed(seed: int, *, traced: bool = False) -> Outcome:
+    setup, actions = generate(seed)
+    return replace(run(setup, actions, traced=traced), seed=seed)
+
+
+def run(setup: Setup, actions: Sequence[Action], *, traced: bool = False) -> Outcome:
+    """Safety through the actions, then liveness."""
+    trace: list[str] | None = [] if traced else None
+    rule, broken, rounds = "", "", 0
+    with _without_chance():
+        world = World(setup, trace)
+        try:
+            for action in actions:
+                perform(world, action)
+            rounds = heal(world)
+        except Broken as error:
+            rule, broken = error.rule, str(error)
+        except Exception as error:  # noqa: BLE001 - whatever leaves the production code is a finding
+            rule, broken = f"raised {type(error).__name__}", f"{type(error).__name__}: {error}"
+    oracle = world.oracle
+    return Outcome(
+        seed=-1,
+        steps=world.steps,
+        rounds=rounds,
+        operations=world.kernel.operations,
+        effects=world.effects,
+        checks=oracle.checks,
+        transitions=oracle.records,
+        rewinds=oracle.rewinds,
+        doubled=sum(progress.doubled for progress in oracle.progress.values()),
+        digest=world.digest.hexdigest(),
+        rule=rule,
+        broken=broken,
+        trace=trace or [],
+    )
+
+
+def heal(world: World) -> int:
+    """The faults end, a person undoes what persons did, and everybody goes on; returns the rounds until all is well."""
+    world.say("healed")
+    world.brokers.down_until = 0.0
+    world.task_skew_s = 0.0
+    for one in world.alive():
+        one.paused = one.hanging = one.session.cut = one.session.lagging = False
+        one.listener.mood, one.skew_s = None, 0.0
+    for attempt in world.attempts:
+        attempt.paused = False
+    world.advance(1.0)
+    for n in range(MAX_ROUNDS):
+        if n % 8 == 0:
+            world.by_hand(lambda c: _undo(world, c))
+            for name in world.names:
+                relaunch(world, name)
+            if not any(attempt.task == "chores" for attempt in world.attempts):
+                world.attempt("chores")
+        if n % 2 == 0 and not any(attempt.task == "step" for attempt in world.attempts):
+            world.attempt("step")
+        world.round(0.5 if n < 20 else 1.0)
+        if n > 2 and not _wanting(world):
+            return n
+    raise Broken("settles", f"after {MAX_ROUNDS} rounds: {_wanting(world)}")
+
+
+def _undo(world: World, c: Coordinator) -> None:
+    for topic in world.setup.topics:
+        config = world.oracle.configs.get(topic)
+        stored = c.zk.find(c.paths.config(topic))
+        if stored is not None and config is not None and not config.removed:
+            topics.change_config(c, topic, lambda old: replace(old, frozen=False, paused=frozenset(), pins={}))
+            if config.topic_id != world.brokers.logs[topic].topic_id:
+                removed(c, topic)
+        elif stored is None or _is_over(world, topic):
+            if config is not None and config.topic_id != world.brokers.logs[topic].topic_id:
+                world.groups[topic] = f"g-{world.brokers.logs[topic].topic_id}"
+            readd(world, c, topic)
+    for name in world.names:
+        if c.zk.find(c.paths.id(name)) is not None:
+            directives.undrain(c, name)
+    for name in world.isolated_by_hand():
+        directives.readmit(c, name, "ada")
+
+
+def _is_over(world: World, topic: str) -> bool:
+    """A removed topic has stopped everywhere."""
+    node = world.oracle.nodes.get(topic)
+    stable = world.oracle.states.get(topic, State.INITIAL) in (State.STABLE, State.INITIAL)
+    return stable and (node is None or (node.removed and not node.assignments))
+
+
+def _wanting(world: World) -> str:
+    """What is not yet as it should be, in a sentence."""
+    for topic in world.setup.topics:
+        log = world.brokers.logs[topic]
+        node, state = world.oracle.nodes.get(topic), world.oracle.states.get(topic, State.INITIAL)
+        if state is not State.STABLE or node is None or node.topic_id != log.topic_id:
+            return f"{topic} is {state}"
+        if node.assignments.keys() != set(range(len(log.ends))):
+            return f"of {topic} {sorted(node.assignments)} are assigned, {len(log.ends)} are there"
+        live = {one.consumer: one for one in world.alive() if one.agent is not None and _registered(world, one)}
+        if not set(node.assignments.values()) <= live.keys():
+            return f"{topic} is owned by {sorted(set(node.assignments.values()))}, live are {sorted(live)}"
+        counts = [list(node.assignments.values()).count(name) for name in world.names]
+        if max(counts) - min(counts) > 1:
+            return f"{topic} is not balanced: {counts}"
+        for partition, owner in node.assignments.items():
+            position = world.brokers.entries.get((node.group_id, topic, partition), (0, ""))[0]
+            holder = live[owner].holder(topic)
+            if holder is None or partition not in holder.status().running:
+                return f"{owner} does not run {topic}-{partition}"
+            if position != log.ends[partition]:
+                return f"{topic}-{partition} is committed up to {position} of {log.ends[partition]}"
+    return ""
+
+
+def _registered(world: World, one: object) -> bool:
+    node = world.server.nodes.get(world.paths.member(one.consumer))  # type: ignore[attr-defined]
+    return node is not None and node.owner == one.session.number  # type: ignore[attr-defined]
+
+
+__all__ = ["STEPS", "Outcome", "generate", "heal", "run", "run_seed"]

@@ -1,0 +1,65 @@
+"""The consumers' interfaces as a task asks them: requests that stop before they arrive and before they come back."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from coordinator_tasks.core.model import Answer, ConsumerStatus, Member, Silence, Unreachable
+from tests.simulation.faults import Fault
+from tests.simulation.kernel import Kernel
+
+Call = Callable[[], ConsumerStatus]
+
+
+class Listener:
+    """What stands at one address: it answers while `mood` is empty and its process runs."""
+
+    def __init__(self, status: Call, posted: Callable[[str, bytes], bool], running: Callable[[], bool]) -> None:
+        self.status = status
+        self.posted = posted
+        self.running = running
+        self.mood: Fault | None = None
+        self.closed = False
+
+
+@dataclass
+class Interfaces:
+    """`ports.StatusClient` of all tasks; `listeners` by address. An unknown address refuses."""
+
+    kernel: Kernel
+    listeners: dict[str, Listener]
+    on_effect: Callable[[Fault], None]
+
+    def ask(self, members: Collection[Member]) -> Mapping[str, Answer]:
+        found: dict[str, Answer] = {}
+        delayed = False
+        for member in members:
+            fault = self.kernel.io("http.ask")
+            found[member.consumer] = self._answer(member)
+            delayed = delayed or fault == Fault.ANSWER_DELAYED
+        if delayed:
+            # What was said is old when it arrives; whoever asked waits for it.
+            self.on_effect(Fault.ANSWER_DELAYED)
+            self.kernel.sleep(1.5)
+        return found
+
+    def _answer(self, member: Member) -> Answer:
+        listener = self.listeners.get(member.address)
+        if listener is None or listener.closed:
+            return Unreachable(Silence.REFUSED, "connection refused")
+        if listener.mood is not None:
+            self.on_effect(listener.mood)
+        if listener.mood is Fault.REFUSED:
+            return Unreachable(Silence.REFUSED, "connection refused")
+        if listener.mood is not None or not listener.running():
+            return Unreachable(Silence.SILENT, "no answer within 2 s")
+        status = listener.status()
+        if status.incarnation != member.incarnation:
+            return Unreachable(Silence.FOREIGN, "another incarnation answers there")
+        return status
+
+    def post_topic(self, member: Member, topic: str, node: bytes) -> bool:
+        self.kernel.io("http.post")
+        listener = self.listeners.get(member.address)
+        if listener is None or listener.closed or listener.mood is not None or not listener.running():
+            return False
+        return listener.posted(topic, node)

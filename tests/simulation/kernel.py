@@ -1,0 +1,93 @@
+"""Time and turns: every thread of every process is a greenlet that stops before each operation on the network.
+
+Nothing here knows chance or real time. Who goes on next, and what becomes of the operation it stopped before, is up to
+the history.
+"""
+
+from collections.abc import Callable
+
+from greenlet import GreenletExit, getcurrent, greenlet
+
+
+class Host:
+    """A process: its fibers die with it and stand still while it is paused. `skew_s` is how far its wall clock is off."""
+
+    def __init__(self, kernel: "Kernel", name: str) -> None:
+        self.kernel = kernel
+        self.name = name
+        self.alive = True
+        self.paused = False
+        self.skew_s = 0.0
+        self.clock = HostClock(self)
+
+    @property
+    def running(self) -> bool:
+        return self.alive and not self.paused
+
+
+class HostClock:
+    """`ports.Clock` of one host: the same monotonic seconds for all, a wall clock of its own."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def now(self) -> float:
+        return self._host.kernel.now + self._host.skew_s
+
+    def monotonic(self) -> float:
+        return self._host.kernel.now
+
+    def sleep(self, seconds: float) -> None:
+        self._host.kernel.sleep(seconds)
+
+
+class Fiber(greenlet):
+    """One thread of a host. `at` is the operation that it stands before, `fault` what will become of that one."""
+
+    def __init__(self, host: Host, name: str, run: Callable[[], None]) -> None:
+        super().__init__(run)
+        self.host = host
+        self.name = name
+        self.at = ""
+        self.fault = ""
+        self.wake_at = 0.0
+
+
+class Kernel:
+    """The clock and the switch between fibers."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+        self.operations = 0
+
+    def io(self, kind: str) -> str:
+        """Stop before an operation; returns the fault that it meets, or an empty text. Outside of fibers: goes on."""
+        fiber = getcurrent()
+        if not isinstance(fiber, Fiber):
+            return ""
+        if not fiber.host.alive:
+            raise GreenletExit
+        self.operations += 1
+        fiber.at = kind
+        fiber.parent.switch()
+        fault, fiber.fault, fiber.at = fiber.fault, "", ""
+        return fault
+
+    def sleep(self, seconds: float) -> None:
+        fiber = getcurrent()
+        if isinstance(fiber, Fiber):
+            fiber.wake_at = self.now + seconds
+            self.io("sleep")
+        else:
+            self.now += seconds
+
+    def resume(self, fiber: Fiber) -> bool:
+        """Let it go on up to its next operation; False = it has ended."""
+        fiber.switch()
+        return not fiber.dead
+
+    @staticmethod
+    def kill(fiber: Fiber) -> None:
+        """End it where it stands."""
+        if not fiber.dead:
+            fiber.throw(GreenletExit)

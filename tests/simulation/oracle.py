@@ -1,0 +1,351 @@
+"""What must hold at every moment of every history, kept by somebody who sees everything.
+
+- One committer: two processes never commit a partition at one epoch.
+- One owner: two processes never run a partition at once, unless one of them is taken for lost (isolated, or ended by
+  what was known) and lives on: the fence is for those.
+- Epochs never fall: of a node within its tree and of a consumer's picture always, of a new generation above all that
+  stands committed.
+- The effective position (of the highest token) never goes back within a topic id, and nothing is committed that has
+  not passed the sink; no range is read beyond what has passed before it.
+- A consumer runs only what some written node granted to its incarnation.
+- Every transition is one transaction with one record that tells from where to where; node and state agree.
+- Hold means hold: a consumer stops nothing without a reason, a frozen or unknown topic is not planned, and a partition
+  that does not move keeps its holding.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from coordinator_tasks.core import invariants
+from coordinator_tasks.core.codec import decode_config, decode_node, decode_state
+from coordinator_tasks.core.history_codec import decode_record
+from coordinator_tasks.core.holding import grants
+from coordinator_tasks.core.member_codec import decode_claim, decode_directive
+from coordinator_tasks.core.model import Committed, MoveKind, Record, State, Token, TopicConfig, TopicNode, TopicState
+from coordinator_tasks.core.names import Paths
+from spark_apps.agent.held import Held, Phase
+from spark_apps.batches import Range
+from tests.simulation.consumer import Consumer
+from tests.simulation.zookeeper import Changes, Znode
+
+_RUNS = frozenset({Phase.GUARDING, Phase.READY})
+
+
+class Broken(AssertionError):
+    """An invariant does not hold; `rule` is its short name."""
+
+    def __init__(self, rule: str, sentence: str) -> None:
+        super().__init__(f"{rule}: {sentence}")
+        self.rule = rule
+
+
+@dataclass
+class Progress:
+    """One partition of one topic id: what has passed the sink, and the newest token's position."""
+
+    frontier: int = 0
+    token: Token | None = None
+    position: int = 0
+    overwritten: bool = False
+    tainted: bool = False
+    doubled: int = 0
+
+
+@dataclass
+class Oracle:
+    paths: Paths
+    consumers: list[Consumer] = field(default_factory=list)
+    nodes: dict[str, TopicNode] = field(default_factory=dict)
+    states: dict[str, State] = field(default_factory=dict)
+    configs: dict[str, TopicConfig] = field(default_factory=dict)
+    checks: Counter[str] = field(default_factory=Counter)
+    progress: dict[tuple[str, int], Progress] = field(default_factory=dict)
+    rewinds: int = 0
+    records: int = 0
+    _stored: dict[tuple[str, int], Token | None] = field(default_factory=dict)
+    _granted: set[tuple[str, str, int, int, str, int]] = field(default_factory=set)
+    _committers: dict[tuple[str, int, int], str] = field(default_factory=dict)
+    _isolated: dict[str, int] = field(default_factory=dict)
+    _ended: dict[str, frozenset[int]] = field(default_factory=dict)
+    _excused: dict[tuple[str, str], int] = field(default_factory=dict)
+    _pictures: dict[tuple[str, str], TopicNode] = field(default_factory=dict)
+    _held: dict[tuple[str, str], dict[int, Token]] = field(default_factory=dict)
+
+    def expect(self, rule: str, holds: bool, sentence: str) -> None:
+        self.checks[rule] += 1
+        if not holds:
+            raise Broken(rule, sentence)
+
+    # What is written in ZooKeeper -------------------------------------------------------------------------------------
+
+    def on_write(self, before: Changes, after: Changes, who: str) -> None:
+        restored = who == "restore"
+        records: dict[str, list[Record]] = {}
+        for path, node in after.items():
+            folder, _, name = path.rpartition("/")
+            if folder == self.paths.directives:
+                self._directive(name, path, node)
+            elif folder == self.paths.ids:
+                self._claim(name, path, node)
+            elif folder == self.paths.configs:
+                self._config(name, path, node)
+            elif node is not None and before[path] is None and folder.startswith(self.paths.histories + "/"):
+                topic = folder.rpartition("/")[2]
+                records.setdefault(topic, []).append(decode_record(path, node.data, int(name)))
+        for path in after:
+            folder, _, topic = path.rpartition("/")
+            if folder == self.paths.states:
+                self._state(topic, before[path], after, records.get(topic, []), restored)
+            elif folder == self.paths.assignments and self._changed(before[path], after[path]):
+                self._node(topic, before[path], after, records.get(topic, []), restored)
+        if not restored:
+            for topic in records:
+                written = self.paths.state(topic) in after
+                self.expect("one record", written, f"a record of {topic} without its transition by {who}")
+        else:
+            self._all_excused()
+
+    @staticmethod
+    def _changed(before: Znode | None, after: Znode | None) -> bool:
+        return (before.data if before else b"") != (after.data if after else b"")
+
+    def _state(
+        self, topic: str, before: Znode | None, after: Changes, records: list[Record], restored: bool
+    ) -> None:
+        path = self.paths.state(topic)
+        now = after[path]
+        state = decode_state(path, now.data) if now is not None else TopicState(State.INITIAL)
+        was = decode_state(path, before.data).state if before is not None else State.INITIAL
+        self.states[topic] = state.state
+        if restored:
+            return
+        self.records += 1
+        self.expect("one record", len(records) == 1, f"a transition of {topic} with {len(records)} records")
+        told = (records[0].source, records[0].target)
+        self.expect("one record", told == (was, state.state), f"{topic} went {was} to {state.state}, told {told}")
+
+    def _node(
+        self, topic: str, before: Znode | None, after: Changes, records: list[Record], restored: bool
+    ) -> None:
+        path = self.paths.topic(topic)
+        old = decode_node(path, before.data) if before is not None and before.data else None
+        now = after[path]
+        if now is None or not now.data:
+            self.nodes.pop(topic, None)
+            return
+        node = self.nodes[topic] = decode_node(path, now.data)
+        self._note_grants(topic, node)
+        if restored:
+            return
+        state_node = after.get(self.paths.state(topic))
+        self.expect("one effect", state_node is not None, f"the node of {topic} was written without its state")
+        if state_node is not None:
+            broken = invariants.of_topic(node, decode_state(self.paths.state(topic), state_node.data))
+            self.expect("node and state agree", not broken, "; ".join(broken))
+        if old is not None:
+            wrong = invariants.of_step(old, node)
+            self.expect("epochs never fall", not wrong, "; ".join(wrong))
+            self._undisturbed(topic, old, node, records)
+        if old is None or old.generation != node.generation:
+            self._new_generation(topic, node)
+        frozen = self.configs[topic].frozen and not self.configs[topic].removed
+        if frozen and records and old is not None and old.generation == node.generation:
+            kinds = {move.kind for move in records[0].moves} & {MoveKind.HANDOFF, MoveKind.STOP}
+            self.expect("hold means hold", not kinds, f"{topic} is frozen and was planned: {sorted(kinds)}")
+
+    def _note_grants(self, topic: str, node: TopicNode) -> None:
+        for p, consumer in node.assignments.items():
+            incarnation = node.incarnations[consumer]
+            self._granted.add((topic, node.generation, p, node.since[p], consumer, incarnation))
+        for p, entry in node.handoff.items():
+            incarnation = node.incarnations[entry.taker]
+            self._granted.add((topic, node.generation, p, entry.epoch, entry.taker, incarnation))
+
+    def _undisturbed(self, topic: str, old: TopicNode, node: TopicNode, records: list[Record]) -> None:
+        moved = {move.partition for record in records for move in record.moves}
+        for p in old.assignments.keys() & node.assignments.keys():
+            owner = node.assignments[p]
+            same = old.assignments[p] == owner and old.incarnations[owner] == node.incarnations[owner]
+            kept = not same or p in moved or old.since[p] == node.since[p]
+            self.expect("undisturbed", kept, f"{topic}-{p} stays at {owner} and was given a new holding")
+
+    def _new_generation(self, topic: str, node: TopicNode) -> None:
+        """Whoever is not there to be asked may run on: only the fence keeps it apart."""
+        for one in self.consumers:
+            if one.alive and (one.session.broken or one.session.cut or one.paused):
+                self._excused[one.name, topic] = max(self._excused.get((one.name, topic), -1), node.epoch - 1)
+        for key, token in self._stored.items():
+            if token is None and key[0] == node.topic_id:
+                # A stranger wrote over the only trace of who had committed, and ZooKeeper was lost: nobody can know.
+                self._committers = {at: one for at, one in self._committers.items() if at[:2] != key}
+                self._of(*key).token = None
+        newest = max((t.epoch for (id_, _), t in self._stored.items() if id_ == node.topic_id and t), default=0)
+        self.expect("epochs never fall", node.epoch > newest, f"epoch {node.epoch} after {newest} was committed")
+
+    def _directive(self, consumer: str, path: str, node: Znode | None) -> None:
+        directive = decode_directive(path, node.data, consumer, 0) if node is not None else None
+        if directive is None or directive.isolation is None:
+            self._isolated.pop(consumer, None)
+        else:
+            self._isolated[consumer] = directive.isolation.incarnation
+
+    def _claim(self, consumer: str, path: str, node: Znode | None) -> None:
+        ended = frozenset(decode_claim(path, node.data, consumer, 0).ended) if node is not None else frozenset()
+        for incarnation in self._ended.get(consumer, frozenset()) - ended:
+            self._excuse(consumer, incarnation)
+        self._ended[consumer] = ended
+
+    def _config(self, topic: str, path: str, node: Znode | None) -> None:
+        if node is not None:
+            self.configs[topic] = decode_config(path, node.data)
+
+    def _all_excused(self) -> None:
+        """The tree is another one: who was taken for lost in the old one may be forgotten in this."""
+        for one in self.consumers:
+            if one.alive and one.topics is not None:
+                for topic in one.topics.names():
+                    self._excused[one.name, topic] = max(
+                        [self._excused.get((one.name, topic), -1), *(t.epoch for t in self._tokens(one, topic).values())]
+                    )
+
+    def _excuse(self, consumer: str, incarnation: int) -> None:
+        for one in self.consumers:
+            if one.consumer == consumer and one.incarnation == incarnation:
+                for topic, node in self.nodes.items():
+                    self._excused[one.name, topic] = max(self._excused.get((one.name, topic), -1), node.epoch)
+
+    def lost(self, one: Consumer) -> bool:
+        """Whether this process is taken for lost now."""
+        isolated = self._isolated.get(one.consumer)
+        return isolated in (0, one.incarnation) or one.incarnation in self._ended.get(one.consumer, ())
+
+    # What the processes do --------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _items(one: Consumer, topic: str) -> Iterable[tuple[int, Held]]:
+        holder = one.holder(topic)
+        return holder._ledger.held.items() if holder is not None else ()
+
+    def _tokens(self, one: Consumer, topic: str) -> dict[int, Token]:
+        return {p: h.token for p, h in self._items(one, topic)}
+
+    def after_step(self) -> None:
+        """Look at every process after every step."""
+        runs: dict[tuple[str, int], list[tuple[Consumer, Token, bool]]] = {}
+        for one in self.consumers:
+            if one.topics is None or not one.alive:
+                continue
+            for topic, query in one.topics.queries.items():
+                held = query.holder._ledger.held
+                self._changes(one, topic, held)
+                for p, h in held.items():
+                    if (h.phase in _RUNS or h.pending or h.sent) and not h.fenced:
+                        excused = h.token.epoch <= self._excused.get((one.name, topic), -1) or self.lost(one)
+                        runs.setdefault((topic, p), []).append((one, h.token, excused))
+        self.checks["one owner"] += len(runs)
+        for (topic, p), owners in runs.items():
+            sure = [one for one, _, excused in owners if not excused]
+            if len(sure) > 1:
+                shown = ", ".join(f"{one.name} at epoch {token.epoch}" for one, token, _ in owners)
+                raise Broken("one owner", f"{topic}-{p} runs at {shown}")
+
+    def _changes(self, one: Consumer, topic: str, held: dict[int, Held]) -> None:
+        """What this process has begun or stopped to hold since the last look."""
+        key = (one.name, topic)
+        now = {p: h.token for p, h in held.items()}
+        was = self._held.get(key, {})
+        holder = one.holder(topic)
+        assert holder is not None
+        picture = holder.picture
+        if picture is not None and self._pictures.get(key) is not picture:
+            before = self._pictures.get(key)
+            grows = before is None or picture.epoch > before.epoch
+            self.expect("epochs never fall", grows, f"{one.name} went to epoch {picture.epoch} of {topic}")
+            self._pictures[key] = picture
+        if now == was:
+            return
+        self._held[key] = now
+        for p, token in now.items():
+            if was.get(p) != token:
+                granted = (topic, token.generation, p, token.epoch, one.consumer, one.incarnation) in self._granted
+                self.expect("granted", granted, f"{one.name} holds {topic}-{p} at epoch {token.epoch} by no grant")
+        for p, token in was.items():
+            if p not in now:
+                self._stopped(one, topic, p, token)
+
+    def _stopped(self, one: Consumer, topic: str, partition: int, token: Token) -> None:
+        holder = one.holder(topic)
+        assert holder is not None
+        found = grants(holder.picture, one.consumer, one.incarnation, holder._releases, False)
+        still = partition in found and found[partition].token == token
+        reason = not still or partition in holder._ledger.bars or holder._stopping or holder._isolated
+        self.expect("hold means hold", reason, f"{one.name} stopped {topic}-{partition} for no reason")
+
+    def on_commit(
+        self, topic: str, partition: int, entry: Committed, topic_id: str, who: str, *, late: bool
+    ) -> None:
+        token = entry.token
+        self._stored[topic_id, partition] = token if entry.topic_id == topic_id else None
+        if token is None or entry.topic_id != topic_id:
+            self._of(topic_id, partition).overwritten = True
+            return
+        progress = self._of(topic_id, partition)
+        first = self._committers.setdefault((topic_id, partition, token.epoch), who)
+        self.expect("one committer", first == who, f"{who} and {first} commit {topic}-{partition} at {token.epoch}")
+        passed = entry.offset <= progress.frontier
+        self.expect(
+            "nothing skipped", passed, f"{topic}-{partition}: {entry.offset} committed, {progress.frontier} passed"
+        )
+        back = entry.offset < progress.position
+        if progress.token is not None and (token < progress.token or (late and back and token == progress.token)):
+            progress.overwritten = True  # until the owner's next look
+            return
+        if back and progress.overwritten:
+            # Somebody wrote over the owner's entry, and the owner was gone before it looked: nothing else knew better.
+            self.rewinds += 1
+            back = False
+        self.expect(
+            "position never goes back",
+            not back,
+            f"{topic}-{partition}: {entry.offset} by {who} at epoch {token.epoch} after {progress.position}",
+        )
+        progress.token, progress.position, progress.overwritten = token, entry.offset, False
+
+    def on_pass(self, one: Consumer, topic: str, topic_id: str, ranges: Iterable[Range]) -> None:
+        for each in ranges:
+            progress = self._of(topic_id, each.partition)
+            self.expect(
+                "nothing skipped",
+                each.start <= progress.frontier,
+                f"{one.name} read {topic}-{each.partition} from {each.start}, only {progress.frontier} passed",
+            )
+            again = min(progress.frontier, each.end) - each.start
+            if again > 0:
+                progress.doubled += again
+                self.expect(
+                    "nothing doubled",
+                    progress.tainted,
+                    f"{one.name} read {topic}-{each.partition} from {each.start} again, {progress.frontier} had passed",
+                )
+            progress.frontier = max(progress.frontier, each.end)
+
+    def taint(self, one: Consumer) -> None:
+        """What this process runs may be read again: it dies, is taken for lost, or its commits are disturbed."""
+        if one.topics is None:
+            return
+        for topic, query in one.topics.queries.items():
+            picture = query.holder.picture
+            if picture is not None:
+                for p, _ in self._items(one, topic):
+                    self._of(picture.topic_id, p).tainted = True
+
+    def taint_all(self) -> None:
+        for progress in self.progress.values():
+            progress.tainted = True
+        for one in self.consumers:
+            self.taint(one)
+
+    def _of(self, topic_id: str, partition: int) -> Progress:
+        return self.progress.setdefault((topic_id, partition), Progress())
+

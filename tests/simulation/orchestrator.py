@@ -1,0 +1,117 @@
+"""The orchestrator: attempts of tasks, each a process of its own with its own session, at any moment and several at once.
+
+What an attempt does is a call of the production services. It may be killed before any operation, doubled, stalled, and
+run again long after it was due: nothing it knows of an earlier call reaches the next one, as with Airflow's tasks.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery
+from coordinator_tasks.core.errors import CoordinatorError
+from coordinator_tasks.core.model import Actor, Ending
+from coordinator_tasks.core.names import Paths
+from coordinator_tasks.core.world import Policy
+from coordinator_tasks.service import directives, fleet, history, topics, transitions
+from coordinator_tasks.service.coordinator import Coordinator
+from tests.simulation.interfaces import Interfaces
+from tests.simulation.kafka import Admin, Brokers
+from tests.simulation.kernel import Fiber, Host
+from tests.simulation.zookeeper import Server, Session
+
+SESSION_S = 4.0
+POLICY = Policy(settle_s=0.5, settle_max_s=2.0, absent_after_s=8.0, stuck_after_s=30.0, flap_backoff_s=2.0)
+
+Call = Callable[[Coordinator, Actor], object]
+
+
+def _chores(c: Coordinator, actor: Actor) -> None:
+    topics.refresh_partitions(c)
+    directives.complete_readmissions(c, actor)
+    for topic in transitions.topics(c):
+        history.prune(c, topic)
+
+
+TASKS: dict[str, Call] = {
+    "plan": lambda c, actor: transitions.plan(c, transitions.topics(c), actor),
+    "await_closed": lambda c, _: transitions.await_closed(c, transitions.topics(c)),
+    "start": lambda c, actor: transitions.start(c, transitions.topics(c), actor),
+    "await_started": lambda c, _: transitions.await_started(c, transitions.topics(c)),
+    "settle": lambda c, actor: transitions.settle(c, transitions.topics(c), actor),
+    "step": lambda c, actor: transitions.step(c, transitions.topics(c), actor),
+    "chores": _chores,
+}
+RUN = ("plan", "await_closed", "start", "await_started", "settle")
+
+
+def reap(consumer: str, incarnation: int) -> Call:
+    """What a launcher does when all processes of its consumer have ended."""
+    return lambda c, _: fleet.record_end(c, consumer, incarnation, Ending.REAPED)
+
+
+@dataclass
+class Site:
+    """What all attempts share."""
+
+    server: Server
+    brokers: Brokers
+    interfaces: Interfaces
+    paths: Paths
+
+    def coordinator(self, host: Host, session: Session) -> Coordinator:
+        return Coordinator(
+            paths=self.paths,
+            zk=session,
+            discovery=ZooKeeperDiscovery(session, self.paths),
+            statuses=self.interfaces,
+            kafka=Admin(self.brokers),
+            clock=host.clock,
+            policy=POLICY,
+            boot_id="boot",
+            bootstrap_servers="broker:9092",
+        )
+
+
+class Attempt(Host):
+    """One attempt of a task under way. `error` is why it failed, if it did."""
+
+    def __init__(self, site: Site, task: str, call: Call, number: int, skew_s: float = 0.0) -> None:
+        super().__init__(site.server.kernel, f"{task}#{number}")
+        self.task = task
+        self.skew_s = skew_s
+        self.error = ""
+        self.result: object = None
+        self.session = site.server.connect(self, SESSION_S)
+        self.began_at = self.kernel.now
+        self.held: frozenset[str] = frozenset()
+        self.frozen: frozenset[str] = frozenset()
+        self.call = call
+        self._c = site.coordinator(self, self.session)
+        self.fiber = Fiber(self, task, self._run)
+
+    def _run(self) -> None:
+        try:
+            self.result = self.call(self._c, Actor("airflow", dag="rebalance", run="r", task=self.task, attempt=1))
+        except CoordinatorError as error:
+            self.error = f"{type(error).__name__}: {error}"
+        self.alive = False
+        self.session.close()
+
+    @property
+    def ready(self) -> bool:
+        return self.running and not self.fiber.dead and self.fiber.wake_at <= self.kernel.now
+
+    def go(self, operations: int, fault: str = "") -> None:
+        if not self.fiber.at and not self.fiber.dead:
+            self.kernel.resume(self.fiber)
+        self.fiber.fault = fault
+        for _ in range(operations):
+            if self.fiber.dead or self.fiber.wake_at > self.kernel.now:
+                return
+            self.kernel.resume(self.fiber)
+
+    def dies(self) -> None:
+        """Killed where it stands; its session ends after its time-out."""
+        self.alive = False
+        self.kernel.kill(self.fiber)
+        self.session.abandon()

@@ -1,0 +1,43 @@
+"""Histories on all cores: chunks of seeds, run in processes of their own."""
+
+import gc
+import multiprocessing
+import time
+from collections.abc import Callable
+
+from tests.simulation.history import run_seed
+from tests.simulation.totals import Totals
+
+CHUNK = 50
+
+
+def run_chunk(seeds: tuple[int, int]) -> Totals:
+    """First and last seed, both included."""
+    first, last = seeds
+    totals = Totals(ranges=[seeds])
+    gc.disable()  # nearly all that is made in a history dies with it
+    for seed in range(first, last + 1):
+        totals.add(run_seed(seed))
+    gc.enable()
+    gc.collect()
+    return totals
+
+
+def run_all(
+    first: int, count: int, workers: int, done: Callable[[Totals], None], limit_s: float = float("inf")
+) -> None:
+    """Hand every chunk's totals to `done` as they come; begins no further chunk after `limit_s` or a failed seed."""
+    chunks = [(at, min(at + CHUNK, first + count) - 1) for at in range(first, first + count, CHUNK)]
+    until = time.monotonic() + limit_s
+    if workers == 1:
+        for chunk in chunks:
+            totals = run_chunk(chunk)
+            done(totals)
+            if totals.failed or time.monotonic() > until:
+                return
+        return
+    with multiprocessing.get_context("fork").Pool(workers) as pool:
+        for totals in pool.imap(run_chunk, chunks):
+            done(totals)
+            if totals.failed or time.monotonic() > until:
+                return

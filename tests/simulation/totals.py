@@ -1,0 +1,108 @@
+"""What many histories came to, added up: in memory, over processes, and in a file over runs."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from coordinator_tasks.core.model import State
+from tests.simulation.faults import Fault
+from tests.simulation.history import Outcome
+
+
+@dataclass
+class Totals:
+    """`ranges` are the seeds that were run, as pairs of first and last; `failed` the seeds that broke a rule."""
+
+    histories: int = 0
+    steps: int = 0
+    rounds: int = 0
+    most_rounds: int = 0
+    operations: int = 0
+    transitions: int = 0
+    rewinds: int = 0
+    doubled: int = 0
+    effects: Counter[tuple[Fault, State]] = field(default_factory=Counter)
+    checks: Counter[str] = field(default_factory=Counter)
+    failed: dict[int, str] = field(default_factory=dict)
+    ranges: list[tuple[int, int]] = field(default_factory=list)
+
+    def add(self, outcome: Outcome) -> None:
+        self.histories += 1
+        self.steps += outcome.steps
+        self.rounds += outcome.rounds
+        self.most_rounds = max(self.most_rounds, outcome.rounds)
+        self.operations += outcome.operations
+        self.transitions += outcome.transitions
+        self.rewinds += outcome.rewinds
+        self.doubled += outcome.doubled
+        self.effects += outcome.effects
+        self.checks += outcome.checks
+        if outcome.broken:
+            self.failed[outcome.seed] = outcome.broken
+
+    def merge(self, other: "Totals") -> None:
+        for name in ("histories", "steps", "rounds", "operations", "transitions", "rewinds", "doubled"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.most_rounds = max(self.most_rounds, other.most_rounds)
+        self.effects += other.effects
+        self.checks += other.checks
+        self.failed |= other.failed
+        self.ranges = joined([*self.ranges, *other.ranges])
+
+    @property
+    def rarest(self) -> int:
+        """How often the rarest pair of fault and state was met."""
+        return min(self.effects[fault, state] for fault in Fault for state in State)
+
+    def rows(self) -> list[str]:
+        """Faults by kind and state, as lines of a table."""
+        width = max(len(fault) for fault in Fault)
+        head = f"{'fault':{width}} " + " ".join(f"{state:>9}" for state in State)
+        return [
+            head,
+            *(
+                f"{fault:{width}} " + " ".join(f"{self.effects[fault, state]:>9,}" for state in State)
+                for fault in Fault
+            ),
+        ]
+
+
+def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ranges without gaps or overlaps between them."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(last, found[-1][1]))
+        else:
+            found.append((first, last))
+    return found
+
+
+def load(path: Path) -> Totals:
+    """The totals of earlier runs; empty where there are none."""
+    if not path.exists():
+        return Totals()
+    data: dict[str, Any] = json.loads(path.read_text())
+    effects = {(Fault(kind), State(state)): n for kind, state, n in data.pop("effects")}
+    failed = {int(seed): text for seed, text in data.pop("failed").items()}
+    ranges = [(first, last) for first, last in data.pop("ranges")]
+    checks = Counter(data.pop("checks"))
+    return Totals(**data, effects=Counter(effects), checks=checks, failed=failed, ranges=ranges)
+
+
+def save(path: Path, totals: Totals) -> None:
+    data = {
+        **{name: getattr(totals, name) for name in ("histories", "steps", "rounds", "most_rounds", "operations")},
+        **{name: getattr(totals, name) for name in ("transitions", "rewinds", "doubled")},
+        "effects": [[kind.value, state.value, n] for (kind, state), n in sorted(totals.effects.items())],
+        "checks": dict(sorted(totals.checks.items())),
+        "failed": {str(seed): text for seed, text in sorted(totals.failed.items())},
+        "ranges": totals.ranges,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(data, indent=1))
+    partial.replace(path)

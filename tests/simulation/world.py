@@ -1,0 +1,245 @@
+"""The simulated site: servers, brokers, consumers and tasks under one clock, watched by the oracle.
+
+Nothing happens by itself but the passing of due times; `tests.simulation.actions` is everything that may be done to it.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from coordinator_tasks.core.model import Actor, Committed, State
+from coordinator_tasks.core.names import Paths
+from coordinator_tasks.service import directives, topics
+from coordinator_tasks.service.coordinator import Coordinator
+from tests.simulation.consumer import Consumer, Query
+from tests.simulation.faults import Fault
+from tests.simulation.interfaces import Interfaces
+from tests.simulation.kafka import Brokers
+from tests.simulation.kernel import Host, Kernel
+from tests.simulation.oracle import Oracle
+from tests.simulation.orchestrator import SESSION_S, TASKS, Attempt, Call, Site, reap
+from tests.simulation.zookeeper import Changes, Server, Znode
+
+PERSON = Actor("command", "ada")
+SNAPSHOTS = 6
+MAX_ATTEMPTS = 4
+MAX_TURNS = 6  # of one thread in one round
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a history begins with."""
+
+    consumers: int = 3
+    partitions: int = 3
+    topics: tuple[str, ...] = ("orders",)
+
+
+class World:
+    """One site. `effects` counts the faults by kind and state; `trace` gets a line for everything that happens."""
+
+    def __init__(self, setup: Setup, trace: list[str] | None = None) -> None:
+        self.setup = setup
+        self.trace = trace
+        self.kernel = Kernel()
+        self.paths = Paths("shop")
+        self.oracle = Oracle(self.paths)
+        self.effects: Counter[tuple[Fault, State]] = Counter()
+        self.digest = hashlib.blake2b(digest_size=16)
+        self.server = Server(self.kernel, self._on_write)
+        self.brokers = Brokers(self.kernel, self._on_commit, self.effect)
+        self.interfaces = Interfaces(self.kernel, {}, self.effect)
+        self.site = Site(self.server, self.brokers, self.interfaces, self.paths)
+        self.consumers = self.oracle.consumers
+        self.attempts: list[Attempt] = []
+        self.snapshots: list[dict[str, Znode]] = []
+        self.posts: list[tuple[str, bytes]] = []
+        self.groups: dict[str, str] = {}
+        self.names = tuple("abcd"[: setup.consumers])
+        self.task_skew_s = 0.0
+        self.steps = 0
+        self._later: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = 0
+        self._hand = Host(self.kernel, "person")
+        self._hand_session = self.server.connect(self._hand, 1e9)
+        self._folders(self._coordinator())
+        for topic in setup.topics:
+            self.brokers.create(topic, setup.partitions)
+            self.groups[topic] = f"g-{topic}"
+            topics.add_topic(self._coordinator(), topic, self.groups[topic], actor=PERSON)
+        for name in self.names:
+            self.launch(name)
+
+    # Records of what happens ------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        """The state of the first topic: what an effect is counted in."""
+        return self.oracle.states.get(self.setup.topics[0], State.INITIAL)
+
+    def effect(self, fault: Fault) -> None:
+        self.effects[fault, self.state] += 1
+        if self.trace is not None:
+            self.say(f"! {fault} [{self.state}]")
+
+    def _effect_on_task(self, fault: Fault) -> None:
+        ended = fault in (Fault.EXPIRED, Fault.FROZEN, Fault.DETACHED)
+        self.effect(Fault.TASK_EXPIRED if ended else fault)
+
+    def say(self, line: str) -> None:
+        if self.trace is not None:
+            self.trace.append(f"{self.kernel.now - 1_000_000:9.2f} {line}")
+
+    def _on_write(self, before: Changes, after: Changes, who: str) -> None:
+        for path, node in after.items():
+            data = node.data if node is not None else b"-"
+            if node is None or before[path] is None or before[path].data != data:  # type: ignore[union-attr]
+                self.digest.update(path.encode() + data)
+                if self.trace is not None:
+                    self.say(f"  {who} writes {path.removeprefix(self.paths.base)} {data.decode()}")
+                if path.startswith(self.paths.assignments) and path.count("/") == 4 and node is not None and data:
+                    self.posts = [*self.posts[-4:], (path.rpartition("/")[2], data)]
+        self.oracle.on_write(before, after, who)
+        if self.server.zxid % 8 == 0:
+            self.snapshots = [*self.snapshots[1 - SNAPSHOTS :], self.server.snapshot()]
+
+    def _on_commit(self, topic: str, partition: int, entry: Committed, who: str, late: bool) -> None:
+        self.digest.update(f"{topic}{partition}{entry.offset}{entry.token}".encode())
+        if self.trace is not None:
+            epoch = entry.token.epoch if entry.token else "no"
+            self.say(f"  {who} commits {topic}-{partition} at {entry.offset}, {epoch} epoch")
+        self.oracle.on_commit(topic, partition, entry, self.brokers.logs[topic].topic_id, who, late=late)
+
+    def _on_pass(self, one: Consumer) -> Callable[[str, Query], None]:
+        def passed(topic: str, query: Query) -> None:
+            picture, batch = query.holder.picture, query.current
+            assert picture is not None
+            assert batch is not None
+            self.digest.update(f"{one.name}{batch.ranges}".encode())
+            if self.trace is not None:
+                shown = ", ".join(f"{r.partition}: {r.start}-{r.end}" for r in batch.ranges.values())
+                self.say(f"  {one.name} has {topic} {shown} pass the sink")
+            self.oracle.on_pass(one, topic, picture.topic_id, batch.ranges.values())
+
+        return passed
+
+    # Time -------------------------------------------------------------------------------------------------------------
+
+    def later(self, seconds: float, call: Callable[[], None]) -> None:
+        self._numbers += 1
+        self._later.append((self.kernel.now + seconds, self._numbers, call))
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, in slices, so that what is due happens in its order."""
+        until = self.kernel.now + seconds
+        while self.kernel.now < until:
+            self.kernel.now = min(until, self.kernel.now + 0.5)
+            self.server.tick()
+            self.brokers.tick()
+            due = sorted(one[:2] for one in self._later if one[0] <= self.kernel.now)
+            for at_number in due:
+                call = next(c for at, number, c in self._later if (at, number) == at_number)
+                self._later = [one for one in self._later if one[:2] != at_number]
+                call()
+            for session in list(self.server.sessions):
+                if session.broken:
+                    session.reconnect()
+
+    # Processes --------------------------------------------------------------------------------------------------------
+
+    def launch(self, name: str) -> Consumer:
+        self._numbers += 1
+        session = self.server.connect(self._hand, SESSION_S)
+        one = Consumer(self.kernel, name, self._numbers, "shop", session, self.brokers)
+        session.host = one
+        session.on_effect = self.effect
+        one.on_pass = self._on_pass(one)  # type: ignore[method-assign]
+        self.interfaces.listeners[one.address] = one.listener
+        self.consumers.append(one)
+        return one
+
+    def alive(self, name: str = "") -> list[Consumer]:
+        return [one for one in self.consumers if one.alive and name in ("", one.consumer)]
+
+    def attempt(self, task: str, call: Call | None = None) -> Attempt:
+        self._numbers += 1
+        inner = call or TASKS[task]
+
+        def run(c: Coordinator, actor: Actor) -> object:
+            self._folders(c)
+            return inner(c, actor)
+
+        attempt = Attempt(self.site, task, run, self._numbers, self.task_skew_s)
+        attempt.session.on_effect = self._effect_on_task
+        self.attempts.append(attempt)
+        return attempt
+
+    def reap(self, one: Consumer) -> None:
+        """Its launcher says that all its processes have ended."""
+        if one.incarnation:
+            self.attempt("reap", reap(one.consumer, one.incarnation))
+
+    def sweep(self) -> None:
+        """Forget the attempts that have ended, and the dead whose end is known."""
+        self.attempts = [one for one in self.attempts if one.alive and not one.fiber.dead]
+
+    def _folders(self, c: Coordinator) -> None:
+        for folder in self.paths.folders():
+            c.zk.ensure(folder)
+
+    def _coordinator(self) -> Coordinator:
+        return self.site.coordinator(self._hand, self._hand_session)
+
+    def by_hand(self, call: Callable[[Coordinator], object]) -> None:
+        """A person's command, at once and without faults."""
+        self._hand_session.reconnect()
+        call(self._coordinator())
+
+    def isolated_by_hand(self) -> list[str]:
+        self._hand_session.reconnect()
+        found = []
+        for name in self.names:
+            isolation = directives.read_directive(self._coordinator(), name).isolation
+            if isolation is not None and isolation.incarnation == 0:
+                found.append(name)
+        return found
+
+    # One step ---------------------------------------------------------------------------------------------------------
+
+    def units(self) -> list[tuple[Consumer | Attempt, str]]:
+        """Every thread that may go on now."""
+        found: list[tuple[Consumer | Attempt, str]] = []
+        for one in self.consumers:
+            if one.alive:
+                found += [(one, slot) for slot in one.threads()]
+        return found + [(attempt, "") for attempt in self.attempts if attempt.ready]
+
+    def go(self, unit: tuple[Consumer | Attempt, str], operations: int, fault: str = "") -> None:
+        host, slot = unit
+        if isinstance(host, Consumer):
+            host.go(slot, operations, fault)
+            if not host.alive and not host.said_end:
+                host.said_end = True
+                self.reap(host)
+        else:
+            host.go(operations, fault)
+            if self.trace is not None and host.fiber.dead:
+                self.say(f"  {host.name} ends: {host.error or host.result}")
+
+    def round(self, seconds: float) -> None:
+        """Everybody gets a turn, in a fixed order, and then time passes."""
+        for one in list(self.consumers):
+            if one.alive:
+                for slot in one.threads():
+                    self.go((one, slot), 100)
+                for slot in one.threads():
+                    for _ in range(MAX_TURNS):
+                        if one.due(slot):
+                            self.go((one, slot), 100)
+        for attempt in list(self.attempts):
+            if attempt.ready:
+                self.go((attempt, ""), 500)
+        self.sweep()
+        self.oracle.after_step()
+        self.advance(seconds)

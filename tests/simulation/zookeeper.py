@@ -1,0 +1,432 @@
+"""ZooKeeper in the simulation: one tree with its recent past, and sessions on followers that may lag behind it.
+
+A session reads as of the last transaction that its follower has applied; `sync` and its own writes bring the follower up
+to date. Watches fire in the order of the transactions, before the session can read what they tell of. A session whose
+client is paused or cut off is ended by the server after its time-out, which the client learns later.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from coordinator_tasks.adapters.zookeeper import check_size
+from coordinator_tasks.core.errors import LookAgain, NodeExists, NodeMissing, StoreUnavailable
+from coordinator_tasks.core.ports import (
+    Check,
+    Connection,
+    Create,
+    Delete,
+    Node,
+    Operation,
+    SetData,
+    Stat,
+    Watcher,
+)
+from tests.simulation.faults import Fault
+from tests.simulation.kernel import Host, Kernel
+
+KEPT = 60  # transactions that a follower may lag behind at most
+
+
+class Znode(NamedTuple):
+    data: bytes
+    version: int
+    owner: int
+    created_zxid: int
+    modified_zxid: int
+    created_at: float
+    modified_at: float
+    creations: int
+    children: frozenset[str]
+
+    def stat(self) -> Stat:
+        changes = 2 * self.creations - len(self.children)
+        return Stat(
+            self.version,
+            self.created_at,
+            self.modified_at,
+            changes,
+            self.owner,
+            self.created_zxid,
+            self.modified_zxid,
+        )
+
+
+Changes: TypeAlias = Mapping[str, Znode | None]
+OnWrite: TypeAlias = Callable[[Changes, Changes, str], None]
+"""Gets the changed nodes before and after a transaction, and the name of who wrote it."""
+
+
+class Server:
+    """The ensemble. `zxid` never falls, also not when an older snapshot comes back: the past is then another's."""
+
+    def __init__(self, kernel: Kernel, on_write: OnWrite) -> None:
+        self.kernel = kernel
+        self.zxid = 0
+        self.sessions: list[Session] = []
+        self.nodes: dict[str, Znode] = {}
+        self._on_write = on_write
+        self._past: list[tuple[int, dict[str, Znode | None], list[tuple[str, bool]]]] = []
+        self._numbers = 0
+        self._orphans: list[tuple[float, int]] = []
+        self.nodes["/"] = self._fresh(b"", 0)
+
+    def connect(self, host: Host, timeout_s: float) -> "Session":
+        session = Session(self, host, timeout_s)
+        self.sessions.append(session)
+        return session
+
+    def next_session(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def at(self, path: str, zxid: int) -> Znode | None:
+        """The node as it was after that transaction."""
+        found = self.nodes.get(path)
+        for number, before, _ in reversed(self._past):
+            if number <= zxid:
+                break
+            if path in before:
+                found = before[path]
+        return found
+
+    def events(self, after: int) -> list[tuple[str, bool]]:
+        """What changed since that transaction, in order: path, and whether it is the list of its children."""
+        found: list[tuple[str, bool]] = []
+        for number, _, events in self._past:
+            if number > after:
+                found += events
+        return found
+
+    @property
+    def oldest(self) -> int:
+        """The oldest transaction that a follower may still stand at."""
+        return self._past[0][0] - 1 if self._past else self.zxid
+
+    def apply(self, operations: Sequence[Operation], session: int, who: str) -> list[str | Stat | None]:
+        """All or nothing."""
+        self.zxid += 1
+        changed: dict[str, Znode | None] = {}
+        events: list[tuple[str, bool]] = []
+        results = [self._one(operation, session, changed, events) for operation in operations]
+        before = {path: self.nodes.get(path) for path in changed}
+        for path, node in changed.items():
+            if node is None:
+                self.nodes.pop(path, None)
+            else:
+                self.nodes[path] = node
+        self._past.append((self.zxid, before, events))
+        if len(self._past) > KEPT:
+            del self._past[0]
+        self._on_write(before, changed, who)
+        for one in self.sessions:
+            if not one.lagging or one.seen < self.oldest:
+                one.catch_up()
+        return results
+
+    def end_session(self, number: int) -> None:
+        mine = sorted(path for path, node in self.nodes.items() if node.owner == number)
+        if number and mine:
+            self.apply([Delete(path) for path in mine], 0, "server")
+
+    def orphan(self, number: int, at: float) -> None:
+        """A session that nobody keeps alive any more ends then."""
+        self._orphans.append((at, number))
+
+    def tick(self) -> None:
+        """End the sessions that were not heard for their time-out."""
+        for session in self.sessions:
+            session.beat()
+        due = [number for at, number in self._orphans if at <= self.kernel.now]
+        self._orphans = [one for one in self._orphans if one[0] > self.kernel.now]
+        for number in due:
+            self.end_session(number)
+
+    def snapshot(self) -> dict[str, Znode]:
+        return dict(self.nodes)
+
+    def restore(self, nodes: Mapping[str, Znode], timeout_s: float) -> None:
+        """Another tree in place of this one; its ephemeral nodes stay until their sessions' time-out."""
+        self.zxid += 1
+        changed: dict[str, Znode | None] = {path: nodes.get(path) for path in {**self.nodes, **nodes}}
+        before = {path: self.nodes.get(path) for path in changed}
+        self.nodes = dict(nodes)
+        self._past.clear()
+        self._on_write(before, changed, "restore")
+        owners = {node.owner for node in nodes.values() if node.owner}
+        self._orphans += [(self.kernel.now + timeout_s, number) for number in sorted(owners)]
+        for session in self.sessions:
+            session.disown()
+
+    # One transaction --------------------------------------------------------------------------------------------------
+
+    def _one(
+        self,
+        operation: Operation,
+        session: int,
+        changed: dict[str, Znode | None],
+        events: list[tuple[str, bool]],
+    ) -> str | Stat | None:
+        if isinstance(operation, Create):
+            return self._create(operation, session, changed, events)
+        path = operation.path
+        node = self._guarded(path, operation.version, changed)
+        if isinstance(operation, SetData):
+            changed[path] = node = node._replace(
+                data=operation.data, version=node.version + 1, modified_zxid=self.zxid, modified_at=self.kernel.now
+            )
+            events.append((path, False))
+            return node.stat()
+        if isinstance(operation, Delete):
+            if node.children:
+                raise LookAgain(f"{path} has children")
+            changed[path] = None
+            parent_path, _, name = path.rpartition("/")
+            parent = self._now(parent_path or "/", changed)
+            changed[parent_path or "/"] = parent._replace(children=parent.children - {name})
+            events += [(path, False), (path, True), (parent_path or "/", True)]
+        else:
+            assert isinstance(operation, Check)
+        return None
+
+    def _create(
+        self,
+        operation: Create,
+        session: int,
+        changed: dict[str, Znode | None],
+        events: list[tuple[str, bool]],
+    ) -> str:
+        parent_path = operation.path.rpartition("/")[0] or "/"
+        parent = self._now(parent_path, changed)
+        path = f"{operation.path}{parent.creations:010d}" if operation.sequence else operation.path
+        if (changed[path] if path in changed else self.nodes.get(path)) is not None:
+            raise NodeExists(f"{path} is there already")
+        name = path.rpartition("/")[2]
+        changed[parent_path] = parent._replace(children=parent.children | {name}, creations=parent.creations + 1)
+        changed[path] = self._fresh(operation.data, session if operation.ephemeral else 0)
+        events += [(path, False), (parent_path, True)]
+        return path
+
+    def _fresh(self, data: bytes, owner: int) -> Znode:
+        now = self.kernel.now
+        return Znode(data, 0, owner, self.zxid, self.zxid, now, now, 0, frozenset())
+
+    def _now(self, path: str, changed: Mapping[str, Znode | None]) -> Znode:
+        node = changed[path] if path in changed else self.nodes.get(path)
+        if node is None:
+            raise NodeMissing(f"{path} is not there")
+        return node
+
+    def _guarded(self, path: str, version: int, changed: Mapping[str, Znode | None]) -> Znode:
+        node = self._now(path, changed)
+        if version not in (-1, node.version):
+            raise LookAgain(f"{path} was changed in between")
+        return node
+
+
+class Session:
+    """One client's session; `ports.ZooKeeper`. `cut` = no packet passes between it and the servers."""
+
+    def __init__(self, server: Server, host: Host, timeout_s: float) -> None:
+        self.server = server
+        self.host = host
+        self.connection = Connection.CONNECTED
+        self.cut = False
+        self.lagging = False
+        self.seen = server.zxid
+        self.number = server.next_session()
+        self.closed = False
+        self.on_effect: Callable[[Fault], None] = lambda _fault: None
+        self._timeout_s = timeout_s
+        self._expired = False
+        self._heard_at = server.kernel.now
+        self._watches: dict[tuple[str, bool], list[Watcher]] = {}
+        self._listeners: list[Callable[[Connection], None]] = []
+
+    # The network ------------------------------------------------------------------------------------------------------
+
+    def beat(self) -> None:
+        """The server's look at this session."""
+        if self.closed or self._expired:
+            return
+        now = self.server.kernel.now
+        if self.host.running and not self.cut and self.connection is Connection.CONNECTED:
+            self._heard_at = now
+        elif now - self._heard_at >= self._timeout_s:
+            self.expire()
+
+    def expire(self) -> None:
+        """The server ends the session; the client does not know yet."""
+        if not self._expired:
+            self.on_effect(Fault.FROZEN if self.host.paused else Fault.DETACHED if self.cut else Fault.EXPIRED)
+        self._expired = True
+        self.server.end_session(self.number)
+
+    def disown(self) -> None:
+        """The servers no longer know the session."""
+        self._expired = True
+        self.lagging = False
+        self.seen = self.server.zxid
+        self._suspend()
+
+    def reconnect(self) -> None:
+        """The client finds a server again, and learns what has become of its session."""
+        if self.closed or self.cut or not self.host.running:
+            return
+        if self.connection is Connection.CONNECTED and not self._expired:
+            return
+        self._suspend()
+        if self._expired:
+            self._expired = False
+            self.number = self.server.next_session()
+            self._tell(Connection.LOST)
+        self.seen, self.lagging = self.server.zxid, False
+        self._heard_at = self.server.kernel.now
+        self._tell(Connection.CONNECTED)
+
+    def catch_up(self) -> None:
+        """Its follower applies what it lacks, and the watches of that fire."""
+        if self.seen == self.server.zxid:
+            return
+        events, self.seen = self.server.events(self.seen), self.server.zxid
+        if not self._watches or self.connection is not Connection.CONNECTED or self._expired or self.cut:
+            return
+        for event in events:
+            for watcher in self._watches.pop(event, ()):
+                watcher()
+
+    @property
+    def broken(self) -> bool:
+        """Whether a reconnection would change something."""
+        return not self.closed and (self.connection is not Connection.CONNECTED or self._expired)
+
+    def _suspend(self) -> None:
+        """The connection is lost; as with the real client, every watch fires and is forgotten."""
+        if self.connection is not Connection.CONNECTED:
+            return
+        fired, self._watches = self._watches, {}
+        self._tell(Connection.SUSPENDED)
+        for watchers in fired.values():
+            for watcher in watchers:
+                watcher()
+
+    def _tell(self, connection: Connection) -> None:
+        self.connection = connection
+        for listener in list(self._listeners):
+            listener(connection)
+
+    def _request(self, kind: str) -> str:
+        fault = self.server.kernel.io(kind)
+        if self.closed or self.connection is not Connection.CONNECTED or self.cut or self._expired:
+            self._suspend()
+            raise StoreUnavailable("ZooKeeper does not answer; nothing was sent")
+        return fault
+
+    # The port ---------------------------------------------------------------------------------------------------------
+
+    def get(self, path: str, watch: Watcher | None = None) -> Node:
+        found = self.find(path, watch)
+        if found is None:
+            raise NodeMissing(f"{path} is not there")
+        return found
+
+    def find(self, path: str, watch: Watcher | None = None) -> Node | None:
+        self._request("zk.read")
+        if watch is not None:
+            self._watches.setdefault((path, False), []).append(watch)
+        return self._read(path)
+
+    def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        if not paths:
+            return []
+        # Pipelined, not atomic: with a pause in the middle of each.
+        half = len(paths) // 2
+        self._request("zk.read")
+        first = [self._read(path) for path in paths[:half]]
+        if half:
+            self._request("zk.read")
+        return first + [self._read(path) for path in paths[half:]]
+
+    def children(self, path: str, watch: Watcher | None = None) -> list[str]:
+        self._request("zk.read")
+        node = self._znode(path)
+        if node is None:
+            raise NodeMissing(f"{path} is not there")
+        if watch is not None:
+            self._watches.setdefault((path, True), []).append(watch)
+        return sorted(node.children)
+
+    def transact(self, operations: Sequence[Operation]) -> list[str | Stat | None]:
+        if not operations:
+            return []
+        check_size(operations)
+        fault = self._request("zk.write")
+        if fault == Fault.WRITE_LOST:
+            self.on_effect(Fault.WRITE_LOST)
+            self._drop()
+        results = self.server.apply(operations, self.number, self.host.name)
+        self.catch_up()
+        if fault == Fault.ANSWER_LOST:
+            self.on_effect(Fault.ANSWER_LOST)
+            self._drop()
+        return results
+
+    def _drop(self) -> None:
+        """The connection breaks, and the client finds another server at once."""
+        self._suspend()
+        self.reconnect()
+        raise StoreUnavailable("the connection broke; what was written may or may not be there")
+
+    def ensure(self, path: str) -> None:
+        parts = path.strip("/").split("/")
+        for n in range(len(parts)):
+            one = "/" + "/".join(parts[: n + 1])
+            if self.server.nodes.get(one) is None:
+                self._request("zk.write")
+                try:
+                    self.server.apply([Create(one)], self.number, self.host.name)
+                except NodeExists:
+                    continue
+                self.catch_up()
+
+    def sync(self) -> None:
+        self._request("zk.sync")
+        self.catch_up()
+
+    def listen(self, listener: Callable[[Connection], None]) -> None:
+        self._listeners.append(listener)
+
+    @property
+    def session_id(self) -> int:
+        return self.number if self.connection is Connection.CONNECTED and not self.closed else 0
+
+    @property
+    def session_timeout_s(self) -> float:
+        return self._timeout_s
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self.server.sessions.remove(self)
+            if not self._expired:
+                self.server.end_session(self.number)
+
+    def abandon(self) -> None:
+        """The client is gone without a word: its ephemeral nodes stay until the time-out."""
+        if not self.closed:
+            self.closed = True
+            self.server.sessions.remove(self)
+            if not self._expired:
+                self.server.orphan(self.number, self._heard_at + self._timeout_s)
+
+    def _znode(self, path: str) -> Znode | None:
+        newest = self.server.nodes.get(path)
+        if not self.lagging or self.seen == self.server.zxid:
+            return newest
+        found = self.server.at(path, self.seen)
+        if found is not newest:
+            self.on_effect(Fault.STALE_READ)
+        return found
+
+    def _read(self, path: str) -> Node | None:
+        node = self._znode(path)
+        return None if node is None else Node(node.data, node.stat())
