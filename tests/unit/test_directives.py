@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator_tasks.adapters.discovery import claim_incarnation
 from coordinator_tasks.core.codec import encode_node
 from coordinator_tasks.core.errors import InvalidName, NotManaged
 from coordinator_tasks.core.model import (
@@ -142,6 +143,23 @@ def test_the_known_end_of_all_that_was_granted_is_a_confirmation_too(shop: Clust
     isolate(shop.coordinator, "a", by="ada", why="x")
     readmit(shop.coordinator, "a", "ada")
     record_end(shop.coordinator, "a", 1, Ending.REAPED)
+    assert complete_readmissions(shop.coordinator, PERSON) == ("a",)
+
+
+@pytest.mark.parametrize("ended", [True, False], ids=["whose end is known", "which may still wait"])
+def test_a_second_process_that_was_refused_its_id_says_nothing_of_the_one_that_has_it(
+    shop: Cluster, ended: bool
+) -> None:
+    moved = encode_node(replace(NODE, incarnations={}))
+    shop.zk.transact([SetData(shop.paths.topic("orders"), moved)])
+    refused = claim_incarnation(shop.zk, shop.paths, "a")
+    if ended:
+        record_end(shop.coordinator, "a", refused, Ending.REAPED)
+    isolate(shop.coordinator, "a", by="ada", why="x")
+    readmit(shop.coordinator, "a", "ada")
+    shop.statuses.answers["a"] = status(running=True)
+    assert complete_readmissions(shop.coordinator, PERSON) == (), "it still runs something"
+    shop.statuses.answers["a"] = status()
     assert complete_readmissions(shop.coordinator, PERSON) == ("a",)
 
 

@@ -56,6 +56,17 @@ def test_after_a_loss_what_is_held_and_does_not_run_begins_a_new_holding() -> No
     assert after.since == {**before.since, idle: after.epoch}
 
 
+@pytest.mark.parametrize("now", [None, TopicDescription(TOPIC, "id-2", 9)], ids=["deleted", "created anew, larger"])
+def test_after_a_loss_a_topic_that_was_removed_stops_whatever_kafka_has_under_its_name(
+    now: TopicDescription | None,
+) -> None:
+    scene = stable("a", "b")
+    scene.config = replace(scene.config, removed=True)
+    lost(scene).description = now
+    assert scene.decide().verdict is Verdict.WRITE
+    assert not scene.settles().owned
+
+
 def test_after_a_loss_every_registered_consumer_is_waited_for_and_named() -> None:
     scene = lost(stable("a", "b")).is_silent("b")
     decision = scene.decide()
