@@ -26,12 +26,13 @@ def main() -> int:
     parser.add_argument("--trace", action="store_true", help="with --seed: print everything that happens")
     parser.add_argument("--file", type=Path, default=FILE, help="where runs are added up")
     parser.add_argument("--limit-s", type=float, default=float("inf"), help="begin nothing further after so long")
+    parser.add_argument("--no-shrink", action="store_true", help="only name the seed that breaks a rule")
     given = parser.parse_args()
     if given.seed is not None:
         return _one(given.seed, given.trace)
     known = load(given.file)
     start = given.start if given.start is not None else max((last + 1 for _, last in known.ranges), default=0)
-    return _many(given.file, known, start, given.seeds, given.limit_s)
+    return _many(given, known, start)
 
 
 def _one(seed: int, trace: bool) -> int:
@@ -41,7 +42,8 @@ def _one(seed: int, trace: bool) -> int:
     return 1 if outcome.broken else 0
 
 
-def _many(file: Path, known: Totals, start: int, count: int, limit_s: float) -> int:
+def _many(given: argparse.Namespace, known: Totals, start: int) -> int:
+    file, count = given.file, given.seeds
     clash = [r for r in known.ranges if r[0] < start + count and start <= r[1]]
     if clash:
         print(f"seeds {clash[0][0]} to {clash[0][1]} are in {file} already: choose another START", file=sys.stderr)
@@ -54,12 +56,15 @@ def _many(file: Path, known: Totals, start: int, count: int, limit_s: float) -> 
             known.merge(totals)
             save(file, known)
 
-    run_all(start, count, os.cpu_count() or 1, done, limit_s)
+    run_all(start, count, os.cpu_count() or 1, done, given.limit_s)
     _print(ran, time.monotonic() - began)
     if known.histories > ran.histories:
         print(f"\nIn all, with earlier runs ({file}): {known.histories:,} histories, {known.steps:,} steps")
     for seed, text in sorted(ran.failed.items())[:1]:
-        print(f"\nseed {seed} broke a rule: {text}\nthe actions it needs, and what happens in them:")
+        print(f"\nseed {seed} broke a rule: {text}")
+        if given.no_shrink:
+            break
+        print("the actions it needs, and what happens in them:")
         setup, actions = generate(seed)
         kept, outcome = shrunk(setup, actions, text.split(":")[0])
         print(setup, *kept, *outcome.trace, outcome.broken, sep="\n")

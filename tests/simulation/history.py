@@ -22,6 +22,14 @@ MAX_ROUNDS = 150
 _WEIGHTS = {"go": 30, "consume": 22, "wait": 10, "produce": 5, "calm": 5, "task": 12}
 
 
+_SELDOM = (
+    *(Fault.STALE_READ, Fault.STALE_READ, Fault.WRITE_LOST, Fault.ANSWER_LOST, Fault.ZOMBIE, Fault.ZOMBIE),
+    *(Fault.COMMIT_LOST, Fault.COMMIT_UNKNOWN, Fault.COMMIT_DELAYED, Fault.COMMIT_DOUBLED, Fault.READMITTED),
+    *(Fault.RESTORED, Fault.ANSWER_DELAYED),
+)
+"""The faults that find their moment least often."""
+
+
 class _Draws:
     """Names for generations and rebalances, in place of chance."""
 
@@ -71,7 +79,7 @@ def generate(seed: int) -> tuple[Setup, list[Action]]:
         topics=("orders", "audit") if rng.random() < 0.08 else ("orders",),
     )
     kinds = list(FAULTS)
-    focus = [kinds[seed % len(kinds)], *rng.sample(kinds, 3)]
+    focus = [kinds[seed % len(kinds)], *rng.choices(kinds, k=2), rng.choice(_SELDOM)]
     rate = rng.choice((0.1, 0.2, 0.3))
     names, weights = list(_WEIGHTS), list(_WEIGHTS.values())
     actions = [Action("calm", 1, 0)] * rng.choice((0, 1, 3, 4))

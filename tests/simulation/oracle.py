@@ -21,7 +21,7 @@ from coordinator_tasks.core import invariants
 from coordinator_tasks.core.codec import decode_config, decode_node, decode_state
 from coordinator_tasks.core.history_codec import decode_record
 from coordinator_tasks.core.holding import grants
-from coordinator_tasks.core.member_codec import decode_claim, decode_directive
+from coordinator_tasks.core.member_codec import decode_claim, decode_directive, decode_member
 from coordinator_tasks.core.model import Committed, MoveKind, Record, State, Token, TopicConfig, TopicNode, TopicState
 from coordinator_tasks.core.names import Paths
 from spark_apps.agent.held import Held, Phase
@@ -66,6 +66,7 @@ class Oracle:
     _stored: dict[tuple[str, int], Token | None] = field(default_factory=dict)
     _granted: set[tuple[str, str, int, int, str, int]] = field(default_factory=set)
     _committers: dict[tuple[str, int, int], str] = field(default_factory=dict)
+    _members: dict[str, str] = field(default_factory=dict)
     _isolated: dict[str, int] = field(default_factory=dict)
     _ended: dict[str, frozenset[int]] = field(default_factory=dict)
     _excused: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -86,6 +87,8 @@ class Oracle:
             folder, _, name = path.rpartition("/")
             if folder == self.paths.directives:
                 self._directive(name, path, node)
+            elif folder == self.paths.members:
+                self._member(name, path, node)
             elif folder == self.paths.ids:
                 self._claim(name, path, node)
             elif folder == self.paths.configs:
@@ -173,7 +176,8 @@ class Oracle:
     def _new_generation(self, topic: str, node: TopicNode) -> None:
         """Whoever is not there to be asked may run on: only the fence keeps it apart."""
         for one in self.consumers:
-            if one.alive and (one.session.broken or one.session.cut or one.paused):
+            here = self._members.get(one.consumer) == one.address
+            if one.alive and not (here and one.running and not one.session.broken and not one.session.cut):
                 self._excused[one.name, topic] = max(self._excused.get((one.name, topic), -1), node.epoch - 1)
         for key, token in self._stored.items():
             if token is None and key[0] == node.topic_id:
@@ -187,8 +191,18 @@ class Oracle:
         directive = decode_directive(path, node.data, consumer, 0) if node is not None else None
         if directive is None or directive.isolation is None:
             self._isolated.pop(consumer, None)
+            for one in self.consumers:
+                # Its word was not asked for: nothing is granted to it, and until it has seen that the fence holds it.
+                if one.consumer == consumer and self._members.get(consumer, one.address) != one.address:
+                    self._excuse(consumer, one.incarnation)
         else:
             self._isolated[consumer] = directive.isolation.incarnation
+
+    def _member(self, consumer: str, path: str, node: Znode | None) -> None:
+        if node is None:
+            self._members.pop(consumer, None)
+        else:
+            self._members[consumer] = decode_member(path, node.data).address
 
     def _claim(self, consumer: str, path: str, node: Znode | None) -> None:
         ended = frozenset(decode_claim(path, node.data, consumer, 0).ended) if node is not None else frozenset()
@@ -291,15 +305,19 @@ class Oracle:
             self._of(topic_id, partition).overwritten = True
             return
         progress = self._of(topic_id, partition)
-        first = self._committers.setdefault((topic_id, partition, token.epoch), who)
+        survives = self._survives(who, topic, token)
+        first = who if survives else self._committers.setdefault((topic_id, partition, token.epoch), who)
         self.expect("one committer", first == who, f"{who} and {first} commit {topic}-{partition} at {token.epoch}")
         passed = entry.offset <= progress.frontier
         self.expect(
             "nothing skipped", passed, f"{topic}-{partition}: {entry.offset} committed, {progress.frontier} passed"
         )
         back = entry.offset < progress.position
-        if progress.token is not None and (token < progress.token or (late and back and token == progress.token)):
-            progress.overwritten = True  # until the owner's next look
+        older = progress.token is not None and token < progress.token
+        again = late and back and token == progress.token
+        if older or again or survives:
+            # Until the owner's next look; and what a survivor commits between an owner's look and its commit is lost.
+            progress.overwritten = True
             return
         if back and progress.overwritten:
             # Somebody wrote over the owner's entry, and the owner was gone before it looked: nothing else knew better.
@@ -312,23 +330,21 @@ class Oracle:
         )
         progress.token, progress.position, progress.overwritten = token, entry.offset, False
 
-    def on_pass(self, one: Consumer, topic: str, topic_id: str, ranges: Iterable[Range]) -> None:
-        for each in ranges:
-            progress = self._of(topic_id, each.partition)
-            self.expect(
-                "nothing skipped",
-                each.start <= progress.frontier,
-                f"{one.name} read {topic}-{each.partition} from {each.start}, only {progress.frontier} passed",
-            )
-            again = min(progress.frontier, each.end) - each.start
-            if again > 0:
-                progress.doubled += again
-                self.expect(
-                    "nothing doubled",
-                    progress.tainted,
-                    f"{one.name} read {topic}-{each.partition} from {each.start} again, {progress.frontier} had passed",
-                )
-            progress.frontier = max(progress.frontier, each.end)
+    def _survives(self, who: str, topic: str, token: Token) -> bool:
+        """Whether this commit comes from a process that is dead or taken for lost."""
+        one = next(c for c in self.consumers if c.name == who)
+        return not one.alive or self.lost(one) or token.epoch <= self._excused.get((who, topic), -1)
+
+    def on_pass(self, one: Consumer, topic: str, topic_id: str, each: Range) -> None:
+        progress = self._of(topic_id, each.partition)
+        at = f"{topic}-{each.partition} from {each.start}"
+        reached = each.start <= progress.frontier
+        self.expect("nothing skipped", reached, f"{one.name} read {at}, only {progress.frontier} passed")
+        again = max(0, min(progress.frontier, each.end) - each.start)
+        progress.doubled += again
+        clean = not again or progress.tainted
+        self.expect("nothing doubled", clean, f"{one.name} read {at} again, {progress.frontier} had passed")
+        progress.frontier = max(progress.frontier, each.end)
 
     def taint(self, one: Consumer) -> None:
         """What this process runs may be read again: it dies, is taken for lost, or its commits are disturbed."""

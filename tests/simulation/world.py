@@ -113,14 +113,15 @@ class World:
 
     def _on_pass(self, one: Consumer) -> Callable[[str, Query], None]:
         def passed(topic: str, query: Query) -> None:
-            picture, batch = query.holder.picture, query.current
-            assert picture is not None
+            batch, held = query.current, query.holder._ledger.held
             assert batch is not None
             self.digest.update(f"{one.name}{batch.ranges}".encode())
             if self.trace is not None:
                 shown = ", ".join(f"{r.partition}: {r.start}-{r.end}" for r in batch.ranges.values())
                 self.say(f"  {one.name} has {topic} {shown} pass the sink")
-            self.oracle.on_pass(one, topic, picture.topic_id, batch.ranges.values())
+            for each in batch.ranges.values():
+                if each.partition in held:
+                    self.oracle.on_pass(one, topic, held[each.partition].topic_id, each)
 
         return passed
 
@@ -194,7 +195,9 @@ class World:
     def by_hand(self, call: Callable[[Coordinator], object]) -> None:
         """A person's command, at once and without faults."""
         self._hand_session.reconnect()
-        call(self._coordinator())
+        c = self._coordinator()
+        self._folders(c)
+        call(c)
 
     def isolated_by_hand(self) -> list[str]:
         self._hand_session.reconnect()

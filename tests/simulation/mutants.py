@@ -1,0 +1,428 @@
+"""The rules of the protocol, each with a one-line change that breaks it: every suite is asked whether it notices.
+
+    python -m tests.simulation.mutants            # all that are not in build/mutants.json yet
+    python -m tests.simulation.mutants --only 3 7
+
+Works on a copy of the tree; the working tree is never touched.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+FILE = ROOT / "build" / "mutants.json"
+COPIED = ("coordinator_tasks", "spark_apps", "plugins", "tests", "pyproject.toml")
+SEEDS = 1500
+LIMIT_S = 240
+UNIT = (
+    *("agent_agent", "agent_holder", "confirm", "decide_is_total", "directives", "draft", "fence", "fleet", "holding"),
+    *("machine", "presence", "recovery", "registries", "services", "topics"),
+)
+SUITES: dict[str, tuple[str, ...]] = {
+    "unit": ("-m", "pytest", "-x", "-q", *(f"tests/unit/test_{name}.py" for name in UNIT), "tests/scenarios"),
+    "machine": ("-m", "pytest", "-x", "-q", "tests/unit/test_protocol_walk.py"),
+    "search": ("-m", "tests.simulation.search", "--small"),
+    "simulation": (
+        *("-m", "tests.simulation", "--seeds", str(SEEDS), "--start", "0", "--limit-s", "120", "--no-shrink"),
+        *("--file", "simulation.json"),
+    ),
+}
+
+
+class Mutant(NamedTuple):
+    """`old` is replaced by `new` where it stands first in `file`; `rule` is the sentence that then no longer holds."""
+
+    file: str
+    old: str
+    new: str
+    rule: str
+
+
+_CONFIRM = "coordinator_tasks/core/confirm.py"
+_DRAFT = "coordinator_tasks/core/draft.py"
+_FENCE = "coordinator_tasks/core/fence.py"
+_HOLDING = "coordinator_tasks/core/holding.py"
+_PRESENCE = "coordinator_tasks/core/presence.py"
+_RECOVERY = "coordinator_tasks/core/recovery.py"
+_STORE = "coordinator_tasks/service/store.py"
+_DIRECTIVES = "coordinator_tasks/service/directives.py"
+_LEDGER = "spark_apps/agent/ledger.py"
+_HELD = "spark_apps/agent/held.py"
+_HOLDER = "spark_apps/agent/holder.py"
+
+MUTANTS = (
+    Mutant(_CONFIRM, "if status.acted_epoch < epoch:", "if False:", "a confirmation is for an epoch"),
+    Mutant(_CONFIRM, "if answer.incarnation != incarnation:", "if False:", "a confirmation is by an incarnation"),
+    Mutant(_CONFIRM, "if status.generation != node.generation:", "if False:", "a confirmation is for a generation"),
+    Mutant(_CONFIRM, "if partition in status.running else", "if False else", "closed means that it does not run"),
+    Mutant(
+        _CONFIRM,
+        "running.token.epoch != node.since.get(partition)",
+        "running.token.epoch < 0",
+        "started means under the present holding",
+    ),
+    Mutant(
+        _CONFIRM, 'return "" if running.started else', 'return "" if True else', "started means committed and planned"
+    ),
+    Mutant(_STORE, "else SetData(path, data, version)", "else SetData(path, data)", "every write is a compare-and-set"),
+    Mutant(
+        _STORE,
+        'operations += [Create(f"{paths.history(topic)}/", encode_record(decision.record), sequence=True)]',
+        'zk.transact([Create(f"{paths.history(topic)}/", encode_record(decision.record), sequence=True)])',
+        "the record is written in the transition's transaction",
+    ),
+    Mutant(
+        _STORE,
+        "for consumer in sorted(decision.relies_on):",
+        "for consumer in ():",
+        "what reassigns a lost consumer's partitions is guarded by its absence",
+    ),
+    Mutant(_DRAFT, "found.add(entry.taker)", "pass", "the taker of a hand-off is a possible owner"),
+    Mutant(
+        _DRAFT,
+        "found = set(self.to_close.get(partition, ()))",
+        "found: set[str] = set()",
+        "whoever stands in toClose is a possible owner",
+    ),
+    Mutant(
+        _DRAFT,
+        "if release is not None and releases_entry(release, entry, self.generation):",
+        "if release is not None:",
+        "only a release of the present entry confirms its giver",
+    ),
+    Mutant(
+        _DRAFT,
+        "elif len(owners) == 1 and partition not in self.guarded:",
+        "elif owners and partition not in self.guarded:",
+        "several possible owners go through the barrier",
+    ),
+    Mutant(
+        _DRAFT,
+        "elif len(owners) == 1 and partition not in self.guarded:",
+        "elif len(owners) == 1:",
+        "a guarded partition is not handed off",
+    ),
+    Mutant(
+        _DRAFT,
+        "self._guard(partition, owner in unclean)",
+        "self._guard(partition, False)",
+        "what comes from a lost owner without a release is guarded",
+    ),
+    Mutant(
+        _DRAFT,
+        "self._guard(partition, entry is not None and unclean)",
+        "self._guard(partition, False)",
+        "what a lost taker may have started is guarded",
+    ),
+    Mutant(
+        _DRAFT,
+        "= entry.epoch if entry is not None else self.epoch",
+        "= self.epoch",
+        "a taker goes on under the epoch of its hand-off",
+    ),
+    Mutant(_HOLDING, "release.epoch == entry.epoch and", "", "a release is for the entry's epoch"),
+    Mutant(_HOLDING, "release.by == entry.giver and", "", "only the giver releases"),
+    Mutant(_HOLDING, "and release.generation == generation", "", "a release is of the present generation"),
+    Mutant(
+        _HOLDING,
+        "picture.removed or isolated or picture.incarnations.get(consumer) != incarnation",
+        "picture.removed or picture.incarnations.get(consumer) != incarnation",
+        "an isolated consumer runs nothing",
+    ),
+    Mutant(
+        _HOLDING,
+        "picture.removed or isolated or picture.incarnations.get(consumer) != incarnation",
+        "picture.removed or isolated",
+        "another incarnation runs nothing",
+    ),
+    Mutant(_HOLDING, "if entry.giver == consumer}", "if True}", "only the giver owes a release"),
+    Mutant(
+        _HOLDING,
+        "return Reading.ACT if seen.epoch > picture.epoch else Reading.OLDER",
+        "return Reading.ACT",
+        "an older read replaces nothing",
+    ),
+    Mutant(
+        _HOLDING,
+        "return Reading.ACT if covered >= picture.epoch and seen.epoch > picture.epoch else Reading.FOREIGN",
+        "return Reading.ACT",
+        "another generation is accepted only if it covers what was acted on",
+    ),
+    Mutant(
+        _HOLDING,
+        "return grant is None or grant.token.epoch > token.epoch",
+        "return grant is None",
+        "a holding older than `since` is stopped and started again",
+    ),
+    Mutant(
+        _HOLDING,
+        "if p not in running and released.get(p) != entry.epoch",
+        "if released.get(p) != entry.epoch",
+        "a release comes after the partition was stopped",
+    ),
+    Mutant(
+        _LEDGER,
+        "fresh = all(now - h.looked_at <= self._timing.fresh_s for h in due.values())",
+        "fresh = True",
+        "nothing is committed on an old look",
+    ),
+    Mutant(
+        _LEDGER,
+        "if verdict is Verdict.FENCED and entry is not None:",
+        "if False:",
+        "a newer token means stop at once",
+    ),
+    Mutant(
+        _LEDGER, "held.grant.via is Via.GUARDED", "False", "a guarded start waits until its commit has stayed its own"
+    ),
+    Mutant(
+        _LEDGER,
+        "offset = max(held.passed, held.committed or 0)",
+        "offset = max(held.position, held.committed or 0)",
+        "only what has passed the sink is committed",
+    ),
+    Mutant(
+        _LEDGER,
+        "return [(p, h) for p, h in found if number > h.born]",
+        "return found",
+        "an answer says nothing of a holding that began after it was asked for",
+    ),
+    Mutant(
+        _LEDGER,
+        "if looked.topic_id not in (\"\", held.topic_id):",
+        "if False:",
+        "a topic that was created anew is noticed at every look",
+    ),
+    Mutant(
+        _HELD,
+        "return not self.pending and (self.fenced or not self.due)",
+        "return not self.pending",
+        "the last commit comes before the release",
+    ),
+    Mutant(
+        _HELD,
+        "return not self.pending and (self.fenced or not self.due)",
+        "return self.fenced or not self.due",
+        "a partition runs until its last batch has passed",
+    ),
+    Mutant(
+        _HOLDER,
+        "and held.sent and not held.fenced:",
+        "and held.sent:",
+        "who was fenced releases nothing",
+    ),
+    Mutant(
+        _HOLDER,
+        "return bar is not None and epoch <= bar.epoch and",
+        "return False and",
+        "what was fenced is not started again under the same grant",
+    ),
+    Mutant(
+        _RECOVERY,
+        "draft = Draft(1 + max(old, newest), world.fresh, view.releases)",
+        "draft = Draft(1 + old, world.fresh, view.releases)",
+        "the next epoch is above all that was acted on or committed",
+    ),
+    Mutant(
+        _RECOVERY,
+        "silent = [c for c in sorted(world.members) if world.status(c) is None]",
+        "silent: list[str] = []",
+        "after a loss every registered consumer is asked first",
+    ),
+    Mutant(
+        _RECOVERY,
+        "found[status.generation] = max(found.get(status.generation, 0), status.acted_epoch)",
+        "pass",
+        "a new generation covers what was acted on",
+    ),
+    Mutant(
+        _RECOVERY,
+        "since = {**_held(view, partition), **own_word}",
+        "since = dict(own_word)",
+        "after a loss of the state alone the stored owners count",
+    ),
+    Mutant(
+        _RECOVERY,
+        "since = {**_held(view, partition), **own_word}",
+        "since = {**_held(view, partition)}",
+        "after a loss what runs counts as owned",
+    ),
+    Mutant(
+        _PRESENCE,
+        "if is_isolated(consumer, incarnation, world):",
+        "if False:",
+        "isolated counts as closed",
+    ),
+    Mutant(
+        _PRESENCE,
+        "if member is not None and member.incarnation == incarnation:",
+        "if member is not None:",
+        "a registration speaks for its own incarnation",
+    ),
+    Mutant(
+        _PRESENCE,
+        "return Presence.DETACHED if answers else Presence.ABSENT",
+        "return Presence.GONE",
+        "who is absent and silent, or answers, is not gone",
+    ),
+    Mutant(
+        _PRESENCE,
+        "and claim.answered == incarnation):",
+        "):",
+        "a refusal proves an end only at an address that has answered",
+    ),
+    Mutant(
+        _PRESENCE,
+        "if held.get(consumer, incarnation) == incarnation:",
+        "if True:",
+        "a new incarnation is no target before its predecessor is lost",
+    ),
+    Mutant(
+        _DIRECTIVES,
+        "if any(status.running for status in answer.topics.values()):",
+        "if False:",
+        "readmission waits until nothing runs",
+    ),
+    Mutant(
+        _DIRECTIVES,
+        "and status.acted_epoch >= node.epoch",
+        "",
+        "readmission waits for the acted epoch",
+    ),
+    Mutant(
+        _FENCE,
+        "return Verdict.FENCED if found >= own and not adopted else Verdict.REWRITE",
+        "return Verdict.REWRITE",
+        "the fence is read",
+    ),
+    Mutant(
+        _FENCE,
+        "if release is not None and not _at_least_as_far(known, release):",
+        "if release is not None:",
+        "a newer commit counts more than the release",
+    ),
+    Mutant(
+        _FENCE,
+        "if release is not None and not _at_least_as_far(known, release):",
+        "if False:",
+        "the release counts more than an older commit",
+    ),
+    Mutant(
+        "spark_apps/agent/view.py",
+        "if self._zk.session_id != self._session:",
+        "if False:",
+        "a node is acted on only in the session of the registration",
+    ),
+    Mutant(
+        "spark_apps/agent/agent.py",
+        "clean = self._halted and not self._any(lambda holder: not holder.idle)",
+        "clean = self._halted",
+        "a clean end is said only after the last commit",
+    ),
+    Mutant(
+        "coordinator_tasks/adapters/discovery.py",
+        "if live is not None and not same_process(live, member):",
+        "if False:",
+        "one process per consumer id",
+    ),
+    Mutant(
+        "coordinator_tasks/core/causes.py",
+        "if found is not None and found.topic_id != config.topic_id:",
+        "if False:",
+        "a topic that was created anew is held",
+    ),
+    Mutant(
+        "coordinator_tasks/service/observe.py",
+        "guard = Check(c.paths.id(consumer), world.claims[consumer].version)",
+        "guard = Check(c.paths.id(consumer), -1)",
+        "the platform isolates nobody who has registered since",
+    ),
+)
+
+
+def mutated(mutant: Mutant, root: Path) -> str:
+    """The file's text with the mutation; raises `ValueError` if the line is no longer there."""
+    text = (root / mutant.file).read_text()
+    if mutant.old not in text:
+        raise ValueError(f"{mutant.file} has no {mutant.old!r} any more: bring the mutant up to date")
+    return text.replace(mutant.old, mutant.new, 1)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants", description="Which suite notices what.")
+    parser.add_argument("--only", type=int, nargs="*", help="numbers of the mutants")
+    parser.add_argument("--suites", nargs="*", default=list(SUITES), choices=list(SUITES))
+    parser.add_argument("--limit-s", type=float, default=float("inf"), help="begin no further mutant after so long")
+    given = parser.parse_args()
+    known: dict[str, dict[str, bool]] = json.loads(FILE.read_text()) if FILE.exists() else {}
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        copy = Path(folder)
+        for name in COPIED:
+            source = ROOT / name
+            if source.is_dir():
+                shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(source, copy / name)
+        for number, mutant in enumerate(MUTANTS):
+            if given.only is not None and number not in given.only:
+                continue
+            caught = known.setdefault(mutant.rule, {})
+            wanted = [suite for suite in given.suites if suite not in caught or given.only is not None]
+            if not wanted or time.monotonic() - began > given.limit_s:
+                continue
+            caught |= _tried(mutant, copy, wanted)
+            FILE.parent.mkdir(exist_ok=True)
+            FILE.write_text(json.dumps(known, indent=1))
+            print(_row(number, mutant, caught), flush=True)
+    return _summary(known)
+
+
+def _tried(mutant: Mutant, copy: Path, suites: list[str]) -> dict[str, bool]:
+    target = copy / mutant.file
+    before = target.read_text()
+    target.write_text(mutated(mutant, copy))
+    try:
+        return {suite: not _passes(SUITES[suite], copy) for suite in suites}
+    finally:
+        target.write_text(before)
+
+
+def _passes(arguments: tuple[str, ...], folder: Path) -> bool:
+    environment = {**os.environ, "PYTHONPATH": f"{folder}:{folder / 'plugins'}", "PYTHONDONTWRITEBYTECODE": "1"}
+    (folder / "simulation.json").unlink(missing_ok=True)
+    try:
+        done = subprocess.run(
+            [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, timeout=LIMIT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return False  # it no longer comes to an end
+    return done.returncode == 0
+
+
+def _row(number: int, mutant: Mutant, caught: dict[str, bool]) -> str:
+    marks = " ".join(f"{suite if caught.get(suite) else '-':10}" for suite in SUITES)
+    return f"{number:3} {marks} {mutant.rule}"
+
+
+def _summary(known: dict[str, dict[str, bool]]) -> int:
+    tried = [m for m in MUTANTS if known.get(m.rule)]
+    missed = [m.rule for m in tried if not any(known[m.rule].values())]
+    by_suite = {suite: sum(known[m.rule].get(suite, False) for m in tried) for suite in SUITES}
+    shown = ", ".join(f"{suite} {n}" for suite, n in by_suite.items())
+    print(f"\n{len(tried)} of {len(MUTANTS)} mutants tried, {len(tried) - len(missed)} caught ({shown})")
+    for rule in missed:
+        print(f"not caught: {rule}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,358 @@
+"""Every state that the production rules can reach, within bounds: `decide` against consumers on `core.holding`.
+
+Breadth first, one action at a time: a read of any node version that is not older than the picture, a stop, the end of
+the last batch, a start, a release, a look of the coordinator with everybody's answer or with one missing, a crash, a
+restart, an isolation whose consumer lives on (a zombie), a confirmed readmission. In every state: no two consumers run a
+partition unless one of them was isolated, what is stored is valid, and epochs grow. From every state in which nothing
+more happens by itself, with all answers there: Stable.
+
+    python -m tests.simulation.search                  # the bounds of docs/reliability.md
+    python -m tests.simulation.search --small          # those of the tests
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeAlias
+
+from coordinator_tasks.core import invariants
+from coordinator_tasks.core.codec import encode_node
+from coordinator_tasks.core.holding import Reading, accepts, grants, may_hold, owes_release, steps
+from coordinator_tasks.core.machine import Verdict, decide
+from coordinator_tasks.core.model import (
+    Actor,
+    Answer,
+    ConsumerStatus,
+    Directive,
+    Ending,
+    IdClaim,
+    Isolation,
+    Member,
+    Release,
+    RunningPartition,
+    Silence,
+    State,
+    Token,
+    TopicConfig,
+    TopicDescription,
+    TopicNode,
+    TopicState,
+    TopicStatus,
+    Unreachable,
+)
+from coordinator_tasks.core.world import Policy, TopicView, World
+
+ACTOR = Actor("loop", "search")
+POLICY = Policy(settle_s=0.0)
+NAMES = "abcd"
+NOW = 1_000.0
+SILENT = Unreachable(Silence.SILENT, "no answer")
+
+
+class Process(NamedTuple):
+    """One consumer. `picture` is a version of the node (-1 = none); `runs`: partition, epoch, closing; 0 = not there."""
+
+    incarnation: int
+    picture: int
+    sees_isolation: bool
+    runs: tuple[tuple[int, int, bool], ...]
+    released: tuple[tuple[int, int], ...]
+
+
+class Site(NamedTuple):
+    """One state. `versions` are the nodes that somebody may still read, the last one being stored."""
+
+    versions: tuple[int, ...]
+    state: int
+    releases: tuple[Release, ...]
+    processes: tuple[Process | None, ...]
+    drawn: tuple[int, ...]
+    ended: tuple[tuple[int, ...], ...]
+    isolated: tuple[bool, ...]
+    excused: tuple[tuple[int, int], ...]
+    crashes: int
+    zombies: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How far a search goes; `stale` = how many older versions may still be read."""
+
+    consumers: int
+    partitions: int
+    epochs: int
+    crashes: int
+    zombies: int
+    stale: int = 1
+    most: int = 10_000_000
+
+    def __str__(self) -> str:
+        return (
+            f"{self.consumers} consumers × {self.partitions} partitions, epochs up to {self.epochs}, "
+            f"{self.crashes} crashes, {self.zombies} zombies, reads up to {self.stale} versions old"
+        )
+
+
+class Found(Exception):  # noqa: N818 - it is what was looked for
+    """A state that must not be."""
+
+
+Key: TypeAlias = bytes
+
+
+class Search:
+    """`reached` counts states, `complete` says whether there is none left within the bounds."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.bounds = bounds
+        self.reached = 0
+        self.edges = 0
+        self.quiet = 0
+        self.complete = False
+        self._nodes: list[TopicNode] = []
+        self._node_ids: dict[bytes, int] = {}
+        self._states: list[TopicState] = []
+        self._state_ids: dict[str, int] = {}
+        self._config = TopicConfig("t", "id-1", "h:1", "g", initial_partitions=bounds.partitions)
+        self._description = TopicDescription("t", "id-1", bounds.partitions)
+
+    def run(self, limit_s: float = float("inf")) -> None:
+        """Look at everything within the bounds, or until the time is over; raises `Found` with the way there."""
+        n = self.bounds.consumers
+        fresh = Process(1, -1, False, (), ())
+        first = Site((), -1, (), (fresh,) * n, (1,) * n, ((),) * n, (False,) * n, (), 0, 0)
+        seen: set[int] = {hash(first)}
+        layer = [first]
+        until = time.monotonic() + limit_s
+        while layer and self.reached < self.bounds.most and time.monotonic() < until:
+            following: list[Site] = []
+            for site in layer:
+                self.reached += 1
+                by_itself = False
+                for free, successor in self._successors(site):
+                    self.edges += 1
+                    by_itself = by_itself or (free and successor != site)
+                    key = hash(successor)
+                    if key not in seen:
+                        seen.add(key)
+                        self._check(successor)
+                        following.append(successor)
+                if not by_itself:
+                    self._check_quiet(site)
+                if self.reached >= self.bounds.most or time.monotonic() >= until:
+                    return
+            layer = following
+        self.complete = not layer
+
+    # What must hold ---------------------------------------------------------------------------------------------------
+
+    def _check(self, site: Site) -> None:
+        owners: dict[int, list[int]] = {}
+        for n, process in enumerate(site.processes):
+            for partition, _, _ in process.runs if process is not None else ():
+                sure = process is not None and not site.isolated[n] and (n, process.incarnation) not in site.excused
+                if sure:
+                    owners.setdefault(partition, []).append(n)
+        for partition, found in owners.items():
+            if len(found) > 1:
+                raise Found(f"partition {partition} runs at {[NAMES[n] for n in found]}: {self._shown(site)}")
+
+    def _check_quiet(self, site: Site) -> None:
+        """Nothing more happens by itself: then everything is assigned, if anybody may have it, and runs."""
+        self.quiet += 1
+        node = self._nodes[site.versions[-1]] if site.versions else None
+        live = [n for n, p in enumerate(site.processes) if p is not None and not site.isolated[n]]
+        if node is None or not live or node.epoch >= self.bounds.epochs:
+            return
+        if self._states[site.state].state is not State.STABLE or len(node.assignments) < self.bounds.partitions:
+            raise Found(f"it stands still before Stable: {self._shown(site)}")
+
+    def _shown(self, site: Site) -> str:
+        node = self._nodes[site.versions[-1]] if site.versions else None
+        return f"{site} with {node} and {self._states[site.state] if site.state >= 0 else None}"
+
+    # What may happen --------------------------------------------------------------------------------------------------
+
+    def _successors(self, site: Site) -> Iterator[tuple[bool, Site]]:
+        """Every next state, and whether it comes by itself (rather than by a fault or a person)."""
+        for n, process in enumerate(site.processes):
+            if process is None:
+                if site.crashes <= self.bounds.crashes:
+                    yield False, self._restarted(site, n)
+                continue
+            yield from ((True, one) for one in self._consumer(site, n, process))
+            if site.crashes < self.bounds.crashes:
+                yield False, self._crashed(site, n)
+            if site.zombies < self.bounds.zombies and not site.isolated[n]:
+                isolated = _put(site.isolated, n, True)
+                yield False, site._replace(isolated=isolated, zombies=site.zombies + 1)
+            if site.isolated[n] and self._confirms_nothing(site, process):
+                yield False, site._replace(isolated=_put(site.isolated, n, False))
+        yield from self._coordinator(site)
+
+    def _consumer(self, site: Site, n: int, process: Process) -> Iterator[Site]:
+        def now(**changes: object) -> Site:
+            return site._replace(processes=_put(site.processes, n, process._replace(**changes)))
+
+        picture = self._nodes[process.picture] if process.picture >= 0 else None
+        if process.sees_isolation != site.isolated[n]:
+            yield now(sees_isolation=site.isolated[n])
+        for version in site.versions:
+            if accepts(picture, self._nodes[version]) is Reading.ACT:
+                yield now(picture=version)
+        name, isolated = NAMES[n], process.sees_isolation
+        releases = {p: r for p, r in zip(self._partitions, self._releases(site), strict=True) if r is not None}
+        running = {p: Token(epoch, process.incarnation) for p, epoch, _ in process.runs}
+        closing = {p for p, _, closes in process.runs if closes}
+        owed = owes_release(picture, name, process.incarnation, isolated)
+        granted = grants(picture, name, process.incarnation, releases, isolated)
+        todo = steps(granted, running, closing, owed, dict(process.released))
+        for partition in todo.stop:
+            yield now(runs=tuple(sorted((p, e, c or p == partition) for p, e, c in process.runs)))
+        for partition in closing:
+            yield now(runs=tuple(one for one in process.runs if one[0] != partition))
+        for grant in todo.start:
+            yield now(runs=tuple(sorted((*process.runs, (grant.partition, grant.token.epoch, False)))))
+        for partition in todo.release:
+            yield self._released(site, n, process, partition, owed[partition].epoch)
+
+    def _released(self, site: Site, n: int, process: Process, partition: int, epoch: int) -> Site:
+        kept = tuple(r for r in site.releases if r.offset != partition)  # `offset` names the partition here
+        old = next((r for r in site.releases if r.offset == partition), None)
+        mine = Release(epoch, NAMES[n], process.incarnation, partition, self._generation, Token(0, 0))
+        releases = site.releases if old is not None and old.epoch >= epoch else (*kept, mine)
+        released = tuple(sorted({**dict(process.released), partition: epoch}.items()))
+        return site._replace(
+            releases=tuple(sorted(releases, key=lambda r: r.offset)),
+            processes=_put(site.processes, n, process._replace(released=released)),
+        )
+
+    def _crashed(self, site: Site, n: int) -> Site:
+        return site._replace(
+            processes=_put(site.processes, n, None),
+            ended=_put(site.ended, n, (*site.ended[n], site.drawn[n])),
+            crashes=site.crashes + 1,
+        )
+
+    @staticmethod
+    def _restarted(site: Site, n: int) -> Site:
+        drawn = site.drawn[n] + 1
+        return site._replace(
+            drawn=_put(site.drawn, n, drawn), processes=_put(site.processes, n, Process(drawn, -1, False, (), ()))
+        )
+
+    def _confirms_nothing(self, site: Site, process: Process) -> bool:
+        acted = self._nodes[process.picture].epoch if process.picture >= 0 else 0
+        current = self._nodes[site.versions[-1]].epoch if site.versions else 0
+        return process.sees_isolation and not process.runs and acted >= current
+
+    def _coordinator(self, site: Site) -> Iterator[tuple[bool, Site]]:
+        if site.versions and self._nodes[site.versions[-1]].epoch >= self.bounds.epochs:
+            return
+        everybody = {NAMES[n]: self._answer(n, p) for n, p in enumerate(site.processes) if p is not None}
+        yield from ((True, one) for one in self._decided(site, everybody))
+        for name in everybody:
+            yield from ((False, one) for one in self._decided(site, {**everybody, name: SILENT}))
+
+    def _answer(self, n: int, process: Process) -> ConsumerStatus:
+        topics = {}
+        if process.picture >= 0:
+            node = self._nodes[process.picture]
+            held = may_hold(node, NAMES[n], process.incarnation, process.sees_isolation)
+            runs = {
+                p: RunningPartition(0, Token(epoch, process.incarnation, node.generation), True, closes)
+                for p, epoch, closes in process.runs
+            }
+            topics["t"] = TopicStatus(node.generation, node.epoch, held, runs)
+        return ConsumerStatus(NAMES[n], "c", process.incarnation, "boot", "ok", topics)
+
+    def _decided(self, site: Site, answers: dict[str, Answer]) -> Iterator[Site]:
+        node = self._nodes[site.versions[-1]] if site.versions else None
+        releases = {r.offset: r for r in site.releases}
+        state = self._states[site.state] if site.state >= 0 else None
+        view = TopicView(self._config, node, state, tuple(self._partitions), releases, self._description)
+        members = {
+            NAMES[n]: Member(NAMES[n], p.incarnation, f"http://{NAMES[n]}", "boot")
+            for n, p in enumerate(site.processes)
+            if p is not None
+        }
+        claims = {
+            NAMES[n]: IdClaim(
+                NAMES[n], drawn, answered=drawn, ended=dict.fromkeys(site.ended[n], Ending.REAPED), version=1
+            )
+            for n, drawn in enumerate(site.drawn)
+        }
+        directives = {
+            NAMES[n]: Directive(NAMES[n], Isolation("ann", "", NOW)) for n, one in enumerate(site.isolated) if one
+        }
+        world = World(NOW, members, claims, directives, answers, fresh=self._generation)
+        decision = decide(view, world, POLICY, ACTOR)
+        if decision.verdict is not Verdict.WRITE or decision.state is None:
+            return
+        written = decision.node or node
+        if written is None or invariants.of_topic(written, decision.state):
+            raise Found(f"what is written is not valid: {decision}")
+        if decision.node is not None and node is not None and invariants.of_step(node, decision.node):
+            raise Found(f"epochs fall: {decision}")
+        versions = site.versions
+        if decision.node is not None:
+            versions = (*versions, self._node_id(decision.node))[-1 - self.bounds.stale :]
+        yield site._replace(versions=versions, state=self._state_id(decision.state))
+
+    @property
+    def _partitions(self) -> range:
+        return range(self.bounds.partitions)
+
+    _generation = "f00dfeedf00dfeed"
+
+    def _releases(self, site: Site) -> list[Release | None]:
+        found = {r.offset: r for r in site.releases}
+        return [found.get(p) for p in self._partitions]
+
+    def _node_id(self, node: TopicNode) -> int:
+        return _interned(encode_node(node), node, self._node_ids, self._nodes)
+
+    def _state_id(self, state: TopicState) -> int:
+        told = replace(state, rebalance="r" if state.rebalance else "", cause="")
+        return _interned(repr(told), told, self._state_ids, self._states)
+
+
+def _interned(key: object, value: object, ids: dict, values: list) -> int:  # type: ignore[type-arg]
+    if key not in ids:
+        ids[key] = len(values)
+        values.append(value)
+    return int(ids[key])
+
+
+def _put(values: tuple, n: int, value: object) -> tuple:  # type: ignore[type-arg]
+    return (*values[:n], value, *values[n + 1 :])
+
+
+SMALL = (Bounds(3, 1, 3, 1, 1, most=25_000), Bounds(2, 2, 3, 1, 1, most=25_000))
+FULL = (Bounds(3, 1, 6, 2, 1), Bounds(3, 2, 4, 1, 0), Bounds(3, 3, 4, 0, 0))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.search", description="All states within bounds.")
+    parser.add_argument("--small", action="store_true", help="the bounds of the tests")
+    parser.add_argument("--only", type=int, nargs="*", help="numbers of the bounds")
+    parser.add_argument("--limit-s", type=float, default=float("inf"), help="for each of the bounds")
+    given = parser.parse_args()
+    for number, bounds in enumerate(SMALL if given.small else FULL):
+        if given.only is not None and number not in given.only:
+            continue
+        search, began = Search(bounds), time.monotonic()
+        try:
+            search.run(given.limit_s)
+        except Found as found:
+            print(f"{bounds}: {found}")
+            return 1
+        took_s, how = time.monotonic() - began, "all of them" if search.complete else "not all"
+        print(f"{bounds}: {search.reached:,} states ({how}), {search.edges:,} steps, {took_s:.0f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
