@@ -225,8 +225,14 @@ class _Deciding:
         cause = causes.of_placement(self.view, self.world, self.draft, lost)
         kept = {c: i for c, i in self.state.targets.items() if c not in lost}
         first = self.view.node is None or not kept
-        planned = causes.digest(self.view, self.world, able) if first else self.state.planned
+        planned = self._digest_if_whole(able) if first else self.state.planned
         return self.write(self._signal_of_loss(), cause, targets=able if first else kept, planned=planned)
+
+    def _digest_if_whole(self, able: Mapping[str, int]) -> str:
+        """What everybody was planned by; empty where only the homeless were placed, and the rest is still to be planned."""
+        placed = {move.partition for move in self.draft.moves}
+        whole = self.draft.assignments.keys() | self.draft.handoff.keys() | self.draft.in_flight() <= placed
+        return causes.digest(self.view, self.world, able) if whole else ""
 
     def _signal_of_loss(self) -> Signal:
         before, after = self.state.state, label(self.draft)

@@ -971,3 +971,12 @@ def test_nothing_leads_back_to_initial() -> None:
 def test_deciding_again_with_nothing_changed_writes_nothing(steps: tuple[Step, ...]) -> None:
     for scene in (ab(), joining(), starting(), barrier()):
         assert scene.decide(*steps).verdict in (Verdict.NOTHING, Verdict.WAIT)
+
+
+def test_a_placement_before_anybody_was_a_target_is_followed_by_a_plan_for_everybody() -> None:
+    scene = stable("a", "b", partitions=3).vanishes("a", answers=True).drains("b")
+    scene.settles()
+    scene.joins("a", "c")
+    scene.directives.clear()
+    scene.settles()
+    assert scene.counts() == {"a": 1, "b": 1, "c": 1}
