@@ -7,7 +7,7 @@ CODE := $(wildcard coordinator_tasks spark_apps dags plugins)
 ALL := $(CODE) $(wildcard tests benchmarks)
 export PYTHONPATH := $(CURDIR):$(CURDIR)/plugins
 
-.PHONY: demo demo-stop install test lint format types imports dead unit freeze clean
+.PHONY: demo demo-stop install test lint format types imports dead unit simulate search mutants freeze clean
 
 demo: install  ## shows a join, a drain and a crash on real servers; KEEP=1 leaves all running
 	@$(BIN)/python -m coordinator_tasks.demo $(if $(KEEP),--keep)
@@ -48,6 +48,15 @@ dead: install
 
 unit: install
 	$(BIN)/python -m pytest
+
+simulate: install  ## SEEDS histories (START= where to begin), added up in build/simulation.json
+	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),10000) $(if $(START),--start $(START))
+
+search: install  ## every state that the rules can reach, within the bounds of docs/reliability.md
+	@$(BIN)/python -m tests.simulation.search
+
+mutants: install  ## which suite notices which broken rule; goes on where build/mutants.json ends
+	@$(BIN)/python -m tests.simulation.mutants
 
 freeze: install  ## writes requirements.txt anew from requirements.in
 	@mkdir -p build

@@ -1,4 +1,4 @@
-"""What every ZooKeeper session must do, on the fake and on a real server."""
+"""What every ZooKeeper session must do, on the fake, in the simulation and on a real server."""
 
 import threading
 import uuid
@@ -11,6 +11,8 @@ from coordinator_tasks.adapters.zookeeper import MAX_TRANSACTION_BYTES, KazooZoo
 from coordinator_tasks.core.errors import LookAgain, NodeExists, NodeMissing, Refused, StoreUnavailable
 from coordinator_tasks.core.ports import Check, Create, Delete, SetData, Stat, ZooKeeper
 from tests.fakes.zookeeper import FakeZooKeeperServer
+from tests.simulation.kernel import Host, Kernel
+from tests.simulation.zookeeper import Server
 
 WAIT_S = 5.0
 
@@ -27,11 +29,17 @@ class Bench:
         return f"{self.base}/{name}"
 
 
-@pytest.fixture(params=["fake", "real"])
+@pytest.fixture(params=["fake", "simulated", "real"])
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     sessions: list[ZooKeeper] = []
     if request.param == "fake":
         connect: Callable[[], ZooKeeper] = FakeZooKeeperServer().connect
+    elif request.param == "simulated":
+        server, host = Server(kernel := Kernel(), lambda *_: None), Host(kernel, "test")
+
+        def connect() -> ZooKeeper:
+            return server.connect(host, 10.0)
+
     else:
         hosts = request.getfixturevalue("zookeeper").connect_string
 

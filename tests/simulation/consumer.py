@@ -73,7 +73,9 @@ class Queries:
 class Consumer(Host):
     """A process of one id, from its launch to its end; `slots` are its threads."""
 
-    def __init__(self, kernel: Kernel, name: str, number: int, cluster: str, session: Session, brokers: Brokers) -> None:
+    def __init__(
+        self, kernel: Kernel, name: str, number: int, cluster: str, session: Session, brokers: Brokers
+    ) -> None:
         super().__init__(kernel, f"{name}.{number}")
         self.consumer = name
         self.incarnation = 0

@@ -51,9 +51,7 @@ class Brokers:
         self.entries = {key: entry for key, entry in self.entries.items() if key[1] != topic}
         self.logs[topic] = Log(f"id-{self._created}", [0] * partitions)
 
-    def write(
-        self, group: str, topic: str, offsets: Mapping[int, Committed], who: str, *, late: bool = False
-    ) -> None:
+    def write(self, group: str, topic: str, offsets: Mapping[int, Committed], who: str, *, late: bool = False) -> None:
         """Apply a commit; partitions that are not there are left out, as in any answer of a broker."""
         log = self.logs[topic]
         for partition, entry in sorted(offsets.items()):

@@ -197,7 +197,7 @@ MUTANTS = (
     ),
     Mutant(
         _LEDGER,
-        "if looked.topic_id not in (\"\", held.topic_id):",
+        'if looked.topic_id not in ("", held.topic_id):',
         "if False:",
         "a topic that was created anew is noticed at every look",
     ),

@@ -82,40 +82,44 @@ class Oracle:
 
     def on_write(self, before: Changes, after: Changes, who: str) -> None:
         restored = who == "restore"
-        records: dict[str, list[Record]] = {}
+        readers = {
+            self.paths.directives: self._directive,
+            self.paths.members: self._member,
+            self.paths.ids: self._claim,
+            self.paths.configs: self._config,
+        }
         for path, node in after.items():
             folder, _, name = path.rpartition("/")
-            if folder == self.paths.directives:
-                self._directive(name, path, node)
-            elif folder == self.paths.members:
-                self._member(name, path, node)
-            elif folder == self.paths.ids:
-                self._claim(name, path, node)
-            elif folder == self.paths.configs:
-                self._config(name, path, node)
-            elif node is not None and before[path] is None and folder.startswith(self.paths.histories + "/"):
-                topic = folder.rpartition("/")[2]
-                records.setdefault(topic, []).append(decode_record(path, node.data, int(name)))
+            if folder in readers:
+                readers[folder](name, path, node)
+        records = self._records(before, after)
         for path in after:
             folder, _, topic = path.rpartition("/")
             if folder == self.paths.states:
                 self._state(topic, before[path], after, records.get(topic, []), restored)
             elif folder == self.paths.assignments and self._changed(before[path], after[path]):
                 self._node(topic, before[path], after, records.get(topic, []), restored)
-        if not restored:
-            for topic in records:
-                written = self.paths.state(topic) in after
-                self.expect("one record", written, f"a record of {topic} without its transition by {who}")
-        else:
+        if restored:
             self._all_excused()
+            return
+        for topic in records:
+            written = self.paths.state(topic) in after
+            self.expect("one record", written, f"a record of {topic} without its transition by {who}")
+
+    def _records(self, before: Changes, after: Changes) -> dict[str, list[Record]]:
+        """The history records of a transaction, by topic."""
+        records: dict[str, list[Record]] = {}
+        for path, node in after.items():
+            folder, _, name = path.rpartition("/")
+            if node is not None and before[path] is None and folder.startswith(self.paths.histories + "/"):
+                records.setdefault(folder.rpartition("/")[2], []).append(decode_record(path, node.data, int(name)))
+        return records
 
     @staticmethod
     def _changed(before: Znode | None, after: Znode | None) -> bool:
         return (before.data if before else b"") != (after.data if after else b"")
 
-    def _state(
-        self, topic: str, before: Znode | None, after: Changes, records: list[Record], restored: bool
-    ) -> None:
+    def _state(self, topic: str, before: Znode | None, after: Changes, records: list[Record], restored: bool) -> None:
         path = self.paths.state(topic)
         now = after[path]
         state = decode_state(path, now.data) if now is not None else TopicState(State.INITIAL)
@@ -128,9 +132,7 @@ class Oracle:
         told = (records[0].source, records[0].target)
         self.expect("one record", told == (was, state.state), f"{topic} went {was} to {state.state}, told {told}")
 
-    def _node(
-        self, topic: str, before: Znode | None, after: Changes, records: list[Record], restored: bool
-    ) -> None:
+    def _node(self, topic: str, before: Znode | None, after: Changes, records: list[Record], restored: bool) -> None:
         path = self.paths.topic(topic)
         old = decode_node(path, before.data) if before is not None and before.data else None
         now = after[path]
@@ -220,7 +222,10 @@ class Oracle:
             if one.alive and one.topics is not None:
                 for topic in one.topics.names():
                     self._excused[one.name, topic] = max(
-                        [self._excused.get((one.name, topic), -1), *(t.epoch for t in self._tokens(one, topic).values())]
+                        [
+                            self._excused.get((one.name, topic), -1),
+                            *(t.epoch for t in self._tokens(one, topic).values()),
+                        ]
                     )
 
     def _excuse(self, consumer: str, incarnation: int) -> None:
@@ -296,9 +301,7 @@ class Oracle:
         reason = not still or partition in holder._ledger.bars or holder._stopping or holder._isolated
         self.expect("hold means hold", reason, f"{one.name} stopped {topic}-{partition} for no reason")
 
-    def on_commit(
-        self, topic: str, partition: int, entry: Committed, topic_id: str, who: str, *, late: bool
-    ) -> None:
+    def on_commit(self, topic: str, partition: int, entry: Committed, topic_id: str, who: str, *, late: bool) -> None:
         token = entry.token
         self._stored[topic_id, partition] = token if entry.topic_id == topic_id else None
         if token is None or entry.topic_id != topic_id:
@@ -364,4 +367,3 @@ class Oracle:
 
     def _of(self, topic_id: str, partition: int) -> Progress:
         return self.progress.setdefault((topic_id, partition), Progress())
-

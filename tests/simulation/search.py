@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from coordinator_tasks.core import invariants
 from coordinator_tasks.core.codec import encode_node
@@ -95,11 +95,8 @@ class Bounds:
         )
 
 
-class Found(Exception):  # noqa: N818 - it is what was looked for
+class Found(Exception):
     """A state that must not be."""
-
-
-Key: TypeAlias = bytes
 
 
 class Search:

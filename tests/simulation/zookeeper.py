@@ -239,7 +239,7 @@ class Session:
         self._timeout_s = timeout_s
         self._expired = False
         self._heard_at = server.kernel.now
-        self._watches: dict[tuple[str, bool], list[Watcher]] = {}
+        self._watches: dict[tuple[str, bool], dict[Watcher, None]] = {}  # equal watchers count once
         self._listeners: list[Callable[[Connection], None]] = []
 
     # The network ------------------------------------------------------------------------------------------------------
@@ -332,7 +332,7 @@ class Session:
     def find(self, path: str, watch: Watcher | None = None) -> Node | None:
         self._request("zk.read")
         if watch is not None:
-            self._watches.setdefault((path, False), []).append(watch)
+            self._watches.setdefault((path, False), {})[watch] = None
         return self._read(path)
 
     def get_many(self, paths: Sequence[str]) -> list[Node | None]:
@@ -352,7 +352,7 @@ class Session:
         if node is None:
             raise NodeMissing(f"{path} is not there")
         if watch is not None:
-            self._watches.setdefault((path, True), []).append(watch)
+            self._watches.setdefault((path, True), {})[watch] = None
         return sorted(node.children)
 
     def transact(self, operations: Sequence[Operation]) -> list[str | Stat | None]:

@@ -58,8 +58,12 @@ def release(epoch: int = 4, incarnation: int = 1, offset: int = 60) -> Release:
         pytest.param(Committed(40), None, StartRule.NONE, 0, 40, "committed", id="a foreign commit before our time"),
         pytest.param(entry(topic_id="t0"), None, StartRule.LATEST, 0, 90, "latest", id="another topic id is ignored"),
         pytest.param(entry(3), release(4), StartRule.LATEST, 0, 60, "release", id="the release is newer"),
-        pytest.param(entry(4, 1, offset=70), release(4), StartRule.LATEST, 0, 70, "committed", id="as new, and further"),
-        pytest.param(entry(4, 1), release(4), StartRule.LATEST, 0, 60, "release", id="as new, by a commit that came late"),
+        pytest.param(
+            entry(4, 1, offset=70), release(4), StartRule.LATEST, 0, 70, "committed", id="as new, and further"
+        ),
+        pytest.param(
+            entry(4, 1), release(4), StartRule.LATEST, 0, 60, "release", id="as new, by a commit that came late"
+        ),
         pytest.param(entry(5), release(4), StartRule.LATEST, 0, 40, "committed", id="the commit is newer"),
         pytest.param(Committed(99), release(4), StartRule.LATEST, 0, 60, "release", id="a foreign commit is overruled"),
         pytest.param(None, release(4), StartRule.NONE, 0, 60, "release", id="only a release"),

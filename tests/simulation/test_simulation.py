@@ -1,0 +1,116 @@
+"""Seeded histories of the whole system, run on all cores; `make simulate` runs more of them."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from coordinator_tasks.core.model import State
+from spark_apps.agent.ledger import Ledger
+from tests.simulation.faults import Fault
+from tests.simulation.history import generate, run, run_seed
+from tests.simulation.mutants import MUTANTS, ROOT, mutated
+from tests.simulation.pool import run_all, run_chunk
+from tests.simulation.search import SMALL, Bounds, Search
+from tests.simulation.shrink import shrunk
+from tests.simulation.totals import Totals, joined, load, save
+
+BLOCK = 1_000
+BLOCKS = 10
+EACH = 100
+
+
+@pytest.fixture(scope="module")
+def totals() -> Totals:
+    """What the blocks of this run come to together."""
+    return Totals()
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_no_history_breaks_a_rule_and_every_one_settles(totals: Totals, block: int) -> None:
+    found: list[Totals] = []
+    run_all(block * BLOCK, BLOCK, os.cpu_count() or 1, found.append)
+    for one in found:
+        totals.merge(one)
+    failed = [f"seed {seed}: {text}" for one in found for seed, text in one.failed.items()]
+    assert not failed, f"{failed[0]}; see it with: python -m tests.simulation --seed N --trace"
+
+
+def test_every_fault_meets_every_state_often_enough(totals: Totals) -> None:
+    if totals.histories < BLOCK * BLOCKS:
+        pytest.skip("only over all blocks")
+    seldom = {(f.value, s.value): totals.effects[f, s] for f in Fault for s in State if totals.effects[f, s] < EACH}
+    assert not seldom
+    assert len(Fault) >= 20
+
+
+def test_every_rule_is_looked_at_in_a_few_histories() -> None:
+    checks = sum((run_seed(seed).checks for seed in range(40)), Counter())
+    assert len(checks) == 12
+    assert min(checks.values()) > 0
+
+
+def _traced(seed: int, hash_seed: str) -> bytes:
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": f"{ROOT}:{ROOT / 'plugins'}"}
+    command = [sys.executable, "-m", "tests.simulation", "--seed", str(seed), "--trace"]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True).stdout
+
+
+@pytest.mark.parametrize("seed", [3, 58, 1_234])
+def test_a_seed_replays_byte_for_byte_whatever_hashes_come_to(seed: int) -> None:
+    first = _traced(seed, "1")
+    assert first == _traced(seed, "2")
+    assert first.count(b"\n") > 50
+
+
+def test_a_history_does_not_depend_on_the_one_before_it() -> None:
+    alone = run_seed(7).digest
+    run_seed(8)
+    assert run_seed(7).digest == alone
+
+
+def test_a_broken_rule_is_found_and_cut_down_to_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        Ledger, "_mine", lambda self, partitions, _: [(p, self.held[p]) for p in partitions if p in self.held]
+    )
+    broken = next(one for seed in range(2_000) if (one := run_seed(seed)).broken)
+    setup, actions = generate(broken.seed)
+    kept, outcome = shrunk(setup, actions, broken.rule)
+    assert outcome.rule == broken.rule
+    assert len(kept) < len(actions)
+    assert all(run(setup, kept[:n] + kept[n + 1 :]).rule != broken.rule for n in range(len(kept)))
+    assert outcome.trace
+
+
+def test_totals_add_up_over_runs_and_know_their_seeds(tmp_path: Path) -> None:
+    file = tmp_path / "build" / "simulation.json"
+    first, second = run_chunk((0, 2)), run_chunk((3, 4))
+    save(file, first)
+    both = load(file)
+    both.merge(second)
+    save(file, both)
+    again = load(file)
+    assert again == both
+    assert (again.histories, again.ranges) == (5, [(0, 4)])
+    assert again.effects == first.effects + second.effects
+    assert joined([(5, 9), (0, 3), (11, 12), (4, 4)]) == [(0, 9), (11, 12)]
+
+
+@pytest.mark.parametrize("bounds", SMALL, ids=str)
+def test_no_state_within_small_bounds_has_two_owners_or_stands_still(bounds: Bounds) -> None:
+    search = Search(bounds)
+    search.run()
+    assert search.complete or search.reached >= bounds.most
+    assert search.quiet
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.rule)
+def test_every_mutant_still_has_its_line(mutant: object) -> None:
+    compile(mutated(mutant, ROOT), "mutant", "exec")  # type: ignore[arg-type]
+
+
+def test_there_are_enough_mutants_each_of_a_rule_of_its_own() -> None:
+    assert len({mutant.rule for mutant in MUTANTS}) == len(MUTANTS) >= 30
