@@ -88,6 +88,4 @@ def start_position(
 def _at_least_as_far(committed: Committed | None, release: Release) -> bool:
     if committed is None or committed.token is None:
         return False
-    return committed.token > release.token or (
-        committed.token == release.token and committed.offset >= release.offset
-    )
+    return committed.token > release.token or (committed.token == release.token and committed.offset >= release.offset)
