@@ -51,11 +51,11 @@ class Holding:
 
 @dataclass(slots=True)
 class _Pending:
-    """A move that waits for its partition to be closed by `owners`."""
+    """A move that waits for its partition to be closed by `owners`: consumer → incarnation."""
 
     move: Move
     epoch: int
-    owners: set[str]
+    owners: dict[str, int]
 
 
 class _Partition:
@@ -79,19 +79,19 @@ class _Partition:
                 self._hand_off(move, record)
             case MoveKind.BARRIER | MoveKind.STOP:
                 owners = {move.giver} | ({self.current.consumer} if self.current is not None else set())
-                self.pending = _Pending(move, record.epoch, owners)
+                self.pending = _pending(move, record, owners)
 
     def confirmed(self, closed: set[str], record: Record) -> None:
         """The coordinator has seen that these consumers closed the partition."""
         if self.pending is None:
             return
-        self.pending.owners -= closed
+        self.pending.owners = {who: life for who, life in self.pending.owners.items() if who not in closed}
         if not self.pending.owners:
             self._go_on(record, End.CONFIRMED)
 
-    def absent(self, holders: set[str], record: Record) -> None:
-        """Whoever is not in the record's grants any more was taken for lost, and counts as closed."""
-        if self.pending is not None and self.pending.owners and not self.pending.owners & holders:
+    def absent(self, record: Record) -> None:
+        """Whoever is not in the record's grants any more, or in another life, was taken for lost and counts as closed."""
+        if self.pending is not None and not self.pending.owners.items() & record.incarnations.items():
             self._go_on(record, End.LOST)
 
     def _hand_off(self, move: Move, record: Record) -> None:
@@ -100,7 +100,7 @@ class _Partition:
             self._end(seen.written_at, End.RELEASED, seen.release.offset)
             self._begin(move, move.taker, record.epoch, record.incarnations, seen.written_at)
         else:
-            self.pending = _Pending(move, record.epoch, {move.giver})
+            self.pending = _pending(move, record, {move.giver})
 
     def _go_on(self, record: Record, end: End) -> None:
         pending, self.pending = self.pending, None
@@ -125,6 +125,10 @@ class _Partition:
         return [*self.done, self.current] if self.current is not None else self.done
 
 
+def _pending(move: Move, record: Record, owners: set[str]) -> _Pending:
+    return _Pending(move, record.epoch, {owner: record.incarnations.get(owner, 0) for owner in owners})
+
+
 def holdings(records: Sequence[Record], releases: Sequence[SeenRelease]) -> list[Holding]:
     """All holdings, by partition and in the order in which they began."""
     numbers = {move.partition for record in records for move in record.moves}
@@ -135,7 +139,7 @@ def holdings(records: Sequence[Record], releases: Sequence[SeenRelease]) -> list
             if partition in found:
                 found[partition].confirmed(who, record)
         for followed in found.values():
-            followed.absent(set(record.incarnations), record)
+            followed.absent(record)
         for move in record.moves:
             found[move.partition].move(move, record)
     return [holding for followed in found.values() for holding in followed.all()]

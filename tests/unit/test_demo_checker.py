@@ -219,6 +219,22 @@ def test_a_hand_off_without_release_goes_on_with_the_confirmation() -> None:
     assert held[0].until_at == held[1].from_at == 1002.8
 
 
+def test_a_giver_that_is_lost_ends_its_hand_off_though_its_successor_is_granted_something_at_once() -> None:
+    given, lost = honest().records[2], 1002.7
+    restarted = record(
+        3,
+        State.CLOSING,
+        State.STARTING,
+        3,
+        lost,
+        moves=(move(3, "b", "b", MoveKind.START),),
+        incarnations={"a": 1, "b": 2, "c": 1},
+    )
+    held = [h for h in holdings([*honest().records[:2], given, restarted], []) if h.partition == 1]
+    assert [(h.consumer, h.incarnation, h.epoch, h.end) for h in held] == [("b", 1, 1, End.LOST), ("c", 1, 2, End.OPEN)]
+    assert held[0].until_at == held[1].from_at == lost
+
+
 def test_a_barrier_grants_the_epoch_of_its_confirmation() -> None:
     plan = record(2, State.STABLE, State.CLOSING, 5, 1001.0, moves=(move(1, "b", "c", MoveKind.BARRIER),))
     confirmed = record(3, State.CLOSING, State.STARTING, 6, 1002.0, confirmed={"b": (1,)})
