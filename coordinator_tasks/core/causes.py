@@ -63,15 +63,16 @@ def digest(view: TopicView, world: World, able: Mapping[str, int]) -> str:
 def of_placement(view: TopicView, world: World, draft: Draft, lost: Collection[str]) -> str:
     """The cause of an immediate placement of partitions without an owner."""
     if lost:
-        return "; ".join(_of_loss(consumer, draft, world) for consumer in sorted(lost)[:_SHOWN])
+        return "; ".join(_of_loss(consumer, view, world) for consumer in sorted(lost)[:_SHOWN])
     state = view.state
     if state is not None and state.targets:
         return f"partitions without an owner: {shown([m.partition for m in draft.moves])}"
     return f"consumers to take partitions: {shown(sorted({m.taker for m in draft.moves}))}"
 
 
-def _of_loss(consumer: str, draft: Draft, world: World) -> str:
-    incarnation = draft.incarnations.get(consumer, 0)
+def _of_loss(consumer: str, view: TopicView, world: World) -> str:
+    # The one that is lost: the draft may grant something to its successor already.
+    incarnation = view.node.incarnations.get(consumer, 0) if view.node is not None else 0
     directive = world.directives.get(consumer)
     if (
         directive is not None

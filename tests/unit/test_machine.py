@@ -237,6 +237,14 @@ def test_partitions_of_a_consumer_that_is_gone_are_assigned_in_the_same_write() 
     assert decision.record.cause == "gone: b (reaped)"
 
 
+def test_the_cause_names_the_life_that_is_gone_though_its_successor_takes_partitions_at_once() -> None:
+    scene = ab()
+    decision = scene.dies("b").joins("b", incarnation=2).step()
+    assert decision.record is not None
+    assert decision.record.incarnations["b"] == 2
+    assert decision.record.cause == "gone: b (reaped)"
+
+
 def test_after_a_clean_leave_nothing_is_guarded() -> None:
     scene = ab()
     scene.dies("b", Ending.LEFT).step()
