@@ -28,7 +28,7 @@ class Fields:
         if len(raw) > limit:
             raise Malformed(path, f"has {len(raw)} bytes, more than {limit}")
         try:
-            data = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+            data = read_json(raw.decode("utf-8"))
         except (ValueError, RecursionError) as error:
             raise Malformed(path, f"is not JSON in UTF-8 ({error})") from error
         if not isinstance(data, dict):
@@ -135,6 +135,14 @@ class Fields:
         """An object with names as keys; missing = empty."""
         inner = self.nested(name, {})
         return {key: read(inner, key) for key in sorted(inner.data)}
+
+
+def read_json(text: str) -> Any:
+    """The value of a JSON text; raises `ValueError`, also for half a character (a lone surrogate), and `RecursionError`."""
+    data = json.loads(text, parse_constant=_refuse_constant)
+    if "\\u" in text:  # the only way to half a character, which could be read but never be written again
+        json.dumps(data, ensure_ascii=False).encode()
+    return data
 
 
 def dump(version: int, body: Mapping[str, Any]) -> bytes:

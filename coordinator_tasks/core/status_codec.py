@@ -5,7 +5,7 @@ from typing import Any
 
 from coordinator_tasks.core.codec import VERSION, read_token, write_token
 from coordinator_tasks.core.errors import Malformed
-from coordinator_tasks.core.fields import Fields, dump
+from coordinator_tasks.core.fields import Fields, dump, read_json
 from coordinator_tasks.core.model import Committed, ConsumerStatus, RunningPartition, Token, TopicStatus
 
 MAX_STATUS_BYTES = 16 * 1024 * 1024  # a status of 50,000 running partitions
@@ -106,7 +106,7 @@ def encode_metadata(committed: Committed) -> str:
 def decode_metadata(offset: int, metadata: str | None) -> Committed:
     """What a committed offset says of its owner. Anything that is not ours gives a `Committed` without a token."""
     try:
-        data = json.loads(metadata or "")
+        data = read_json(metadata or "")
         if not isinstance(data, dict) or data.get("v") != VERSION:
             return Committed(offset)
         fields = Fields("committed metadata", data)

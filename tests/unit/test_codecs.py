@@ -213,6 +213,15 @@ def test_an_unknown_version_is_refused(case: Case) -> None:
         case.read(json.dumps(raw).encode())
 
 
+def test_half_a_character_is_malformed_since_it_could_never_be_written_again(case: Case) -> None:
+    raw = json.loads(case.write(case.value)) | {"\ud800": "\udfff"}
+    with pytest.raises(Malformed, match="surrogates not allowed"):
+        case.read(json.dumps(raw).encode())
+    whole = json.loads(case.write(case.value)) | {"later": "\U0001f600"}
+    assert b"\\ud83d" in json.dumps(whole).encode()
+    case.read(json.dumps(whole).encode())
+
+
 def test_an_oversized_node_is_refused_before_it_is_parsed() -> None:
     with pytest.raises(Malformed, match=f"^{PATH}: has {MAX_BYTES + 1} bytes, more than {MAX_BYTES}"):
         codec.decode_node(PATH, b" " * (MAX_BYTES + 1))
@@ -303,6 +312,15 @@ def test_committed_metadata_is_small_and_comes_back() -> None:
 @given(st.none() | st.text(max_size=60) | json_values.map(json.dumps))
 def test_foreign_metadata_is_an_offset_without_a_token(text: str | None) -> None:
     assert status_codec.decode_metadata(5, text) == Committed(5)
+
+
+def test_metadata_with_half_a_character_is_foreign() -> None:
+    text = encode_with_owner("\ud800")
+    assert status_codec.decode_metadata(5, text) == Committed(5)
+
+
+def encode_with_owner(owner: str) -> str:
+    return status_codec.encode_metadata(Committed(5, TOKEN, owner, "c", "id"))
 
 
 @pytest.mark.parametrize("key", ["g", "e", "i", "o", "c", "t", "v"])
