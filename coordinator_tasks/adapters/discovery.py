@@ -1,8 +1,9 @@
 """Service discovery in ZooKeeper: an ephemeral node per consumer, and the claim of its id beside it."""
 
+import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from coordinator_tasks.core.claims import drawn, in_use, registered, same_process
@@ -16,11 +17,12 @@ from coordinator_tasks.core.errors import (
 )
 from coordinator_tasks.core.member_codec import decode_claim, decode_member, encode_claim, encode_member
 from coordinator_tasks.core.model import IdClaim, Member
-from coordinator_tasks.core.names import Paths
+from coordinator_tasks.core.names import Paths, is_consumer
 from coordinator_tasks.core.ports import Clock, Create, Delete, Node, Operation, SetData, Watcher, ZooKeeper
 
 MAX_ATTEMPTS = 20  # of a compare-and-set; each one lost means that somebody else made progress
 _POLL_S = 0.5
+log = logging.getLogger(__name__)
 
 
 class ZooKeeperDiscovery:
@@ -29,11 +31,12 @@ class ZooKeeperDiscovery:
     def __init__(self, zk: ZooKeeper, paths: Paths) -> None:
         self._zk = zk
         self._paths = paths
+        self._strange: frozenset[str] = frozenset()
 
     def members(self) -> Mapping[str, Member]:
         try:
             self._zk.sync()
-            names = self._zk.children(self._paths.members)
+            names = self._consumers(self._zk.children(self._paths.members))
             nodes = self._zk.get_many([self._paths.member(name) for name in names])
         except NodeMissing:
             return {}
@@ -45,6 +48,16 @@ class ZooKeeperDiscovery:
             for name, node in zip(names, nodes, strict=True)
             if node is not None
         }
+
+    def _consumers(self, children: Sequence[str]) -> list[str]:
+        """Those that can be consumers. Another name is nobody's registration: said once, and left as it is."""
+        strange = frozenset(child for child in children if not is_consumer(child))
+        for child in sorted(strange - self._strange):
+            log.warning(
+                "%s/%r is no consumer's registration and is left out; remove the node", self._paths.members, child
+            )
+        self._strange = strange
+        return [child for child in children if child not in strange]
 
     def watch(self, watcher: Watcher) -> None:
         try:

@@ -36,6 +36,16 @@ def is_consumer(name: str) -> bool:
     return len(name) <= MAX_ID_BYTES and _ID.fullmatch(name) is not None
 
 
+def is_cluster(name: str) -> bool:
+    """Whether `name` may be a cluster's."""
+    return is_consumer(name)
+
+
+def is_app(name: str) -> bool:
+    """Whether `name` may be that of an application of the fleet."""
+    return is_consumer(name)
+
+
 def check_cluster(name: object) -> str:
     """Return `name` if it may be a cluster name; raise `InvalidName` otherwise."""
     return _checked(name, "cluster name", _ID, MAX_ID_BYTES, _ID_RULE)

@@ -25,6 +25,7 @@ from coordinator_tasks.core.model import (
     Member,
     TopicNode,
 )
+from coordinator_tasks.core.names import is_consumer, is_topic
 from coordinator_tasks.core.ports import Check, Create, Operation, SetData
 from coordinator_tasks.core.presence import subscribes
 from coordinator_tasks.service.coordinator import Coordinator
@@ -167,7 +168,7 @@ def _all_directives(c: Coordinator) -> list[Directive]:
         consumers = c.zk.children(c.paths.directives)
     except NodeMissing:
         return []
-    return [read_directive(c, consumer) for consumer in consumers]
+    return [read_directive(c, consumer) for consumer in consumers if is_consumer(consumer)]
 
 
 def _is_due(directive: Directive, now: float) -> bool:
@@ -177,7 +178,7 @@ def _is_due(directive: Directive, now: float) -> bool:
 
 def _read_topics(c: Coordinator) -> _Topics:
     c.zk.sync()
-    names = c.zk.children(c.paths.assignments)
+    names = [name for name in c.zk.children(c.paths.assignments) if is_topic(name)]
     paths = [c.paths.topic(name) for name in names]
     found = {name: node for name, node in zip(names, c.zk.get_many(paths), strict=True) if node is not None}
     return _Topics(

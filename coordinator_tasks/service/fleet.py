@@ -13,7 +13,7 @@ from coordinator_tasks.core.member_codec import (
     encode_fleet,
 )
 from coordinator_tasks.core.model import Directive, Ending, Fleet, IdClaim
-from coordinator_tasks.core.names import check_app, check_consumer
+from coordinator_tasks.core.names import check_app, check_consumer, is_app
 from coordinator_tasks.core.ports import Check, Create, Node, Operation, SetData
 from coordinator_tasks.service.coordinator import Coordinator
 
@@ -89,7 +89,7 @@ def get_fleet(c: Coordinator, app: str) -> Fleet:
 def fleets(c: Coordinator) -> tuple[Fleet, ...]:
     """All fleets, sorted by application."""
     try:
-        apps = c.zk.children(c.paths.fleets)
+        apps = [app for app in c.zk.children(c.paths.fleets) if is_app(app)]
     except NodeMissing:
         return ()
     paths = [c.paths.fleet(app) for app in apps]

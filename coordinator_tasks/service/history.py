@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from coordinator_tasks.core.errors import LookAgain, NodeMissing
 from coordinator_tasks.core.history_codec import decode_record
 from coordinator_tasks.core.model import Actor, Move, Record, State
+from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Delete
 from coordinator_tasks.service.coordinator import Coordinator
 
@@ -48,7 +49,7 @@ def records(c: Coordinator, topic: str, limit: int = 100) -> tuple[Record, ...]:
 def rebalances(c: Coordinator, topics: Collection[str] = (), limit: int = 20) -> tuple[Rebalance, ...]:
     """The newest rebalances of these topics (none = all), newest first, at most `limit` of them, each one whole."""
     try:
-        names = sorted(topics) or c.zk.children(c.paths.histories)
+        names = sorted(topics) or [name for name in c.zk.children(c.paths.histories) if is_topic(name)]
     except NodeMissing:
         return ()
     found = [one for topic in names for one in _of_topic(c, topic, limit)]

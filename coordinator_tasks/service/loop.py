@@ -8,7 +8,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from coordinator_tasks.core.errors import Unavailable
+from coordinator_tasks.core.errors import LookAgain, Malformed, Unavailable
 from coordinator_tasks.core.model import Actor
 from coordinator_tasks.service import directives, topics, transitions
 from coordinator_tasks.service.coordinator import Coordinator
@@ -56,8 +56,12 @@ def run(c: Coordinator, stop: threading.Event, who: str, show: Callable[[TopicRe
 
 
 def _chores(c: Coordinator, actor: Actor) -> None:
+    """What is due now and then; what cannot be read is said, and keeps no transition waiting."""
     topics.refresh_partitions(c, transitions.topics(c))
-    directives.complete_readmissions(c, actor)
+    try:
+        directives.complete_readmissions(c, actor)
+    except (Malformed, LookAgain) as error:
+        log.warning("nobody is readmitted: %s", error)
 
 
 def _pause(stop: threading.Event, wake: threading.Event, limit_s: float) -> None:

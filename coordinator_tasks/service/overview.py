@@ -6,7 +6,7 @@ A topic or consumer that cannot be read shows its problem in place of its figure
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from coordinator_tasks.core.errors import Malformed, NotManaged
+from coordinator_tasks.core.errors import Malformed, Refused
 from coordinator_tasks.core.model import (
     Answer,
     ConsumerStatus,
@@ -83,7 +83,7 @@ def topics(c: Coordinator, names: Collection[str] = ()) -> list[TopicOverview]:
 def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) -> TopicOverview:
     try:
         view = store.load(c.zk, c.paths, name).view
-    except (Malformed, NotManaged) as error:
+    except (Malformed, Refused) as error:
         return TopicOverview(name, problem=str(error))
     owners: dict[str, int] = {}
     for consumer in view.node.assignments.values() if view.node is not None else ():

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from coordinator_tasks.core.codec import decode_config, encode_config
 from coordinator_tasks.core.errors import (
     GroupInUse,
+    InvalidName,
     LookAgain,
     Malformed,
     NodeMissing,
@@ -20,7 +21,7 @@ from coordinator_tasks.core.errors import (
     TopicConflict,
 )
 from coordinator_tasks.core.model import Actor, StartRule, TopicConfig, TopicDescription
-from coordinator_tasks.core.names import ROOT, Paths, check_topic, partition_of
+from coordinator_tasks.core.names import ROOT, Paths, check_topic, is_cluster, is_topic, partition_of
 from coordinator_tasks.core.ports import Create, Delete, SetData, ZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
 
@@ -119,7 +120,7 @@ def _check_group(c: Coordinator, group_id: str) -> None:
 
 def _check_other_clusters(c: Coordinator, wanted: TopicConfig) -> None:
     for cluster in c.zk.children(ROOT) if c.zk.find(ROOT) is not None else []:
-        if cluster == c.paths.cluster:
+        if cluster == c.paths.cluster or not is_cluster(cluster):
             continue
         found = _find(c.zk, Paths(cluster), wanted.topic)
         # Topic ids are unique over all Kafka clusters.
@@ -218,10 +219,7 @@ def configuration(c: Coordinator, topic: str) -> TopicConfig:
 
 def list_topics(c: Coordinator) -> tuple[TopicConfig, ...]:
     """The managed topics, sorted by name, those being removed included. Raises `Malformed`."""
-    try:
-        names = c.zk.children(c.paths.configs)
-    except NodeMissing:
-        return ()
+    names = [name for name in _names(c) if is_topic(name)]
     paths = [c.paths.config(name) for name in names]
     nodes = zip(paths, c.zk.get_many(paths), strict=True)
     return tuple(decode_config(path, node.data) for path, node in nodes if node is not None)
@@ -234,14 +232,14 @@ def refresh_partitions(c: Coordinator, topics: Collection[str] = ()) -> tuple[Re
     Raises `KafkaUnavailable` and `StoreUnavailable`.
     """
     names: Sequence[str] = sorted(topics) or _names(c)
-    described = c.kafka.describe(names)
-    return tuple(_refreshed(c, name, described[name]) for name in names)
+    described = c.kafka.describe([name for name in names if is_topic(name)])
+    return tuple(_refreshed(c, name, described.get(name)) for name in names)
 
 
 def _refreshed(c: Coordinator, topic: str, described: TopicDescription | None) -> Refreshed:
     try:
         found = _find(c.zk, c.paths, topic)
-    except Malformed as error:
+    except (Malformed, InvalidName) as error:
         return Refreshed(topic, problem=str(error))
     if found is None:
         return Refreshed(topic, problem=_unknown(c, topic))

@@ -12,7 +12,7 @@ from coordinator_tasks.core.codec import decode_node, decode_release, encode_rel
 from coordinator_tasks.core.errors import LookAgain, Malformed, NodeMissing, Unavailable
 from coordinator_tasks.core.member_codec import decode_directive
 from coordinator_tasks.core.model import Directive, Release
-from coordinator_tasks.core.names import Paths
+from coordinator_tasks.core.names import Paths, is_topic
 from coordinator_tasks.core.ports import Create, Node, Operation, SetData, ZooKeeper
 from spark_apps.agent.holder import Holder
 from spark_apps.agent.reports import Reports
@@ -126,7 +126,7 @@ class View:
             return
         watcher = self._watches.arm(path)
         try:
-            self._names = tuple(self._zk.children(path, watcher))
+            names = self._zk.children(path, watcher)
         except NodeMissing:
             self._watches.disarm(path)
             return
@@ -134,6 +134,12 @@ class View:
             self._watches.disarm(path)
             raise
         self._same_session()
+        self._names = tuple(name for name in names if is_topic(name))
+        strange = sorted(set(names) - set(self._names))
+        if strange:
+            self._reports.add(path, f"{path}/{strange[0]!r} can be no topic's and is left out; remove the node")
+        else:
+            self._reports.clear(path)
 
     def _read_topic(self, topic: str, polling: bool) -> None:
         path = self._paths.topic(topic)

@@ -22,7 +22,7 @@ from coordinator_tasks.core.model import (
     TopicNode,
 )
 from coordinator_tasks.core.names import Paths
-from coordinator_tasks.core.ports import Create, SetData
+from coordinator_tasks.core.ports import Create, Delete, SetData
 from spark_apps.agent.agent import Agent
 from spark_apps.agent.holder import Holder
 from spark_apps.agent.settings import Identity
@@ -200,6 +200,17 @@ def test_a_topic_that_appears_is_picked_up_and_one_without_a_pipeline_is_named(s
     stage.step()
     assert stage.runs == {0, 1}
     assert stage.reported("no pipeline matches unwanted")
+
+
+def test_a_node_that_can_be_no_topics_is_named_and_keeps_no_topic_waiting(stage: Stage) -> None:
+    stage.site.transact([Create(f"{PATHS.assignments}/!first of all")])
+    stage.own(0, 1)
+    stage.step()
+    assert stage.runs == {0, 1}
+    assert stage.reported("'!first of all' can be no topic's and is left out")
+    stage.site.transact([Delete(f"{PATHS.assignments}/!first of all")])
+    stage.step(2)
+    assert not stage.reported("can be no topic's")
 
 
 def test_a_release_is_written_after_the_stop_and_an_older_one_never_replaces_a_newer(stage: Stage) -> None:
