@@ -1,0 +1,295 @@
+"""One case: Initial to Stable, a join, a clean leave, with records flowing; whoever is killed is started again."""
+
+import copy
+import json
+import os
+import pprint
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from coordinator_tasks.adapters.clock import SystemClock
+from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery
+from coordinator_tasks.core.codec import decode_node, decode_release, decode_state
+from coordinator_tasks.core.errors import NotManaged
+from coordinator_tasks.core.member_codec import decode_member
+from coordinator_tasks.core.model import Ending, State
+from coordinator_tasks.core.names import Paths
+from coordinator_tasks.core.ports import Node
+from coordinator_tasks.core.world import Policy
+from coordinator_tasks.demo.evidence import Row, SeenRelease
+from coordinator_tasks.service import fleet, history
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.wiring import Settings
+from tests.faults.checker import Findings, Run, check
+from tests.faults.failpoints import PHASES, Kill, traced
+from tests.faults.roles import COORDINATOR, Life, consume, coordinate
+from tests.faults.servers import Servers
+
+FIRST, SECOND = "a", "b"
+BOUND_S = 45.0
+"""For each phase, kills included: generous, since a busy machine is no failure. A case takes about 3 s."""
+TICK_S = 0.04
+POLICY = Policy(settle_s=0.05, settle_max_s=0.5, absent_after_s=1.0, flap_registrations=1000)
+SESSION_TIMEOUT_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a case."""
+
+    kills: tuple[Kill, ...]
+    reached: tuple[bool, ...]
+    problems: tuple[str, ...]
+    repeated: int
+    took_s: float
+    points: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+class Failed(Exception):
+    """The case did not settle, or a process ended that had no reason to."""
+
+
+@dataclass
+class Actor:
+    """One role with its present process."""
+
+    life: Life
+    process: BaseProcess | None = None
+    ended: bool = False
+
+
+@dataclass
+class Case:
+    """Runs in a thread of its own; everything it needs is under its own ZooKeeper folder, group and directory."""
+
+    servers: Servers
+    name: str
+    folder: Path
+    kills: tuple[Kill, ...] = ()
+    actors: dict[str, Actor] = field(default_factory=dict)
+    releases: dict[tuple[int, int], SeenRelease] = field(default_factory=dict)
+    killed: set[tuple[str, int]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True)
+        self.paths, self.topic, self.group = Paths("c"), self.servers.topic, f"g-{self.name}"
+        self.zk = copy.copy(self.servers.zk)
+        self.zk._prefix = f"/{self.name}"
+        self.settings = Settings(
+            "c",
+            f"{self.servers.zookeeper}/{self.name}",
+            self.servers.client_settings,
+            session_timeout_s=SESSION_TIMEOUT_S,
+            answer_timeout_s=5.0,
+            ask_timeout_s=1.0,
+            policy=POLICY,
+        )
+        self.coordinator = Coordinator(
+            paths=self.paths,
+            zk=self.zk,
+            discovery=ZooKeeperDiscovery(self.zk, self.paths),
+            statuses=None,  # type: ignore[arg-type] - nobody is asked from here
+            kafka=self.servers.admin,
+            clock=SystemClock(),
+            policy=POLICY,
+        )
+        self._changed = dict.fromkeys(range(self.servers.partitions), True)
+
+    # The scenario ----------------------------------------------------------------------------------------------------
+
+    def run(self) -> Result:
+        """Everything, and the verdict. What it wrote is deleted when all is well."""
+        began = time.monotonic()
+        problems: list[str] = []
+        findings: Findings | None = None
+        self.base = self.servers.ends()
+        try:
+            self._scenario()
+            self._end()
+            evidence = self._evidence()
+            findings = check(evidence)
+            problems = findings.problems()
+            if problems:
+                (self.folder / "evidence").write_text(pprint.pformat(evidence, width=160))
+        except Failed as error:
+            problems = [str(error)]
+        finally:
+            self._end()
+        reached = tuple((self.folder / f"killed-{number}").exists() for number in range(len(self.kills)))
+        points = tuple(traced(self.folder)) if not self.kills else ()
+        if not problems:
+            shutil.rmtree(self.folder)
+        took_s = time.monotonic() - began
+        repetitions = len(findings.explained) if findings is not None else 0
+        return Result(self.kills, reached, tuple(problems), repetitions, took_s, points)
+
+    def _scenario(self) -> None:
+        self.servers.begin_group(self.group, self.base)
+        self._phase("initial")
+        self._start(COORDINATOR)
+        self._start(FIRST)
+        self._await(lambda: self._settled({FIRST}), "Stable with the first consumer")
+        self._phase("join")
+        self._start(SECOND)
+        self._await(lambda: self._settled({FIRST, SECOND}), "Stable after the join")
+        self._phase("leave")
+        self._await(self._left, "the first consumer leaves, and Stable")
+        self.target = self.servers.ends()
+        self._await(self._consumed, "everything is processed")
+
+    def _phase(self, name: str) -> None:
+        file = os.open(self.folder / "phase", os.O_WRONLY | os.O_CREAT, 0o600)
+        os.write(file, str(PHASES.index(name)).encode())  # one byte, never cut: the processes read it all the time
+        os.close(file)
+        self.phase = name
+
+    def _start(self, role: str) -> None:
+        if role not in self.actors:
+            life = Life(role, self.settings, self.topic, self.group, self.folder, self.kills)
+            self.actors[role] = Actor(life)
+        actor = self.actors[role]
+        (self.folder / role).mkdir(exist_ok=True)
+        self._note(role).unlink(missing_ok=True)
+        target = coordinate if role == COORDINATOR else consume
+        actor.process = self.servers.forks.Process(target=target, args=(actor.life,), daemon=True)
+        actor.process.start()
+
+    def _note(self, role: str) -> Path:
+        return self.folder / role / "incarnation"
+
+    # What is awaited -------------------------------------------------------------------------------------------------
+
+    def _await(self, holds: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + BOUND_S
+        while True:
+            revived = self._revive()
+            self._see_releases()
+            if not revived and holds():
+                return
+            if time.monotonic() > deadline:
+                raise Failed(f"not within {BOUND_S:g} s: {what} ({self._standing()}); see {self.folder}")
+            time.sleep(TICK_S)
+
+    def _revive(self) -> bool:
+        """Start again who was killed; whether somebody was."""
+        found = False
+        for role, actor in self.actors.items():
+            code = actor.process.exitcode if actor.process is not None else None
+            if code is None or actor.ended:
+                continue
+            if code == -signal.SIGKILL:
+                self._bury(role)
+                self._start(role)
+                found = True
+            elif role == FIRST and self.phase == "leave" and code == 0:
+                actor.ended = True
+            else:
+                raise Failed(f"{role} has ended with {code}; see {self.folder}")
+        return found
+
+    def _bury(self, role: str) -> None:
+        """Note which life is over; where the kill says so, its launcher reaps it."""
+        if role == COORDINATOR or not self._note(role).exists():
+            return
+        incarnation = int(self._note(role).read_text())
+        self.killed.add((role, incarnation))
+        if any(kill.when == "before" for kill in self.kills):
+            with suppress(NotManaged):
+                fleet.record_end(self.coordinator, role, incarnation, Ending.REAPED)
+
+    def _find(self, path: str) -> Node | None:
+        return self.zk.find(path)
+
+    def _settled(self, owners: set[str]) -> bool:
+        """Stable, everything owned by exactly these, each in its present life, and records reach their sinks."""
+        state = self._find(self.paths.state(self.topic))
+        if state is None or decode_state("", state.data).state is not State.STABLE:
+            return False
+        node = decode_node("", self.zk.get(self.paths.topic(self.topic)).data)
+        if set(node.assignments.values()) != owners or len(node.assignments) != self.servers.partitions:
+            return False
+        if any(node.incarnations.get(owner) != self._live(owner) for owner in owners):
+            return False
+        rows = {(row.partition, row.consumer, row.incarnation) for row in self._rows()}
+        return all((p, owner, node.incarnations[owner]) in rows for p, owner in node.assignments.items())
+
+    def _live(self, consumer: str) -> int:
+        """The incarnation that is registered, if it is the present process's; -1 otherwise."""
+        found = self._find(self.paths.member(consumer))
+        note = self._note(consumer)
+        if found is None or not note.exists():
+            return -1
+        member = decode_member("", found.data)
+        return member.incarnation if note.read_text().strip() == str(member.incarnation) else -1
+
+    def _left(self) -> bool:
+        actor = self.actors[FIRST]
+        if not actor.ended:
+            if actor.process is not None and self._live(FIRST) > 0 and actor.process.pid is not None:
+                self._ask_to_leave(actor)
+            return False
+        return self._settled({SECOND})
+
+    def _ask_to_leave(self, actor: Actor) -> None:
+        asked = self.folder / f"asked-{actor.process.pid}"  # type: ignore[union-attr]
+        if not asked.exists():
+            asked.touch()
+            actor.process.terminate()  # type: ignore[union-attr]
+
+    def _consumed(self) -> bool:
+        there: dict[int, set[int]] = {p: set() for p in self.base}
+        for row in self._rows():
+            there[row.partition].add(row.offset)
+        return all(there[p].issuperset(range(first, self.target[p])) for p, first in self.base.items())
+
+    # Evidence --------------------------------------------------------------------------------------------------------
+
+    def _rows(self) -> list[Row]:
+        lines = [line for file in sorted(self.folder.glob("rows-*")) for line in file.read_text().splitlines()]
+        read = [json.loads(line) for line in lines]
+        return [Row(who, life, epoch, p, offset, number, 0.0, at) for who, life, epoch, p, offset, number, at in read]
+
+    def _see_releases(self) -> None:
+        """Take down the releases by a watch on each partition's node, which keeps the last one only."""
+        for partition in [p for p, changed in self._changed.items() if changed]:
+            path = self.paths.partition(self.topic, partition)
+            self._changed[partition] = False
+            node = self.zk.find(path, lambda p=partition: self._changed.update({p: True}))
+            release = decode_release(path, node.data) if node is not None else None
+            if node is not None and release is not None:
+                self.releases[partition, release.epoch] = SeenRelease(partition, release, node.stat.modified_at)
+
+    def _evidence(self) -> Run:
+        self._changed = dict.fromkeys(self._changed, True)
+        self._see_releases()
+        return Run(
+            base=self.base,
+            target=self.target,
+            rows=self._rows(),
+            commits=self.servers.commits.of(self.group, self.topic),
+            records=history.records(self.coordinator, self.topic, 500)[::-1],
+            releases=list(self.releases.values()),
+            killed=frozenset(self.killed),
+        )
+
+    def _standing(self) -> str:
+        state = self._find(self.paths.state(self.topic))
+        return state.data.decode() if state is not None else "Initial"
+
+    def _end(self) -> None:
+        for actor in self.actors.values():
+            if actor.process is not None:
+                actor.process.kill()
+        for actor in self.actors.values():
+            if actor.process is not None:
+                actor.process.join(10)

@@ -1,0 +1,18 @@
+"""The servers of the cases, over the real ones that all tests share."""
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from tests.faults.servers import Servers
+
+
+@pytest.fixture(scope="session")
+def servers(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[Servers]:
+    """One topic with records flowing, on the shared servers."""
+    made = Servers(zookeeper.connect_string, kafka.bootstrap_servers, uuid.uuid4().hex[:8])
+    yield made
+    made.close()

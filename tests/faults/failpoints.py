@@ -1,0 +1,195 @@
+"""Named failpoints around every port, without any hook in production code.
+
+A test process replaces what `wiring`, `spark_apps.agent.process` and `spark_apps.plain` build by wrapped ones, notes each
+operation as a point, `role/phase/task/step/port.operation`, and kills itself right before or right after the one it is
+told. `phase` is what the scenario does (left out for the coordinator's reads), `task` the coordinator's, and `step` the
+production function that asked.
+"""
+
+import itertools
+import os
+import signal
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from coordinator_tasks import wiring
+from spark_apps import plain
+from spark_apps.agent import status_server
+
+PRODUCTION = ("/coordinator_tasks/", "/spark_apps/")
+PHASES = ("initial", "join", "leave")
+WRITES = frozenset({"ZooKeeper.transact"})
+
+# Every operation of every port. What is not IO, or ends a process that is over, is named with its reason below.
+OPERATIONS: Mapping[str, frozenset[str]] = {
+    "ZooKeeper": frozenset({"get", "find", "get_many", "children", "transact", "ensure", "sync", "close"}),
+    "Discovery": frozenset({"members", "watch"}),
+    "Registry": frozenset({"register", "deregister"}),
+    "StatusClient": frozenset({"ask", "post_topic"}),
+    "KafkaAdmin": frozenset({"describe", "committed", "group_members"}),
+    "GroupOffsets": frozenset({"committed", "commit", "topic_id", "ends", "beginnings"}),
+}
+NO_FAILPOINT: Mapping[str, str] = {
+    "ZooKeeper.listen": "adds a listener in this process",
+    "ZooKeeper.session_id": "reads a number of this process",
+    "ZooKeeper.session_timeout_s": "reads a number of this process",
+    "Clock.now": "no neighbour",
+    "Clock.monotonic": "no neighbour",
+    "Clock.sleep": "no neighbour",
+}
+CLIENT = frozenset(
+    {"consume", "incremental_assign", "incremental_unassign", "list_topics", "get_watermark_offsets", "close"}
+)
+
+
+class When(StrEnum):
+    """On which side of an operation a process dies."""
+
+    BEFORE = "before"
+    AFTER = "after"
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """Die at the `nth` call of a point, counted in one life of the process."""
+
+    point: str
+    when: When
+    nth: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.when} call {self.nth} of {self.point}"
+
+
+@dataclass
+class Failpoints:
+    """What one process notes, and where it dies. `folder` is the case's: phase, trace, and which kills have happened."""
+
+    role: str
+    folder: Path
+    kills: tuple[Kill, ...] = ()
+    task: str = ""
+    _calls: Counter[str] = field(default_factory=Counter)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._phase = os.open(self.folder / "phase", os.O_RDONLY)
+        self._trace = os.open(self.folder / f"trace-{self.role}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    @contextmanager
+    def around(self, operation: str, step: str = "") -> Iterator[None]:
+        """The operation, with a possible death on either side."""
+        point = self._point(operation, step or _caller())
+        with self._lock:
+            self._calls[point] += 1
+            number = self._calls[point]
+            os.write(self._trace, f"{point}\n".encode())
+        self._die(point, number, When.BEFORE)
+        try:
+            yield
+        finally:
+            self._die(point, number, When.AFTER)
+
+    def wrap(self, port: str, inner: object, operations: frozenset[str]) -> "Wrapped":
+        """The same thing with a failpoint around each of these operations."""
+        return Wrapped(self, port, inner, operations)
+
+    def _point(self, operation: str, step: str) -> str:
+        phase = PHASES[int(os.pread(self._phase, 1, 0))]
+        parts = [self.role, phase, self.task, step, operation]
+        if self.task and operation not in WRITES:
+            parts.remove(phase)  # the coordinator reads the same in each of its steps, whatever the step is for
+        return "/".join(part for part in parts if part)
+
+    def _die(self, point: str, number: int, when: When) -> None:
+        for index, kill in enumerate(self.kills):
+            if (kill.point, kill.when, kill.nth) != (point, when, number):
+                continue
+            try:
+                os.close(os.open(self.folder / f"killed-{index}", os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                continue  # this death has been died already, in an earlier life
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Wrapped:
+    """A port with failpoints: everything else of it is passed through."""
+
+    def __init__(self, points: Failpoints, port: str, inner: object, operations: frozenset[str]) -> None:
+        self._points, self._port, self._inner, self._operations = points, port, inner, operations
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if name not in self._operations:
+            return found
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            with self._points.around(f"{self._port}.{name}"):
+                return found(*arguments, **named)
+
+        return call
+
+
+def _caller() -> str:
+    """Module and function of the innermost production frame that asked."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if "/adapters/" not in path and any(part in path for part in PRODUCTION):
+            return _named(path, frame.f_code.co_qualname)
+        # A port may be asked by an adapter: the registry by way of ZooKeeper.
+        if "/adapters/discovery" in path:
+            return _named(path, frame.f_code.co_qualname)
+        frame = frame.f_back
+    return ""
+
+
+def _named(path: str, function: str) -> str:
+    plain_name = function.replace(".<locals>", "").replace(".<lambda>", "")
+    return f"{Path(path).stem}.{plain_name}"
+
+
+def wrap_production(points: Failpoints) -> None:
+    """Replace, in this process, what the wiring and the plain consumer build. There is no way back: fork first."""
+    for port, name in (
+        ("ZooKeeper", "open_zookeeper"),
+        ("Discovery", "ZooKeeperDiscovery"),
+        ("Registry", "ZooKeeperRegistry"),
+        ("StatusClient", "HttpStatusClient"),
+        ("KafkaAdmin", "ConfluentKafkaAdmin"),
+        ("GroupOffsets", "ConfluentGroupOffsets"),
+    ):
+        setattr(wiring, name, _wrapping(points, port, getattr(wiring, name), OPERATIONS[port]))
+    wiring.claim_incarnation = _around(points, "Registry.claim_incarnation", wiring.claim_incarnation)  # type: ignore[assignment]
+    plain.Consumer = _wrapping(points, "Client", plain.Consumer, CLIENT)  # type: ignore[assignment,misc]
+    handler = status_server._Handler
+    for verb in ("do_GET", "do_POST"):
+        setattr(handler, verb, _around(points, f"Interface.{verb}", getattr(handler, verb), "status_server"))
+
+
+def _wrapping(points: Failpoints, port: str, make: Callable[..., Any], operations: frozenset[str]) -> Any:
+    def made(*arguments: Any, **named: Any) -> Wrapped:
+        return points.wrap(port, make(*arguments, **named), operations)
+
+    return made
+
+
+def _around(points: Failpoints, operation: str, act: Callable[..., Any], step: str = "") -> Any:
+    def acted(*arguments: Any, **named: Any) -> Any:
+        with points.around(operation, step):
+            return act(*arguments, **named)
+
+    return acted
+
+
+def traced(folder: Path) -> list[str]:
+    """The points that all processes of a case have met, by process in their order."""
+    return list(itertools.chain.from_iterable(p.read_text().splitlines() for p in sorted(folder.glob("trace-*"))))

@@ -1,0 +1,187 @@
+"""The processes of a case. Each is forked from a server that has imported everything and made no client yet."""
+
+import ctypes
+import gc
+import json
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+
+import httpx
+
+from coordinator_tasks.core.errors import Unavailable
+from coordinator_tasks.core.model import Actor, State
+from coordinator_tasks.service import directives, topics, transitions
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.transitions import Waiting, WaitReport
+from coordinator_tasks.wiring import Settings, open_coordinator
+from spark_apps.agent.agent import AgentTiming
+from spark_apps.agent.process import ConsumerSettings, leave_on_signals
+from spark_apps.agent.settings import Timing
+from spark_apps.plain import PlainConsumer, Record
+from tests.faults.failpoints import Failpoints, Kill, wrap_production
+
+COORDINATOR = "coordinator"
+LOOK_S = 0.05
+QUIET_S = 0.5
+CHORES_S = 5.0
+WAIT_LOOKS = 200
+PR_SET_PDEATHSIG = 1
+TIMING = Timing(
+    look_s=0.5, fresh_s=1.0, commit_timeout_s=1.0, guard_s=1.25, commit_s=0.2, measure_s=0.5, retry_max_s=0.5
+)
+AGENT_TIMING = AgentTiming(poll_s=0.5, close_timeout_s=15.0, finish_s=5.0)
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One start of a process: who it is, where its case's files are, and where it is to die."""
+
+    role: str
+    settings: Settings
+    topic: str
+    group: str
+    folder: Path
+    kills: tuple[Kill, ...] = ()
+
+
+def fork_server() -> ForkServerContext:
+    """Where the processes come from."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
+
+
+# What every coordinator would make anew at its start: 70 ms, for connections that none of them has.
+NO_TLS = httpx.create_ssl_context(trust_env=False)
+gc.freeze()  # what is imported is never collected: its pages stay shared with the processes forked from here
+
+
+def _begin(life: Life) -> Failpoints:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    form = "%(asctime)s %(levelname)s %(name)s %(message)s"
+    logging.basicConfig(filename=life.folder / f"log-{life.role}", level=logging.WARNING, format=form, force=True)
+    points = Failpoints(life.role, life.folder, tuple(k for k in life.kills if k.point.startswith(f"{life.role}/")))
+    wrap_production(points)
+    httpx.create_ssl_context = lambda **_: NO_TLS  # type: ignore[assignment]
+    return points
+
+
+def consume(life: Life) -> None:
+    """A plain consumer; SIGTERM asks it to leave."""
+    points = _begin(life)
+    settings = ConsumerSettings(
+        life.settings, life.role, run_folder=str(life.folder / life.role), timing=TIMING, agent_timing=AGENT_TIMING
+    )
+    consumer = PlainConsumer(settings, RowSink(points, life))
+    with leave_on_signals(consumer.leave):
+        code = consumer.run()
+    os._exit(code)
+
+
+class RowSink:
+    """Appends one line per record, in one write for a batch: what is there has passed, whoever dies next."""
+
+    def __init__(self, points: Failpoints, life: Life) -> None:
+        self._points = points
+        self._note = life.folder / life.role / "incarnation"
+        self._role = life.role
+        self._file = os.open(life.folder / f"rows-{life.role}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._incarnation = 0
+
+    def __call__(self, _topic: str, records: Sequence[Record]) -> None:
+        self._incarnation = self._incarnation or int(self._note.read_text())
+        now = time.time()
+        rows = [
+            (
+                self._role,
+                self._incarnation,
+                one.token_epoch,
+                one.partition,
+                m.offset() or 0,
+                int(m.value() or b"-1"),
+                now,
+            )
+            for one, m in records
+        ]
+        with self._points.around("Sink.write", "sink"):
+            os.write(self._file, "".join(json.dumps(row) + "\n" for row in rows).encode())
+
+
+def coordinate(life: Life) -> None:
+    """The coordinator's steps one after the other, each as the orchestrator's task of that name runs it."""
+    points = _begin(life)
+    with open_coordinator(life.settings) as c:
+        Tasks(c, points, life).run()
+
+
+class Tasks:
+    """Goes on where the last life ended: ZooKeeper has all the state."""
+
+    def __init__(self, c: Coordinator, points: Failpoints, life: Life) -> None:
+        self.c, self.points, self.life = c, points, life
+        self.names = [life.topic]
+        self.actor = Actor("loop", "faults")
+        self.wake = threading.Event()
+        self.chores_at = 0.0
+
+    def run(self) -> None:
+        managed = False
+        while True:
+            self.wake.clear()
+            try:
+                if not managed:
+                    self._task("add_topic")
+                    topics.add_topic(self.c, self.life.topic, self.life.group, actor=self.actor)
+                    managed = True
+                self._round()
+            except Unavailable as error:
+                log.warning("holding: %s", error)
+                time.sleep(LOOK_S)
+
+    def _round(self) -> None:
+        self._task("watch")
+        self.c.discovery.watch(self.wake.set)
+        if time.monotonic() >= self.chores_at:
+            self._chores()
+        self._task("plan")
+        (report,) = transitions.plan(self.c, self.names, self.actor)
+        if report.after is State.CLOSING and self._awaited("await_closed", transitions.await_closed):
+            self._task("start")
+            transitions.start(self.c, self.names, self.actor)
+        if self._awaited("await_started", transitions.await_started):
+            self._task("settle")
+            (report,) = transitions.settle(self.c, self.names, self.actor)
+        if report.after is State.STABLE or report.outcome is transitions.Outcome.UNCHANGED:
+            self.wake.wait(QUIET_S)
+        else:
+            self.wake.wait(LOOK_S)
+
+    def _awaited(self, name: str, look: Callable[[Coordinator, Collection[str]], WaitReport]) -> bool:
+        """Look until it is confirmed; False = there is nothing to wait for, or a new plan is due."""
+        self._task(name)
+        for _ in range(WAIT_LOOKS):
+            found = look(self.c, self.names)
+            if found.confirmed:
+                return True
+            if found.waiting is not Waiting.PENDING or not found.pending:
+                return False
+            time.sleep(LOOK_S)
+        return False
+
+    def _chores(self) -> None:
+        self._task("chores")
+        topics.refresh_partitions(self.c, self.names)
+        directives.complete_readmissions(self.c, self.actor)
+        self.chores_at = time.monotonic() + CHORES_S
+
+    def _task(self, name: str) -> None:
+        self.points.task = name

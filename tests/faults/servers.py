@@ -1,0 +1,60 @@
+"""What all cases share: ZooKeeper, Kafka, one topic that records flow into, and the broker's log of commits."""
+
+import threading
+from multiprocessing.context import ForkServerContext
+
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+
+from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
+from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
+from tests.faults.commit_log import CommitLog
+from tests.faults.roles import fork_server
+
+PER_SECOND = 25
+
+
+class Servers:
+    """Cases side by side: each has a ZooKeeper folder and a consumer group of its own, and reads the same topic."""
+
+    def __init__(self, zookeeper: str, kafka: str, name: str, partitions: int = 2) -> None:
+        self.zookeeper, self.topic, self.partitions = zookeeper, f"flow-{name}", partitions
+        quiet = {"bootstrap.servers": kafka, "log_level": "1"}
+        # Many cases read at once: each would ask the broker a hundred times a second.
+        self.client_settings = {**quiet, "fetch.wait.max.ms": "50"}
+        self.forks: ForkServerContext = fork_server()
+        self.zk = KazooZooKeeper(zookeeper)
+        self.admin = ConfluentKafkaAdmin(quiet)
+        self.admin.create_topic(self.topic, partitions)
+        self._ends = ConfluentGroupOffsets({**quiet, "isolation.level": "read_uncommitted"}, "ends")
+        self._producer = Producer({**quiet, "linger.ms": 5, "enable.idempotence": True})
+        self._stop = threading.Event()
+        self._flow = threading.Thread(target=self._produce, name="flow", daemon=True)
+        self._flow.start()
+        self.begin_group(f"first-{name}", dict.fromkeys(range(partitions), 0))
+        self.commits = CommitLog(kafka)
+
+    def ends(self) -> dict[int, int]:
+        """The offset after the last record of each partition."""
+        return dict(self._ends.ends(self.topic, range(self.partitions)))
+
+    def begin_group(self, group: str, offsets: dict[int, int]) -> None:
+        """Commit where a group begins, as a person would: without a token."""
+        places = [TopicPartition(self.topic, p, offset) for p, offset in offsets.items()]
+        request = [ConsumerGroupTopicPartitions(group, places)]
+        broker = self.admin._broker
+        broker.results(lambda: broker.client.alter_consumer_group_offsets(request, request_timeout=10)).only(group)
+
+    def _produce(self) -> None:
+        number = 0
+        while not self._stop.wait(1 / PER_SECOND):
+            for partition in range(self.partitions):
+                self._producer.produce(self.topic, str(number).encode(), partition=partition)
+            number += 1
+            self._producer.poll(0)
+
+    def close(self) -> None:
+        self._stop.set()
+        self._flow.join()
+        self._producer.flush()
+        self.commits.close()
+        self.zk.close()

@@ -1,0 +1,84 @@
+"""Whoever dies around any operation of any port: nothing lost, never two owners, and Stable again."""
+
+import inspect
+import time
+from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from coordinator_tasks.core import ports
+from tests.faults import plan
+from tests.faults.case import Result
+from tests.faults.failpoints import NO_FAILPOINT, OPERATIONS, When
+from tests.faults.servers import Servers
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
+RECORDED = 3
+PAIRS = 20
+SEED = 1
+
+
+def operations_of_ports() -> set[str]:
+    """Every method and property that a port declares."""
+    found = set()
+    for name, port in inspect.getmembers(ports, inspect.isclass):
+        if getattr(port, "_is_protocol", False) and port.__module__ == ports.__name__:
+            found |= {f"{name}.{operation}" for operation in vars(port) if not operation.startswith("_")}
+    return found
+
+
+def test_every_operation_of_every_port_has_a_failpoint_or_a_reason_to_have_none() -> None:
+    wrapped = {f"{port}.{operation}" for port, operations in OPERATIONS.items() for operation in operations}
+    assert not wrapped & NO_FAILPOINT.keys()
+    assert wrapped | NO_FAILPOINT.keys() == operations_of_ports()
+
+
+def shown(what: str, results: Sequence[Result], took_s: float) -> None:
+    """One line for the log."""
+    slowest = max(one.took_s for one in results)
+    repeated = sum(one.repeated for one in results)
+    reached = sum(all(one.reached) for one in results)
+    print(
+        f"\n{what}: {len(results)} cases, {reached} came to all their deaths, {repeated} records repeated by kills, "
+        f"{took_s:.0f} s, {took_s / len(results):.2f} s each, the slowest {slowest:.1f} s"
+    )
+
+
+def failures(results: Sequence[Result]) -> list[str]:
+    return [f"killed {[str(k) for k in one.kills]}: {one.problems[:5]}" for one in results if not one.ok]
+
+
+def test_a_recorded_run_meets_only_listed_operations_and_nothing_is_wrong_when_nobody_dies(
+    servers: Servers, tmp_path: Path
+) -> None:
+    results = list(plan.run(servers, tmp_path / "recorded", [()] * RECORDED))
+    assert failures(results) == []
+    assert sum(one.repeated for one in results) == 0
+    listed = plan.listed()
+    met = Counter(point for one in results for point in set(one.points))
+    unlisted = sorted(met.keys() - listed.keys())
+    assert unlisted == [], f"add them to {plan.LIST.name}, with a question mark if they are met only now and then"
+    never = sorted(point for point, always in listed.items() if always and point not in met)
+    assert never == [], f"the list has points that no run meets: correct {plan.LIST.name}"
+    always = sum(listed.values())
+    print(f"\n{len(listed)} failpoints: {always} that every run meets, {len(listed) - always} met now and then")
+
+
+def test_a_death_before_or_after_any_operation_of_any_port_loses_nothing(servers: Servers, tmp_path: Path) -> None:
+    began = time.monotonic()
+    results = list(plan.run_reaching(servers, tmp_path / "single", plan.singles()))
+    shown("single points", results, time.monotonic() - began)
+    assert failures(results) == []
+    tried = {(one.kills[0].point, one.kills[0].when) for one in results if all(one.reached)}
+    expected = {(point, when) for point, always in plan.listed().items() if always for when in When}
+    assert expected - tried == set()
+
+
+def test_two_deaths_in_one_run_lose_nothing(servers: Servers, tmp_path: Path) -> None:
+    began = time.monotonic()
+    results = list(plan.run(servers, tmp_path / "pairs", list(islice(plan.pairs(SEED), PAIRS))))
+    shown("pairs", results, time.monotonic() - began)
+    assert failures(results) == []
