@@ -1,0 +1,108 @@
+"""A consumer that sleeps for longer than its session, loses everything meanwhile, and wakes up."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from coordinator_tasks.core.member_codec import decode_member
+from coordinator_tasks.core.model import Unreachable
+from tests.faults.case import FIRST, SECOND, TICK_S, Case
+from tests.faults.checker import check
+from tests.faults.roles import COORDINATOR
+from tests.faults.servers import Servers
+from tests.integration.agent_site import ask
+
+PROMISED_S = 1.0
+"""Within which a zombie finds out by itself, or within one batch."""
+SLACK_S = 2.0
+"""For a busy machine; what was measured is told."""
+STOP_LIMIT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """What a zombie did after it woke up. Times in seconds since then; `batches`: times at which rows passed its sink."""
+
+    stopped_after_s: float
+    batches: tuple[float, ...]
+    rows: int
+    late_commits: int
+    problems: tuple[str, ...]
+
+
+class Zombie(Case):
+    """`cut_off` and `reconnect` are called around the wake-up: what the zombie cannot reach then."""
+
+    def wake_up(self, cut_off: Callable[[], None], reconnect: Callable[[], None]) -> Wake:
+        """Stable with two, one sleeps, the other takes over, the first wakes up."""
+        self.base = self.servers.ends()
+        try:
+            return self._run(cut_off, reconnect)
+        finally:
+            self._end()
+
+    def _run(self, cut_off: Callable[[], None], reconnect: Callable[[], None]) -> Wake:
+        self.servers.begin_group(self.group, self.base)
+        self._phase("initial")
+        self._start(COORDINATOR)
+        self._start(FIRST)
+        self._start(SECOND)
+        self._await(lambda: self._settled({FIRST, SECOND}), "Stable with both")
+        life, pid = self._live(SECOND), self.actors[SECOND].process.pid  # type: ignore[union-attr]
+        address = decode_member("", self.zk.get(self.paths.member(SECOND)).data).address
+        os.kill(pid, signal.SIGSTOP)  # type: ignore[arg-type]
+        self._await(lambda: self._settled({FIRST}), "the other has taken over")
+        cut_off()
+        woke_at = time.time()
+        os.kill(pid, signal.SIGCONT)  # type: ignore[arg-type]
+        stopped_at = self._stops(address)
+        reconnect()
+        self.target = self.servers.ends()
+        self._await(self._consumed, "everything is processed")
+        self._end()
+        return self._judged(life, woke_at, stopped_at)
+
+    def _stops(self, address: str) -> float:
+        """When its interface says for the first time that it runs nothing."""
+        deadline = time.monotonic() + STOP_LIMIT_S
+        while time.monotonic() < deadline:
+            status = ask(address)
+            if not isinstance(status, Unreachable) and not status.topics[self.topic].running:
+                return time.time()
+            time.sleep(TICK_S)
+        raise AssertionError(f"the zombie has not stopped within {STOP_LIMIT_S:g} s; see {self.folder}")
+
+    def _judged(self, life: int, woke_at: float, stopped_at: float) -> Wake:
+        """What it did under its old epochs is set apart, and bounded; everything else has to be as ever."""
+        evidence = self._evidence()
+        old = {
+            r.epoch for r in evidence.rows if (r.consumer, r.incarnation) == (SECOND, life) and r.processed_at < woke_at
+        }
+        late = [r for r in evidence.rows if r.consumer == SECOND and r.epoch in old and r.processed_at >= woke_at]
+        late_commits = [
+            c
+            for c in evidence.commits
+            if c.entry.owner == SECOND and c.entry.token is not None and c.entry.token.epoch in old and c.at >= woke_at
+        ]
+        rest = replace(
+            evidence,
+            rows=[r for r in evidence.rows if r not in late],
+            killed=frozenset({(SECOND, life)}),
+        )
+        batches = tuple(sorted({round(r.processed_at - woke_at, 3) for r in late}))
+        problems = tuple(check(rest).problems())
+        if batches and batches[-1] > PROMISED_S + SLACK_S:
+            problems += (f"the zombie went on for {batches[-1]:.1f} s",)
+        return Wake(stopped_at - woke_at, batches, len(late), len(late_commits), problems)
+
+
+def sleepers(servers: Servers, folder: Path, count: int) -> list[Zombie]:
+    """Cases that are yet to run."""
+    return [Zombie(servers, f"{folder.name}-{number}", folder / str(number)) for number in range(count)]
+
+
+def nothing() -> None:
+    """Everything can be reached."""
