@@ -7,7 +7,7 @@ CODE := $(wildcard coordinator_tasks spark_apps dags plugins)
 ALL := $(CODE) $(wildcard tests benchmarks)
 export PYTHONPATH := $(CURDIR):$(CURDIR)/plugins
 
-.PHONY: demo demo-stop install test lint format types imports dead unit simulate search mutants freeze clean
+.PHONY: demo demo-stop install test lint format types imports dead unit faults simulate search mutants freeze clean
 
 demo: install  ## shows a join, a drain and a crash on real servers; KEEP=1 leaves all running
 	@$(BIN)/python -m coordinator_tasks.demo $(if $(KEEP),--keep)
@@ -57,6 +57,9 @@ search: install  ## every state that the rules can reach, within the bounds of d
 
 mutants: install  ## which suite notices which broken rule; goes on where build/mutants.json ends
 	@$(BIN)/python -m tests.simulation.mutants
+
+faults: install  ## the long part of the fault tests: pairs of deaths and more; goes on where it ended
+	$(BIN)/python -m tests.faults --pairs $(or $(PAIRS),500) --minutes $(or $(MINUTES),60)
 
 freeze: install  ## writes requirements.txt anew from requirements.in
 	@mkdir -p build

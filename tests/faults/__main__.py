@@ -11,6 +11,8 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,12 +23,14 @@ from tests.faults import plan
 from tests.faults.case import Result
 from tests.faults.failpoints import Kill, When
 from tests.faults.servers import Servers
+from tests.faults.zombie import nothing, sleepers
 
 BUILD = Path("build/faults")
 RESULTS, SUMMARY = BUILD / "results.jsonl", BUILD / "summary.md"
 SEED = 2
 BATCH = 48
 LATER_CALLS = (2, 5)
+SLEEPERS = 50
 
 
 def key(kills: Sequence[Kill]) -> str:
@@ -71,6 +75,36 @@ def due(pairs: int) -> Iterator[tuple[str, list[tuple[Kill, ...]]]]:
             yield part, left[first : first + BATCH]
 
 
+def run_sleepers(servers: Servers, folder: Path, until: float) -> None:
+    """Consumers that wake up as zombies, as far as there are none of that number yet."""
+    done = finished()
+    due = [number for number in range(SLEEPERS) if f"sleeper {number}" not in done]
+    for first in range(0, len(due), plan.AT_ONCE):
+        batch = due[first : first + plan.AT_ONCE]
+        if time.monotonic() > until:
+            return
+        with ThreadPoolExecutor(plan.AT_ONCE) as pool:
+            cases = sleepers(servers, folder / f"sleepers{batch[0]}", len(batch))
+            wakes = list(pool.map(lambda one: one.wake_up(nothing, nothing), cases))
+        for number, wake in zip(batch, wakes, strict=True):
+            line = {"key": f"sleeper {number}", "part": "sleepers", **asdict(wake)}
+            with RESULTS.open("a") as file:
+                file.write(json.dumps(line) + "\n")
+
+
+def summary_of_sleepers() -> str:
+    found = [one for one in finished().values() if one.get("part") == "sleepers"]
+    if not found:
+        return ""
+    last = max((one["batches"][-1] for one in found if one["batches"]), default=0.0)
+    return (
+        f"\nSleepers: {len(found)} of {SLEEPERS}, {sum(bool(one['problems']) for one in found)} failed; stopped after at most "
+        f"{max(one['stopped_after_s'] for one in found):.2f} s, the last batch of one after {last:.2f} s, at most "
+        f"{max(len(one['batches']) for one in found)} batches of one, {sum(one['rows'] for one in found)} records repeated, "
+        f"{sum(one['late_commits'] for one in found)} commits under an old epoch.\n"
+    )
+
+
 def summary(pairs: int) -> str:
     """One line per part, and every case that failed."""
     done = finished()
@@ -86,7 +120,7 @@ def summary(pairs: int) -> str:
         repeated = sum(one["repeated"] for one in found)
         lines.append(f"| {part} | {len(plans)} | {len(found)} | {reached} | {failed} | {repeated} | {slowest} |")
     failures = [f"- {one['key']}: {one['problems'][:3]}" for one in done.values() if one["problems"]]
-    return "\n".join([*lines, "", *failures]) + "\n"
+    return "\n".join([*lines, "", *failures]) + "\n" + summary_of_sleepers()
 
 
 def run(pairs: int, minutes: float) -> None:
@@ -102,6 +136,7 @@ def run(pairs: int, minutes: float) -> None:
                 for result in plan.run(servers, folder / f"batch{number}", batch):
                     note(part, result)
                 SUMMARY.write_text(summary(pairs))
+            run_sleepers(servers, folder, until)
         finally:
             servers.close()
 

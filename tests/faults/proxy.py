@@ -1,0 +1,76 @@
+"""A TCP proxy on loopback whose connections can be cut, and which can refuse or swallow everything."""
+
+import socket
+import threading
+from contextlib import suppress
+from typing import Self
+
+CHUNK = 65_536
+
+
+class Proxy:
+    """Forwards to `host:port`; `address` is what clients are told."""
+
+    def __init__(self, target: str) -> None:
+        host, _, port = target.rpartition(":")
+        self._target = (host, int(port))
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self._refusing = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "{}:{}".format(*self._listener.getsockname())
+        threading.Thread(target=self._accept, name="proxy", daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._refusing.set()
+        self._listener.close()
+        self.cut()
+
+    def cut(self) -> int:
+        """Break off every connection, in the middle of whatever it carries; how many."""
+        with self._lock:
+            cut, self._open = self._open, set()
+        for one in cut:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+        return len(cut) // 2
+
+    def refuse(self) -> None:
+        """Cut everything, and break off whoever comes, until `let_through`."""
+        self._refusing.set()
+        self.cut()
+
+    def let_through(self) -> None:
+        self._refusing.clear()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                if self._refusing.is_set():
+                    client.close()
+                    continue
+                self._connect(client)
+
+    def _connect(self, client: socket.socket) -> None:
+        try:
+            server = socket.create_connection(self._target)
+        except OSError:
+            client.close()
+            return
+        with self._lock:
+            self._open |= {client, server}
+        for source, sink in ((client, server), (server, client)):
+            threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
+
+    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(CHUNK):
+                sink.sendall(data)
+        for one in (source, sink):
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)

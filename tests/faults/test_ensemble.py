@@ -1,0 +1,161 @@
+"""Three ZooKeeper servers: the leader killed, the majority lost for a while, sessions expired, connections cut."""
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+
+import pytest
+from kazoo.client import KazooClient
+
+from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
+from coordinator_tasks.core.model import State
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.zookeeper import EmbeddedEnsemble, EmbeddedZooKeeper
+from tests.faults.proxy import Proxy
+from tests.integration.agent_site import Site, Traffic, wait_for
+from tests.integration.real_site import LIMIT_S, Managed
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+ALL = range(4)
+WITHOUT_S = 10.0
+"""Without a majority: longer than any session."""
+CUTS = 12
+
+
+@pytest.fixture(scope="module")
+def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedEnsemble]:
+    with EmbeddedEnsemble(tmp_path_factory.mktemp("ensemble")) as three:
+        yield three
+
+
+@pytest.fixture
+def managed(ensemble: EmbeddedEnsemble, kafka: EmbeddedKafka) -> Iterator[Managed]:
+    made = Managed(Site(ensemble.connect_string, kafka.bootstrap_servers))
+    yield made
+    made.close()
+
+
+def test_the_leader_is_killed_in_the_middle_of_every_transition(ensemble: EmbeddedEnsemble, managed: Managed) -> None:
+    managed.join("a")
+    owners = "a"
+    with managed.looping():
+        managed.stable("a")
+        traffic = Traffic(managed.site)
+        for name in "bd":
+            managed.join(name)
+            leader = ensemble.leader()
+            leader.kill()
+            owners += name
+            managed.stable(owners)
+            leader.start()
+        managed.ledger.grown(ALL, "everything is consumed")
+        sent = traffic.close()
+        managed.consumed(sent)
+    managed.judge(sent)
+
+
+def test_without_a_majority_nothing_is_decided_and_nothing_moves_afterwards(
+    ensemble: EmbeddedEnsemble, managed: Managed, caplog: pytest.LogCaptureFixture
+) -> None:
+    managed.join("a")
+    managed.join("b")
+    with managed.looping(), caplog.at_level(logging.WARNING):
+        managed.stable("ab")
+        before, known = managed.node(), len(managed.history())
+        traffic = Traffic(managed.site)
+        managed.ledger.grown(ALL, "records flow")
+        leader = ensemble.leader()
+        down = (leader, next(one for one in ensemble.servers if one is not leader))
+        for server in down:
+            server.kill()
+        wait_for(lambda: "holding everything as it is" in caplog.text, "the coordinator holds and says so", LIMIT_S)
+        began = time.monotonic()
+        while time.monotonic() - began < WITHOUT_S:
+            managed.ledger.grown(ALL, "consumers go on without a majority", by=10)
+        for server in down:
+            server.process.spawn()
+        for server in down:
+            server.process.wait_ready(30)
+        wait_for(lambda: "answers again; going on" in caplog.text, "the coordinator goes on", LIMIT_S)
+        managed.stable("ab")
+        managed.ledger.grown(ALL, "everything is consumed afterwards")
+        sent = traffic.close()
+        managed.consumed(sent)
+        after = managed.node()
+    assert (after.assignments, after.since, after.generation) == (before.assignments, before.since, before.generation)
+    assert after.epoch == before.epoch, "nothing was planned"
+    assert len(managed.history()) == known
+    managed.judge(sent)
+
+
+# Sessions and connections ------------------------------------------------------------------------------------------
+
+
+def expire(zk: KazooZooKeeper, hosts: str) -> None:
+    """End a session from elsewhere: whoever knows its number and password may."""
+    number = zk.session_id
+    twin = KazooClient(hosts, client_id=zk._client.client_id, timeout=4)
+    twin.start(10)
+    twin.stop()
+    twin.close()
+    wait_for(lambda: zk.session_id not in (0, number), "a new session", LIMIT_S)
+
+
+def test_expired_sessions_move_nothing_and_interrupt_nobody(ensemble: EmbeddedEnsemble, managed: Managed) -> None:
+    both = [managed.join("a"), managed.join("b")]
+    with managed.looping():
+        managed.stable("ab")
+        before, known = managed.node(), len(managed.history())
+        traffic = Traffic(managed.site)
+        for _ in range(2):
+            for one in both:
+                assert one.consumer.process is not None
+                expire(one.consumer.process._session.zk, ensemble.connect_string)
+                registered = managed.site.paths.member(one.name)
+                wait_for(lambda path=registered: managed.site.zk.find(path), "registered again", LIMIT_S)
+                managed.ledger.grown(ALL, "everything goes on")
+        managed.stable("ab")
+        sent = traffic.close()
+        managed.consumed(sent)
+    assert managed.node().assignments == before.assignments
+    assert managed.node().since == before.since
+    notes = managed.history()[known:]  # who is a target now: nothing is closed or started for it
+    assert {(one.source, one.target, one.moves, one.epoch) for one in notes} <= {
+        (State.STABLE, State.STABLE, (), before.epoch)
+    }
+    assert [len(managed.ledger.owners(p)) for p in ALL] == [1, 1, 1, 1]
+    managed.judge(sent)
+
+
+def test_connections_that_are_cut_again_and_again_delay_and_nothing_else(
+    zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka
+) -> None:
+    with Proxy(zookeeper.connect_string) as proxy:
+        managed = Managed(Site(zookeeper.connect_string, kafka.bootstrap_servers))
+        through = replace(managed.site.settings, zookeeper=proxy.address)
+        owners, cut, numbers = "a", 0, count()
+        try:
+            managed.join("a", through)
+            with managed.looping(settings=through):
+                managed.stable("a")
+                traffic = Traffic(managed.site)
+                for name in "bd":
+                    managed.join(name, through)
+                    owners += name
+                    for _ in range(CUTS):
+                        cut += proxy.cut()
+                        managed.ledger.grown([next(numbers) % len(ALL)], "records flow", by=5)
+                    managed.stable(owners)
+                proxy.refuse()
+                managed.ledger.grown(ALL, "everything goes on while ZooKeeper refuses")
+                proxy.let_through()
+                managed.stable(owners)
+                sent = traffic.close()
+                managed.consumed(sent)
+            managed.judge(sent)
+            print(f"\n{cut} connections cut")
+            assert cut > CUTS
+        finally:
+            managed.close()
