@@ -130,13 +130,13 @@ def run(pairs: int, minutes: float) -> None:
     with EmbeddedZooKeeper(folder / "zookeeper") as zookeeper, EmbeddedKafka(folder / "kafka") as kafka:
         servers = Servers(zookeeper.connect_string, kafka.bootstrap_servers, uuid.uuid4().hex[:8])
         try:
+            run_sleepers(servers, folder, until)
             for number, (part, batch) in enumerate(due(pairs)):
                 if time.monotonic() > until:
                     break
                 for result in plan.run(servers, folder / f"batch{number}", batch):
                     note(part, result)
                 SUMMARY.write_text(summary(pairs))
-            run_sleepers(servers, folder, until)
         finally:
             servers.close()
 

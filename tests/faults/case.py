@@ -162,7 +162,8 @@ class Case:
         self._note(role).unlink(missing_ok=True)
         target = coordinate if role == COORDINATOR else consume
         actor.process = self.servers.forks.Process(target=target, args=(actor.life,), daemon=True)
-        actor.process.start()
+        with self.servers.processes:
+            actor.process.start()
 
     def _note(self, role: str) -> Path:
         return self.folder / role / "incarnation"
@@ -184,7 +185,8 @@ class Case:
         """Start again who was killed; whether somebody was."""
         found = False
         for role, actor in self.actors.items():
-            code = actor.process.exitcode if actor.process is not None else None
+            with self.servers.processes:
+                code = actor.process.exitcode if actor.process is not None else None
             if code is None or actor.ended:
                 continue
             if code == -signal.SIGKILL:
@@ -287,9 +289,10 @@ class Case:
         return state.data.decode() if state is not None else "Initial"
 
     def _end(self) -> None:
-        for actor in self.actors.values():
-            if actor.process is not None:
-                actor.process.kill()
-        for actor in self.actors.values():
-            if actor.process is not None:
-                actor.process.join(10)
+        with self.servers.processes:
+            for actor in self.actors.values():
+                if actor.process is not None:
+                    actor.process.kill()
+            for actor in self.actors.values():
+                if actor.process is not None:
+                    actor.process.join(10)

@@ -62,6 +62,7 @@ def fork_server() -> ForkServerContext:
 
 # What every coordinator would make anew at its start: 70 ms, for connections that none of them has.
 NO_TLS = httpx.create_ssl_context(trust_env=False)
+httpx.AsyncClient(verify=NO_TLS)  # imports what httpx imports late
 gc.freeze()  # what is imported is never collected: its pages stay shared with the processes forked from here
 
 
@@ -69,7 +70,7 @@ def _begin(life: Life) -> Failpoints:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     form = "%(asctime)s %(levelname)s %(name)s %(message)s"
     logging.basicConfig(filename=life.folder / f"log-{life.role}", level=logging.WARNING, format=form, force=True)
-    points = Failpoints(life.role, life.folder, tuple(k for k in life.kills if k.point.startswith(f"{life.role}/")))
+    points = Failpoints(life.role, life.folder, life.kills)
     wrap_production(points)
     httpx.create_ssl_context = lambda **_: NO_TLS  # type: ignore[assignment]
     return points

@@ -22,6 +22,8 @@ class Servers:
         # Many cases read at once: each would ask the broker a hundred times a second.
         self.client_settings = {**quiet, "fetch.wait.max.ms": "50"}
         self.forks: ForkServerContext = fork_server()
+        # Starting a process asks all others whether they have ended, and only one thread may be told.
+        self.processes = threading.Lock()
         self.zk = KazooZooKeeper(zookeeper)
         self.admin = ConfluentKafkaAdmin(quiet)
         self.admin.create_topic(self.topic, partitions)

@@ -82,3 +82,6 @@ def test_two_deaths_in_one_run_lose_nothing(servers: Servers, tmp_path: Path) ->
     results = list(plan.run(servers, tmp_path / "pairs", list(islice(plan.pairs(SEED), PAIRS))))
     shown("pairs", results, time.monotonic() - began)
     assert failures(results) == []
+    apart = [one for one in results if len({kill.point.split("/")[0] for kill in one.kills}) == 2]
+    assert any(all(one.reached) for one in apart), "two processes die in one run"
+    assert sum(all(one.reached) for one in results) > PAIRS / 2
