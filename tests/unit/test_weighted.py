@@ -268,6 +268,14 @@ AB, ABC = members("a", "b"), members("a", "b", "c")
         pytest.param(
             problem([1, 1, 1], ABC, "ab"), {"bans": "c: 2; b: 2", "max_partitions": "1"}, "cba", id="a chain makes room"
         ),
+        pytest.param(problem([1, 8], members("a", "b", a=2.0)), {}, "ba", id="fresh, the larger one takes the heavier"),
+        pytest.param(
+            problem([1, 8], members("a", "b", a=2.0), "ab"), {}, "ba", id="who was relieved takes from whoever relieved it"
+        ),
+        pytest.param(problem([6, 6], AB, "aa", carried={"b": 5.0}), {}, "ba", id="above the level if it is lower than before"),
+        pytest.param(
+            problem([4, 4], ABC, "aa", carried={"b": 1.0}), {"bans": "c: 0,1"}, "ab", id="past a lighter one that is banned"
+        ),
         pytest.param(problem([5, 5], AB), {"weights": "0: 100; 1: 1"}, "ab", id="weights by a person"),
         pytest.param(
             problem([5, 5, 5], AB, "aab"), {"weights": "0-1: 1; 2: 2"}, "aab", id="go before what was measured"
