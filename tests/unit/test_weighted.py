@@ -395,3 +395,18 @@ def test_a_wrong_parameter_is_refused_in_one_line(name: str, text: str, said: st
 
 def test_the_strategy_has_a_name() -> None:
     assert isinstance(assignor("weighted"), Weighted)
+
+
+@pytest.mark.parametrize(
+    "extreme",
+    [
+        pytest.param(problem([5e-324], AB, "a", carried={"a": 5e-324}), id="hardly anything"),
+        pytest.param(problem([2e-104, 1e-50, 1e-104, 3.0], AB, "abab", fixed={3: "b"}), id="far apart"),
+        pytest.param(problem([5e-324, 0.0], AB, carried={"a": 3.0, "b": 50.0}), id="nothing beside other topics"),
+    ],
+)
+def test_weights_too_small_to_be_noticed_come_to_an_end_and_move_nothing_twice(extreme: Problem) -> None:
+    quiet = replace(extreme, parameters={**extreme.parameters, "partition.weight": "0"})
+    first = Weighted().assign(quiet)
+    assert first.keys() == set(extreme.partitions)
+    assert Weighted().assign(replace(quiet, owned=first)) == first

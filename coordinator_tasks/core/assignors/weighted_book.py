@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from heapq import heapify, heappop, heappush, heapreplace, nlargest
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from coordinator_tasks.core.assignors.problem import Problem
 from coordinator_tasks.core.assignors.weighted_parameters import Rules, Zones
@@ -19,6 +19,8 @@ from coordinator_tasks.core.errors import Refused
 NOBODY = ""
 _READ_AT_ONCE = 64
 SLACK = 1e-9  # of a load: what rounding may do to a sum
+NEGLIGIBLE = 1e-9  # of the largest figure: what counts as nothing, since sums could not show that it moved
+K = TypeVar("K", int, str)
 Entry: TypeAlias = tuple[float, int, str]
 
 
@@ -38,13 +40,16 @@ class Book:
         self.capacity = {m: problem.members[m].capacity for m in self.seats}
         self.limit = {m: rules.limit_of(m) for m in self.seats}
         self.placed = _placed(problem, set(self.seats))
-        self._weights, self._each = _known(problem, rules), rules.each
+        known = _known(problem, rules)
+        least = NEGLIGIBLE * max([*known.values(), *problem.carried.values(), rules.each], default=0.0)
+        self._weights, self._each = _noticed(known, least), rules.each
+        self._carried = _noticed(problem.carried, least)
         self._values, self._usual = _values(self._weights, self.placed, rules)
         self.count = Counter(self.placed.values())
         self.load = self._loads()
         self.level = self._level()
         for member in self.seats:
-            self.load[member] += problem.carried.get(member, 0.0)
+            self.load[member] += self._carried.get(member, 0.0)
             self.count[member] += problem.loads.get(member, 0)
         self.moved: set[int] = set()
         self._barred = frozenset[int]().union(*(what for what in rules.bans.values() if what is not None))
@@ -207,7 +212,7 @@ class Book:
         stays = {m: sum(map(self.weight, sorted(found))) for m, found in fixed.items()}
         movable = sum(self.load[m] for m in self.seats) + self.load.get(NOBODY, 0.0) - sum(stays.values())
         for member in self.seats:
-            stays[member] += self.problem.carried.get(member, 0.0)
+            stays[member] += self._carried.get(member, 0.0)
         level, capacity, load = 0.0, 0.0, movable
         for member in sorted(self.seats, key=lambda m: (stays[m] / self.capacity[m], m)):
             if capacity and load / capacity <= stays[member] / self.capacity[member]:
@@ -243,6 +248,13 @@ def _known(problem: Problem, rules: Rules) -> Mapping[int, float]:
             f"partition {wrong} of topic {problem.topic} weighs {weights[wrong]}, which is no number from 0 on"
         )
     return weights
+
+
+def _noticed(figures: Mapping[K, float], least: float) -> Mapping[K, float]:
+    """The figures without those that are too small to be noticed."""
+    if not figures or min(figures.values()) >= least:
+        return figures
+    return {key: one if one >= least else 0.0 for key, one in figures.items()}
 
 
 def _values(weights: Mapping[int, float], partitions: Iterable[int], rules: Rules) -> tuple[list[float], float]:
