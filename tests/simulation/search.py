@@ -112,6 +112,8 @@ class Search:
         self._node_ids: dict[bytes, int] = {}
         self._states: list[TopicState] = []
         self._state_ids: dict[str, int] = {}
+        self._moves: dict[object, tuple[tuple[Process, tuple[Release, ...]], ...]] = {}
+        self._decisions: dict[object, tuple[tuple[bool, int, int | None], ...]] = {}
         self._config = TopicConfig("t", "id-1", "h:1", "g", initial_partitions=bounds.partitions)
         self._description = TopicDescription("t", "id-1", bounds.partitions)
 
@@ -190,41 +192,49 @@ class Search:
         yield from self._coordinator(site)
 
     def _consumer(self, site: Site, n: int, process: Process) -> Iterator[Site]:
-        def now(**changes: object) -> Site:
-            return site._replace(processes=_put(site.processes, n, process._replace(**changes)))
+        key = (n, process, site.versions, site.releases, site.isolated[n])
+        if key not in self._moves:
+            self._moves[key] = tuple(self._moves_of(n, process, site.versions, site.releases, site.isolated[n]))
+        for changed, releases in self._moves[key]:
+            yield site._replace(processes=_put(site.processes, n, changed), releases=releases)
 
+    def _moves_of(
+        self, n: int, process: Process, versions: tuple[int, ...], releases: tuple[Release, ...], is_isolated: bool
+    ) -> Iterator[tuple[Process, tuple[Release, ...]]]:
+        """What one consumer may do next: how it then stands, and the releases."""
         picture = self._nodes[process.picture] if process.picture >= 0 else None
-        if process.sees_isolation != site.isolated[n]:
-            yield now(sees_isolation=site.isolated[n])
-        for version in site.versions:
+        if process.sees_isolation != is_isolated:
+            yield process._replace(sees_isolation=is_isolated), releases
+        for version in versions:
             if accepts(picture, self._nodes[version]) is Reading.ACT:
-                yield now(picture=version)
-        name, isolated = NAMES[n], process.sees_isolation
-        releases = {p: r for p, r in zip(self._partitions, self._releases(site), strict=True) if r is not None}
-        running = {p: Token(epoch, process.incarnation) for p, epoch, _ in process.runs}
-        closing = {p for p, _, closes in process.runs if closes}
+                yield process._replace(picture=version), releases
+        name, isolated, runs = NAMES[n], process.sees_isolation, process.runs
+        running = {p: Token(epoch, process.incarnation) for p, epoch, _ in runs}
+        closing = {p for p, _, closes in runs if closes}
         owed = owes_release(picture, name, process.incarnation, isolated)
-        granted = grants(picture, name, process.incarnation, releases, isolated)
+        granted = grants(picture, name, process.incarnation, {r.offset: r for r in releases}, isolated)
         todo = steps(granted, running, closing, owed, dict(process.released))
         for partition in todo.stop:
-            yield now(runs=tuple(sorted((p, e, c or p == partition) for p, e, c in process.runs)))
-        for partition in closing:
-            yield now(runs=tuple(one for one in process.runs if one[0] != partition))
+            yield process._replace(runs=tuple((p, e, c or p == partition) for p, e, c in runs)), releases
+        for partition in sorted(closing):
+            yield process._replace(runs=tuple(one for one in runs if one[0] != partition)), releases
         for grant in todo.start:
-            yield now(runs=tuple(sorted((*process.runs, (grant.partition, grant.token.epoch, False)))))
+            started = (grant.partition, grant.token.epoch, False)
+            yield process._replace(runs=tuple(sorted((*runs, started)))), releases
         for partition in todo.release:
-            yield self._released(site, n, process, partition, owed[partition].epoch)
+            epoch = owed[partition].epoch
+            released = tuple(sorted({**dict(process.released), partition: epoch}.items()))
+            yield process._replace(released=released), self._with_release(n, process, releases, partition, epoch)
 
-    def _released(self, site: Site, n: int, process: Process, partition: int, epoch: int) -> Site:
-        kept = tuple(r for r in site.releases if r.offset != partition)  # `offset` names the partition here
-        old = next((r for r in site.releases if r.offset == partition), None)
+    def _with_release(
+        self, n: int, process: Process, releases: tuple[Release, ...], partition: int, epoch: int
+    ) -> tuple[Release, ...]:
+        """The releases with this one, unless a newer one is there; `offset` names the partition in this search."""
+        old = next((r for r in releases if r.offset == partition), None)
+        if old is not None and old.epoch >= epoch:
+            return releases
         mine = Release(epoch, NAMES[n], process.incarnation, partition, self._generation, Token(0, 0))
-        releases = site.releases if old is not None and old.epoch >= epoch else (*kept, mine)
-        released = tuple(sorted({**dict(process.released), partition: epoch}.items()))
-        return site._replace(
-            releases=tuple(sorted(releases, key=lambda r: r.offset)),
-            processes=_put(site.processes, n, process._replace(released=released)),
-        )
+        return tuple(sorted((*(r for r in releases if r is not old), mine), key=lambda r: r.offset))
 
     def _crashed(self, site: Site, n: int) -> Site:
         return site._replace(
@@ -248,10 +258,20 @@ class Search:
     def _coordinator(self, site: Site) -> Iterator[tuple[bool, Site]]:
         if site.versions and self._nodes[site.versions[-1]].epoch >= self.bounds.epochs:
             return
+        told = tuple(p and p._replace(released=()) for p in site.processes)
+        key = (site.versions[-1:], site.state, site.releases, told, site.drawn, site.ended, site.isolated)
+        if key not in self._decisions:
+            self._decisions[key] = tuple(self._looks(site))
+        for free, state, node in self._decisions[key]:
+            versions = site.versions if node is None else (*site.versions, node)[-1 - self.bounds.stale :]
+            yield free, site._replace(versions=versions, state=state)
+
+    def _looks(self, site: Site) -> Iterator[tuple[bool, int, int | None]]:
+        """What the coordinator would write, with everybody's answer and with one missing: state, and node if it changes."""
         everybody = {NAMES[n]: self._answer(n, p) for n, p in enumerate(site.processes) if p is not None}
-        yield from ((True, one) for one in self._decided(site, everybody))
+        yield from ((True, *one) for one in self._decided(site, everybody))
         for name in everybody:
-            yield from ((False, one) for one in self._decided(site, {**everybody, name: SILENT}))
+            yield from ((False, *one) for one in self._decided(site, {**everybody, name: SILENT}))
 
     def _answer(self, n: int, process: Process) -> ConsumerStatus:
         topics = {}
@@ -265,7 +285,7 @@ class Search:
             topics["t"] = TopicStatus(node.generation, node.epoch, held, runs)
         return ConsumerStatus(NAMES[n], "c", process.incarnation, "boot", "ok", topics)
 
-    def _decided(self, site: Site, answers: dict[str, Answer]) -> Iterator[Site]:
+    def _decided(self, site: Site, answers: dict[str, Answer]) -> Iterator[tuple[int, int | None]]:
         node = self._nodes[site.versions[-1]] if site.versions else None
         releases = {r.offset: r for r in site.releases}
         state = self._states[site.state] if site.state >= 0 else None
@@ -293,20 +313,13 @@ class Search:
             raise Found(f"what is written is not valid: {decision}")
         if decision.node is not None and node is not None and invariants.of_step(node, decision.node):
             raise Found(f"epochs fall: {decision}")
-        versions = site.versions
-        if decision.node is not None:
-            versions = (*versions, self._node_id(decision.node))[-1 - self.bounds.stale :]
-        yield site._replace(versions=versions, state=self._state_id(decision.state))
+        yield self._state_id(decision.state), None if decision.node is None else self._node_id(decision.node)
 
     @property
     def _partitions(self) -> range:
         return range(self.bounds.partitions)
 
     _generation = "f00dfeedf00dfeed"
-
-    def _releases(self, site: Site) -> list[Release | None]:
-        found = {r.offset: r for r in site.releases}
-        return [found.get(p) for p in self._partitions]
 
     def _node_id(self, node: TopicNode) -> int:
         return _interned(encode_node(node), node, self._node_ids, self._nodes)
