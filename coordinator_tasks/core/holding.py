@@ -74,13 +74,19 @@ def grants(
         if owner == consumer:
             via = Via.GUARDED if partition in picture.guarded else Via.ASSIGNED
             token = Token(picture.since[partition], incarnation, picture.generation)
-            found[partition] = Grant(partition, token, via, releases.get(partition))
+            found[partition] = Grant(partition, token, via, _of_holding(releases.get(partition), token))
     for partition, entry in picture.handoff.items():
         release = releases.get(partition)
         if entry.taker == consumer and release is not None and releases_entry(release, entry, picture.generation):
             token = Token(entry.epoch, incarnation, picture.generation)
             found[partition] = Grant(partition, token, Via.RELEASED, release)
     return found
+
+
+def _of_holding(release: Release | None, token: Token) -> Release | None:
+    """The release if this holding began as its hand-off: an older one may even be of a topic that was created anew since."""
+    same = release is not None and (release.epoch, release.generation) == (token.epoch, token.generation)
+    return release if same else None
 
 
 def releases_entry(release: Release, entry: Handoff, generation: str) -> bool:

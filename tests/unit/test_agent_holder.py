@@ -237,6 +237,19 @@ def test_a_topic_that_was_created_anew_is_noticed_although_a_commit_reached_the_
     assert stage.reported("created anew in Kafka (topic id id-2, held is id-1)")
 
 
+def test_a_release_from_before_the_topic_was_created_anew_starts_nothing_in_the_new_one(stage: Stage) -> None:
+    take(stage, 0)
+    stage.holder.on_releases({0: release_of(stage, 0, 40, Token(0, 6, GENERATION))})
+    stage.kafka.create_topic("t", 4)
+    stage.kafka.append("t", 0, 100)
+    stage.node = replace(stage.node, topic_id="id-2")
+    stage.offsets = stage.kafka.offsets("h")
+    stage.own(0)
+    stage.wait(1.0)
+    assert stage.holder.ready()[0].position == 0
+    assert stage.committed(0).offset == 0
+
+
 def test_an_earlier_commit_of_our_own_that_comes_late_is_written_over(stage: Stage) -> None:
     stage.own(0)
     stage.hand_out(0, 30)
