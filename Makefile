@@ -56,7 +56,7 @@ search: install  ## every state that the rules can reach, within the bounds of d
 	@$(BIN)/python -m tests.simulation.search
 
 mutants: install  ## which suite notices which broken rule; goes on where build/mutants.json ends
-	@$(BIN)/python -m tests.simulation.mutants
+	@$(BIN)/python -m tests.simulation.mutation
 
 faults: install  ## the long part of the fault tests: pairs of deaths and more; goes on where it ended
 	$(BIN)/python -m tests.faults --pairs $(or $(PAIRS),500) --minutes $(or $(MINUTES),60)

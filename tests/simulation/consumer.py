@@ -129,7 +129,8 @@ class Consumer(Host):
     def due(self, slot: str) -> bool:
         """Whether a thread has something to do at once."""
         kind, _, topic = slot.partition(" ")
-        if not self.running or slot not in self.threads():
+        fiber = self.slots.get(slot)
+        if not self.running or (fiber is not None and fiber.wake_at > self.kernel.now):
             return False
         holder = self.holder(topic) if topic else None
         if kind == "kafka" and holder is not None:

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field, replace
 from coordinator_tasks.core.model import State
 from coordinator_tasks.service import directives, observe, topics
 from coordinator_tasks.service.coordinator import Coordinator
-from tests.simulation.actions import FAULTS, STEPS, Action, perform, readd, relaunch, removed
+from tests.simulation.actions import FAULTS, Action, perform
 from tests.simulation.faults import Fault
+from tests.simulation.mishaps import removed
 from tests.simulation.oracle import Broken
+from tests.simulation.upheavals import readd, relaunch
 from tests.simulation.world import Setup, World
 
 MAX_ROUNDS = 150
@@ -214,6 +216,3 @@ def _wanting(world: World) -> str:
 def _registered(world: World, one: object) -> bool:
     node = world.server.nodes.get(world.paths.member(one.consumer))  # type: ignore[attr-defined]
     return node is not None and node.owner == one.session.number  # type: ignore[attr-defined]
-
-
-__all__ = ["STEPS", "Outcome", "generate", "heal", "run", "run_seed"]

@@ -1,40 +1,9 @@
-"""The rules of the protocol, each with a one-line change that breaks it: every suite is asked whether it notices.
+"""The rules of the protocol, each with a one-line change that breaks it; `tests.simulation.mutation` asks who notices."""
 
-    python -m tests.simulation.mutants            # all that are not in build/mutants.json yet
-    python -m tests.simulation.mutants --only 3 7
-
-Works on a copy of the tree; the working tree is never touched.
-"""
-
-import argparse
-import json
-import os
-import shutil
-import subprocess
-import sys
-import tempfile
-import time
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-FILE = ROOT / "build" / "mutants.json"
-COPIED = ("coordinator_tasks", "spark_apps", "plugins", "tests", "pyproject.toml")
-SEEDS = 1500
-LIMIT_S = 240
-UNIT = (
-    *("agent_agent", "agent_holder", "confirm", "decide_is_total", "directives", "draft", "fence", "fleet", "holding"),
-    *("machine", "presence", "recovery", "registries", "services", "topics"),
-)
-SUITES: dict[str, tuple[str, ...]] = {
-    "unit": ("-m", "pytest", "-x", "-q", *(f"tests/unit/test_{name}.py" for name in UNIT), "tests/scenarios"),
-    "machine": ("-m", "pytest", "-x", "-q", "tests/unit/test_protocol_walk.py"),
-    "search": ("-m", "tests.simulation.search", "--small"),
-    "simulation": (
-        *("-m", "tests.simulation", "--seeds", str(SEEDS), "--start", "0", "--limit-s", "120", "--no-shrink"),
-        *("--file", "simulation.json"),
-    ),
-}
 
 
 class Mutant(NamedTuple):
@@ -354,75 +323,3 @@ def mutated(mutant: Mutant, root: Path) -> str:
     if mutant.old not in text:
         raise ValueError(f"{mutant.file} has no {mutant.old!r} any more: bring the mutant up to date")
     return text.replace(mutant.old, mutant.new, 1)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants", description="Which suite notices what.")
-    parser.add_argument("--only", type=int, nargs="*", help="numbers of the mutants")
-    parser.add_argument("--suites", nargs="*", default=list(SUITES), choices=list(SUITES))
-    parser.add_argument("--limit-s", type=float, default=float("inf"), help="begin no further mutant after so long")
-    given = parser.parse_args()
-    known: dict[str, dict[str, bool]] = json.loads(FILE.read_text()) if FILE.exists() else {}
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        copy = Path(folder)
-        for name in COPIED:
-            source = ROOT / name
-            if source.is_dir():
-                shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-            else:
-                shutil.copy(source, copy / name)
-        for number, mutant in enumerate(MUTANTS):
-            if given.only is not None and number not in given.only:
-                continue
-            caught = known.setdefault(mutant.rule, {})
-            wanted = [suite for suite in given.suites if suite not in caught or given.only is not None]
-            if not wanted or time.monotonic() - began > given.limit_s:
-                continue
-            caught |= _tried(mutant, copy, wanted)
-            FILE.parent.mkdir(exist_ok=True)
-            FILE.write_text(json.dumps(known, indent=1))
-            print(_row(number, mutant, caught), flush=True)
-    return _summary(known)
-
-
-def _tried(mutant: Mutant, copy: Path, suites: list[str]) -> dict[str, bool]:
-    target = copy / mutant.file
-    before = target.read_text()
-    target.write_text(mutated(mutant, copy))
-    try:
-        return {suite: not _passes(SUITES[suite], copy) for suite in suites}
-    finally:
-        target.write_text(before)
-
-
-def _passes(arguments: tuple[str, ...], folder: Path) -> bool:
-    environment = {**os.environ, "PYTHONPATH": f"{folder}:{folder / 'plugins'}", "PYTHONDONTWRITEBYTECODE": "1"}
-    (folder / "simulation.json").unlink(missing_ok=True)
-    try:
-        done = subprocess.run(
-            [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, timeout=LIMIT_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return False  # it no longer comes to an end
-    return done.returncode == 0
-
-
-def _row(number: int, mutant: Mutant, caught: dict[str, bool]) -> str:
-    marks = " ".join(f"{suite if caught.get(suite) else '-':10}" for suite in SUITES)
-    return f"{number:3} {marks} {mutant.rule}"
-
-
-def _summary(known: dict[str, dict[str, bool]]) -> int:
-    tried = [m for m in MUTANTS if known.get(m.rule)]
-    missed = [m.rule for m in tried if not any(known[m.rule].values())]
-    by_suite = {suite: sum(known[m.rule].get(suite, False) for m in tried) for suite in SUITES}
-    shown = ", ".join(f"{suite} {n}" for suite, n in by_suite.items())
-    print(f"\n{len(tried)} of {len(MUTANTS)} mutants tried, {len(tried) - len(missed)} caught ({shown})")
-    for rule in missed:
-        print(f"not caught: {rule}")
-    return 1 if missed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -156,7 +156,8 @@ class Oracle:
             self._new_generation(topic, node)
         frozen = self.configs[topic].frozen and not self.configs[topic].removed
         if frozen and records and old is not None and old.generation == node.generation:
-            kinds = {move.kind for move in records[0].moves} & {MoveKind.HANDOFF, MoveKind.STOP}
+            moved = [move for move in records[0].moves if move.partition in old.assignments]
+            kinds = {move.kind for move in moved} & {MoveKind.HANDOFF, MoveKind.STOP}
             self.expect("hold means hold", not kinds, f"{topic} is frozen and was planned: {sorted(kinds)}")
 
     def _note_grants(self, topic: str, node: TopicNode) -> None:

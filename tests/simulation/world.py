@@ -44,6 +44,7 @@ class World:
         self.trace = trace
         self.kernel = Kernel()
         self.paths = Paths("shop")
+        self._all_folders = self.paths.folders()
         self.oracle = Oracle(self.paths)
         self.effects: Counter[tuple[Fault, State]] = Counter()
         self.digest = hashlib.blake2b(digest_size=16)
@@ -186,8 +187,9 @@ class World:
         self.attempts = [one for one in self.attempts if one.alive and not one.fiber.dead]
 
     def _folders(self, c: Coordinator) -> None:
-        for folder in self.paths.folders():
-            c.zk.ensure(folder)
+        for folder in self._all_folders:
+            if folder not in self.server.nodes:
+                c.zk.ensure(folder)
 
     def _coordinator(self) -> Coordinator:
         return self.site.coordinator(self._hand, self._hand_session)

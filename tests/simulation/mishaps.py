@@ -1,0 +1,189 @@
+"""Faults of Kafka, of the interfaces and of the tasks, clocks that jump, and what people do."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from coordinator_tasks.core.model import Committed, TopicConfig
+from coordinator_tasks.service import directives, topics
+from coordinator_tasks.service.coordinator import Coordinator
+from tests.simulation.faults import Fault
+from tests.simulation.orchestrator import RUN
+from tests.simulation.turns import Act, consume, pick, running, some_attempt
+from tests.simulation.world import MAX_ATTEMPTS, PERSON, World
+
+MAX_PARTITIONS = 5
+
+# Kafka ----------------------------------------------------------------------------------------------------------------
+
+
+def foreign_commit(world: World, a: int, b: int) -> None:
+    """Somebody sets an offset of the group by a tool, to what has passed or before."""
+    topic = world.setup.topics[a % len(world.setup.topics)]
+    log = world.brokers.logs[topic]
+    partition = b % len(log.ends)
+    known = world.oracle.progress.get((log.topic_id, partition))
+    world.oracle.taint_all()
+    offset = max(0, (known.position if known is not None else 0) - a % 3)
+    world.brokers.write(world.groups[topic], topic, {partition: Committed(offset)}, "a stranger")
+    world.effect(Fault.FOREIGN_COMMIT)
+
+
+def brokers_down(world: World, a: int, b: int) -> None:
+    world.brokers.down_until = world.kernel.now + 0.5 + a % 10 / 2
+    consume(world, a, b)
+
+
+def partitions_added(world: World, a: int, b: int) -> None:
+    log = world.brokers.logs[world.setup.topics[a % len(world.setup.topics)]]
+    if len(log.ends) < MAX_PARTITIONS:
+        log.ends += [b % 5]
+        world.effect(Fault.PARTITIONS_ADDED)
+
+
+def recreated(world: World, a: int, b: int) -> None:
+    """The topic is deleted and created; some time later a person removes it here and adds it with a new group."""
+    topic = world.setup.topics[a % len(world.setup.topics)]
+    world.oracle.taint_all()
+    world.brokers.create(topic, 1 + b % MAX_PARTITIONS)
+    world.effect(Fault.RECREATED)
+    if a % 3:
+        world.later(a % 7, lambda: world.by_hand(lambda c: removed(c, topic)))
+
+
+def removed(c: Coordinator, topic: str) -> None:
+    """A person no longer manages the topic."""
+    if c.zk.find(c.paths.config(topic)) is not None:
+        topics.remove_topic(c, topic, PERSON)
+
+
+# Interfaces -----------------------------------------------------------------------------------------------------------
+
+
+def mood(fault: Fault) -> Act:
+    def act(world: World, a: int, b: int) -> None:
+        one = pick([c for c in running(world) if c.listener.mood is None], a)
+        if one is None:
+            return
+        one.listener.mood = fault
+        world.oracle.taint(one)
+
+        def end() -> None:
+            one.listener.mood = None
+
+        world.later(1 + b % 12, end)
+        if b % 2:
+            world.attempt("step").go(500)
+
+    return act
+
+
+def post_doubled(world: World, a: int, b: int) -> None:
+    """A topic node that was posted some time ago arrives once more."""
+    one, post = pick([c for c in running(world) if c.agent is not None], a), pick(world.posts, b)
+    if one is not None and one.agent is not None and post is not None and one.agent.posted(*post):
+        world.effect(Fault.POST_DOUBLED)
+
+
+# Tasks ----------------------------------------------------------------------------------------------------------------
+
+
+def task_killed(world: World, a: int, b: int) -> None:
+    attempt = some_attempt(world, a, b)
+    if attempt is not None:
+        attempt.dies()
+        world.effect(Fault.TASK_KILLED)
+
+
+def two_attempts(world: World, a: int, b: int) -> None:
+    """The same task twice, in turns of a few operations."""
+    first = some_attempt(world, a, b)
+    if first is None or first.task == "reap" or len(world.attempts) > MAX_ATTEMPTS:
+        return
+    second = world.attempt(first.task, first.call)
+    world.effect(Fault.TWO_ATTEMPTS)
+    for n in range(b % 12):
+        for attempt in (first, second):
+            if attempt.ready:
+                attempt.go(1 + (a >> n) % 4)
+
+
+def cleared(world: World, a: int, b: int) -> None:
+    if len(world.attempts) < MAX_ATTEMPTS:
+        world.attempt(RUN[a % len(RUN)]).go(b % 40)
+        world.effect(Fault.CLEARED)
+
+
+def task_delayed(world: World, a: int, b: int) -> None:
+    attempt = some_attempt(world, a, b)
+    if attempt is None:
+        return
+    attempt.paused = True
+    world.effect(Fault.TASK_DELAYED)
+
+    def wake() -> None:
+        attempt.paused = False
+
+    world.later(1 + b % 9, wake)
+
+
+# Clocks and people ----------------------------------------------------------------------------------------------------
+
+
+def clock_jump(world: World, a: int, b: int) -> None:
+    skew_s = (-3600.0, -7.0, 5.0, 90.0, 86400.0, 0.0)[b % 6]
+    one = pick([*running(world), None], a)
+    if one is None:
+        world.task_skew_s = skew_s
+    else:
+        one.skew_s = skew_s
+    world.effect(Fault.CLOCK_JUMP)
+
+
+def _person(world: World, fault: Fault, call: Callable[[Coordinator], object], a: int) -> None:
+    def run(c: Coordinator, _actor: object) -> object:
+        result = call(c)
+        world.effect(fault)
+        return result
+
+    world.attempt("person", run).go(500 if a % 2 else 3)
+
+
+def isolated(world: World, a: int, b: int) -> None:
+    name = world.names[b % len(world.names)]
+    for one in world.alive(name):
+        world.oracle.taint(one)
+    until_at = world.kernel.now + 3 if a % 5 == 0 else 0.0
+    _person(world, Fault.ISOLATED, lambda c: directives.isolate(c, name, by="ada", why="odd", until_at=until_at), a)
+
+
+def readmitted(world: World, a: int, b: int) -> None:
+    if not world.isolated_by_hand():
+        isolated(world, 1 + 2 * a, b)
+        world.round(0.3)
+        world.attempt("step").go(500)
+    name = pick(world.isolated_by_hand(), b)
+    if name is None:
+        return
+    _person(world, Fault.READMITTED, lambda c: directives.readmit(c, name, "ada"), a)
+    if a % 3 == 0 and len(world.attempts) < MAX_ATTEMPTS:
+        world.attempt("chores").go(500)
+
+
+def drained(world: World, a: int, b: int) -> None:
+    name = world.names[b % len(world.names)]
+    if a % 3 == 0:
+        _person(world, Fault.DRAINED, lambda c: directives.undrain(c, name), a)
+    else:
+        _person(world, Fault.DRAINED, lambda c: directives.drain(c, name, "ada", "patches"), a)
+
+
+def reconfigured(world: World, a: int, b: int) -> None:
+    topic = world.setup.topics[a % len(world.setup.topics)]
+    changes: tuple[Callable[[TopicConfig], TopicConfig], ...] = (
+        lambda config: replace(config, frozen=not config.frozen),
+        lambda config: replace(config, paused=frozenset() if config.paused else frozenset({0})),
+        lambda config: replace(config, pins={} if config.pins else {0: world.names[b % len(world.names)]}),
+        lambda config: replace(config, properties={"fetch.min.bytes": str(b % 9)}),
+    )
+    change = changes[b % len(changes)]
+    _person(world, Fault.RECONFIGURED, lambda c: topics.change_config(c, topic, change), a)
