@@ -35,7 +35,7 @@ OPERATIONS: Mapping[str, frozenset[str]] = {
     "Registry": frozenset({"register", "deregister"}),
     "StatusClient": frozenset({"ask", "post_topic"}),
     "KafkaAdmin": frozenset({"describe", "committed", "group_members"}),
-    "GroupOffsets": frozenset({"committed", "commit", "topic_id", "ends", "beginnings"}),
+    "GroupOffsets": frozenset({"committed", "commit", "topic_id", "ends", "beginnings", "at_times"}),
 }
 NO_FAILPOINT: Mapping[str, str] = {
     "ZooKeeper.listen": "adds a listener in this process",
