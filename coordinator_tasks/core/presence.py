@@ -91,7 +91,8 @@ def in_backoff(consumer: str, world: World, policy: Policy) -> float:
     claim = world.claims.get(consumer)
     if claim is None:
         return 0.0
-    recent = [at for at in claim.registrations if world.now - at < policy.flap_window_s]
+    # What lies ahead was noted by a clock that has jumped.
+    recent = [at for at in claim.registrations if 0 <= world.now - at < policy.flap_window_s]
     excess = len(recent) - policy.flap_registrations
     if excess < 0:
         return 0.0
@@ -104,15 +105,16 @@ def note_absence(
     """Bring the note of an absent incarnation up to date: the new note, and whether it is now known to be gone.
 
     Gone = its own address, which has answered us before, has refused for a session time-out. A proxy's refusal proves
-    nothing, and neither does one from the loopback address after another boot (`same_boot` False).
+    nothing, and neither does one from the loopback address after another boot (`same_boot` False). A time that lies ahead
+    was noted by a clock that has jumped, and would keep us waiting until then: it is noted anew.
     """
     if isinstance(answer, ConsumerStatus) and answer.incarnation == incarnation:
         return None, False
     absence = claim.absence
-    if absence is None or absence.incarnation != incarnation:
+    if absence is None or absence.incarnation != incarnation or absence.since_at > now:
         absence = Absence(incarnation, now)
     refused = isinstance(answer, Unreachable) and answer.silence is Silence.REFUSED
     if not (refused and same_boot and claim.direct and claim.answered == incarnation):
         return Absence(incarnation, absence.since_at), False
-    since = absence.refused_at or now
+    since = min(absence.refused_at or now, now)
     return Absence(incarnation, absence.since_at, since), now - since >= session_timeout_s

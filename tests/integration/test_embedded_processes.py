@@ -21,7 +21,8 @@ GONE_TIMEOUT_S = 90.0
 
 # Starts a real server, and a shell whose grandchild leaves its session; tells all ids and waits.
 OWNER = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background of a shell
 from pathlib import Path
 from coordinator_tasks.embedded import detached
 from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec

@@ -216,6 +216,22 @@ def test_an_unknown_id_has_no_backoff() -> None:
             id="the row of refusals broke",
         ),
         pytest.param(
+            claim(absence=Absence(1, NOW + 9e4)),
+            SILENT,
+            True,
+            Absence(1, NOW),
+            False,
+            id="noted by a clock that jumped",
+        ),
+        pytest.param(
+            claim(absence=Absence(1, 5.0, NOW + 9e4)),
+            REFUSED,
+            True,
+            Absence(1, 5.0, NOW),
+            False,
+            id="the first refusal was noted by a clock that jumped",
+        ),
+        pytest.param(
             claim(absence=Absence(1, 5.0, NOW - 99)), REFUSED, False, Absence(1, 5.0), False, id="loopback, other boot"
         ),
         pytest.param(
