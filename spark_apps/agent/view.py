@@ -61,7 +61,7 @@ class View:
         topics: Sequence[str] = ()
         with suppress(NodeMissing):
             topics = self._zk.children(self._paths.assignments)
-        for topic in sorted(set(topics) - set(self._topics.names())):
+        for topic in sorted({one for one in topics if is_topic(one)} - set(self._topics.names())):
             path = self._paths.topic(topic)
             with suppress(NodeMissing, Malformed):
                 self._topics.appeared(topic, decode_node(path, self._zk.get(path).data))

@@ -19,8 +19,8 @@ from tests.simulation.shrink import shrunk
 from tests.simulation.totals import Totals, joined, load, save
 
 BLOCK = 1_000
-BLOCKS = 10
-EACH = 100
+BLOCKS = 1
+EACH = 10
 
 
 @pytest.fixture(scope="module")
