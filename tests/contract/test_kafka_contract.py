@@ -165,7 +165,7 @@ def test_a_broker_that_is_not_there_is_an_error_in_time_with_the_address() -> No
             KafkaUnavailable, match=r"127\.0\.0\.1:1 does not answer within 1 s.*Connection refused.*check"
         ):
             ask()
-    assert time.monotonic() - began_s < 3 * (1.0 + 2.0)
+    assert time.monotonic() - began_s < 30, "librdkafka would try for a minute by itself"
 
 
 def test_a_wrong_password_is_said_at_once_and_the_right_one_works(request: pytest.FixtureRequest) -> None:
