@@ -2,7 +2,7 @@
 
 Rules:
 - Needed when the topic's node or state is missing, or when an acted or committed epoch is larger than the node's, or a
-  consumer acts on a generation that the node does not supersede.
+  consumer acts on a generation that the node does not supersede, or an owner's start is barred by the commit of one.
 - Every registered consumer is asked; where there are traces of an older life, one that does not answer is waited for.
 - The new node has a new generation, an epoch of 1 + the largest of node, acted and committed, and says in `supersedes`
   what went into it, so that consumers of the older generations may accept it.
@@ -37,7 +37,7 @@ def needed(view: TopicView, world: World) -> Recovery | None:
     tokens = _tokens(view, world)
     newest = max([_newest(s) for _, _, s in acted] + [t.epoch for t, _ in tokens.values()], default=0)
     if node is not None and view.state is not None:
-        cause = _disagreement(node, acted, newest)
+        cause = _disagreement(node, acted, newest) or _barred_start(node, tokens)
         if cause is None:
             return None
     else:
@@ -92,6 +92,21 @@ def _disagreement(node: TopicNode, acted: list[tuple[str, int, TopicStatus]], ne
     return None
 
 
+def _barred_start(node: TopicNode, tokens: dict[int, tuple[Token, Committed]]) -> str | None:
+    for partition, (token, entry) in sorted(tokens.items()):
+        if _bars(node, partition, token):
+            who, life = entry.owner or "somebody", f"epoch {token.epoch} of generation {token.generation}"
+            return f"ZooKeeper was lost: {who} committed partition {partition} at {life}, stored is {node.generation}"
+    return None
+
+
+def _bars(node: TopicNode | None, partition: int, token: Token) -> bool:
+    """Whether a survivor that no consumer's answer has shown fences the one that the node names."""
+    if node is None or token.generation == node.generation or partition not in node.since:
+        return False
+    return node.since[partition] <= token.epoch and node.supersedes.get(token.generation, -1) < token.epoch
+
+
 def _supersedes(node: TopicNode | None, acted: list[tuple[str, int, TopicStatus]]) -> dict[str, int]:
     found = {**node.supersedes, node.generation: node.epoch} if node is not None else {}
     for _, _, status in acted:
@@ -124,7 +139,8 @@ def _adopt(draft: Draft, view: TopicView, world: World, tokens: dict[int, tuple[
         own_word = runners.get(partition, {})
         since = {**_held(view, partition), **own_word}
         committed = tokens[partition][0].epoch if partition in tokens else 0
-        if partition in tokens and (committed > known if view.node is not None else not since):
+        barred = partition in tokens and _bars(view.node, partition, tokens[partition][0])
+        if barred or (partition in tokens and (committed > known if view.node is not None else not since)):
             since = {**_last_owner(*tokens[partition], world), **since}
         for consumer, (_, incarnation) in since.items():
             draft.incarnations[consumer] = max(incarnation, draft.incarnations.get(consumer, 0))
@@ -132,7 +148,7 @@ def _adopt(draft: Draft, view: TopicView, world: World, tokens: dict[int, tuple[
             ((consumer, (epoch, _)),) = since.items()
             # Only what runs goes on under its token: what started anew under that epoch would meet its own commits of
             # the former generation, and below the committed one it would be fenced.
-            goes_on = (consumer, partition) in running and epoch >= committed
+            goes_on = (consumer, partition) in running and epoch >= committed and not barred
             _enter(draft, partition, consumer, epoch if goes_on else draft.epoch)
         elif since:
             draft.to_close[partition] = set(since)

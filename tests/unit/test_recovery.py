@@ -208,6 +208,32 @@ def test_a_runner_below_the_committed_token_starts_again() -> None:
     assert picture(scene).since[partition] == picture(scene).epoch
 
 
+def test_a_survivor_that_nobody_knew_of_does_not_bar_a_start_for_ever() -> None:
+    # After a loss it had committed nothing yet, and its id belongs to a new process: the first plan began at its epoch.
+    scene = Scene().joins("a", incarnation=2).joins("b")
+    scene.step()
+    partition = scene.owned["b"][0]
+    scene.committed = {partition: committed("a", 1, generation="01de401de401de40")}
+    decision = scene.step()
+    assert f"a committed partition {partition} at epoch 1 of generation 01de401de401de40" in decision.reason
+    assert scene.state is not None
+    assert set(scene.state.to_close) == {"a", "b"}, "either may run it: the barrier"
+    scene.settles()
+    assert scene.state.state is State.STABLE
+    assert picture(scene).since[partition] > 1
+    assert scene.decide().verdict is Verdict.NOTHING, "an entry that bars nobody is no evidence"
+
+
+def test_a_commit_of_a_life_that_the_node_covers_bars_nobody() -> None:
+    scene = stable("a", "b")
+    entries = {p: committed(c, 1, generation=picture(scene).generation) for c, ps in scene.owned.items() for p in ps}
+    lost(scene).step()
+    scene.committed = entries
+    scene.settles()
+    assert {picture(scene).since[p] for p in entries} == {1}, "what runs has gone on under its old token"
+    assert scene.decide().verdict is Verdict.NOTHING
+
+
 def test_commits_of_another_topic_id_are_no_evidence() -> None:
     scene = stable("a", "b")
     scene.committed = {0: committed("x", 99, topic_id="id-0")}
