@@ -31,7 +31,7 @@ Connect = Callable[[TopicNode], GroupOffsets]
 
 
 class TopicRunner:
-    """Implements `link.Planner`. `changed` is called, without the lock, when a release waits to be written.
+    """Implements `link.Planner`. `changed` is called, without the lock, when a release has been posted.
 
     `node` says which brokers and which group; what it assigns counts only once the agent hands it to the holder.
     """
@@ -65,10 +65,11 @@ class TopicRunner:
     def edit(self, change: Callable[[Holder], V]) -> V:
         """Look at or change the holder; whoever waits for it looks again."""
         with self._turn:
+            before = self.holder.outbox.copy()
             result = change(self.holder)
-            waiting = bool(self.holder.outbox)
+            posted = self.holder.outbox.items() - before.items()
             self._turn.notify_all()
-        if waiting:
+        if posted:
             self._changed()
         return result
 
@@ -126,6 +127,7 @@ class TopicRunner:
 
     def latest(self, reader: str, start: BatchOffset) -> BatchOffset:  # noqa: ARG002
         deadline = self._clock.monotonic() + LONGEST_WAIT_S
+        before = self.holder.outbox.copy()
         try:
             with self._turn:
                 while True:
@@ -138,7 +140,7 @@ class TopicRunner:
                         return start
                     self._turn.wait(max(0.001, self._pause(now, deadline)))
         finally:
-            if self.holder.outbox:
+            if self.holder.outbox.items() - before.items():
                 self._changed()
 
     def _pause(self, now: float, deadline: float) -> float:
