@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,7 +79,6 @@ def test_executors_on_a_cluster_read_what_the_driver_was_assigned(
         )
     )
     command = [sys.executable, str(APPLICATION), master, kafka.bootstrap_servers, kafka.sasl_bootstrap_servers, topic]
-    began = time.monotonic()
     done = subprocess.run(
         [*command, str(settings), str(tmp_path)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -97,4 +95,3 @@ def test_executors_on_a_cluster_read_what_the_driver_was_assigned(
     assert len(found["executors"]) == 2, "both workers read"
     assert os.getpid() not in found["executors"]
     assert "alice-secret" not in found["plan"] + done.stdout + done.stderr
-    assert time.monotonic() - began < RUN_S
