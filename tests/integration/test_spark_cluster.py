@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.find_spark_home import _find_spark_home
 
-from coordinator_tasks.embedded.java import find_java
+from coordinator_tasks.embedded.java import QUICK_START_OPTIONS, find_java
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.ports import HOST, free_port, listening
 from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
@@ -35,7 +35,7 @@ def spark_process(name: str, folder: Path, port: int, main: str, *arguments: str
         "PYSPARK_PYTHON": sys.executable,
     }
     classes = f"{_find_spark_home()}/jars/*"
-    argv = (str(find_java().executable), "-Xmx256m", "-cp", classes, main, *arguments)
+    argv = (str(find_java().executable), *QUICK_START_OPTIONS, "-Xmx256m", "-cp", classes, main, *arguments)
     spec = ProcessSpec(name=name, argv=argv, log_path=folder / f"{name}.log", env=env)
     return ManagedProcess(spec, ready=lambda: listening(port))
 

@@ -22,6 +22,7 @@ from spark_apps.pipelines import audit, check_writer, orders
 from spark_apps.sinks import read_audit
 from tests.integration.fake_planner import FakePlanner
 from tests.integration.kafka_topics import new_topic, produce
+from tests.integration.spark_submit import JAVA_OPTIONS
 
 pytestmark = pytest.mark.integration
 LIMIT_S = 180.0
@@ -30,6 +31,7 @@ LIMIT_S = 180.0
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
     builder = SparkSession.builder.master("local[2]").appName("source").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.extraJavaOptions", JAVA_OPTIONS)
     one = session.configure(builder).getOrCreate()
     one.sparkContext.setLogLevel("ERROR")
     yield one
