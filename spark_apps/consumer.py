@@ -34,8 +34,10 @@ from spark_apps import session, source
 from spark_apps.agent.holder import Holder
 from spark_apps.agent.process import ConsumerSettings, Process, leave_on_signals, open_process
 from spark_apps.agent.runner import TopicRunner
+from spark_apps.hooks import Hooks
 from spark_apps.link import LinkServer
-from spark_apps.pipelines import Build, check_writer
+from spark_apps.outputs import agreed_writer
+from spark_apps.pipelines import Build
 from spark_apps.warm_up import warm_up
 
 STOP_TIMEOUT_S = 15.0
@@ -56,6 +58,7 @@ class SparkSettings:
     process's checkpoints (empty = a temporary one; with executors on other hosts, one that the driver reaches);
     `kafka_file`: where executors find Kafka's secret settings; `idempotent_sink` allows speculative execution;
     `warm_up`: run a few empty batches before the registration, so that the first partitions do not stand still for them.
+    `hooks`: a listener and interceptors that are told of every topic.
     """
 
     options: Mapping[str, str] = field(default_factory=dict)
@@ -64,6 +67,7 @@ class SparkSettings:
     kafka_file: str = ""
     idempotent_sink: bool = False
     warm_up: bool = True
+    hooks: Hooks = field(default_factory=Hooks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +185,11 @@ class Consumer:
             self._link = LinkServer()
             ending.callback(self._link.close)
             address = source.AgentAddress(
-                str(self._link.path), identity.consumer, identity.incarnation, self._how.kafka_file
+                str(self._link.path),
+                identity.consumer,
+                identity.incarnation,
+                self._how.kafka_file,
+                tuple(self._how.hooks.interceptors),
             )
             source.register(self._spark, address)
             ending.callback(source.register, self._spark, None)
@@ -263,14 +271,14 @@ class Consumer:
         )
         link.serve(topic, runner)
         build = found.build
-        self._topics[topic] = SparkTopic(runner, lambda: self._query(topic, build))
+        self._topics[topic] = SparkTopic(runner, lambda: self._query(runner, build))
         return ""
 
-    def _query(self, topic: str, build: Build) -> StreamingQuery:
+    def _query(self, runner: TopicRunner, build: Build) -> StreamingQuery:
+        topic = runner.topic
         options = {"includeAssignment": "true", **self._how.options, "subscribe": topic}
         stream = self._spark.readStream.format(source.FORMAT).options(**options).load()
-        writer = build(stream, self._how.pipeline)
-        check_writer(writer)
+        writer = agreed_writer(runner, build(stream, self._how.pipeline), self._how.hooks)
         return writer.option("checkpointLocation", str(self._checkpoints / topic)).queryName(topic).start()
 
     def edit(self, topic: str, change: Callable[[Holder], V]) -> V:
