@@ -79,6 +79,7 @@ class Ledger:
         self._look_at = -inf
         self._commit_at = -inf
         self._retry_at = -inf
+        self._claim_at = -inf
         self._failures = 0
         self._measured_at = -inf
         self._measure_wanted = False
@@ -124,7 +125,7 @@ class Ledger:
     def next_at(self) -> float:
         """When something is due next if nothing happens (the clock's monotonic seconds; infinite = never)."""
         due = self._due()
-        if self._urgent(due) or self._unknown() or unclaimed(self.held, self.node):
+        if self._urgent(due) or self._unknown():
             return self._retry_at
         if not self._lookable():
             return inf
@@ -132,6 +133,8 @@ class Ledger:
         if due:
             times.append(self._commit_at)
         times += [h.looked_at + self._timing.guard_look_s for h in self.held.values() if h.phase is Phase.GUARDING]
+        if unclaimed(self.held, self.node):
+            times.append(self._claim_at)
         if self._measure_wanted:
             times.append(self._measured_at + self._timing.measure_s)
         return max(min(times), self._retry_at)
@@ -147,7 +150,7 @@ class Ledger:
         if due and (self._urgent(due) or now >= self._commit_at):
             return self._commit(due)
         tokens = unclaimed(self.held, self.node)
-        if tokens and self.node is not None:
+        if tokens and self.node is not None and now >= self._claim_at:
             return Claim(self._identity, self.node.topic_id, tokens, self._next_number)
         unknown = self._unknown()
         if unknown:
@@ -246,11 +249,14 @@ class Ledger:
                     self.held[partition].measure(ends[partition], now)
 
     def _failed(self, work: Work | None, failed: Failed, now: float) -> None:
+        if isinstance(work, Claim):  # it keeps nothing waiting that goes to Kafka
+            self._claim_at = now + self._timing.retry_max_s
+            self._reports.add("sink", failed.reason)
+            return
         pause = min(self._timing.retry_max_s, self._timing.retry_s * 2**self._failures)
         self._retry_at = now + pause
         self._failures = min(self._failures + 1, 10)
-        neighbour = "sink" if isinstance(work, Claim) else "kafka"
-        self._reports.add("group" if failed.refused else neighbour, failed.reason)
+        self._reports.add("group" if failed.refused else "kafka", failed.reason)
         if not isinstance(work, Commit):
             return
         for partition, held in self._mine(work.offsets, work.number):
@@ -339,7 +345,7 @@ class Ledger:
         for _, held in mine:
             self._announce(held)
         if found.keys() < claim.tokens.keys():
-            self._retry_at = now + self._timing.retry_max_s
+            self._claim_at = now + self._timing.retry_max_s
 
     def refused(self, partition: int, standing: Standing) -> None:
         """The sink has another owner's token: ours is over."""

@@ -56,7 +56,7 @@ def take_answer(
             continue
         if telling.happening is not Happening.ASSIGNED:
             one.listened = Listened.ALL
-        elif one.phase is Phase.ASSIGNING:
+        elif one.phase is Phase.ASSIGNING and not one.closing:
             one.phase = Phase.STARTING
             offset = wanted.get(partition, one.position)
             if offset != one.position and _is_offset(offset) and adjustable:
