@@ -76,6 +76,8 @@ class Held:
     measured: bool = False  # the log's end was asked for
     end: int | None = None
     inflow: Inflow | None = None
+    handed_from: int | None = None  # the first offset that was handed out since the log's beginning was looked at
+    ahead_since: float | None = None
     looked_at: float = -inf
     guarded_at: float = -inf
     committed_at: float = -inf
@@ -137,6 +139,7 @@ class Held:
 
     def hand_out(self, end: int) -> None:
         """A batch up to `end` is planned: it counts as running until that has passed the sink."""
+        self.handed_from = self.position if self.handed_from is None else self.handed_from
         self.position = end
         self.pending = self.handed = True
 
@@ -157,6 +160,11 @@ class Held:
         self.inflow = Inflow(end, now, now) if self.inflow is None else self.inflow.seen(end, now)
         if self.passed >= end:
             self.progressed_at = now
+
+    def jump(self, offset: int) -> None:
+        """The log no longer has our position: begin anew at `offset`, which may also be an earlier one."""
+        self.committed = self.ahead_since = self.handed_from = None
+        self.place(offset)
 
     def status(self, alive: bool, paused: bool) -> RunningPartition:
         """`paused` counts as started: there is nothing that a batch could show."""

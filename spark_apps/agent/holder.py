@@ -93,10 +93,11 @@ class Holder:
         self._isolated = isolated
         self._changed()
 
-    def open(self, first: FirstOffsets | None = None) -> None:
+    def open(self, first: FirstOffsets | None = None, *, fail_on_data_loss: bool = True) -> None:
         """A query reads now: start what is granted; `first` is what its options say of new groups."""
         if first is not None:
             self._ledger.first = first
+        self._ledger.fail_on_data_loss = fail_on_data_loss
         self._acquiring = True
         self._settle()
 
@@ -149,6 +150,11 @@ class Holder:
             if number == self._last_batch.get("batch"):
                 self._last_batch["passed_at"] = self._clock.now()
         self._settle()
+
+    def waits(self, partitions: Iterable[int]) -> None:
+        """The planner lets records of these partitions wait, for a batch that is worth it: they are not stalled."""
+        for partition in partitions:
+            self._ledger.held[partition].progressed_at = self._clock.monotonic()
 
     @property
     def outstanding(self) -> tuple[int, tuple[Range, ...]] | None:

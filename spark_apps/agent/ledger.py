@@ -6,22 +6,27 @@ Rules:
 - Every owner looks at the committed entries at least once per `look_s`, also of an idle partition, and commits nothing
   on a look older than `fresh_s`: a process that slept looks before it writes.
 - A newer token in an entry: no further commit, no release. An older one or none: report it and write ours again.
-- A commit never goes back, and says only what has passed the sink.
+- A commit never goes back, and says only what has passed the sink; only where the log itself has lost what it says, and
+  the application has allowed that, it is set anew (`bounds`).
 """
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 
 from coordinator_tasks.core.fence import Bounds, NoStart, Start, Verdict, judge, start_position
 from coordinator_tasks.core.holding import Grant, Via
-from coordinator_tasks.core.model import Committed, Handoff, Release, Token, TopicNode
+from coordinator_tasks.core.model import Committed, Handoff, Release, StartRule, Token, TopicNode
 from coordinator_tasks.core.ports import Clock
+from spark_apps.agent.bounds import misplaced, overtaken
 from spark_apps.agent.first import FirstOffsets
 from spark_apps.agent.held import Held, Phase
 from spark_apps.agent.reports import Reports
 from spark_apps.agent.settings import Identity, Timing
 from spark_apps.agent.work import Commit, Done, Failed, Look, Looked, Measure, Measured, Result, Survey, Surveyed, Work
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -52,6 +57,7 @@ class Ledger:
         self.bars: dict[int, Bar] = {}
         self.node: TopicNode | None = None
         self.first: FirstOffsets | None = None
+        self.fail_on_data_loss = True
         self.flight: Work | None = None
         self._identity = identity
         self._clock = clock
@@ -65,6 +71,7 @@ class Ledger:
         self._failures = 0
         self._measured_at = -inf
         self._measure_wanted = False
+        self._bounds_at = -inf
 
     # What the holder tells -------------------------------------------------------------------------------------------
 
@@ -184,11 +191,15 @@ class Ledger:
         allowed = self._measure_wanted and now - self._measured_at >= self._timing.measure_s
         if not ready or not (allowed or any(not h.measured for h in ready.values())):
             return None
+        everything = now - self._bounds_at >= self._timing.bounds_s
+        # What was just released has just been read: its start does not wait for a second question.
+        bounds = [p for p, h in ready.items() if everything or (not h.measured and h.grant.release is None)]
+        self._bounds_at = now if everything else self._bounds_at
         for held in ready.values():
             held.measured = True
         self._measure_wanted = False
         self._measured_at = now
-        return Measure(tuple(sorted(ready)), self._next_number)
+        return Measure(tuple(sorted(ready)), self._next_number, tuple(sorted(bounds)))
 
     def _recommit(self, now: float) -> Commit | None:
         idle = [h for h in self.held.values() if h.phase is Phase.READY and not h.fenced]
@@ -218,9 +229,8 @@ class Ledger:
                 if surveyed.bounds.keys() < set(partitions):
                     # Kafka does not know them (yet): not asked again at once.
                     self._retry_at = now + self._timing.retry_max_s
-            case _, Measured(ends):
-                for partition in ends.keys() & self.held.keys():
-                    self.held[partition].measure(ends[partition], now)
+            case Measure(partitions, number), Measured() as measured:
+                self._measured(partitions, number, measured, now)
 
     def _failed(self, work: Work | None, failed: Failed, now: float) -> None:
         pause = min(self._timing.retry_max_s, self._timing.retry_s * 2**self._failures)
@@ -336,6 +346,39 @@ class Ledger:
     def _committed(self, offsets: Mapping[int, Committed], number: int, now: float) -> None:
         for partition, held in self._mine(offsets, number):
             held.acknowledge(offsets[partition].offset, held.grant.via is Via.GUARDED, now)
+
+    def _measured(self, partitions: Iterable[int], number: int, measured: Measured, now: float) -> None:
+        for partition, held in self._mine(partitions, number):
+            if partition not in measured.ends:
+                continue
+            held.measure(measured.ends[partition], now)
+            beginning = measured.beginnings.get(partition)
+            sentence = misplaced(held, beginning, now, self._timing.ahead_s)
+            if sentence:
+                self._misplaced(partition, held, sentence, beginning)
+            elif beginning is not None:
+                if not self.fail_on_data_loss and (sentence := overtaken(held, beginning)):
+                    self._lost(partition, sentence)
+                held.handed_from = None
+
+    def _misplaced(self, partition: int, held: Held, sentence: str, beginning: int | None) -> None:
+        """The log does not have our position: go on as the start rule says, or stop the partition."""
+        rule = self.node.start if self.node is not None else StartRule.NONE
+        if self.fail_on_data_loss or rule is StartRule.NONE:
+            held.closing = True
+            self.bars[partition] = Bar(held.token.epoch, held.topic_id)
+            otherwise = ", or set failOnDataLoss=false" if self.fail_on_data_loss else ""
+            self._lost(partition, f"{sentence}: stopped; reset its offsets{otherwise}")
+        elif beginning is None:
+            self._bounds_at = -inf  # asked for with the next look at the ends
+        else:
+            target = held.end if rule is StartRule.LATEST and held.end is not None else beginning
+            self._lost(partition, f"{sentence}: goes on at {target} ({rule.value}), because failOnDataLoss is false")
+            held.jump(target)
+
+    def _lost(self, partition: int, sentence: str) -> None:
+        if self._reports.add(f"lost {partition}", f"partition {partition}: {sentence}"):
+            log.warning("partition %d: %s", partition, sentence)
 
     def _owed(self, partition: int, owing: Owing, entry: Committed | None) -> None:
         known = entry is not None and self.node is not None and entry.topic_id in ("", self.node.topic_id)

@@ -43,10 +43,11 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Ask for the offset after the last readable record of `partitions`, in one request."""
+    """Ask for the offset after the last readable record of `partitions`, and for some of them for the first one."""
 
     partitions: tuple[int, ...]
     number: int
+    beginnings: tuple[int, ...] = ()
 
 
 Work: TypeAlias = Look | Commit | Survey | Measure
@@ -78,9 +79,10 @@ class Surveyed:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The end of each partition that Kafka knows."""
+    """The end of each partition that Kafka knows, and the beginnings that were asked for."""
 
     ends: Mapping[int, int]
+    beginnings: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,8 @@ def perform(offsets: GroupOffsets, topic: str, work: Work) -> Result:
                 first, end = offsets.beginnings(topic, partitions), offsets.ends(topic, partitions)
                 bounds = {p: Bounds(first[p], end[p]) for p in first.keys() & end.keys()}
                 return Surveyed(bounds, offsets.at_times(topic, times_ms))
-            case Measure(partitions=partitions):
-                return Measured(offsets.ends(topic, partitions))
+            case Measure(partitions=partitions, beginnings=beginnings):
+                first = offsets.beginnings(topic, beginnings) if beginnings else {}
+                return Measured(offsets.ends(topic, partitions), first)
     except (KafkaUnavailable, Refused) as error:
         return Failed(str(error), refused=isinstance(error, GroupInUse))
