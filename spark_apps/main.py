@@ -62,6 +62,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--set", action="append", default=[], help="name=value for the pipelines; repeatable")
     parser.add_argument("--checkpoints", default="", help="folder for checkpoints; default: a temporary one")
     parser.add_argument("--idempotent-sink", action="store_true", help="the sink bears a record twice")
+    parser.add_argument("--state-stays-behind", action="store_true", help="queries may keep state, which does not move")
     parser.add_argument("--log-level", default="WARN", help="of Spark's JVM")
     return parser.parse_args(arguments)
 
@@ -95,6 +96,7 @@ def _how(given: argparse.Namespace) -> SparkSettings:
         checkpoints=given.checkpoints,
         kafka_file=str(kafka) if given.run_folder and kafka.exists() else "",
         idempotent_sink=given.idempotent_sink,
+        state_stays_behind=given.state_stays_behind,
     )
 
 

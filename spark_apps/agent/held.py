@@ -71,6 +71,7 @@ class Held:
     closing: bool = False
     fenced: bool = False
     rewrite: bool = False
+    sought: int = 0  # the epoch of the seek that it began at: what was committed before says nothing of it
     handed: bool = False
     pending: bool = False  # part of a batch that has not passed the sink
     measured: bool = False  # the log's end was asked for
@@ -132,7 +133,8 @@ class Held:
             if now - self.guarded_at > guard_s:
                 self.phase = Phase.READY
             return
-        if entry is not None and entry.token is not None and entry.topic_id == self.topic_id:
+        known = entry is not None and entry.token is not None and entry.topic_id == self.topic_id
+        if known and entry is not None and entry.token is not None and entry.token.epoch >= self.sought:
             # A survivor's commit: what it says has passed the sink has done so.
             self.position = self.passed = max(self.passed, entry.offset)
         self.rewrite = True

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 
-from coordinator_tasks.core.fence import Bounds, NoStart, Start, Verdict, judge, start_position
+from coordinator_tasks.core.fence import Bounds, NoStart, Start, Verdict, judge, sought, start_position
 from coordinator_tasks.core.holding import Grant, Via
 from coordinator_tasks.core.model import Committed, Handoff, Release, StartRule, Token, TopicNode
 from coordinator_tasks.core.ports import Clock
@@ -303,6 +303,12 @@ class Ledger:
 
     def _place(self, partition: int, held: Held, entry: Committed | None) -> None:
         known = entry is not None and entry.topic_id in ("", held.topic_id)
+        asked = self.node.seeks.get(partition) if self.node is not None else None
+        seek = sought(entry, held.grant.release, held.topic_id, asked)
+        if seek is not None:
+            held.place(seek.offset)
+            held.sought = seek.epoch
+            return
         if held.grant.release is None and not known:
             # A start that was found in the log already stands: looking for it at every look, slow brokers would never
             # let it be committed.

@@ -66,7 +66,17 @@ def dags(parsed: dict[str, Any]) -> dict[str, Any]:
     return {dag_id: dag for dag_id, dag in parsed["dags"].items() if dag_id}
 
 
-ACTIONS = {"add_topic", "set_strategy", "remove_topic", "drain", "isolate", "readmit"}
+ACTIONS = {
+    "add_topic",
+    "set_strategy",
+    "remove_topic",
+    "drain",
+    "isolate",
+    "readmit",
+    "pause",
+    "resume",
+    "reset_offsets",
+}
 UPKEEP = {"rebalance", "reconcile", "consumers", "stuck_topic"}
 
 

@@ -49,7 +49,7 @@ Rows = list[list[str]]
 
 def table(heading: str) -> Rows:
     """The cells of the table under a heading, without its own head."""
-    text = PAGE.read_text(encoding="utf-8").split(f"## {heading}\n", 1)[1].split("\n## ")[0]
+    text = PAGE.read_text(encoding="utf-8").split(f"## {heading}\n", 1)[1].split("\n##")[0]
     lines = [line for line in text.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
