@@ -130,7 +130,7 @@ class FastFetched:
             raise Unfit(f"a record's time is {told} (kind {kind.value}) and was read as {row['time_ms']}")
 
     def records(self, chosen: NDArray[np.int64], include_headers: bool) -> Records:
-        rows = self._rows[chosen]
+        rows = self._rows if chosen.size == self._rows.size else self._rows[chosen]  # the former in most cases
         addresses = self._addresses[chosen].tolist() if include_headers else ()
         return Records(
             keys=_copied(rows["key"], rows["key_size"]),

@@ -49,9 +49,9 @@ DEFAULT_SETTINGS: Mapping[str, Any] = {
     "isolation.level": "read_uncommitted",  # as Kafka's and Spark's default; librdkafka's own is read_committed
     "fetch.wait.max.ms": 20,
     "fetch.queue.backoff.ms": 5,
-    "fetch.message.max.bytes": 4_194_304,
-    "queued.min.messages": 200_000,
-    "queued.max.messages.kbytes": 65_536,
+    # Enough to keep a reader busy. What was fetched beyond a range's end is thrown away, so not more.
+    "queued.min.messages": 20_000,
+    "queued.max.messages.kbytes": 32_768,
     "log.connection.close": False,
 }
 
