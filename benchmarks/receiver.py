@@ -22,7 +22,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -80,45 +80,51 @@ class Stamps:
         return {**found, "in all": (self.at[-1] - self.at[0]) * 1000}
 
 
+def on_node(stamps: Stamps, _: Holder, reading: Reading, seen: TopicNode) -> None:
+    if reading is Reading.ACT and MOVED in seen.handoff:
+        stamps.reach("plan seen", seen.handoff[MOVED].epoch)
+
+
+def on_releases(stamps: Stamps, _: Holder, __: None, releases: Mapping[int, Release]) -> None:
+    if MOVED in releases:
+        stamps.reach("release seen", releases[MOVED].epoch)
+
+
+def acknowledge(stamps: Stamps, held: Held, *_: Any) -> None:
+    if held.grant.partition == MOVED and held.phase is Phase.READY:
+        stamps.reach("start committed", held.token.epoch)
+
+
+def on_end(stamps: Stamps, held: Held, *_: Any) -> None:
+    if held.grant.partition == MOVED and held.end is not None and held.end > held.position:
+        stamps.reach("end known", held.token.epoch)
+
+
+def hand_out(stamps: Stamps, _: Holder, __: None, ___: int, ranges: Sequence[Range]) -> None:
+    for one in ranges:
+        if one.partition == MOVED:
+            stamps.reach("waiting for Spark", one.token_epoch)
+
+
 def watch(stamps: Stamps) -> None:
-    """Let the consumer's own classes stamp what they do."""
+    """Let the consumer's own classes stamp what they have just done."""
+    for kind, name, note in (
+        (Holder, "on_node", on_node),
+        (Holder, "on_releases", on_releases),
+        (Held, "acknowledge", acknowledge),
+        (Held, "measure", on_end),
+        (Holder, "hand_out", hand_out),
+    ):
+        setattr(kind, name, stamped(stamps, getattr(kind, name), note))
 
-    def after(kind: type, name: str, note: Callable[..., None]) -> None:
-        original = getattr(kind, name)
 
-        def stamped(self: Any, *given: Any) -> Any:
-            result = original(self, *given)
-            note(self, result, *given)
-            return result
+def stamped(stamps: Stamps, original: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
+    def call(self: Any, *given: Any) -> Any:
+        result = original(self, *given)
+        note(stamps, self, result, *given)
+        return result
 
-        setattr(kind, name, stamped)
-
-    def on_node(_: Holder, reading: Reading, seen: TopicNode) -> None:
-        if reading is Reading.ACT and MOVED in seen.handoff:
-            stamps.reach("plan seen", seen.handoff[MOVED].epoch)
-
-    def on_releases(_: Holder, __: None, releases: Mapping[int, Release]) -> None:
-        if MOVED in releases:
-            stamps.reach("release seen", releases[MOVED].epoch)
-
-    def acknowledge(held: Held, *_: Any) -> None:
-        if held.grant.partition == MOVED and held.phase is Phase.READY:
-            stamps.reach("start committed", held.token.epoch)
-
-    def measure(held: Held, *_: Any) -> None:
-        if held.grant.partition == MOVED and held.end is not None and held.end > held.position:
-            stamps.reach("end known", held.token.epoch)
-
-    def hand_out(_: Holder, __: None, ___: int, ranges: list[Range]) -> None:
-        for one in ranges:
-            if one.partition == MOVED:
-                stamps.reach("waiting for Spark", one.token_epoch)
-
-    after(Holder, "on_node", on_node)
-    after(Holder, "on_releases", on_releases)
-    after(Held, "acknowledge", acknowledge)
-    after(Held, "measure", measure)
-    after(Holder, "hand_out", hand_out)
+    return call
 
 
 class Moves:
