@@ -66,6 +66,7 @@ class Ledger:
         self._number = 0
         self._asked_at = -inf
         self._look_at = -inf
+        self._id_at = -inf
         self._commit_at = -inf
         self._retry_at = -inf
         self._failures = 0
@@ -122,7 +123,7 @@ class Ledger:
             times.append(self._commit_at)
         times += [h.looked_at + self._timing.guard_look_s for h in self.held.values() if h.phase is Phase.GUARDING]
         if self._measure_wanted:
-            times.append(self._measured_at + self._timing.measure_s)
+            times.append(self._measured_at + self._measure_s)
         return max(min(times), self._retry_at)
 
     def _next(self, now: float) -> Work | None:
@@ -132,7 +133,7 @@ class Ledger:
             return self._commit(due)
         lookable = self._lookable()
         if lookable and (not fresh or self._look_due(now)):
-            return Look(lookable, self._next_number)
+            return Look(lookable, self._next_number, self._id_due(now))
         if due and (self._urgent(due) or now >= self._commit_at):
             return self._commit(due)
         unknown = self._unknown()
@@ -176,6 +177,12 @@ class Ledger:
             for h in self.held.values()
         )
 
+    def _id_due(self, now: float) -> bool:
+        """Whether a look asks for the topic's id as well: a holding begins, or it was not asked for in a while."""
+        begins = any(h.phase is not Phase.READY and not h.closing for h in self.held.values())
+        partitions = self.node.initial_partitions if self.node is not None else 0
+        return begins or bool(self.owing) or now - self._id_at >= partitions * self._timing.id_each_s
+
     def _commit(self, due: Mapping[int, Held]) -> Commit:
         self._commit_at = self._clock.monotonic() + self._timing.commit_s
         for held in due.values():
@@ -188,18 +195,26 @@ class Ledger:
 
     def _measure(self, now: float) -> Measure | None:
         ready = {p: h for p, h in self.held.items() if h.phase is Phase.READY and not h.closing}
-        allowed = self._measure_wanted and now - self._measured_at >= self._timing.measure_s
-        if not ready or not (allowed or any(not h.measured for h in ready.values())):
+        allowed = self._measure_wanted and now - self._measured_at >= self._measure_s
+        if not allowed:
+            # Somebody waits for those that have just begun, and for no other.
+            ready = {p: h for p, h in ready.items() if not h.measured}
+        if not ready:
             return None
-        everything = now - self._bounds_at >= self._timing.bounds_s
+        everything = allowed and now - self._bounds_at >= self._timing.bounds_s
         # What was just released has just been read: its start does not wait for a second question.
         bounds = [p for p, h in ready.items() if everything or (not h.measured and h.grant.release is None)]
         self._bounds_at = now if everything else self._bounds_at
         for held in ready.values():
             held.measured = True
-        self._measure_wanted = False
-        self._measured_at = now
+        if allowed:
+            self._measure_wanted = False
+            self._measured_at = now
         return Measure(tuple(sorted(ready)), self._next_number, tuple(sorted(bounds)))
+
+    @property
+    def _measure_s(self) -> float:
+        return max(self._timing.measure_s, len(self.held) * self._timing.measure_each_s)
 
     def _recommit(self, now: float) -> Commit | None:
         idle = [h for h in self.held.values() if h.phase is Phase.READY and not h.fenced]
@@ -254,9 +269,11 @@ class Ledger:
 
     def _looked(self, look: Look, looked: Looked, now: float) -> None:
         self._look_at = self._asked_at + self._timing.look_s
+        if looked.topic_id is not None:
+            self._id_at = self._asked_at
         entries = looked.entries
         for partition, held in self._mine(look.partitions, look.number):
-            if looked.topic_id not in ("", held.topic_id):
+            if looked.topic_id and looked.topic_id != held.topic_id:
                 self._created_anew(partition, held, looked.topic_id)
             elif not held.fenced:
                 self._judge(partition, held, entries.get(partition), now)

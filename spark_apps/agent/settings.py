@@ -14,7 +14,10 @@ class Timing:
     - `commit_s`: what has passed the sink is committed at most this often, except where somebody waits for it.
     - `recommit_s`: idle partitions are committed again, because Kafka forgets the offsets of a group without members.
     - `give_up_s`: a partition whose commits have failed for so long stops and says so.
-    - `measure_s`: the log's ends are asked for at most this often.
+    - `measure_s`: the log's ends are asked for at most this often, and for each held partition `measure_each_s` less
+      often: what an answer costs grows with them.
+    - `id_each_s`: so often for each partition of the topic, and at most with every look, Kafka is asked for the topic's id,
+      because its answer describes all of them; always when a holding begins.
     - `bounds_s`: so often it is looked whether the log still has the position; a position behind the log's end is only
       believed after `ahead_s`, because a broker that has just become the leader may know less for a moment.
     - `retry_s` to `retry_max_s`: the pause after a failed request, doubled with every further one.
@@ -29,6 +32,8 @@ class Timing:
     recommit_s: float = 3600.0
     give_up_s: float = 120.0
     measure_s: float = 0.05
+    measure_each_s: float = 0.0005
+    id_each_s: float = 0.001
     bounds_s: float = 10.0
     ahead_s: float = 5.0
     retry_s: float = 0.1

@@ -15,10 +15,11 @@ from coordinator_tasks.core.ports import GroupOffsets
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Read the committed entries of `partitions`, in one request."""
+    """Read the committed entries of `partitions`, in one request; `topic_id`: and then the id that the topic has."""
 
     partitions: tuple[int, ...]
     number: int
+    topic_id: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +56,15 @@ Work: TypeAlias = Look | Commit | Survey | Measure
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The committed entries that were there, and the id of the topic afterwards; empty = Kafka has no such topic.
+    """The committed entries that were there, and the id of the topic afterwards.
+
+    Empty = Kafka has no such topic; `None` = not asked for.
 
     Entries alone cannot show that a topic was created anew: a commit may have reached the new one already.
     """
 
     entries: Mapping[int, Committed]
-    topic_id: str
+    topic_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +103,9 @@ def perform(offsets: GroupOffsets, topic: str, work: Work) -> Result:
     """Ask Kafka; blocks as long as the port does."""
     try:
         match work:
-            case Look(partitions=partitions):
-                return Looked(offsets.committed(topic, partitions), offsets.topic_id(topic))
+            case Look(partitions=partitions, topic_id=asked):
+                entries = offsets.committed(topic, partitions)
+                return Looked(entries, offsets.topic_id(topic) if asked else None)
             case Commit(offsets=entries):
                 offsets.commit(topic, entries)
                 return Done()

@@ -11,7 +11,7 @@ from spark_apps.agent.first import FirstOffsets
 from spark_apps.agent.holder import Holder
 from spark_apps.agent.planner import BatchPlanner
 from spark_apps.agent.settings import Identity, Pacing, Timing
-from spark_apps.agent.work import Commit, Look, perform
+from spark_apps.agent.work import Commit, Look, Measure, perform
 from spark_apps.batches import BatchOffset, Range, plan_tasks
 from spark_apps.options import LATEST, Starting, parse_options
 from tests.fakes.clock import FakeClock
@@ -235,6 +235,60 @@ def test_a_topic_that_was_created_anew_is_noticed_although_a_commit_reached_the_
     stage.wait(1.0)
     assert stage.running == {}
     assert stage.reported("created anew in Kafka (topic id id-2, held is id-1)")
+
+
+def test_a_large_topics_id_is_asked_for_less_often_but_always_when_a_holding_begins(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    topic_id = stage.offsets.topic_id
+
+    def counted(topic: str) -> str:
+        asked.append(topic)
+        return topic_id(topic)
+
+    monkeypatch.setattr(type(stage.offsets), "topic_id", lambda _, topic: counted(topic))
+    stage.node = replace(stage.node, initial_partitions=5000)
+    stage.own(0)
+    assert len(asked) == 1
+    stage.wait(4.5)
+    assert len(asked) == 1
+    stage.own(0, 1)
+    assert len(asked) == 2
+    stage.wait(6.0)
+    assert len(asked) == 3
+    stage.kafka.create_topic("t", 4)
+    stage.wait(6.0)
+    assert stage.running == {}
+    assert stage.reported("created anew in Kafka")
+
+
+def asked_ends(stage: Stage, seconds: float) -> list[tuple[int, ...]]:
+    """The partitions of each question for the logs' ends in this time."""
+    found = []
+    for _ in range(round(seconds / 0.01)):
+        stage.clock.advance(0.01)
+        stage.holder.want_ends()
+        while (work := stage.holder.work()) is not None:
+            if isinstance(work, Measure):
+                found.append(work.partitions)
+            stage.holder.answer(perform(stage.offsets, "t", work))
+    return found
+
+
+def test_the_ends_of_many_partitions_are_asked_for_less_often_but_those_of_a_new_one_at_once() -> None:
+    kafka = FakeKafka()
+    kafka.create_topic("t", 401)
+    stage = Stage(kafka=kafka)
+    stage.node = replace(stage.node, initial_partitions=401)
+    stage.own(*range(400))
+    assert len(asked_ends(stage, 1.95)) == 10  # at once, and every 0.2 s
+    stage.node = replace(stage.node, epoch=stage.node.epoch + 1)
+    changed = replace(
+        stage.node, assignments=dict.fromkeys(range(401), "a"), since={**stage.node.since, 400: stage.node.epoch}
+    )
+    stage.holder.on_node(changed)
+    assert asked_ends(stage, 0.01) == [(400,)]
 
 
 def test_a_release_from_before_the_topic_was_created_anew_starts_nothing_in_the_new_one(stage: Stage) -> None:
