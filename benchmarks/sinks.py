@@ -64,7 +64,7 @@ def plain(database: Database, table: str, write: Callable[[RowSink, Cursor, pa.T
 def exactly_once(database: Database, table: str) -> Batch:
     rows = RowSink(table, {"text": "TEXT"})
     sink = DatabaseSink(database, rows.prepare, lambda cursor, found: rows.append(cursor, rows_of(found)))
-    sink.claim(WRITER, dict.fromkeys(range(PARTITIONS), TOKEN))
+    sink.claim(WRITER, dict.fromkeys(range(PARTITIONS), TOKEN), {})
 
     def run(size: int, number: int) -> None:
         each = size // PARTITIONS

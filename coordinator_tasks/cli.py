@@ -22,10 +22,12 @@ from typer.exceptions import TyperException
 from coordinator_tasks import show
 from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, NotManaged, Refused, Unavailable
 from coordinator_tasks.core.model import Actor, Fleet, StartRule
+from coordinator_tasks.core.ranges import ranges
 from coordinator_tasks.service import directives as directive_service
 from coordinator_tasks.service import fleet as fleet_service
 from coordinator_tasks.service import history as history_service
 from coordinator_tasks.service import loop, overview, transitions
+from coordinator_tasks.service import positions as position_service
 from coordinator_tasks.service import topics as topic_service
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Outcome, TopicReport
@@ -51,6 +53,11 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Strategy = Annotated[str, typer.Option(help="How partitions are spread over the consumers; none = the cluster's.")]
 Parameters = Annotated[list[str] | None, typer.Option("--parameter", help="name=value of the strategy; repeatable.")]
 Why = Annotated[str, typer.Option("--why", help="The reason; it stands in the history.", show_default=False)]
+Partitions = Annotated[
+    list[int] | None,
+    typer.Option("--partition", min=0, help="A partition, repeatable; none = all.", show_default=False),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, change nothing.")]
 By = Annotated[str, typer.Option("--by", help="Who asks; default: your user name.", show_default=False)]
 
 
@@ -186,6 +193,59 @@ def remove_topic(context: typer.Context, topic: Topic, json: Json = False) -> No
     with _open(context) as c:
         config = topic_service.remove_topic(c, topic, _actor())
         _print(config, json, lambda _: f"topic {topic} is marked removed; the next plan stops its consumers")
+
+
+@app.command()
+def pause(
+    context: typer.Context, topic: Topic, partition: Partitions = None, dry_run: DryRun = False, json: Json = False
+) -> None:
+    """Read partitions no longer; they stay where they are, and are committed as they are."""
+    _set_paused(context, topic, partition or (), True, dry_run, json)
+
+
+@app.command()
+def resume(
+    context: typer.Context, topic: Topic, partition: Partitions = None, dry_run: DryRun = False, json: Json = False
+) -> None:
+    """Read paused partitions again, from where they are."""
+    _set_paused(context, topic, partition or (), False, dry_run, json)
+
+
+def _set_paused(
+    context: typer.Context, topic: str, partitions: Sequence[int], paused: bool, dry_run: bool, json: bool
+) -> None:
+    with _open(context) as c:
+        changes = position_service.would_pause(c, topic, partitions, paused=paused)
+        if not dry_run:
+            position_service.set_paused(c, topic, partitions, paused=paused, actor=_actor())
+        verb = "paused" if paused else "read again"
+        what = f"partitions {ranges(changes)} of topic {topic}" if changes else f"nothing of topic {topic}"
+        text = f"{what} would be {verb}" if dry_run else f"{what} is {verb} with the next plan"
+        _print(changes, json, lambda _: text)
+
+
+@app.command()
+def reset_offsets(
+    context: typer.Context,
+    topic: Topic,
+    *,
+    to: Annotated[str, typer.Option(help="earliest, latest, an offset, or a time such as 2026-11-21T08:15:00Z.")],
+    why: Why,
+    partition: Partitions = None,
+    dry_run: DryRun = False,
+    by: By = "",
+    json: Json = False,
+) -> None:
+    """Let partitions go on somewhere else: their owners stop them, commit, and start again there.
+
+    The history keeps where each of them was, so that it can be undone.
+    """
+    with _open(context) as c:
+        if dry_run:
+            shifts = position_service.preview(c, topic, to, partition or ())
+        else:
+            shifts = position_service.reset(c, topic, to, partition or (), why=why, actor=_actor(by))
+        _print(shifts, json, show.shifts)
 
 
 @app.command()

@@ -10,6 +10,7 @@ from coordinator_tasks.core.model import Actor, Explanation, Fleet, Move, MoveKi
 from coordinator_tasks.core.ranges import ranges
 from coordinator_tasks.service.history import Rebalance
 from coordinator_tasks.service.overview import ConsumerOverview, RunningTopic, TopicOverview
+from coordinator_tasks.service.positions import Shift
 from coordinator_tasks.service.transitions import TopicReport
 
 NOBODY = "-"
@@ -115,6 +116,11 @@ def explanation(found: Explanation, partition: int | None = None) -> str:
                 named = ranges(one.partitions) if partition is None else str(partition)
                 lines.append(f"  {verb} {named}: {one.text}")
     return "\n".join(lines)
+
+
+def shifts(found: Iterable[Shift]) -> str:
+    """One line for each partition whose offsets are reset."""
+    return "\n".join(one.text for one in found) or "nothing is to be done"
 
 
 def moves(found: Iterable[Move]) -> str:

@@ -1,4 +1,4 @@
-"""What a person may ask for, as forms: add, change and remove a topic, drain, isolate and readmit a consumer."""
+"""What a person may ask for, as forms: of topics, of consumers, and of single partitions and their offsets."""
 
 from collections.abc import Mapping
 
@@ -19,6 +19,12 @@ STRATEGY = Param(
 )
 PARAMETERS = Param(
     {}, type="object", title="Parameters", description='All of the strategy\'s, such as {"measure": "lag"}.'
+)
+PARTITIONS = Param(
+    [], type="array", items={"type": "integer", "minimum": 0}, title="Partitions", description="None means all."
+)
+TO = Param(
+    type="string", minLength=1, title="To", description="earliest, latest, an offset, or a time: 2026-11-21T08:15:00Z."
 )
 MINUTES = Param(0, type="number", minimum=0, title="Minutes", description="For how long; 0 = until it is readmitted.")
 
@@ -46,6 +52,19 @@ ACTIONS: Mapping[str, tuple[str, Mapping[str, Param]]] = {
     "readmit": (
         "Let an isolated consumer in again; it takes effect when it has confirmed that it runs nothing.",
         {"consumer": consumer_param()},
+    ),
+    "pause": (
+        "Read partitions no longer. Their consumers keep them, commit them as they are, and go on with the others.",
+        {"topic": topic_param(), "partitions": PARTITIONS},
+    ),
+    "resume": (
+        "Read paused partitions again, from where they are.",
+        {"topic": topic_param(), "partitions": PARTITIONS},
+    ),
+    "reset_offsets": (
+        "Let partitions go on somewhere else: their consumers stop them, commit, and start again there. The history keeps "
+        "where each of them was, so that another reset undoes it.",
+        {"topic": topic_param(), "to": TO, "partitions": PARTITIONS, "why": why_param()},
     ),
 }
 

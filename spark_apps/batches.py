@@ -4,8 +4,9 @@ Pure. The offset that Spark keeps for a batch carries the ranges themselves and 
 again, in whatever process, gives the same tasks.
 """
 
+import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -34,17 +35,21 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class BatchOffset:
-    """The offset of one batch of one topic: what it reads, in at most `parallelism` tasks. Batch 0 reads nothing."""
+    """The offset of one batch of one topic: what it reads, in at most `parallelism` tasks. Batch 0 reads nothing.
+
+    `piece` 0: a partition is read by one task. Else its range is cut into pieces of so many offsets, each a task.
+    """
 
     topic: str
     batch: int = 0
     parallelism: int = 1
     ranges: Mapping[int, Range] = field(default_factory=dict)
+    piece: int = 0
 
-    def following(self, ranges: Iterable[Range], parallelism: int) -> "BatchOffset":
+    def following(self, ranges: Iterable[Range], parallelism: int, piece: int = 0) -> "BatchOffset":
         """The next batch's offset."""
         by_partition = {one.partition: one for one in sorted(ranges)}
-        return BatchOffset(self.topic, self.batch + 1, parallelism, by_partition)
+        return BatchOffset(self.topic, self.batch + 1, parallelism, by_partition, piece)
 
 
 def encode_offset(offset: BatchOffset) -> dict[str, Any]:
@@ -54,6 +59,7 @@ def encode_offset(offset: BatchOffset) -> dict[str, Any]:
         "topic": offset.topic,
         "batch": offset.batch,
         "parallelism": offset.parallelism,
+        "piece": offset.piece,
         "ranges": {str(p): [one.start, one.end, one.token_epoch] for p, one in sorted(offset.ranges.items())},
     }
 
@@ -77,6 +83,7 @@ def decode_offset(data: object) -> BatchOffset:
         batch=_number(data.get("batch"), "batch"),
         parallelism=max(1, _number(data.get("parallelism", 1), "parallelism")),
         ranges={one.partition: one for one in sorted(decoded)},
+        piece=_number(data.get("piece", 0), "piece"),
     )
 
 
@@ -107,9 +114,12 @@ Group: TypeAlias = tuple[Range, ...]
 def plan_tasks(offset: BatchOffset) -> tuple[Group, ...]:
     """Spread the ranges over tasks of about equal size: largest range first, always to the emptiest task.
 
-    Depends on the offset alone. Empty ranges are left out; without any other there is no task. A range is never split.
+    Depends on the offset alone. Empty ranges are left out; without any other there is no task. With `piece` every piece
+    of a range is a task.
     """
     ranges = [one for one in offset.ranges.values() if one.size > 0]
+    if offset.piece:
+        return tuple((piece,) for one in ranges for piece in _pieces(one, offset.piece))
     small = sum(one.size for one in ranges) <= SMALL_RECORDS
     count = min(1 if small else offset.parallelism, len(ranges))
     groups: list[list[Range]] = [[] for _ in range(count)]
@@ -119,6 +129,24 @@ def plan_tasks(offset: BatchOffset) -> tuple[Group, ...]:
         groups[emptiest].append(one)
         loads[emptiest] += one.size
     return tuple(tuple(sorted(group)) for group in groups)
+
+
+def _pieces(one: Range, size: int) -> Iterator[Range]:
+    """About equal parts of at most `size` offsets."""
+    count = math.ceil(one.size / size)
+    cuts = [one.start + one.size * number // count for number in range(count + 1)]
+    for start, end in itertools.pairwise(cuts):
+        yield Range(one.partition, start, end, one.token_epoch)
+
+
+def piece_size(ranges: Iterable[Range], min_partitions: int | None, max_records: int | None) -> int:
+    """The largest piece with which there are about `min_partitions` tasks of at most `max_records` offsets; 0 = whole ranges.
+
+    As in Spark's source, the number of tasks is a hint: rounding may leave fewer.
+    """
+    total = sum(one.size for one in ranges)
+    wanted = [] if min_partitions is None else [max(1, math.ceil(total / min_partitions))]
+    return min([*wanted, *([] if max_records is None else [max_records])], default=0)
 
 
 def admit(available: Iterable[Range], max_offsets: int | None) -> list[Range]:

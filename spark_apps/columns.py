@@ -1,11 +1,14 @@
 """The columns of the data source, and Arrow batches made from Kafka messages."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
+import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message
+from numpy.typing import NDArray
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
@@ -47,44 +50,80 @@ def spark_schema(include_headers: bool, include_assignment: bool) -> StructType:
     return StructType(fields)
 
 
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Kafka's part of the columns, one element for each record.
+
+    `times_ms`: since 1970, or -1. `kinds`: what the time means as librdkafka counts: 0 none, 1 creation, 2 append to the
+    log. `headers`: None unless they were asked for.
+    """
+
+    keys: pa.Array
+    values: pa.Array
+    partitions: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    times_ms: NDArray[np.int64]
+    kinds: NDArray[np.int32]
+    headers: pa.Array | None = None
+
+
 class Columns:
     """Makes record batches; `consumer` and `incarnation` fill the columns of the assignment."""
 
     def __init__(self, include_headers: bool, include_assignment: bool, consumer: str, incarnation: int) -> None:
-        self._headers = include_headers
         self._assignment = (consumer, incarnation) if include_assignment else None
-        self._schema = _arrow_schema(include_headers, include_assignment)
+        self.schema = _arrow_schema(include_headers, include_assignment)
 
-    def build(self, topic: str, messages: Sequence[Message], epochs: Mapping[int | None, int]) -> pa.RecordBatch:
-        """One batch of all `messages`; `epochs` are the token epochs of their partitions."""
-        count = len(messages)
-        partitions = [message.partition() for message in messages]
-        stamps = [message.timestamp() for message in messages]
-        # confluent_kafka counts from 0 = none; Spark as Kafka itself: -1 none, 0 creation, 1 append to the log.
+    def build(self, topic: str, records: Records, epochs: NDArray[np.int64]) -> pa.RecordBatch:
+        """One batch of all `records`; `epochs` are the token epochs under which each of them is read."""
+        count = len(records.offsets)
         columns: list[Any] = [
-            pa.array([message.key() for message in messages], pa.binary()),
-            pa.array([message.value() for message in messages], pa.binary()),
+            records.keys,
+            records.values,
             pa.repeat(pa.scalar(topic, pa.string()), count),
-            pa.array(partitions, pa.int32()),
-            pa.array([message.offset() for message in messages], pa.int64()),
-            pa.array([at * _US_PER_MS for _, at in stamps], self._schema.field("timestamp").type),
-            pa.array([kind - 1 for kind, _ in stamps], pa.int32()),
+            pa.array(records.partitions),
+            pa.array(records.offsets),
+            pa.array(records.times_ms * _US_PER_MS).view(self.schema.field("timestamp").type),
+            pa.array(records.kinds - 1),  # Spark as Kafka itself: -1 none, 0 creation, 1 append to the log
         ]
-        if self._headers:
-            columns.append(pa.array([_header_rows(one) for one in messages], self._schema.field("headers").type))
+        if records.headers is not None:
+            columns.append(records.headers)
         if self._assignment is not None:
             consumer, incarnation = self._assignment
             columns.append(pa.repeat(pa.scalar(consumer, pa.string()), count))
             columns.append(pa.repeat(pa.scalar(incarnation, pa.int64()), count))
-            columns.append(pa.array([epochs[partition] for partition in partitions], pa.int64()))
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+            columns.append(pa.array(epochs))
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
-def _header_rows(message: Message) -> list[dict[str, Any]] | None:
-    headers = message.headers()
+def records_of(messages: Sequence[Message], include_headers: bool) -> Records:
+    """The columns of confluent-kafka's messages."""
+    stamps = [message.timestamp() for message in messages]
+    headers = [cast("Headers | None", message.headers()) for message in messages] if include_headers else None
+    return Records(
+        keys=pa.array([message.key() for message in messages], pa.binary()),
+        values=pa.array([message.value() for message in messages], pa.binary()),
+        partitions=np.array([message.partition() for message in messages], np.int32),
+        offsets=np.array([message.offset() for message in messages], np.int64),
+        times_ms=np.array([at for _, at in stamps], np.int64),
+        kinds=np.array([kind for kind, _ in stamps], np.int32),
+        headers=None if headers is None else header_column(headers),
+    )
+
+
+Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+
+
+def header_column(headers: Sequence[Headers | None]) -> pa.Array:
+    """The column of all records' headers."""
+    rows = [_header_rows(one) for one in headers]
+    return pa.array(rows, _arrow_schema(True, False).field("headers").type)
+
+
+def _header_rows(headers: Headers | None) -> list[dict[str, Any]] | None:
     if not headers:
         return None  # as Spark's source: null, not an empty list
-    return [{"key": key, "value": value} for key, value in cast("list[tuple[str, bytes | None]]", headers)]
+    return [{"key": key, "value": value} for key, value in headers]
 
 
 @lru_cache(maxsize=4)

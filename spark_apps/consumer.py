@@ -38,6 +38,7 @@ from spark_apps.hooks import Hooks
 from spark_apps.link import LinkServer
 from spark_apps.outputs import agreed_writer
 from spark_apps.pipelines import Build
+from spark_apps.stateless import check_stateless
 from spark_apps.warm_up import warm_up
 
 STOP_TIMEOUT_S = 15.0
@@ -57,6 +58,7 @@ class SparkSettings:
     `options`: of the data source, for every topic; `pipeline`: handed to `build`; `checkpoints`: the folder for this
     process's checkpoints (empty = a temporary one; with executors on other hosts, one that the driver reaches);
     `kafka_file`: where executors find Kafka's secret settings; `idempotent_sink` allows speculative execution;
+    `state_stays_behind` allows queries that keep state between batches, which does not move with a partition;
     `warm_up`: run a few empty batches before the registration, so that the first partitions do not stand still for them.
     `hooks`: a listener and interceptors that are told of every topic.
     """
@@ -66,6 +68,7 @@ class SparkSettings:
     checkpoints: str = ""
     kafka_file: str = ""
     idempotent_sink: bool = False
+    state_stays_behind: bool = False
     warm_up: bool = True
     hooks: Hooks = field(default_factory=Hooks)
 
@@ -279,6 +282,7 @@ class Consumer:
         options = {"includeAssignment": "true", **self._how.options, "subscribe": topic}
         stream = self._spark.readStream.format(source.FORMAT).options(**options).load()
         writer = agreed_writer(runner, build(stream, self._how.pipeline), self._how.hooks)
+        check_stateless(writer, state_stays_behind=self._how.state_stays_behind)
         return writer.option("checkpointLocation", str(self._checkpoints / topic)).queryName(topic).start()
 
     def edit(self, topic: str, change: Callable[[Holder], V]) -> V:

@@ -52,7 +52,7 @@ class DatabaseSink:
         self._prepared = False
         self._lock = threading.Lock()
 
-    def claim(self, writer: Writer, tokens: Mapping[int, Token]) -> dict[int, Standing]:
+    def claim(self, writer: Writer, tokens: Mapping[int, Token], forget: Mapping[int, int]) -> dict[int, Standing]:
         """See `TransactionalSink`."""
         with self._answering(), self._claims.transaction() as cursor:
             self._make_tables(cursor)
@@ -61,10 +61,11 @@ class DatabaseSink:
             for partition, (topic_id, standing) in _standing(cursor, writer, tokens).items():
                 token, key = tokens[partition], (writer.cluster, writer.topic, partition)
                 same_topic = topic_id == writer.topic_id
-                if not same_topic:
+                if same_topic and standing.refuses(token, writer.consumer):
+                    continue
+                if not same_topic or standing.token.epoch < forget.get(partition, 0):
                     cursor.execute(_FORGET, key)
-                if not same_topic or not standing.refuses(token, writer.consumer):
-                    cursor.execute(_TAKE, (writer.topic_id, *_held(token, writer), *key))
+                cursor.execute(_TAKE, (writer.topic_id, *_held(token, writer), *key))
             found = _standing(cursor, writer, tokens)
         with self._lock:
             self._prepared = True

@@ -71,11 +71,12 @@ class Step:
 class TransactionalSink(Protocol):
     """A store of rows with a position per (cluster, topic, partition). Each method is one transaction."""
 
-    def claim(self, writer: Writer, tokens: Mapping[int, Token]) -> Mapping[int, Standing]:
+    def claim(self, writer: Writer, tokens: Mapping[int, Token], forget: Mapping[int, int]) -> Mapping[int, Standing]:
         """Put these tokens in place, where none that `refuses` them stands, and say what stands there afterwards.
 
-        An offset that stands there is kept; one of another topic id is forgotten. From the return on, no `write`
-        under an older token succeeds. Raises `SinkUnavailable`.
+        An offset that stands there is kept, unless it is of another topic id, or was written under a token of an epoch
+        below the partition's one in `forget` (a person has sent it elsewhere since). From the return on, no `write` under
+        an older token succeeds. Raises `SinkUnavailable`.
         """
 
     def write(self, writer: Writer, steps: Mapping[int, Step], rows: "pa.Table") -> Mapping[int, Standing]:

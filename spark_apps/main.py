@@ -68,6 +68,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--interceptor", action="append", default=[], help="module:class of a ConsumerInterceptor; repeatable"
     )
+    parser.add_argument("--state-stays-behind", action="store_true", help="queries may keep state, which does not move")
     parser.add_argument("--log-level", default="WARN", help="of Spark's JVM")
     return parser.parse_args(arguments)
 
@@ -111,6 +112,7 @@ def _how(given: argparse.Namespace) -> SparkSettings:
         kafka_file=str(kafka) if given.run_folder and kafka.exists() else "",
         idempotent_sink=given.idempotent_sink,
         hooks=_hooks(given),
+        state_stays_behind=given.state_stays_behind,
     )
 
 

@@ -5,6 +5,7 @@ are part of the query plan: they stand in a file (see `settings_file`).
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,10 @@ _ACCEPTED = {
     "startingoffsetsbytimestampstrategy": "startingOffsetsByTimestampStrategy",
     "failondataloss": "failOnDataLoss",
     "maxoffsetspertrigger": "maxOffsetsPerTrigger",
+    "minoffsetspertrigger": "minOffsetsPerTrigger",
+    "maxtriggerdelay": "maxTriggerDelay",
+    "minpartitions": "minPartitions",
+    "maxrecordsperpartition": "maxRecordsPerPartition",
     "includeheaders": "includeHeaders",
     "includeassignment": "includeAssignment",
     "kafkaconsumer.polltimeoutms": "kafkaConsumer.pollTimeoutMs",
@@ -36,10 +41,6 @@ _REFUSED = {
     "endingoffsets": "ending offsets are not valid in streaming queries",
     "endingtimestamp": "ending offsets are not valid in streaming queries",
     "endingoffsetsbytimestamp": "ending offsets are not valid in streaming queries",
-    "minpartitions": "the agent groups the ranges into about one task per core",
-    "maxrecordsperpartition": "the agent groups the ranges into about one task per core; use 'maxOffsetsPerTrigger'",
-    "minoffsetspertrigger": "the agent paces the batches, so that a hand-off never waits for records",
-    "maxtriggerdelay": "the agent paces the batches, so that a hand-off never waits for records",
     "groupidprefix": "the group is the one that the topic was added with",
     "fetchoffset.numretries": "the agent looks up offsets and tries again by itself",
     "fetchoffset.retryintervalms": "the agent looks up offsets and tries again by itself",
@@ -65,6 +66,9 @@ JAVA_NAMES = {
     "send.buffer.bytes": "socket.send.buffer.bytes",
 }
 """Settings of the Java client that librdkafka has under another name."""
+
+ISOLATION = "isolation.level"
+_ISOLATIONS = ("read_uncommitted", "read_committed")
 
 _JAVA_ONLY = ("max.poll.records", "ssl.truststore.", "ssl.keystore.", "sasl.login.", "sasl.client.")
 
@@ -93,6 +97,10 @@ class SourceOptions:
     starting: Starting = Starting()
     fail_on_data_loss: bool = True
     max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_s: float = 900.0
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
     include_headers: bool = False
     include_assignment: bool = False
     progress_timeout_s: float = 120.0
@@ -105,17 +113,37 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     given = {name.lower(): str(value) for name, value in options.items()}
     for name in given:
         _check_name(name)
+    most, least = _positive(given, "maxoffsetspertrigger"), _positive(given, "minoffsetspertrigger")
+    if most is not None and least is not None and least > most:
+        raise Refused(f"option 'minOffsetsPerTrigger' ({least}) is above 'maxOffsetsPerTrigger' ({most}); lower it")
     return SourceOptions(
         topic=_topic(given),
         starting=_starting(given),
         fail_on_data_loss=_flag(given, "failondataloss", True),
-        max_offsets_per_trigger=_positive(given, "maxoffsetspertrigger"),
+        max_offsets_per_trigger=most,
+        min_offsets_per_trigger=least,
+        max_trigger_delay_s=_seconds(given, "maxtriggerdelay", 900.0),
+        min_partitions=_positive(given, "minpartitions"),
+        max_records_per_partition=_positive(given, "maxrecordsperpartition"),
         include_headers=_flag(given, "includeheaders", False),
         include_assignment=_flag(given, "includeassignment", False),
         progress_timeout_s=(_positive(given, "kafkaconsumer.polltimeoutms") or 120_000) / 1000,
         settings_file=given.get("kafkasettingsfile", ""),
         kafka=_kafka(given),
     )
+
+
+def topic_properties(properties: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The settings of librdkafka among the consumer properties of a managed topic, and why the others are left out."""
+    usable: dict[str, str] = {}
+    refused: list[str] = []
+    for name, value in properties.items():
+        try:
+            _check_name(f"kafka.{name}")
+            usable |= _kafka({f"kafka.{name}": value})
+        except Refused as error:
+            refused.append(f"property {name} of the topic is not used: {error}")
+    return usable, tuple(refused)
 
 
 def _check_name(name: str) -> None:
@@ -148,6 +176,9 @@ def _topic(given: Mapping[str, str]) -> str:
 
 def _kafka(given: Mapping[str, str]) -> dict[str, str]:
     bare = {name.removeprefix("kafka."): value for name, value in given.items() if name.startswith("kafka.")}
+    level = bare.get(ISOLATION, _ISOLATIONS[0])
+    if level not in _ISOLATIONS:
+        raise Refused(f"option 'kafka.{ISOLATION}' is '{level}'; give {' or '.join(_ISOLATIONS)}")
     return {JAVA_NAMES.get(name, name): value for name, value in sorted(bare.items())}
 
 
@@ -169,6 +200,20 @@ def _positive(given: Mapping[str, str], name: str) -> int | None:
     if value <= 0:
         raise Refused(f"option '{_ACCEPTED[name]}' is '{text}'; give a whole number above 0")
     return value
+
+
+_UNITS_S = {"": 0.001, "us": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def _seconds(given: Mapping[str, str], name: str, default: float) -> float:
+    """A time as Spark writes it: a whole number and a unit; without one, milliseconds."""
+    text = given.get(name, "").strip().lower()
+    if name not in given:
+        return default
+    found = re.fullmatch(r"(\d+)\s*([a-z]*)", text)
+    if found is None or found[2] not in _UNITS_S or int(found[1]) == 0:
+        raise Refused(f"option '{_ACCEPTED[name]}' is '{text}'; give a time above 0 with its unit, such as 30s or 15m")
+    return int(found[1]) * _UNITS_S[found[2]]
 
 
 def _starting(given: Mapping[str, str]) -> Starting:

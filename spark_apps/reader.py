@@ -8,19 +8,28 @@ gaps; behind a control record at a range's tail no record may ever come, then th
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
+from numpy.typing import NDArray
 
 from spark_apps.batches import Range
 from spark_apps.columns import Columns
 from spark_apps.errors import DataLost, ReadFailed
+from spark_apps.fast_fetch import FastClient
+from spark_apps.fetching import Client, ConsumeClient, Fetched, Problem
+from spark_apps.librdkafka import Unfit, unfit
 from spark_apps.settings_file import load_settings
 
 BATCH_BYTES = 2_000_000
-MOST_MESSAGES = 10_000
+MOST_MESSAGES = 20_000
+FIRST_MESSAGES = 2_000
+"""Asked for before it is known how large they are."""
+OVERHEAD_BYTES = 32
+"""What a record's other columns take, about."""
 POLL_S = 0.02
 LOOKUP_TIMEOUT_S = 10.0
 NUDGE_S = 10.0
@@ -40,9 +49,9 @@ DEFAULT_SETTINGS: Mapping[str, Any] = {
     "isolation.level": "read_uncommitted",  # as Kafka's and Spark's default; librdkafka's own is read_committed
     "fetch.wait.max.ms": 20,
     "fetch.queue.backoff.ms": 5,
-    "fetch.message.max.bytes": 4_194_304,
-    "queued.min.messages": 200_000,
-    "queued.max.messages.kbytes": 65_536,
+    # Enough to keep a reader busy. What was fetched beyond a range's end is thrown away, so not more.
+    "queued.min.messages": 20_000,
+    "queued.max.messages.kbytes": 32_768,
     "log.connection.close": False,
 }
 
@@ -80,11 +89,10 @@ class Job:
 
 @dataclass(slots=True)
 class _Kept:
-    """A Kafka client of this worker process, and the last thing that it complained about."""
+    """A Kafka client of this worker process, and its settings."""
 
     key: tuple[tuple[str, Any], ...]
-    client: Consumer
-    complaints: list[KafkaError] = field(default_factory=list)
+    client: Client
 
 
 _idle: dict[tuple[tuple[str, Any], ...], _Kept] = {}
@@ -117,14 +125,16 @@ def _take(settings: Mapping[str, Any]) -> _Kept:
     key = tuple(sorted(settings.items(), key=lambda item: item[0]))
     kept = _idle.pop(key, None)
     if kept is not None:
-        kept.complaints.clear()
+        kept.client.complaints.clear()
         return kept
-    complaints: list[KafkaError] = []
+    return _Kept(key, _new_client(settings, fast=not unfit()))
+
+
+def _new_client(settings: Mapping[str, Any], *, fast: bool) -> Client:
     try:
-        client = Consumer({**settings, "error_cb": complaints.append}, logger=log)
+        return FastClient(settings) if fast else ConsumeClient(settings)
     except KafkaException as error:
         raise ReadFailed(f"librdkafka refuses the Kafka settings: {_shown(error.args[0])}") from error
-    return _Kept(key, client, complaints)
 
 
 def _close(kept: _Kept) -> None:
@@ -135,43 +145,51 @@ def _close(kept: _Kept) -> None:
 
 
 class _Reading:
-    """One run over a job's ranges with one client."""
+    """One run over a job's ranges with one client.
+
+    `_position` and `_end` are by partition number; `_end` is 0 where there is nothing (more) to read.
+    """
 
     def __init__(self, job: Job, kept: _Kept) -> None:
         self._job = job
-        self._client = kept.client
-        self._complaints = kept.complaints
+        self._kept = kept
         self._open = {one.partition: one for one in job.ranges if one.size > 0}
-        self._position = {one.partition: one.start for one in job.ranges}
-        self._epochs: dict[int | None, int] = {one.partition: one.token_epoch for one in job.ranges}
+        places = max((one.partition for one in job.ranges), default=0) + 1
+        self._position, self._end, self._epoch = (np.zeros(places, np.int64) for _ in range(3))
+        for one in job.ranges:
+            self._position[one.partition], self._epoch[one.partition] = one.start, one.token_epoch
+            self._end[one.partition] = one.end if one.size > 0 else 0
         self._columns = Columns(job.include_headers, job.include_assignment, job.consumer, job.incarnation)
-        self._bytes_per_message = 200.0
+        self._bytes_per_message = BATCH_BYTES / FIRST_MESSAGES
         self._discarded = 0
         self._assigned_at = 0.0
+
+    @property
+    def _client(self) -> Client:
+        return self._kept.client
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         self._assign()
         progress_at = time.monotonic()
-        waiting: list[Message] = []
+        waiting: list[pa.RecordBatch] = []
         size = 0
         while self._open:
-            before = sum(self._position.values())
-            for message in self._sift(self._client.consume(self._wanted(), POLL_S)):
-                waiting.append(message)
-                size += len(message.value() or b"") + len(message.key() or b"") + 32
-                if size >= BATCH_BYTES:
-                    yield self._columns.build(self._job.topic, waiting, self._epochs)
-                    self._bytes_per_message = size / len(waiting)
+            before = int(self._position.sum())
+            for batch, its_size in self._fetch():
+                waiting.append(batch)
+                size += its_size
+                if size >= BATCH_BYTES * 3 // 4:
+                    yield _joined(waiting)
                     waiting, size = [], 0
             now = time.monotonic()
-            if sum(self._position.values()) > before:
+            if int(self._position.sum()) > before:
                 progress_at = now
             elif now - progress_at > self._job.progress_timeout_s:
                 raise self._stalled()
             if self._discarded > MOST_DISCARDED or now - max(progress_at, self._assigned_at) > self._nudge_s:
                 self._assign()
         if waiting:
-            yield self._columns.build(self._job.topic, waiting, self._epochs)
+            yield _joined(waiting)
 
     def _assign(self) -> None:
         """Fetch the open ranges from their positions on, and nothing else.
@@ -179,8 +197,7 @@ class _Reading:
         Never `pause` or `seek` instead: with messages under way, librdkafka 2.16 at times stops delivering the other
         partitions when either is combined with `consume`.
         """
-        places = [TopicPartition(self._job.topic, p, self._position[p]) for p in sorted(self._open)]
-        self._client.assign(places)
+        self._client.assign(self._job.topic, {p: int(self._position[p]) for p in self._open})
         self._assigned_at = time.monotonic()
         self._discarded = 0
 
@@ -190,50 +207,82 @@ class _Reading:
         return min(NUDGE_S, self._job.progress_timeout_s / 4)
 
     def _wanted(self) -> int:
-        """`consume` waits for as many as it is asked for, so never ask for more than can come."""
-        left = sum(one.end - self._position[one.partition] for one in self._open.values())
-        return max(1, min(left, MOST_MESSAGES, int(BATCH_BYTES / self._bytes_per_message)))
+        """A fetch waits for as many as it is asked for, so never ask for more than can come.
 
-    def _sift(self, messages: Sequence[Message]) -> list[Message]:
-        """Keep the messages of open ranges, move the positions, close the ranges that have reached their end."""
-        wanted: list[Message] = []
-        for message in messages:
-            partition = message.partition()
-            one = self._open.get(partition) if partition is not None else None
-            error = message.error()
-            if error is not None:
-                self._judge(error, one)
-            if one is None:
-                self._discarded += 1
-            if one is None or (error is not None and error.code() != _EOF):
-                continue
-            offset = message.offset() or 0
-            if error is None and offset < one.end:
-                wanted.append(message)
-                offset += 1
-            self._position[one.partition] = max(self._position[one.partition], min(offset, one.end))
-            if offset >= one.end:
-                del self._open[one.partition]
-        return wanted
+        Once something came that lies behind a range's end, what is wanted may stand behind a lot more of that.
+        """
+        left = sum(one.end - int(self._position[p]) for p, one in self._open.items())
+        most = min(MOST_MESSAGES, int(BATCH_BYTES / self._bytes_per_message))
+        return max(1, most if self._discarded else min(left, most))
 
-    def _judge(self, error: KafkaError, one: Range | None) -> None:
+    def _fetch(self) -> list[tuple[pa.RecordBatch, int]]:
+        """The records that came and are wanted, in batches of at most about `BATCH_BYTES`, with their sizes."""
+        try:
+            fetched = self._client.fetch(self._wanted(), POLL_S)
+        except Unfit as reason:
+            self._read_by_consume(reason)
+            return []
+        with fetched:
+            chosen = self._sift(fetched)
+            sizes = fetched.sizes[chosen] + OVERHEAD_BYTES
+            if chosen.size:
+                self._bytes_per_message = float(sizes.mean())
+            found = [(self._build(fetched, chosen[part]), int(sizes[part].sum())) for part in _parts(sizes)]
+        for problem in fetched.problems:
+            self._judge(problem)
+        return found
+
+    def _read_by_consume(self, reason: Unfit) -> None:
+        """The library is not what it was taken for: go on from the positions with the other client."""
+        log.warning("records are read by consume() from here on: %s", reason)
+        _close(self._kept)
+        self._kept.client = _new_client(dict(self._kept.key), fast=False)
+        self._assign()
+
+    def _build(self, fetched: Fetched, chosen: NDArray[np.int64]) -> pa.RecordBatch:
+        records = fetched.records(chosen, self._job.include_headers)
+        return self._columns.build(self._job.topic, records, self._epoch[records.partitions])
+
+    def _sift(self, fetched: Fetched) -> NDArray[np.int64]:
+        """The indexes of the records of open ranges; moves the positions, and closes the ranges that are at their end."""
+        partitions, offsets = fetched.partitions, fetched.offsets
+        inside = np.flatnonzero(partitions < self._end.size)
+        places, offsets = partitions[inside], offsets[inside]
+        wanted = (offsets < self._end[places]) & (offsets >= self._position[places])
+        self._discarded += partitions.size - int(wanted.sum())
+        # The records of a partition come in the order of their offsets, so the last one says how far it is.
+        reached = self._position.copy()
+        reached[places] = offsets + 1
+        for partition in np.flatnonzero(reached > self._position).tolist():
+            self._reach(partition, int(reached[partition]))
+        return inside[wanted]
+
+    def _reach(self, partition: int, position: int) -> None:
+        one = self._open.get(partition)
+        if one is None:
+            return
+        self._position[partition] = max(int(self._position[partition]), min(position, one.end))
+        if position >= one.end:
+            self._end[partition] = 0
+            del self._open[partition]
+
+    def _judge(self, problem: Problem) -> None:
         """Raise for what waiting does not mend; anything else counts towards the time limit."""
-        code = error.code()
+        error, code = problem.error, problem.error.code()
         if code == _EOF:
-            return
-        if code in _OUT_OF_RANGE:
-            if one is not None:
-                self._recover(one)
-            return
-        if code in _FINAL:
+            self._reach(problem.partition, problem.offset)
+        elif code in _OUT_OF_RANGE:
+            if problem.partition in self._open:
+                self._recover(self._open[problem.partition])
+        elif code in _FINAL:
             raise ReadFailed(f"topic {self._job.topic} cannot be read: {_shown(error)}")
-        self._complaints.append(error)
+        else:
+            self._client.complaints.append(error)
 
     def _recover(self, one: Range) -> None:
         """The position is not in the log: end with `DataLost`, or report it and go on with what is still there."""
-        place = TopicPartition(self._job.topic, one.partition)
-        first, last = self._client.get_watermark_offsets(place, timeout=LOOKUP_TIMEOUT_S)
-        position = self._position[one.partition]
+        first, last = self._client.bounds(self._job.topic, one.partition, LOOKUP_TIMEOUT_S)
+        position = int(self._position[one.partition])
         if position < first:
             resumed = min(first, one.end)
             problem = f"offsets {position} to {resumed - 1} are gone, the log begins at {first}"
@@ -243,9 +292,7 @@ class _Reading:
                 f"offsets {position} to {one.end - 1} are not there, the log ends at {last} (truncated or re-created)"
             )
         self._lost(one, problem)
-        self._position[one.partition] = resumed
-        if resumed >= one.end:
-            del self._open[one.partition]
+        self._reach(one.partition, resumed)
         if self._open:
             self._assign()
 
@@ -260,11 +307,28 @@ class _Reading:
             f"partition {p}: at {self._position[p]}, wanted up to {one.end - 1}"
             for p, one in sorted(self._open.items())
         )
-        last = f"; Kafka's last word: {_shown(self._complaints[-1])}" if self._complaints else ""
+        complaints = self._client.complaints
+        last = f"; Kafka's last word: {_shown(complaints[-1])}" if complaints else ""
         return ReadFailed(
             f"topic {self._job.topic} gave nothing for {self._job.progress_timeout_s:g} s ({missing}){last}; "
             "check that every executor reaches the brokers under their advertised addresses"
         )
+
+
+def _parts(sizes: NDArray[np.int64]) -> list[slice]:
+    """Slices of records of at most about `BATCH_BYTES` each, in order; a single record may be larger."""
+    ends = np.cumsum(sizes)
+    parts: list[slice] = []
+    start, before = 0, 0
+    while start < sizes.size:
+        stop = max(start + 1, int(np.searchsorted(ends, before + BATCH_BYTES, "right")))
+        parts.append(slice(start, stop))
+        start, before = stop, int(ends[stop - 1])
+    return parts
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def _shown(error: object) -> str:

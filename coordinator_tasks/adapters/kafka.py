@@ -205,6 +205,18 @@ class ConfluentKafkaAdmin:
         except CoordinatorError as error:
             return error
 
+    def bounds(self, topic: str, partitions: Collection[int]) -> Mapping[int, tuple[int, int]]:
+        first = self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.earliest()))  # type: ignore[no-untyped-call]
+        end = self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.latest()))  # type: ignore[no-untyped-call]
+        return {partition: (first[partition], end[partition]) for partition in first}
+
+    def at_times(self, topic: str, times_ms: Mapping[int, int]) -> Mapping[int, int]:
+        found = self._offsets(topic, {p: OffsetSpec.for_timestamp(at) for p, at in times_ms.items()})
+        return {p: offset for p, offset in found.items() if offset >= 0}
+
+    def _offsets(self, topic: str, specs: Mapping[int, Any]) -> Mapping[int, int]:
+        return _listed(self._broker, topic, specs, IsolationLevel.READ_UNCOMMITTED)
+
     def group_members(self, group: str) -> tuple[str, ...]:
         return _members(self._broker, group)
 
@@ -269,17 +281,21 @@ class ConfluentGroupOffsets:
         return {p: offset for p, offset in found.items() if offset >= 0}
 
     def _offsets(self, topic: str, specs: Mapping[int, Any]) -> Mapping[int, int]:
-        if not specs:
-            return {}
-        asked = {partition: TopicPartition(topic, partition) for partition in sorted(specs)}
-        answers = self._broker.results(
-            lambda: self._broker.client.list_offsets(
-                {asked[partition]: spec for partition, spec in specs.items()},
-                isolation_level=self._isolation,
-                request_timeout=self._broker.limit_s,
-            )
+        return _listed(self._broker, topic, specs, self._isolation)
+
+
+def _listed(broker: _Broker, topic: str, specs: Mapping[int, Any], isolation: IsolationLevel) -> dict[int, int]:
+    if not specs:
+        return {}
+    asked = {partition: TopicPartition(topic, partition) for partition in sorted(specs)}
+    answers = broker.results(
+        lambda: broker.client.list_offsets(
+            {asked[partition]: spec for partition, spec in specs.items()},
+            isolation_level=isolation,
+            request_timeout=broker.limit_s,
         )
-        return {p: int(answers.get(one, f"partition {topic}-{p}").offset) for p, one in asked.items()}
+    )
+    return {p: int(answers.get(one, f"partition {topic}-{p}").offset) for p, one in asked.items()}
 
 
 def _describe(broker: _Broker, topics: Collection[str]) -> dict[str, TopicDescription | None]:

@@ -97,16 +97,23 @@ def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able
     current = digest(view, world, able)
     changed = bool(state.planned) and current != state.planned
     if config.frozen:
-        return Due("configuration changed") if changed else None
+        return Due(_paused(view) or "configuration changed") if changed else None
     joined = sorted(c for c, i in able.items() if state.targets.get(c) != i)
     left = sorted(c for c in state.targets if c not in able)
     if joined or left:
         return Due(_membership(joined, left, world), _events(joined, left, world))
     if changed:
-        return Due("configuration, partitions or a member's attributes changed")
+        return Due(_paused(view) or "configuration, partitions or a member's attributes changed")
     if not state.planned and state.state is State.STABLE and not draft.in_flight():
         return Due(f"goes on: {state.cause.removeprefix('goes on: ')}")
     return None
+
+
+def _paused(view: TopicView) -> str:
+    """What a person has paused or resumed since the node was written, or an empty text."""
+    before, after = view.node.paused if view.node is not None else frozenset(), view.config.paused
+    parts = [("paused", sorted(after - before)), ("resumed", sorted(before - after))]
+    return "; ".join(f"{what}: partitions {shown(which)}" for what, which in parts if which)
 
 
 def _membership(joined: list[str], left: list[str], world: World) -> str:

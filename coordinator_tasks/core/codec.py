@@ -11,6 +11,7 @@ from coordinator_tasks.core.fields import Fields, dump
 from coordinator_tasks.core.model import (
     Handoff,
     Release,
+    Seek,
     StartRule,
     State,
     Token,
@@ -39,6 +40,7 @@ _NODE_FIELDS = frozenset(
         "supersedes",
         "paused",
         "removed",
+        "seeks",
     }
 )
 
@@ -62,6 +64,8 @@ def encode_node(node: TopicNode) -> bytes:
         "paused": sorted(node.paused),
         "removed": node.removed,
     }
+    if node.seeks:  # a release that does not know them refuses such a node, and holds
+        body["seeks"] = {str(p): {"offset": s.offset, "epoch": s.epoch} for p, s in _sorted(node.seeks)}
     return dump(VERSION, body)
 
 
@@ -84,6 +88,7 @@ def decode_node(path: str, raw: bytes) -> TopicNode:
         paused=frozenset(fields.partitions("paused")),
         removed=fields.flag("removed", False),
         properties={k: fields.text(k) for k in sorted(fields.data) if k not in _NODE_FIELDS},
+        seeks=fields.by_partition("seeks", _seek),
     )
     twice = node.assignments.keys() & node.handoff.keys()
     if twice:
@@ -101,6 +106,11 @@ def decode_node(path: str, raw: bytes) -> TopicNode:
 def _handoff(fields: Fields, key: str) -> Handoff:
     inner = fields.nested(key)
     return Handoff(inner.text("from"), inner.text("to"), inner.number("epoch"))
+
+
+def _seek(fields: Fields, key: str) -> Seek:
+    inner = fields.nested(key)
+    return Seek(inner.number("offset"), inner.number("epoch"))
 
 
 def encode_release(release: Release) -> bytes:

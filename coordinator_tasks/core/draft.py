@@ -18,6 +18,7 @@ from coordinator_tasks.core.model import (
     Move,
     MoveKind,
     Release,
+    Seek,
     State,
     TopicConfig,
     TopicNode,
@@ -43,6 +44,7 @@ class Draft:
     epochs: dict[int, int] = field(default_factory=dict)
     incarnations: dict[str, int] = field(default_factory=dict)
     guarded: set[int] = field(default_factory=set)
+    seeks: dict[int, Seek] = field(default_factory=dict)
     former: dict[int, str] = field(default_factory=dict)
     moves: list[Move] = field(default_factory=list)
     explanation: Explanation | None = None
@@ -72,6 +74,10 @@ class Draft:
     def in_flight(self) -> set[int]:
         """The partitions whose closing or starting is not confirmed yet."""
         return self.to_close.keys() | self.to_start.keys()
+
+    def runs(self, partition: int) -> bool:
+        """Somebody has the partition, and has confirmed to have started it."""
+        return partition in self.assignments and partition not in self.in_flight()
 
     def holders(self) -> set[str]:
         """Everybody who may run, or is to run, some partition."""
@@ -122,6 +128,15 @@ class Draft:
         self.since[partition] = self.epochs[partition] = self.epoch
         self.to_start[partition] = owner
         self.moves.append(Move(partition, owner, owner, MoveKind.RESTART))
+
+    def seek(self, partition: int, offset: int) -> None:
+        """Let the partition go on at `offset`: its owner starts it again there, or else its next one does.
+
+        It is in nobody's flight: of several possible owners, one could commit after the seek what it read before.
+        """
+        self.seeks[partition] = Seek(offset, self.epoch)
+        if partition in self.assignments:
+            self.restart(partition)
 
     def close_confirmed(self, partition: int, consumers: Collection[str]) -> None:
         """Take these consumers for closed; with the last one the partition goes to its target."""
@@ -195,6 +210,7 @@ def draft_of(
         draft.since = dict(node.since)
         draft.handoff = dict(node.handoff)
         draft.incarnations = dict(node.incarnations)
+        draft.seeks = dict(node.seeks)
     if state is not None:
         for consumer, partitions in state.to_close.items():
             for partition in partitions:
@@ -242,6 +258,7 @@ def node_of(draft: Draft, config: TopicConfig, supersedes: Mapping[str, int]) ->
         paused=config.paused,
         removed=config.removed,
         properties=config.properties,
+        seeks={p: one for p, one in sorted(draft.seeks.items()) if not draft.runs(p)},
     )
 
 
@@ -249,7 +266,8 @@ def unless_same(old: TopicNode | None, new: TopicNode, same: bool) -> TopicNode 
     """`None` if the node need not be written: the draft left the partitions alone and the configuration is the same."""
     if not same or old is None:
         return new
-    probe = _without_epoch(new) == _without_epoch(old)
+    # Seeks that have served go with the next write; nobody waits for that.
+    probe = _without_epoch(new) == _without_epoch(old) and new.seeks.items() <= old.seeks.items()
     return None if probe else new
 
 

@@ -8,7 +8,7 @@ or none means that somebody overwrote it: report it and write our own again.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from coordinator_tasks.core.model import Committed, Release, StartRule, Token
+from coordinator_tasks.core.model import Committed, Release, Seek, StartRule, Token
 
 
 class Verdict(StrEnum):
@@ -52,6 +52,17 @@ class Bounds:
 
 class NoStart(Exception):
     """There is no committed offset and the start rule is `none`; the text is what the partition reports."""
+
+
+def sought(committed: Committed | None, release: Release | None, topic_id: str, seek: Seek | None) -> Seek | None:
+    """The seek that decides about a start: one that nobody has acquired the partition after.
+
+    Whoever acquires commits its start under its token before it reads: a token of the seek's epoch or a later one, in the
+    committed entry or the release, says that the seek has been done.
+    """
+    known = committed if committed is not None and committed.topic_id in ("", topic_id) else None
+    tokens = [one.token for one in (known, release) if one is not None and one.token is not None]
+    return seek if seek is not None and all(token.epoch < seek.epoch for token in tokens) else None
 
 
 def start_position(

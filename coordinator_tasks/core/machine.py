@@ -127,6 +127,31 @@ def decide(view: TopicView, world: World, policy: Policy, actor: Actor, steps: f
         return Decision(Verdict.HOLD, str(error))
 
 
+def seek(
+    view: TopicView, world: World, policy: Policy, actor: Actor, offsets: Mapping[int, int], plan: Explanation
+) -> Decision:
+    """Let these partitions go on at these offsets, for the reasons in `plan`; nothing else is planned.
+
+    `WAIT` = not now: one of them is being moved, or an owner was lost, or ZooKeeper, and that goes first.
+    """
+    held = causes.hold(view) or _contradiction(view)
+    if held or view.config.removed or view.node is None:
+        return Decision(Verdict.HOLD, held or f"nothing of topic {view.topic} is planned; plan it first")
+    deciding = _Deciding(view, world, policy, actor)
+    touched, _ = deciding.drop_lost()
+    moving = sorted(offsets.keys() & deciding.draft.in_flight())
+    if recovery.needed(view, world) is not None or touched or moving:
+        which = f"partitions {causes.shown(moving)} are being moved" if moving else "another plan goes first"
+        return Decision(Verdict.WAIT, f"{which}; ask again when topic {view.topic} is Stable")
+    unknown = sorted(offsets.keys() - set(view.partitions))
+    if unknown:
+        return Decision(Verdict.HOLD, f"topic {view.topic} has no partitions {causes.shown(unknown)}")
+    for partition, offset in sorted(offsets.items()):
+        deciding.draft.seek(partition, offset)
+    deciding.draft.kept = plan
+    return deciding.write(_planned(deciding.draft), plan.summary)
+
+
 def explain(view: TopicView, world: World, policy: Policy) -> Explanation:
     """Why every partition is where it is, and what the topic's strategy would do with it. Raises `Refused`."""
     deciding = _Deciding(view, world, policy, Actor("explain"))

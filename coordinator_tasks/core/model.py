@@ -61,6 +61,14 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class Seek:
+    """Where a person wants a partition to go on: counts as a commit under a token of `epoch`, until there is a newer one."""
+
+    offset: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class TopicNode:
     """`/assignments/[TOPIC]`: the whole of what consumers act on. Every write of it raises `epoch` by at least one.
 
@@ -72,6 +80,7 @@ class TopicNode:
     - `supersedes`: generation → the largest acted epoch of it that went into this node. A consumer of another
       generation accepts this one only if its own acted epoch is covered here.
     - `initial_partitions`: partitions numbered from here on appeared later and start at their beginning.
+    - `seeks`: where partitions are to go on that a person has set; kept until somebody has confirmed to have started there.
     - `properties`: further consumer properties, none of them secret.
     """
 
@@ -91,6 +100,7 @@ class TopicNode:
     paused: frozenset[int] = frozenset()
     removed: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
+    seeks: Mapping[int, Seek] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

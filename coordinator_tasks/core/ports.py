@@ -174,6 +174,12 @@ class KafkaAdmin(Protocol):
         (`KafkaUnavailable` or `Refused`) in place of an answer.
         """
 
+    def bounds(self, topic: str, partitions: Collection[int]) -> Mapping[int, tuple[int, int]]:
+        """The first offset that is still there and the one after the last, of each partition."""
+
+    def at_times(self, topic: str, times_ms: Mapping[int, int]) -> Mapping[int, int]:
+        """Partition → offset of its first record at or after a time (milliseconds since 1970), where there is one."""
+
     def group_members(self, group: str) -> tuple[str, ...]:
         """Who subscribes in this group now (client id and host), empty when nobody does."""
 

@@ -3,6 +3,7 @@
 Kafka's jars are resolved by the Ivy inside Spark's own ``spark-submit --packages``, which every installation of PySpark
 has and which knows the registries. What it brings is compared with the checksums in ``kafka-4.3.1.sha256`` beside this
 file, and becomes visible under its final name in one rename, so that an interrupted fetch leaves nothing half done.
+Spark's own Kafka source, which tests and benchmarks compare ours with, comes the same way.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from coordinator_tasks.embedded.cache import cache_folder, exclusive
@@ -20,9 +22,54 @@ from coordinator_tasks.embedded.errors import JarsUnavailable
 from coordinator_tasks.embedded.java import QUICK_START_OPTIONS, find_java
 
 KAFKA_VERSION = "4.3.1"
-PACKAGES = f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION},org.slf4j:slf4j-simple:1.7.36"
-CHECKSUMS = Path(__file__).with_name(f"kafka-{KAFKA_VERSION}.sha256")
+CONNECTOR_VERSION = "4.2.0"
 FETCH_TIMEOUT_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """One request to Ivy: `packages` with all that they need but `excluded`, both as lists with commas."""
+
+    packages: str
+    excluded: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JarSet:
+    """Jars that are fetched together: `name` is their folder's and that of the checksums, `title` is for people."""
+
+    name: str
+    title: str
+    resolutions: tuple[Resolution, ...]
+
+    @property
+    def checksums(self) -> Path:
+        """One line for each jar: its SHA-256 and its name."""
+        return Path(__file__).with_name(f"{self.name}.sha256")
+
+
+KAFKA = JarSet(
+    f"kafka-{KAFKA_VERSION}",
+    f"Kafka {KAFKA_VERSION}",
+    (Resolution(f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION},org.slf4j:slf4j-simple:1.7.36"),),
+)
+
+_TOKENS = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
+# PySpark has all of these itself.
+_PROVIDED = (
+    "at.yawk.lz4:lz4-java,com.google.code.findbugs:jsr305,org.slf4j:slf4j-api,org.xerial.snappy:snappy-java,"
+    "org.lz4:lz4-java,org.scala-lang.modules:scala-parallel-collections_2.13,"
+    "org.apache.hadoop:hadoop-client-api,org.apache.hadoop:hadoop-client-runtime"
+)
+# The connector's own token provider is not in the registry: one of another version takes its place, alone.
+CONNECTOR = JarSet(
+    f"spark-kafka-{CONNECTOR_VERSION}",
+    f"Spark's Kafka connector {CONNECTOR_VERSION}",
+    (
+        Resolution(f"org.apache.spark:spark-sql-kafka-0-10_2.13:{CONNECTOR_VERSION}", f"{_TOKENS},{_PROVIDED}"),
+        Resolution(f"{_TOKENS}:4.1.0-preview1", f"org.apache.kafka:kafka-clients,{_PROVIDED}"),
+    ),
+)
 
 # A class that is in PySpark's own jars and ends at once: Spark resolves the packages and then runs it, and nothing else.
 HARMLESS_CLASS = "org.apache.zookeeper.version.VersionInfoMain"
@@ -60,62 +107,71 @@ def kafka_class_path() -> str:
 
 
 def ensure_kafka_jars() -> Path:
-    """The folder with the verified jars; several processes may ask at once, one of them fetches."""
-    folder = cache_folder() / f"kafka-{KAFKA_VERSION}"
+    """The folder with the broker's verified jars."""
+    return ensure_jars(KAFKA)
+
+
+def ensure_jars(wanted: JarSet) -> Path:
+    """The folder with verified jars; several processes may ask at once, one of them fetches."""
+    folder = cache_folder() / wanted.name
     if folder.is_dir():
         return folder
     with exclusive(folder.name):
         if not folder.is_dir():
-            _fetch(folder)
+            _fetch(wanted, folder)
     return folder
 
 
-def _fetch(folder: Path) -> None:
+def _fetch(wanted: JarSet, folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="fetch-", dir=folder.parent) as scratch_name:
-        scratch = Path(scratch_name)
-        _resolve(scratch)
-        jars = scratch / "jars"
-        _verify(jars)
+        jars = Path(scratch_name) / "jars"
+        jars.mkdir()
+        for number, resolution in enumerate(wanted.resolutions):
+            scratch = Path(scratch_name) / str(number)
+            scratch.mkdir()
+            _resolve(wanted, resolution, scratch, folder.parent / f"{wanted.name}-fetch.log")
+            for jar in (scratch / "jars").glob("*.jar"):
+                jar.rename(jars / jar.name)
+        _verify(wanted, jars)
         jars.rename(folder)
 
 
-def _resolve(scratch: Path) -> None:
+def _resolve(wanted: JarSet, resolution: Resolution, scratch: Path, log_path: Path) -> None:
     java = find_java()
     home = pyspark_home()
-    log_path = scratch.parent / "kafka-fetch.log"
     # fmt: off
     command = [
         str(home / "bin" / "spark-submit"),
         "--conf", f"spark.jars.ivy={scratch}",
-        "--packages", PACKAGES,
+        "--packages", resolution.packages,
+        *(["--exclude-packages", resolution.excluded] if resolution.excluded else []),
         "--class", HARMLESS_CLASS,
         "spark-internal",
     ]
     # fmt: on
+    limit_s = FETCH_TIMEOUT_S / len(wanted.resolutions)
     options = " ".join(QUICK_START_OPTIONS)
     environment = {**os.environ, "JAVA_HOME": str(java.home), "SPARK_HOME": str(home), "SPARK_SUBMIT_OPTS": options}
     try:
         with log_path.open("wb") as log:
-            subprocess.run(
-                command, check=True, stdout=log, stderr=log, env=environment, timeout=FETCH_TIMEOUT_S, cwd=scratch
-            )
+            subprocess.run(command, check=True, stdout=log, stderr=log, env=environment, timeout=limit_s, cwd=scratch)
     except (OSError, subprocess.SubprocessError) as error:
         raise JarsUnavailable(
-            f"Kafka {KAFKA_VERSION}'s jars could not be fetched ({type(error).__name__}): look for the first line with "
+            f"{wanted.title}'s jars could not be fetched ({type(error).__name__}): look for the first line with "
             f"'not found' or 'error' in {log_path}, check that the Maven registry can be reached, and start again"
         ) from error
 
 
-def _verify(jars: Path) -> None:
-    pinned = [line.split() for line in CHECKSUMS.read_text().splitlines()]
+def _verify(wanted: JarSet, jars: Path) -> None:
+    pinned = [line.split() for line in wanted.checksums.read_text().splitlines()]
     expected = {name: checksum for checksum, name in pinned}
     actual = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in jars.glob("*.jar")}
     wrong = sorted(name for name in expected.keys() | actual.keys() if expected.get(name) != actual.get(name))
     if wrong:
         shutil.rmtree(jars, ignore_errors=True)
         raise JarsUnavailable(
-            f"{len(wrong)} of Kafka {KAFKA_VERSION}'s jars are missing, changed or unexpected (first: {wrong[0]}): "
-            f"start again; if it stays so, the registry does not serve what {CHECKSUMS.name} pins"
+            f"{len(wrong)} of {wanted.title}'s jars are missing, changed or unexpected (first: {wrong[0]}): "
+            f"start again; if it stays so, the registry does not serve what {wanted.checksums.name} pins"
         )
 
 

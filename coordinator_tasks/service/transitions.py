@@ -6,7 +6,7 @@ own; it may be killed anywhere, repeated, or run twice at once. A topic that can
 reported for every topic.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -123,6 +123,33 @@ def explain(c: Coordinator, topic: str) -> Explanation:
     snapshot = observe.look(c, topics(c), note=False)
     (view,) = observe.describe(c, [stored.view])
     return machine.explain(_effective(c, view), snapshot.world_of(topic), c.policy)
+
+
+def seek(
+    c: Coordinator, topic: str, offsets: Mapping[int, int], plan: Explanation, actor: Actor, *, write: bool = True
+) -> TopicReport:
+    """Let partitions go on at these offsets, in one transaction with its record; `write` False only shows it.
+
+    An outcome other than `WRITTEN` says in its reason why it is not possible now.
+    """
+
+    def act(stored: Stored, snapshot: Snapshot) -> TopicReport:
+        view = _effective(c, stored.view)
+        decision = machine.seek(view, snapshot.world_of(topic), c.policy, actor, offsets, plan)
+        report = _report(stored, decision)
+        if decision.verdict is not Verdict.WRITE or not write:
+            return report
+        try:
+            store.commit(c.zk, c.paths, stored, decision, snapshot.world)
+        except LookAgain as error:
+            return replace(report, outcome=Outcome.OVERTAKEN, reason=str(error))
+        return report
+
+    for _ in range(MAX_RACES):
+        (report,) = _each(c, [topic], act, planning=True)
+        if report.outcome is not Outcome.OVERTAKEN:
+            break
+    return report
 
 
 def due(c: Coordinator, names: Collection[str] = ()) -> tuple[str, ...]:

@@ -9,7 +9,8 @@ from coordinator_tasks.core import codec
 from coordinator_tasks.core.errors import NotManaged, TopicConflict
 from coordinator_tasks.core.model import Actor, StartRule, TopicConfig
 from coordinator_tasks.core.names import check_consumer, check_topic
-from coordinator_tasks.service import directives, topics, transitions
+from coordinator_tasks.core.ranges import ranges
+from coordinator_tasks.service import directives, positions, topics, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 
 Given: TypeAlias = Mapping[str, Any]
@@ -92,6 +93,38 @@ def readmit(c: Coordinator, given: Given, actor: Actor, dry_run: bool) -> Iterat
         directives.readmit(c, consumer, by=_by(actor))
 
 
+def pause(c: Coordinator, given: Given, actor: Actor, dry_run: bool) -> Iterator[str]:
+    """Read partitions no longer; they stay with their owners."""
+    return _set_paused(c, given, actor, dry_run, True)
+
+
+def resume(c: Coordinator, given: Given, actor: Actor, dry_run: bool) -> Iterator[str]:
+    """Read paused partitions again."""
+    return _set_paused(c, given, actor, dry_run, False)
+
+
+def _set_paused(c: Coordinator, given: Given, actor: Actor, dry_run: bool, paused: bool) -> Iterator[str]:
+    topic, partitions = check_topic(given["topic"]), given.get("partitions") or ()
+    changes = positions.would_pause(c, topic, partitions, paused=paused)
+    yield f"partitions {ranges(changes) or 'none'} of {topic} are {'paused' if paused else 'read again'}"
+    if not dry_run:
+        positions.set_paused(c, topic, partitions, paused=paused, actor=actor)
+        yield "the next plan hands it to the consumers"
+
+
+def reset_offsets(c: Coordinator, given: Given, actor: Actor, dry_run: bool) -> Iterator[str]:
+    """Let the owners of partitions stop them, commit, and start them again somewhere else."""
+    topic, to, partitions = check_topic(given["topic"]), given["to"], given.get("partitions") or ()
+    if dry_run:
+        found = positions.preview(c, topic, to, partitions)
+    else:
+        found = positions.reset(c, topic, to, partitions, why=given["why"], actor=actor)
+        if not found:
+            yield "an earlier try of this task has done it"
+    for shift in found:
+        yield f"{topic}: {shift.text}"
+
+
 ACTIONS: Mapping[str, Action] = {
     "add_topic": add_topic,
     "set_strategy": set_strategy,
@@ -99,6 +132,9 @@ ACTIONS: Mapping[str, Action] = {
     "drain": drain,
     "isolate": isolate,
     "readmit": readmit,
+    "pause": pause,
+    "resume": resume,
+    "reset_offsets": reset_offsets,
 }
 
 

@@ -15,6 +15,11 @@ def unclaimed(held: Mapping[int, Held], node: TopicNode | None) -> dict[int, Tok
     return {p: h.token for p, h in sorted(waiting.items()) if h.topic_id == node.topic_id}
 
 
+def superseded(tokens: Mapping[int, Token], node: TopicNode) -> dict[int, int]:
+    """Partition → epoch of its seek: then the sink's position counts only if it was written under as new a token."""
+    return {p: seek.epoch for p, seek in node.seeks.items() if p in tokens}
+
+
 def settle(mine: Iterable[tuple[int, Held]], found: Mapping[int, Standing], consumer: str) -> dict[int, Standing]:
     """Begin at the positions that stand in the sink, or look for one where none does; returns who was refused.
 

@@ -83,11 +83,14 @@ class Held:
     closing: bool = False
     fenced: bool = False
     rewrite: bool = False
+    sought: int = 0  # the epoch of the seek that it began at: what was committed before says nothing of it
     handed: bool = False
     pending: bool = False  # part of a batch that has not passed the sink
     measured: bool = False  # the log's end was asked for
     end: int | None = None
     inflow: Inflow | None = None
+    handed_from: int | None = None  # the first offset that was handed out since the log's beginning was looked at
+    ahead_since: float | None = None
     looked_at: float = -inf
     guarded_at: float = -inf
     committed_at: float = -inf
@@ -152,13 +155,15 @@ class Held:
             if now - self.guarded_at > guard_s:
                 self.phase = Phase.READY
             return
-        if entry is not None and entry.token is not None and entry.topic_id == self.topic_id:
+        known = entry is not None and entry.token is not None and entry.topic_id == self.topic_id
+        if known and entry is not None and entry.token is not None and entry.token.epoch >= self.sought:
             # A survivor's commit: what it says has passed the sink has done so.
             self.position = self.passed = max(self.passed, entry.offset)
         self.rewrite = True
 
     def hand_out(self, end: int, commit_first: bool = False) -> None:
         """A batch up to `end` is planned: it counts as running until that has passed the sink."""
+        self.handed_from = self.position if self.handed_from is None else self.handed_from
         self.position = end
         self.pending = self.handed = True
         if commit_first:
@@ -181,6 +186,11 @@ class Held:
         self.inflow = Inflow(end, now, now) if self.inflow is None else self.inflow.seen(end, now)
         if self.passed >= end:
             self.progressed_at = now
+
+    def jump(self, offset: int) -> None:
+        """The log no longer has our position: begin anew at `offset`, which may also be an earlier one."""
+        self.committed = self.ahead_since = self.handed_from = None
+        self.place(offset)
 
     def status(self, alive: bool, paused: bool) -> RunningPartition:
         """`paused` counts as started: there is nothing that a batch could show."""

@@ -99,10 +99,11 @@ class Holder:
         """How the topic is delivered; before anything is granted."""
         self._ledger.terms = terms
 
-    def open(self, first: FirstOffsets | None = None) -> None:
+    def open(self, first: FirstOffsets | None = None, *, fail_on_data_loss: bool = True) -> None:
         """A query reads now: start what is granted; `first` is what its options say of new groups."""
         if first is not None:
             self._ledger.first = first
+        self._ledger.fail_on_data_loss = fail_on_data_loss
         self._acquiring = True
         self._settle()
 
@@ -188,6 +189,11 @@ class Holder:
         """What the batch under way adds to each partition."""
         held, ranges = self._ledger.held, self.outstanding[1] if self.outstanding is not None else ()
         return {p.partition: Step(held[p.partition].token, p.start, p.end) for p in ranges if p.partition in held}
+
+    def waits(self, partitions: Iterable[int]) -> None:
+        """The planner lets records of these partitions wait, for a batch that is worth it: they are not stalled."""
+        for partition in partitions:
+            self._ledger.held[partition].progressed_at = self._clock.monotonic()
 
     @property
     def outstanding(self) -> tuple[int, tuple[Range, ...]] | None:

@@ -6,18 +6,21 @@ Rules:
 - Every owner looks at the committed entries at least once per `look_s`, also of an idle partition, and commits nothing
   on a look older than `fresh_s`: a process that slept looks before it writes.
 - A newer token in an entry: no further commit, no release. An older one or none: report it and write ours again.
-- A commit never goes back, and says only what has passed the sink.
+- A commit never goes back, and says only what has passed the sink; only where the log itself has lost what it says, and
+  the application has allowed that, it is set anew (`bounds`).
 """
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 
-from coordinator_tasks.core.fence import Bounds, NoStart, Start, Verdict, judge, start_position
+from coordinator_tasks.core.fence import Bounds, NoStart, Start, Verdict, judge, sought, start_position
 from coordinator_tasks.core.holding import Grant, Via
-from coordinator_tasks.core.model import Committed, Handoff, Release, Token, TopicNode
+from coordinator_tasks.core.model import Committed, Handoff, Release, StartRule, Token, TopicNode
 from coordinator_tasks.core.ports import Clock
-from spark_apps.agent.claims import settle, unclaimed
+from spark_apps.agent.bounds import misplaced, overtaken
+from spark_apps.agent.claims import settle, superseded, unclaimed
 from spark_apps.agent.first import FirstOffsets
 from spark_apps.agent.held import Held, Listened, Phase
 from spark_apps.agent.reports import Reports
@@ -38,6 +41,8 @@ from spark_apps.agent.work import (
     Work,
 )
 from spark_apps.delivery import Standing
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -69,6 +74,7 @@ class Ledger:
         self.node: TopicNode | None = None
         self.first: FirstOffsets | None = None
         self.terms = Terms()
+        self.fail_on_data_loss = True
         self.flight: Work | None = None
         self._identity = identity
         self._clock = clock
@@ -77,12 +83,14 @@ class Ledger:
         self._number = 0
         self._asked_at = -inf
         self._look_at = -inf
+        self._id_at = -inf
         self._commit_at = -inf
         self._retry_at = -inf
         self._claim_at = -inf
         self._failures = 0
         self._measured_at = -inf
         self._measure_wanted = False
+        self._bounds_at = -inf
 
     # What the holder tells -------------------------------------------------------------------------------------------
 
@@ -136,7 +144,7 @@ class Ledger:
         if unclaimed(self.held, self.node):
             times.append(self._claim_at)
         if self._measure_wanted:
-            times.append(self._measured_at + self._timing.measure_s)
+            times.append(self._measured_at + self._measure_s)
         return max(min(times), self._retry_at)
 
     def _next(self, now: float) -> Work | None:
@@ -146,12 +154,12 @@ class Ledger:
             return self._commit(due)
         lookable = self._lookable()
         if lookable and (not fresh or self._look_due(now)):
-            return Look(lookable, self._next_number)
+            return Look(lookable, self._next_number, self._id_due(now))
         if due and (self._urgent(due) or now >= self._commit_at):
             return self._commit(due)
         tokens = unclaimed(self.held, self.node)
         if tokens and self.node is not None and now >= self._claim_at:
-            return Claim(self._identity, self.node.topic_id, tokens, self._next_number)
+            return Claim(self._identity, self.node.topic_id, tokens, superseded(tokens, self.node), self._next_number)
         unknown = self._unknown()
         if unknown:
             return Survey(unknown, self._next_number, self._times_ms(unknown))
@@ -193,6 +201,12 @@ class Ledger:
             for h in self.held.values()
         )
 
+    def _id_due(self, now: float) -> bool:
+        """Whether a look asks for the topic's id as well: a holding begins, or it was not asked for in a while."""
+        begins = any(h.phase is not Phase.READY and not h.closing for h in self.held.values())
+        partitions = self.node.initial_partitions if self.node is not None else 0
+        return begins or bool(self.owing) or now - self._id_at >= partitions * self._timing.id_each_s
+
     def _commit(self, due: Mapping[int, Held]) -> Commit:
         self._commit_at = self._clock.monotonic() + self._timing.commit_s
         for held in due.values():
@@ -205,14 +219,26 @@ class Ledger:
 
     def _measure(self, now: float) -> Measure | None:
         ready = {p: h for p, h in self.held.items() if h.phase is Phase.READY and not h.closing}
-        allowed = self._measure_wanted and now - self._measured_at >= self._timing.measure_s
-        if not ready or not (allowed or any(not h.measured for h in ready.values())):
+        allowed = self._measure_wanted and now - self._measured_at >= self._measure_s
+        if not allowed:
+            # Somebody waits for those that have just begun, and for no other.
+            ready = {p: h for p, h in ready.items() if not h.measured}
+        if not ready:
             return None
+        everything = allowed and now - self._bounds_at >= self._timing.bounds_s
+        # What was just released has just been read: its start does not wait for a second question.
+        bounds = [p for p, h in ready.items() if everything or (not h.measured and h.grant.release is None)]
+        self._bounds_at = now if everything else self._bounds_at
         for held in ready.values():
             held.measured = True
-        self._measure_wanted = False
-        self._measured_at = now
-        return Measure(tuple(sorted(ready)), self._next_number)
+        if allowed:
+            self._measure_wanted = False
+            self._measured_at = now
+        return Measure(tuple(sorted(ready)), self._next_number, tuple(sorted(bounds)))
+
+    @property
+    def _measure_s(self) -> float:
+        return max(self._timing.measure_s, len(self.held) * self._timing.measure_each_s)
 
     def _recommit(self, now: float) -> Commit | None:
         idle = [h for h in self.held.values() if h.phase is Phase.READY and not h.fenced]
@@ -244,9 +270,8 @@ class Ledger:
                     self._retry_at = now + self._timing.retry_max_s
             case Claim() as claim, Claimed(found):
                 self._claimed(claim, found, now)
-            case _, Measured(ends):
-                for partition in ends.keys() & self.held.keys():
-                    self.held[partition].measure(ends[partition], now)
+            case Measure(partitions, number), Measured() as measured:
+                self._measured(partitions, number, measured, now)
 
     def _failed(self, work: Work | None, failed: Failed, now: float) -> None:
         if isinstance(work, Claim):  # it keeps nothing waiting that goes to Kafka
@@ -274,9 +299,11 @@ class Ledger:
 
     def _looked(self, look: Look, looked: Looked, now: float) -> None:
         self._look_at = self._asked_at + self._timing.look_s
+        if looked.topic_id is not None:
+            self._id_at = self._asked_at
         entries = looked.entries
         for partition, held in self._mine(look.partitions, look.number):
-            if looked.topic_id not in ("", held.topic_id):
+            if looked.topic_id and looked.topic_id != held.topic_id:
                 self._created_anew(partition, held, looked.topic_id)
             elif not held.fenced:
                 self._judge(partition, held, entries.get(partition), now)
@@ -323,6 +350,12 @@ class Ledger:
 
     def _place(self, partition: int, held: Held, entry: Committed | None) -> None:
         known = entry is not None and entry.topic_id in ("", held.topic_id)
+        asked = self.node.seeks.get(partition) if self.node is not None else None
+        seek = sought(entry, held.grant.release, held.topic_id, asked)
+        if seek is not None:
+            self._begin(held, seek.offset)
+            held.sought = seek.epoch
+            return
         if held.grant.release is None and not known:
             # A start that was found in the log already stands: looking for it at every look, slow brokers would never
             # let it be committed.
@@ -396,6 +429,39 @@ class Ledger:
             # A sink with our token takes no older one's rows: nothing has to be waited for.
             guarded = held.grant.via is Via.GUARDED and not self.terms.claims
             held.acknowledge(offsets[partition].offset, guarded, now)
+
+    def _measured(self, partitions: Iterable[int], number: int, measured: Measured, now: float) -> None:
+        for partition, held in self._mine(partitions, number):
+            if partition not in measured.ends:
+                continue
+            held.measure(measured.ends[partition], now)
+            beginning = measured.beginnings.get(partition)
+            sentence = misplaced(held, beginning, now, self._timing.ahead_s)
+            if sentence:
+                self._misplaced(partition, held, sentence, beginning)
+            elif beginning is not None:
+                if not self.fail_on_data_loss and (sentence := overtaken(held, beginning)):
+                    self._lost(partition, sentence)
+                held.handed_from = None
+
+    def _misplaced(self, partition: int, held: Held, sentence: str, beginning: int | None) -> None:
+        """The log does not have our position: go on as the start rule says, or stop the partition."""
+        rule = self.node.start if self.node is not None else StartRule.NONE
+        if self.fail_on_data_loss or rule is StartRule.NONE or self.terms.claims:
+            held.closing = True
+            self.bars[partition] = Bar(held.token.epoch, held.topic_id)
+            otherwise = ", or set failOnDataLoss=false" if self.fail_on_data_loss and not self.terms.claims else ""
+            self._lost(partition, f"{sentence}: stopped; reset its offsets{otherwise}")
+        elif beginning is None:
+            self._bounds_at = -inf  # asked for with the next look at the ends
+        else:
+            target = held.end if rule is StartRule.LATEST and held.end is not None else beginning
+            self._lost(partition, f"{sentence}: goes on at {target} ({rule.value}), because failOnDataLoss is false")
+            held.jump(target)
+
+    def _lost(self, partition: int, sentence: str) -> None:
+        if self._reports.add(f"lost {partition}", f"partition {partition}: {sentence}"):
+            log.warning("partition %d: %s", partition, sentence)
 
     def _owed(self, partition: int, owing: Owing, entry: Committed | None) -> None:
         known = entry is not None and self.node is not None and entry.topic_id in ("", self.node.topic_id)

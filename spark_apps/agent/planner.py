@@ -1,6 +1,8 @@
 """Which batch comes next: paced, bounded, and never keeping a hand-off waiting. Pure over the holder; no threads.
 
 - A batch at most every `batch_interval_s`, but at once when a partition that was just started has something to read.
+- With `min_offsets`, a batch waits until there are so many, or `max_delay_s` have passed since the last one. Nothing that
+  is started or stopped waits for that, and a partition that waits counts as making progress.
 - A partition that is being stopped is in no further batch; it is closed as soon as its last one has passed the sink,
   which the next `offer(start)` says by its `start` alone.
 - The same `start` gives the same batch until it has passed: it counts once.
@@ -13,7 +15,8 @@ from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.ports import Clock
 from spark_apps.agent.holder import Holder
 from spark_apps.agent.settings import Pacing
-from spark_apps.batches import BatchOffset, Range, admit
+from spark_apps.batches import BatchOffset, Range, admit, piece_size
+from spark_apps.options import SourceOptions
 
 
 class BatchPlanner:
@@ -26,11 +29,20 @@ class BatchPlanner:
         self._last: BatchOffset | None = None
         self._offered = 0
         self._next_at = 0.0
+        self._latest_at = clock.monotonic() + self.pacing.max_delay_s
 
-    def limit(self, max_offsets: int | None) -> None:
-        """At most so many offsets in a batch; `None` leaves the limit as it is."""
-        if max_offsets is not None:
-            self.pacing = replace(self.pacing, max_offsets=max_offsets)
+    def configure(self, options: SourceOptions) -> None:
+        """Take over what the options of the source say; what they leave open stays as it is."""
+        most, least = options.max_offsets_per_trigger, options.min_offsets_per_trigger
+        self.pacing = replace(
+            self.pacing,
+            max_offsets=self.pacing.max_offsets if most is None else most,
+            min_offsets=self.pacing.min_offsets if least is None else least,
+            max_delay_s=options.max_trigger_delay_s,
+            min_partitions=options.min_partitions,
+            max_records_per_task=options.max_records_per_partition,
+        )
+        self._latest_at = self._clock.monotonic() + self.pacing.max_delay_s
 
     def initial(self) -> BatchOffset:
         """The offset before the first batch."""
@@ -48,12 +60,15 @@ class BatchPlanner:
             return self._confirmed(self._last)
         self.holder.want_ends()
         available = self._available()
-        if not available or (self._clock.monotonic() < self._next_at and not self._started(available)):
+        if not available or not (self._due(available) or self._started(available)):
             return None
-        batch = start.following(admit(available, self.pacing.max_offsets), self.pacing.parallelism)
+        pacing, now = self.pacing, self._clock.monotonic()
+        ranges = admit(available, pacing.max_offsets)
+        piece = piece_size(ranges, pacing.min_partitions, pacing.max_records_per_task)
+        batch = start.following(ranges, pacing.parallelism, piece)
         self.holder.hand_out(batch.batch, tuple(batch.ranges.values()))
         self._last = batch
-        self._next_at = self._clock.monotonic() + self.pacing.batch_interval_s
+        self._next_at, self._latest_at = now + pacing.batch_interval_s, now + pacing.max_delay_s
         return self._confirmed(batch)
 
     def _confirmed(self, batch: BatchOffset) -> BatchOffset | None:
@@ -72,6 +87,15 @@ class BatchPlanner:
             return None
         self._offered = batch.batch
         return batch
+
+    def _due(self, available: list[Range]) -> bool:
+        now = self._clock.monotonic()
+        if now < self._next_at:
+            return False
+        if sum(one.size for one in available) >= self.pacing.min_offsets or now >= self._latest_at:
+            return True
+        self.holder.waits(one.partition for one in available)
+        return False
 
     @property
     def next_at(self) -> float:

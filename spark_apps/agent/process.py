@@ -22,6 +22,7 @@ from spark_apps.agent.agent import Agent, AgentTiming
 from spark_apps.agent.settings import Identity, Pacing, Timing
 from spark_apps.agent.status_server import Interface, StatusServer
 from spark_apps.agent.topics import Topics
+from spark_apps.options import ISOLATION
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 INCARNATION_FILE = "incarnation"
@@ -69,7 +70,7 @@ class Process:
         self.clock = session.clock
         self._session = session
         self._wake = threading.Event()
-        self._offsets: dict[tuple[str, str], GroupOffsets] = {}
+        self._offsets: dict[tuple[str, str, str], GroupOffsets] = {}
         self.agent: Agent | None = None
 
     def wake(self) -> None:
@@ -78,13 +79,14 @@ class Process:
 
     def connect(self, node: TopicNode) -> GroupOffsets:
         """The group's offsets for a topic; a request is given up after the commit time-out."""
-        key = (node.group_id, node.bootstrap_servers)
+        level = node.properties.get(ISOLATION, "read_uncommitted")
+        key = (node.group_id, node.bootstrap_servers, level)
         if key not in self._offsets:  # topics of one group share the clients
-            self._offsets[key] = self._connect(node)
+            self._offsets[key] = self._connect(node, level)
         return self._offsets[key]
 
-    def _connect(self, node: TopicNode) -> GroupOffsets:
-        kafka = {"isolation.level": "read_uncommitted", **self.settings.site.kafka}
+    def _connect(self, node: TopicNode, level: str) -> GroupOffsets:
+        kafka = {ISOLATION: level, **self.settings.site.kafka}
         site = replace(self.settings.site, kafka=kafka, answer_timeout_s=self.settings.timing.commit_timeout_s)
         return replace(self._session, settings=site).group_offsets(node.group_id, node.bootstrap_servers)
 

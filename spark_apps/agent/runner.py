@@ -7,6 +7,7 @@ neither the status, nor ZooKeeper, nor another topic waiting.
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 from coordinator_tasks.core.errors import CoordinatorError
@@ -22,7 +23,7 @@ from spark_apps.batches import BatchOffset
 from spark_apps.delivery import Delivery, TransactionalSink
 from spark_apps.hooks import Hooks
 from spark_apps.link import LONGEST_WAIT_S
-from spark_apps.options import SourceOptions
+from spark_apps.options import ISOLATION, SourceOptions, topic_properties
 
 LONGEST_SLEEP_S = 0.5
 JOIN_TIMEOUT_S = 5.0
@@ -148,10 +149,22 @@ class TopicRunner:
     # The reader ------------------------------------------------------------------------------------------------------
 
     def attach(self, reader: str, options: SourceOptions) -> Mapping[str, str]:  # noqa: ARG002 - one reader at a time
+        properties, refused = topic_properties(self._node.properties)
         with self._turn:
-            self.planner.limit(options.max_offsets_per_trigger)
-        self.edit(lambda holder: holder.open(FirstOffsets(options.starting)))
-        return {"bootstrap.servers": self._node.bootstrap_servers}
+            self.planner.configure(options)
+            self._read_as({**properties, **options.kafka})
+            for sentence in refused:
+                self.holder.reports.add(sentence, sentence)
+        first, fails = FirstOffsets(options.starting), options.fail_on_data_loss
+        self.edit(lambda holder: holder.open(first, fail_on_data_loss=fails))
+        return {**properties, "bootstrap.servers": self._node.bootstrap_servers}
+
+    def _read_as(self, kafka: Mapping[str, str]) -> None:
+        """The log's ends are those that the executors reach: committed reads end before an open transaction."""
+        level = kafka.get(ISOLATION)
+        if level is not None and level != self._node.properties.get(ISOLATION):
+            self._node = replace(self._node, properties={**self._node.properties, ISOLATION: level})
+            self._offsets = None
 
     def initial(self, reader: str) -> BatchOffset:  # noqa: ARG002
         return self.planner.initial()

@@ -14,7 +14,12 @@ class Timing:
     - `commit_s`: what has passed the sink is committed at most this often, except where somebody waits for it.
     - `recommit_s`: idle partitions are committed again, because Kafka forgets the offsets of a group without members.
     - `give_up_s`: a partition whose commits have failed for so long stops and says so.
-    - `measure_s`: the log's ends are asked for at most this often.
+    - `measure_s`: the log's ends are asked for at most this often, and for each held partition `measure_each_s` less
+      often: what an answer costs grows with them.
+    - `id_each_s`: so often for each partition of the topic, and at most with every look, Kafka is asked for the topic's id,
+      because its answer describes all of them; always when a holding begins.
+    - `bounds_s`: so often it is looked whether the log still has the position; a position behind the log's end is only
+      believed after `ahead_s`, because a broker that has just become the leader may know less for a moment.
     - `retry_s` to `retry_max_s`: the pause after a failed request, doubled with every further one.
     """
 
@@ -27,17 +32,29 @@ class Timing:
     recommit_s: float = 3600.0
     give_up_s: float = 120.0
     measure_s: float = 0.05
+    measure_each_s: float = 0.0005
+    id_each_s: float = 0.001
+    bounds_s: float = 10.0
+    ahead_s: float = 5.0
     retry_s: float = 0.1
     retry_max_s: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Pacing:
-    """How batches are paced: one at most every `batch_interval_s`, at most `max_offsets` in it, `parallelism` tasks."""
+    """How batches are paced: one at most every `batch_interval_s`, at most `max_offsets` in it, `parallelism` tasks.
+
+    `min_offsets`: a batch waits for so many, but at most `max_delay_s`; a hand-off waits for neither. `min_partitions`
+    and `max_records_per_task` cut the ranges of partitions into more tasks.
+    """
 
     batch_interval_s: float = 0.2
     max_offsets: int | None = None
     parallelism: int = 2
+    min_offsets: int = 0
+    max_delay_s: float = 900.0
+    min_partitions: int | None = None
+    max_records_per_task: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

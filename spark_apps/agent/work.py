@@ -20,10 +20,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Read the committed entries of `partitions`, in one request."""
+    """Read the committed entries of `partitions`, in one request; `topic_id`: and then the id that the topic has."""
 
     partitions: tuple[int, ...]
     number: int
+    topic_id: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +49,24 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Ask for the offset after the last readable record of `partitions`, in one request."""
+    """Ask for the offset after the last readable record of `partitions`, and for some of them for the first one."""
 
     partitions: tuple[int, ...]
     number: int
+    beginnings: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Put the tokens of these holdings into the sink, and ask for the positions that stand there."""
+    """Put the tokens of these holdings into the sink, and ask for the positions that stand there.
+
+    `forget`: partition → epoch of a seek; what was written under an older token says nothing of where to go on.
+    """
 
     identity: Identity
     topic_id: str
     tokens: Mapping[int, Token]
+    forget: Mapping[int, int]
     number: int
 
 
@@ -69,13 +75,15 @@ Work: TypeAlias = Look | Commit | Survey | Measure | Claim
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The committed entries that were there, and the id of the topic afterwards; empty = Kafka has no such topic.
+    """The committed entries that were there, and the id of the topic afterwards.
+
+    Empty = Kafka has no such topic; `None` = not asked for.
 
     Entries alone cannot show that a topic was created anew: a commit may have reached the new one already.
     """
 
     entries: Mapping[int, Committed]
-    topic_id: str
+    topic_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +101,10 @@ class Surveyed:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The end of each partition that Kafka knows."""
+    """The end of each partition that Kafka knows, and the beginnings that were asked for."""
 
     ends: Mapping[int, int]
+    beginnings: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +129,9 @@ def perform(offsets: GroupOffsets, topic: str, work: Work, sink: TransactionalSi
     """Ask Kafka, or the sink that keeps the positions; blocks as long as they do."""
     try:
         match work:
-            case Look(partitions=partitions):
-                return Looked(offsets.committed(topic, partitions), offsets.topic_id(topic))
+            case Look(partitions=partitions, topic_id=asked):
+                entries = offsets.committed(topic, partitions)
+                return Looked(entries, offsets.topic_id(topic) if asked else None)
             case Commit(offsets=entries):
                 offsets.commit(topic, entries)
                 return Done()
@@ -129,8 +139,9 @@ def perform(offsets: GroupOffsets, topic: str, work: Work, sink: TransactionalSi
                 first, end = offsets.beginnings(topic, partitions), offsets.ends(topic, partitions)
                 bounds = {p: Bounds(first[p], end[p]) for p in first.keys() & end.keys()}
                 return Surveyed(bounds, offsets.at_times(topic, times_ms))
-            case Measure(partitions=partitions):
-                return Measured(offsets.ends(topic, partitions))
+            case Measure(partitions=partitions, beginnings=beginnings):
+                first = offsets.beginnings(topic, beginnings) if beginnings else {}
+                return Measured(offsets.ends(topic, partitions), first)
             case Claim() as claim:
                 return _claimed(sink, topic, claim)
     except (KafkaUnavailable, Refused) as error:
@@ -142,7 +153,7 @@ def _claimed(sink: TransactionalSink | None, topic: str, claim: Claim) -> Result
     if sink is None:
         return Failed("positions are to be claimed and no sink is known")
     try:
-        return Claimed(sink.claim(writer, claim.tokens))
+        return Claimed(sink.claim(writer, claim.tokens, claim.forget))
     except SinkUnavailable as error:
         return Failed(str(error))
     except Exception as error:  # the edge of a sink of the application's own: without an answer nothing would go on

@@ -33,8 +33,11 @@ class Bench:
     def writer(self, name: str, topic_id: str = "id-1") -> Writer:
         return Writer(self.cluster, f"orders-{self.cluster}", topic_id, name)
 
-    def claim(self, name: str, token: Token, *partitions: int, topic_id: str = "id-1") -> dict[int, Standing]:
-        return self.sinks[name].claim(self.writer(name, topic_id), dict.fromkeys(partitions or (0,), token))
+    def claim(
+        self, name: str, token: Token, *partitions: int, topic_id: str = "id-1", sought: int = 0
+    ) -> dict[int, Standing]:
+        tokens = dict.fromkeys(partitions or (0,), token)
+        return self.sinks[name].claim(self.writer(name, topic_id), tokens, dict.fromkeys(tokens, sought))
 
     def write(self, name: str, token: Token, start: int, end: int, *partitions: int) -> dict[int, Standing]:
         writer, wanted = self.writer(name), partitions or (0,)
@@ -145,6 +148,15 @@ def test_a_topic_that_was_created_anew_begins_without_a_position_whatever_its_ep
     assert bench.write("a", NEW, 3, 4).keys() == {0}
 
 
+def test_what_was_written_before_a_seek_says_nothing_of_where_to_go_on(bench: Bench) -> None:
+    bench.claim("a", OLD)
+    bench.write("a", OLD, 0, 3)
+    assert bench.claim("b", NEW, sought=OLD.epoch + 1) == {0: Standing(NEW, "b", None)}
+    bench.write("b", NEW, 10, 12)
+    assert bench.claim("a", Token(6, 2, "g1"), sought=OLD.epoch + 1) == {0: Standing(Token(6, 2, "g1"), "a", 12)}
+    assert bench.claim("b", NEW, sought=99)[0].offset == 12  # who is refused changes nothing
+
+
 def test_two_clusters_keep_their_own_positions(bench: Bench) -> None:
     bench.claim("a", OLD)
     bench.write("a", OLD, 0, 3)
@@ -157,7 +169,7 @@ def test_a_database_that_does_not_answer_takes_no_claims(tmp_path: Path) -> None
     for url in (f"sqlite:///{tmp_path}", f"postgresql://nobody@/none?host={tmp_path}"):
         sink = DatabaseSink(Database(url), ROWS.prepare, lambda *_: None)
         with pytest.raises(SinkUnavailable, match="does not take claims"):
-            sink.claim(Writer("c", "t", "id", "a"), {0: OLD})
+            sink.claim(Writer("c", "t", "id", "a"), {0: OLD}, {})
 
 
 def test_the_positions_are_the_ones_that_the_documentation_names() -> None:

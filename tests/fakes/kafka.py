@@ -94,6 +94,13 @@ class FakeKafka:
         blocks = self._topics[topic].times.get(partition, [])
         return next((max(offset, beginning) for at, offset in blocks if at >= at_ms), None)
 
+    def bounds(self, topic: str, partitions: Collection[int]) -> Mapping[int, tuple[int, int]]:
+        return {p: self.log(topic, p) for p in sorted(partitions)}
+
+    def at_times(self, topic: str, times_ms: Mapping[int, int]) -> Mapping[int, int]:
+        found = {p: self.first_at(topic, p, at) for p, at in times_ms.items()}
+        return {p: offset for p, offset in found.items() if offset is not None}
+
     def _answer(self) -> None:
         if self.down:
             raise KafkaUnavailable("Kafka does not answer within 10 s; check that it runs")
@@ -125,8 +132,7 @@ class FakeGroupOffsets:
         return {p: self.kafka.log(topic, p)[1] for p in sorted(partitions)}
 
     def at_times(self, topic: str, times_ms: Mapping[int, int]) -> Mapping[int, int]:
-        found = {p: self.kafka.first_at(topic, p, at) for p, at in times_ms.items()}
-        return {p: offset for p, offset in found.items() if offset is not None}
+        return self.kafka.at_times(topic, times_ms)
 
     def beginnings(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
         return {p: self.kafka.log(topic, p)[0] for p in sorted(partitions)}

@@ -1,7 +1,6 @@
 """What an executor reads, from a real broker: gaps, limits, losses."""
 
 import time
-from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
@@ -13,7 +12,7 @@ from spark_apps import reader
 from spark_apps.batches import Range
 from spark_apps.errors import DataLost, ReadFailed
 from spark_apps.reader import BATCH_BYTES, Job
-from tests.integration.kafka_topics import new_topic, produce, set_broker
+from tests.integration.kafka_topics import new_topic, produce, set_broker, transaction, wait_for
 
 
 @pytest.fixture
@@ -30,17 +29,6 @@ def offsets(one: Job) -> list[int]:
     found = [offset for batch in reader.read(one) for offset in batch["offset"].to_pylist()]
     assert found == sorted(set(found))
     return found
-
-
-def transaction(producer: Producer, topic: str, values: list[bytes], *, commit: bool) -> None:
-    producer.begin_transaction()
-    for value in values:
-        producer.produce(topic, value, partition=0)
-    if commit:
-        producer.commit_transaction()
-    else:
-        producer.flush(20)
-        producer.abort_transaction()
 
 
 @pytest.fixture
@@ -96,13 +84,6 @@ def test_compaction_leaves_gaps(servers: str) -> None:
     wait_for(lambda: len(offsets(whole)) < 51)
     assert offsets(whole) == [49, 50]
     assert offsets(job(servers, topic, Range(0, 10, 40, 1))) == []
-
-
-def wait_for(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.2)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The data source inside real Spark queries on a real broker; a planner in this process stands in for the agent."""
 
 import json
+import re
 import sqlite3
 import threading
 import time
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from pyspark.sql.streaming.query import StreamingQuery
 
 from coordinator_tasks.core.errors import Refused
@@ -20,6 +22,7 @@ from spark_apps import session, source
 from spark_apps.link import LinkServer
 from spark_apps.pipelines import audit, check_writer, orders
 from spark_apps.sinks import read_audit
+from spark_apps.stateless import check_stateless
 from tests.integration.fake_planner import FakePlanner
 from tests.integration.kafka_topics import new_topic, produce
 from tests.integration.spark_submit import JAVA_OPTIONS
@@ -241,6 +244,36 @@ def test_other_writers_are_as_spark_takes_them(spark: SparkSession) -> None:
     stream = spark.readStream.format("rate").load()
     for writer in (stream.writeStream.foreachBatch(lambda *_: None), stream.writeStream.format("kafka")):
         check_writer(writer)
+
+
+def grouped(stream: DataFrame) -> DataFrame:
+    return stream.groupBy(F.window("timestamp", "1 minute")).count()
+
+
+STATEFUL: dict[str, Callable[[DataFrame], DataFrame]] = {
+    "an aggregation": grouped,
+    "removal of duplicates": lambda stream: stream.dropDuplicates(["value"]),
+    "a join of two streams": lambda stream: stream.join(stream.withColumnRenamed("timestamp", "other"), "value"),
+    "limit()": lambda stream: stream.limit(3),
+}
+
+
+@pytest.mark.parametrize("name", STATEFUL)
+def test_a_query_that_keeps_state_is_refused_with_the_operator_unless_it_may_stay_behind(
+    spark: SparkSession, name: str
+) -> None:
+    writer = STATEFUL[name](spark.readStream.format("rate").load()).writeStream
+    with pytest.raises(Refused, match=r"state between batches \(" + re.escape(name)) as found:
+        check_stateless(writer)
+    assert "\n" not in str(found.value)
+    check_stateless(writer, state_stays_behind=True)
+
+
+def test_what_keeps_no_state_is_taken(spark: SparkSession) -> None:
+    stream = spark.readStream.format("rate").load()
+    still = spark.range(5).withColumnRenamed("id", "value").groupBy("value").count()
+    for frame in (stream.where("value > 1").join(still, "value"), stream.withWatermark("timestamp", "1 minute")):
+        check_stateless(frame.writeStream)
 
 
 def test_a_batch_read_is_refused(stage: Stage) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from coordinator_tasks.core.model import Handoff, StartRule, Token
+from coordinator_tasks.core.model import Handoff, Seek, StartRule, Token
 from spark_apps.agent.held import Phase
 from spark_apps.agent.listening import Happening, Telling
 from spark_apps.agent.planner import BatchPlanner
@@ -27,14 +27,15 @@ class MemorySink:
         self.down = False
         self.silent: set[int] = set()
 
-    def claim(self, writer: Writer, tokens: Mapping[int, Token]) -> dict[int, Standing]:
+    def claim(self, writer: Writer, tokens: Mapping[int, Token], forget: Mapping[int, int]) -> dict[int, Standing]:
         assert (writer.cluster, writer.topic, writer.topic_id) == ("c", "t", "id-1")
         if self.down:
             raise SinkUnavailable("the sink is away")
         for partition, token in tokens.items():
             found = self.positions.get(partition)
             if found is None or not found.refuses(token, writer.consumer):
-                self.positions[partition] = Standing(token, writer.consumer, found.offset if found else None)
+                kept = found is not None and found.token.epoch >= forget.get(partition, 0)
+                self.positions[partition] = Standing(token, writer.consumer, found.offset if found and kept else None)
         return {p: self.positions[p] for p in tokens if p not in self.silent}
 
     def write(self, writer: Writer, steps: Mapping[int, Step], rows: pa.Table) -> dict[int, Standing]:
@@ -93,6 +94,28 @@ def test_the_position_of_the_sink_wins_over_kafkas(once: Play, in_sink: int) -> 
     assert once.holder.ready()[2].position == in_sink
     assert once.committed(2).offset == in_sink
     assert once.sink.positions[2] == Standing(once.holder.ready()[2].token, "a", in_sink)
+
+
+def test_a_partition_that_a_person_has_sent_elsewhere_begins_there_and_only_once(once: Play) -> None:
+    once.sink.positions[2] = Standing(OLD, "z", 40)
+    once.commit(2, 40, OLD)
+    once.node = replace(once.node, seeks={2: Seek(7, 2)}, epoch=1)
+    once.own(2)
+    held = once.holder.ready()[2]
+    assert (held.position, once.committed(2).offset) == (7, 7)
+    once.sink.positions[2] = Standing(held.token, "a", 9)
+    once.own(2)
+    assert once.holder.ready()[2].position == 9
+
+
+def test_a_position_that_the_log_no_longer_has_stops_the_partition_whatever_the_options_say(once: Play) -> None:
+    once.sink.positions[2] = Standing(OLD, "z", 40)
+    once.kafka.expire("t", 2, 60)
+    once.holder.open(fail_on_data_loss=False)
+    once.own(2)
+    once.wait(1)
+    assert once.holder.ready() == {}
+    assert once.reported("offsets 40 to 59 are gone, the log begins at 60: stopped; reset its offsets")
 
 
 def test_where_the_sink_has_no_position_kafkas_counts_and_then_the_start_rule(once: Play) -> None:

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.core.holding import Reading
-from coordinator_tasks.core.model import Committed, Handoff, Release, StartRule, Token, TopicNode
+from coordinator_tasks.core.model import Committed, Handoff, Release, Seek, StartRule, Token, TopicNode
 from spark_apps.agent.first import FirstOffsets
 from spark_apps.agent.holder import Holder
 from spark_apps.agent.planner import BatchPlanner
 from spark_apps.agent.settings import Identity, Pacing, Timing
-from spark_apps.agent.work import Commit, Look, perform
-from spark_apps.batches import BatchOffset, Range
-from spark_apps.options import LATEST, Starting
+from spark_apps.agent.work import Commit, Look, Measure, perform
+from spark_apps.batches import BatchOffset, Range, plan_tasks
+from spark_apps.options import LATEST, Starting, parse_options
 from tests.fakes.clock import FakeClock
 from tests.fakes.kafka import FakeKafka
 
@@ -235,6 +235,60 @@ def test_a_topic_that_was_created_anew_is_noticed_although_a_commit_reached_the_
     stage.wait(1.0)
     assert stage.running == {}
     assert stage.reported("created anew in Kafka (topic id id-2, held is id-1)")
+
+
+def test_a_large_topics_id_is_asked_for_less_often_but_always_when_a_holding_begins(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    topic_id = stage.offsets.topic_id
+
+    def counted(topic: str) -> str:
+        asked.append(topic)
+        return topic_id(topic)
+
+    monkeypatch.setattr(type(stage.offsets), "topic_id", lambda _, topic: counted(topic))
+    stage.node = replace(stage.node, initial_partitions=5000)
+    stage.own(0)
+    assert len(asked) == 1
+    stage.wait(4.5)
+    assert len(asked) == 1
+    stage.own(0, 1)
+    assert len(asked) == 2
+    stage.wait(6.0)
+    assert len(asked) == 3
+    stage.kafka.create_topic("t", 4)
+    stage.wait(6.0)
+    assert stage.running == {}
+    assert stage.reported("created anew in Kafka")
+
+
+def asked_ends(stage: Stage, seconds: float) -> list[tuple[int, ...]]:
+    """The partitions of each question for the logs' ends in this time."""
+    found = []
+    for _ in range(round(seconds / 0.01)):
+        stage.clock.advance(0.01)
+        stage.holder.want_ends()
+        while (work := stage.holder.work()) is not None:
+            if isinstance(work, Measure):
+                found.append(work.partitions)
+            stage.holder.answer(perform(stage.offsets, "t", work))
+    return found
+
+
+def test_the_ends_of_many_partitions_are_asked_for_less_often_but_those_of_a_new_one_at_once() -> None:
+    kafka = FakeKafka()
+    kafka.create_topic("t", 401)
+    stage = Stage(kafka=kafka)
+    stage.node = replace(stage.node, initial_partitions=401)
+    stage.own(*range(400))
+    assert len(asked_ends(stage, 1.95)) == 10  # at once, and every 0.2 s
+    stage.node = replace(stage.node, epoch=stage.node.epoch + 1)
+    changed = replace(
+        stage.node, assignments=dict.fromkeys(range(401), "a"), since={**stage.node.since, 400: stage.node.epoch}
+    )
+    stage.holder.on_node(changed)
+    assert asked_ends(stage, 0.01) == [(400,)]
 
 
 def test_a_release_from_before_the_topic_was_created_anew_starts_nothing_in_the_new_one(stage: Stage) -> None:
@@ -631,6 +685,166 @@ def test_progress_stands_still_only_where_there_is_lag(stage: Stage) -> None:
     assert stage.holder.stalled(300) == (0,)
 
 
+# Seeks ---------------------------------------------------------------------------------------------------------------
+
+
+def seek(stage: Stage, partition: int, offset: int) -> None:
+    epoch = stage.node.epoch + 1
+    stage.read(since={**stage.node.since, partition: epoch}, seeks={partition: Seek(offset, epoch)})
+
+
+def test_a_seek_is_done_by_stopping_and_starting_anew_and_only_once(stage: Stage) -> None:
+    stage.own(0, 1)
+    stage.hand_out(0, 80)
+    seek(stage, 0, 20)
+    assert stage.running[0], "the batch under way comes first"
+    assert stage.committed(0).offset == 0
+    stage.cover()
+    assert stage.committed(0) == Committed(20, Token(2, 5, GENERATION), "a", "c", "id-1")
+    assert {p: h.position for p, h in stage.holder.ready().items()} == {0: 20, 1: 0}
+    stage.hand_out(0, 50)
+    stage.cover()
+    stage.tick(0.1)
+    assert stage.committed(0).offset == 50
+    stage.own(0, 1, epoch=9)
+    assert stage.holder.ready()[0].position == 50, "a later start goes on from what is committed"
+
+
+def test_a_seek_counts_where_nothing_is_committed(stage: Stage) -> None:
+    stage.read(assignments={2: "a"}, since={2: 3}, seeks={2: Seek(70, 3)})
+    assert stage.committed(2).offset == 70
+
+
+@pytest.mark.parametrize(("acquired", "begins"), [(6, 30), (7, 90)], ids=["before the seek", "after the seek"])
+def test_a_taker_goes_on_at_the_seek_unless_its_giver_had_started_there(
+    stage: Stage, acquired: int, begins: int
+) -> None:
+    stage.commit(1, 90, Token(acquired, 6, GENERATION))
+    stage.node = replace(stage.node, epoch=8, seeks={1: Seek(30, 7)})
+    take(stage, 1)
+    stage.holder.on_releases({1: release_of(stage, 1, 90, Token(acquired, 6, GENERATION))})
+    stage.tick()
+    assert stage.holder.ready()[1].position == begins
+
+
+def test_what_a_survivor_commits_from_before_a_seek_does_not_undo_it(stage: Stage) -> None:
+    stage.commit(0, 60, Token(2, 6, GENERATION))
+    stage.node = replace(stage.node, epoch=8, seeks={0: Seek(10, 5)})
+    stage.own(0, guarded=frozenset({0}))
+    stage.commit(0, 65, Token(2, 6, GENERATION))
+    stage.wait(6.0)
+    assert stage.committed(0).offset == 10
+    assert stage.holder.ready()[0].position == 10
+
+
+# Positions that are not in the log ------------------------------------------------------------------------------------
+
+
+def opened(stage: Stage, *, fails: bool) -> BatchPlanner:
+    stage.holder.open(fail_on_data_loss=fails)
+    return planner_of(stage)
+
+
+def measured(stage: Stage, planner: BatchPlanner, start: BatchOffset, seconds: float = 0.1) -> BatchOffset | None:
+    """The next batch, with the log's bounds looked at after `seconds`."""
+    planner.offer(start)
+    stage.tick(seconds)
+    return planner.offer(start)
+
+
+@pytest.mark.parametrize(
+    ("rule", "goes_on_at"), [(StartRule.EARLIEST, 40), (StartRule.LATEST, 100)], ids=["earliest", "latest"]
+)
+def test_a_committed_offset_that_retention_has_passed_is_reported_and_the_start_rule_decides(
+    stage: Stage, rule: StartRule, goes_on_at: int
+) -> None:
+    stage.commit(0, 10, Token(1, 6, GENERATION))
+    stage.kafka.expire("t", 0, 40)
+    planner = opened(stage, fails=False)
+    stage.node = replace(stage.node, epoch=4, start=rule)
+    stage.own(0)
+    measured(stage, planner, BatchOffset("t"))
+    batch = measured(stage, planner, BatchOffset("t"))
+    assert stage.committed(0).offset == goes_on_at
+    assert (batch.ranges[0].start if batch is not None else 100) == goes_on_at
+    assert stage.reported("partition 0: offsets 10 to 39 are gone, the log begins at 40: goes on at")
+
+
+@pytest.mark.parametrize(
+    ("fails", "rule"), [(True, StartRule.EARLIEST), (False, StartRule.NONE)], ids=["failOnDataLoss", "rule none"]
+)
+def test_lost_records_stop_their_partition_alone_and_nothing_of_them_is_committed(
+    stage: Stage, fails: bool, rule: StartRule
+) -> None:
+    stage.commit(0, 10, Token(1, 6, GENERATION))
+    stage.commit(1, 10, Token(1, 6, GENERATION))
+    stage.kafka.expire("t", 0, 40)
+    planner = opened(stage, fails=fails)
+    stage.node = replace(stage.node, epoch=4, start=rule)
+    stage.own(0, 1)
+    measured(stage, planner, BatchOffset("t"))
+    stage.tick(1.0)
+    assert stage.holder.ready().keys() == {1}
+    assert stage.committed(0).offset == 10
+    assert stage.reported("offsets 10 to 39 are gone, the log begins at 40: stopped; reset its offsets")
+    stage.kafka.expire("t", 0, 0)
+    stage.own(0, 1)
+    assert 0 in stage.holder.ready(), "asked to start again, it tries again"
+
+
+def test_a_position_behind_the_logs_end_is_believed_only_after_a_while(stage: Stage) -> None:
+    stage.commit(0, 150, Token(1, 6, GENERATION))
+    planner = opened(stage, fails=False)
+    stage.node = replace(stage.node, epoch=4, start=StartRule.LATEST)
+    stage.own(0)
+    for _ in range(4):
+        assert measured(stage, planner, BatchOffset("t"), 1.0) is None
+    assert stage.committed(0).offset == 150
+    for _ in range(3):
+        measured(stage, planner, BatchOffset("t"), 1.0)
+    stage.tick()
+    assert stage.committed(0) == Committed(100, Token(5, 5, GENERATION), "a", "c", "id-1")
+    assert stage.reported("its position 150 is behind the log's end 100")
+
+
+def test_a_leader_that_knows_less_for_a_moment_changes_nothing(stage: Stage) -> None:
+    stage.commit(0, 150, Token(1, 6, GENERATION))
+    planner = opened(stage, fails=True)
+    stage.node = replace(stage.node, epoch=4)
+    stage.own(0)
+    for _ in range(4):
+        measured(stage, planner, BatchOffset("t"), 1.0)
+    stage.kafka.append("t", 0, 60)
+    for _ in range(8):
+        measured(stage, planner, BatchOffset("t"), 1.0)
+    assert stage.holder.outstanding is not None
+    assert not stage.reported("behind the log's end")
+
+
+def test_retention_that_catches_up_while_a_batch_is_read_is_said(stage: Stage) -> None:
+    planner = opened(stage, fails=False)
+    stage.own(0)
+    batch = planner.offer(BatchOffset("t"))
+    assert batch is not None
+    stage.kafka.expire("t", 0, 30)
+    stage.tick(11.0)
+    measured(stage, planner, batch)
+    stage.tick(11.0)
+    assert stage.reported("partition 0: offsets 0 to 29 may have been gone before they were read")
+    assert stage.committed(0).offset == 100
+
+
+def test_retention_of_what_was_read_long_ago_is_no_loss(stage: Stage) -> None:
+    planner = opened(stage, fails=False)
+    stage.own(0)
+    batch = planner.offer(BatchOffset("t"))
+    assert batch is not None
+    measured(stage, planner, batch, 11.0)
+    stage.kafka.expire("t", 0, 100)
+    measured(stage, planner, batch, 11.0)
+    assert not stage.holder.reports.all()
+
+
 # Planning ------------------------------------------------------------------------------------------------------------
 
 
@@ -671,6 +885,58 @@ def test_a_batch_is_bounded_in_proportion_to_what_waits(stage: Stage) -> None:
     batch = planner_of(stage, max_offsets=50).offer(BatchOffset("t"))
     assert batch is not None
     assert {p: one.size for p, one in batch.ranges.items()} == {0: 25, 1: 25}
+
+
+def configured(stage: Stage, **options: str) -> BatchPlanner:
+    planner = planner_of(stage)
+    planner.configure(parse_options({"subscribe": "t", **options}))
+    return planner
+
+
+def test_a_batch_waits_for_enough_records_or_for_its_time_and_is_not_stalled_meanwhile(stage: Stage) -> None:
+    planner = configured(stage, minOffsetsPerTrigger="50", maxTriggerDelay="10m")
+    stage.own(0)
+    first = planner.offer(BatchOffset("t"))
+    assert first is not None, "what was just started waits for nothing"
+    stage.kafka.append("t", 0, 49)
+    stage.tick(1.0)
+    for _ in range(6):
+        assert planner.offer(first) is None
+        stage.tick(60.0)
+        planner.offer(first)
+        assert stage.holder.stalled(300) == ()
+    stage.kafka.append("t", 0, 1)
+    planner.offer(first)
+    stage.tick(1.0)
+    second = planner.offer(first)
+    assert second is not None
+    assert second.ranges[0].size == 50
+    stage.kafka.append("t", 0, 1)
+    planner.offer(second)
+    stage.tick(599.0)
+    assert planner.offer(second) is None
+    stage.tick(2.0)
+    assert planner.offer(second) is not None, "its time is over"
+
+
+def test_a_partition_that_waits_for_more_records_is_released_at_once(stage: Stage) -> None:
+    planner = configured(stage, minOffsetsPerTrigger="50")
+    stage.own(0)
+    first = planner.offer(BatchOffset("t"))
+    assert first is not None
+    stage.kafka.append("t", 0, 5)
+    stage.tick(1.0)
+    assert planner.offer(first) is None
+    give(stage, 0)
+    stage.tick()
+    assert stage.holder.outbox[0].offset == 100
+
+
+def test_the_offset_carries_into_how_many_tasks_it_is_cut(stage: Stage) -> None:
+    stage.own(0)
+    batch = configured(stage, minPartitions="4").offer(BatchOffset("t"))
+    assert batch is not None
+    assert [task[0].size for task in plan_tasks(batch)] == [25, 25, 25, 25]
 
 
 def test_paused_partitions_are_held_and_count_as_started_but_are_not_read(stage: Stage) -> None:

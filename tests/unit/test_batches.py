@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_apps.batches import SMALL_RECORDS, BatchOffset, Range, admit, decode_offset, encode_offset, plan_tasks
+from spark_apps.batches import (
+    SMALL_RECORDS,
+    BatchOffset,
+    Range,
+    admit,
+    decode_offset,
+    encode_offset,
+    piece_size,
+    plan_tasks,
+)
 from spark_apps.errors import OffsetMalformed
 
 sizes = st.lists(st.integers(0, 10**9), max_size=40)
@@ -21,9 +30,9 @@ def offset_of(found_sizes: list[int], parallelism: int) -> BatchOffset:
     return BatchOffset("orders").following(ranges_of(found_sizes), parallelism)
 
 
-@given(sizes, st.integers(1, 16))
-def test_an_offset_survives_its_json(found_sizes: list[int], parallelism: int) -> None:
-    offset = offset_of(found_sizes, parallelism)
+@given(sizes, st.integers(1, 16), st.integers(0, 10**6))
+def test_an_offset_survives_its_json(found_sizes: list[int], parallelism: int, piece: int) -> None:
+    offset = BatchOffset("orders").following(ranges_of(found_sizes), parallelism, piece)
     assert decode_offset(json.loads(json.dumps(encode_offset(offset)))) == offset
 
 
@@ -79,6 +88,41 @@ def test_no_task_is_emptier_than_another_by_more_than_one_range(found_sizes: lis
     loads = [sum(one.size for one in task) for task in plan_tasks(offset_of(found_sizes, parallelism))]
     if len(loads) > 1:
         assert max(loads) - min(loads) <= max(found_sizes)
+
+
+@given(st.lists(st.integers(0, 10**6), max_size=20), st.integers(1, 40))
+def test_pieces_are_every_offset_once_and_no_larger_than_asked(found_sizes: list[int], parts: int) -> None:
+    piece = piece_size(ranges_of(found_sizes), parts, None)
+    tasks = plan_tasks(BatchOffset("orders").following(ranges_of(found_sizes), 2, piece))
+    assert all(len(task) == 1 and 0 < task[0].size <= piece for task in tasks)
+    joined: list[Range] = []
+    for (one,) in tasks:
+        if joined and (joined[-1].partition, joined[-1].end) == (one.partition, one.start):
+            joined[-1] = Range(one.partition, joined[-1].start, one.end, one.token_epoch)
+        else:
+            joined.append(one)
+    assert joined == [one for one in ranges_of(found_sizes) if one.size]
+
+
+@pytest.mark.parametrize(
+    ("found_sizes", "least", "most", "tasks"),
+    [
+        pytest.param([100], 4, None, 4, id="one partition in several tasks, also when it is small"),
+        pytest.param([3000, 1000], 4, None, 4, id="in proportion to the sizes"),
+        pytest.param([10, 10, 10], 2, None, 3, id="as in Spark, no task reads two partitions then"),
+        pytest.param([3], 8, None, 3, id="no more tasks than offsets"),
+        pytest.param([100, 10], None, 40, 4, id="no task above the maximum"),
+        pytest.param([100], 2, 20, 5, id="the smaller piece counts"),
+    ],
+)
+def test_ranges_are_cut_into_tasks(found_sizes: list[int], least: int | None, most: int | None, tasks: int) -> None:
+    ranges = ranges_of(found_sizes)
+    offset = BatchOffset("orders").following(ranges, 2, piece_size(ranges, least, most))
+    assert len(plan_tasks(offset)) == tasks
+
+
+def test_without_these_options_ranges_stay_whole() -> None:
+    assert piece_size(ranges_of([10**6]), None, None) == 0
 
 
 def test_a_small_batch_is_one_task() -> None:

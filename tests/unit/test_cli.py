@@ -19,6 +19,7 @@ from coordinator_tasks.core.model import (
     Release,
     RunningPartition,
     Silence,
+    TopicNode,
     TopicStatus,
     Unreachable,
 )
@@ -133,6 +134,11 @@ def steps(run: Run) -> None:
         assert run("step")[0] == 0
 
 
+def node_of(site: Site) -> TopicNode:
+    path = site.paths.topic("orders")
+    return decode_node(path, site.zk.get(path).data)
+
+
 def the_json(answer: tuple[int, str, str]) -> Any:
     code, out, err = answer
     assert (code, err) == (0, "")
@@ -220,6 +226,32 @@ def test_isolation_and_readmission(run: Run, site: Site) -> None:
     steps(run)
     assert the_json(run("topics", "--json"))[0]["owners"] == {"consumer-b": 6}
     assert "as soon as it confirms" in run("readmit", "consumer-a")[1]
+
+
+def test_partitions_are_paused_and_resumed(run: Run, site: Site) -> None:
+    stable(run, site, "consumer-a")
+    pause = ("pause", "orders", "--partition", "1", "--partition", "2")
+    assert run(*pause, "--dry-run")[1].strip() == "partitions 1-2 of topic orders would be paused"
+    assert run("resume", "orders")[1].strip() == "nothing of topic orders is read again with the next plan"
+    assert the_json(run(*pause, "--json")) == [1, 2]
+    steps(run)
+    assert node_of(site).paused == {1, 2}
+    assert run("resume", "orders")[1].strip() == "partitions 1-2 of topic orders is read again with the next plan"
+
+
+def test_offsets_are_reset_after_a_look_at_what_that_means(run: Run, site: Site) -> None:
+    stable(run, site, "consumer-a")
+    site.kafka.append("orders", 0, 50)
+    reset = ("reset-offsets", "orders", "--to", "latest", "--why", "old", "--partition", "0")
+    assert run(*reset, "--dry-run")[1].strip() == "partition 0 goes on at 50, nothing was committed"
+    assert node_of(site).seeks == {}
+    assert the_json(run(*reset, "--json"))[0]["target"] == 50
+    assert node_of(site).seeks[0].offset == 50
+    assert run(*reset)[0] == 5, "its start is not confirmed yet: repeat"
+    steps(run)
+    assert "partition 0 goes on at 50" in " ".join(run("history", "orders")[1].split())
+    code, _, error = run("reset-offsets", "orders", "--to", "noon", "--why", "")
+    assert (code, "'noon' is no position" in error) == (2, True)
 
 
 def test_the_fleet_is_set_and_drained_from(run: Run, site: Site) -> None:

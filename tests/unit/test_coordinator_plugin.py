@@ -15,7 +15,7 @@ from coordinator_plugin import actions, backstop, changes, clusters, hook, place
 from coordinator_plugin.patience import Patience
 from coordinator_plugin.steps import WaitKind, continuation, look
 
-from coordinator_tasks.core.errors import NotManaged, Refused, StoreUnavailable, TopicConflict
+from coordinator_tasks.core.errors import LookAgain, NotManaged, Refused, StoreUnavailable, TopicConflict
 from coordinator_tasks.core.model import Actor, ConsumerStatus, Explanation, Fleet, Move, MoveKind, Reason, State
 from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.service import fleet, topics, transitions
@@ -475,6 +475,26 @@ def test_a_strategy_is_changed_by_a_form_and_a_dry_run_says_what_to(shop: Cluste
         list(actions.set_strategy(shop.coordinator, wrong, AIRFLOW, True))
     with pytest.raises(NotManaged, match="'nothing' is not managed"):
         list(actions.set_strategy(shop.coordinator, {**given, "topic": "nothing"}, AIRFLOW, True))
+
+
+def test_offsets_are_reset_and_partitions_paused_by_forms_that_show_it_first(shop: Cluster) -> None:
+    shop.join("a")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    given = {"topic": "orders", "partitions": [1], "to": "earliest", "why": "wrong"}
+    shown = ["orders: partition 1 goes on at 0, nothing was committed"]
+    epoch = shop.zk.get(shop.paths.topic("orders")).stat.version
+    assert list(actions.reset_offsets(shop.coordinator, given, AIRFLOW, True)) == shown
+    assert shop.zk.get(shop.paths.topic("orders")).stat.version == epoch
+    with pytest.raises(LookAgain, match="are being moved"):  # its first start is not confirmed
+        list(actions.reset_offsets(shop.coordinator, given, AIRFLOW, False))
+    said = "partitions 1 of orders are paused"
+    assert list(actions.pause(shop.coordinator, given, AIRFLOW, True)) == [said]
+    assert topics.configuration(shop.coordinator, "orders").paused == frozenset()
+    list(actions.pause(shop.coordinator, given, AIRFLOW, False))
+    assert topics.configuration(shop.coordinator, "orders").paused == {1}
+    assert next(actions.resume(shop.coordinator, {"topic": "orders"}, AIRFLOW, False)) == (
+        "partitions 1 of orders are read again"
+    )
 
 
 def test_the_log_of_a_plan_names_the_reasons_of_most_partitions_and_how_many_more_there_are() -> None:

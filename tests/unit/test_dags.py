@@ -64,7 +64,17 @@ def dags(parsed: dict[str, Any]) -> dict[str, Any]:
     return dict(parsed["dags"])
 
 
-ACTIONS = {"add_topic", "set_strategy", "remove_topic", "drain", "isolate", "readmit"}
+ACTIONS = {
+    "add_topic",
+    "set_strategy",
+    "remove_topic",
+    "drain",
+    "isolate",
+    "readmit",
+    "pause",
+    "resume",
+    "reset_offsets",
+}
 UPKEEP = {"rebalance", "reconcile", "consumers", "stuck_topic"}
 
 

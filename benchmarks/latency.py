@@ -1,0 +1,223 @@
+"""From producer to sink at a low rate, what a small batch costs, and what an idle consumer costs.
+
+    PYTHONPATH=. python -m benchmarks.latency [--seconds 60] [--rounds 3] [--json FILE]
+
+- `latency`: a producer writes 1,000 records/s to 4 partitions; milliseconds from the call of `produce` to the sink, a
+  `foreachBatch` that collects the records, and the parts of a batch. Our source and Spark's own take turns; the control is
+  a plain consume loop of confluent-kafka. The first third of the time is left out.
+- `small`: the same with 10 records every half second, so that nearly nothing but the overhead of a batch is left.
+- `idle`: cores used without any record, by the driver's Python (the agent), the JVM and the source's own processes,
+  with 4 and with 1,000 owned partitions.
+
+Every measurement is a process of its own with local[2] and our session settings. All on this machine.
+"""
+
+import argparse
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psutil
+from confluent_kafka import Consumer, Producer, TopicPartition
+from pyspark.sql import DataFrame
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.source import open_stream, spread
+from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
+from coordinator_tasks.embedded.jars import CONNECTOR, ensure_jars
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+
+PARTITIONS, MANY = 4, 1000
+RATE = {"latency": (0.01, 10), "small": (0.5, 10)}
+"""Seconds between two writes, and records in each."""
+SIDES = ("ours", "jvm")
+PARTS = ("triggerExecution", "latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
+
+
+class Traffic:
+    """Records whose value begins with the time at which they were produced, until the block ends."""
+
+    def __init__(self, servers: str, topic: str, every_s: float, count: int) -> None:
+        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
+        self._topic, self._every_s, self._count = topic, every_s, count
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._producer.flush(20)
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        while not self._stop.wait(max(0.0, due - time.monotonic())):
+            due += self._every_s
+            for number in range(self._count):
+                stamp = struct.pack("<d", time.time())
+                self._producer.produce(self._topic, stamp + bytes(142), partition=number % PARTITIONS)
+            self._producer.poll(0)
+
+
+class Arrivals:
+    """When records came, and how old they were; only those after `from_s`."""
+
+    def __init__(self, from_s: float) -> None:
+        self.ages_ms: list[float] = []
+        self._from = time.monotonic() + from_s
+
+    def take(self, values: list[bytes]) -> None:
+        now = time.time()
+        if time.monotonic() >= self._from:
+            self.ages_ms += [(now - struct.unpack_from("<d", value)[0]) * 1000 for value in values]
+
+    def figures(self) -> dict[str, float]:
+        ages = sorted(self.ages_ms)
+        return {f"p{p}_ms": ages[min(len(ages) - 1, len(ages) * p // 100)] for p in (50, 95, 99)} | {"max_ms": ages[-1]}
+
+
+def control(servers: str, topic: str, kind: str, seconds: float) -> dict[str, float]:
+    settings = {"bootstrap.servers": servers, "group.id": "control", "fetch.wait.max.ms": 20, "log_level": "0"}
+    consumer = Consumer(settings)
+    ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p))[1] for p in range(PARTITIONS)}
+    consumer.assign([TopicPartition(topic, p, end) for p, end in ends.items()])
+    arrivals, until = Arrivals(seconds / 3), time.monotonic() + seconds
+    with Traffic(servers, topic, *RATE[kind]):
+        while time.monotonic() < until:
+            arrivals.take([m.value() or b"" for m in consumer.consume(1000, 0.005) if m.error() is None])
+    consumer.close()
+    return arrivals.figures()
+
+
+def query(side: str, servers: str, topic: str, kind: str, seconds: float) -> dict[str, float]:
+    arrivals = Arrivals(seconds / 3)
+
+    def collect(batch: DataFrame, _: int) -> None:
+        arrivals.take(batch.select("value").toArrow()["value"].to_pylist())
+
+    with open_stream(side, servers, topic, starting="latest") as stream, tempfile.TemporaryDirectory() as folder:
+        running = stream.writeStream.foreachBatch(collect).option("checkpointLocation", folder).start()
+        if kind == "idle":
+            return idle(seconds)
+        with Traffic(servers, topic, *RATE[kind]):
+            time.sleep(seconds)
+        progress = [one["durationMs"] for one in running.recentProgress if one["numInputRows"] > 0]
+        later = progress[len(progress) // 3 :]
+        running.stop()
+    parts = {f"{name}_ms": median([one.get(name, 0) for one in later]) for name in PARTS}
+    return {**arrivals.figures(), **parts, "batches": len(later)}
+
+
+def idle(seconds: float) -> dict[str, float]:
+    """Cores in use over the later two thirds."""
+    time.sleep(seconds / 3)
+    before, began = by_part(), time.monotonic()
+    time.sleep(seconds * 2 / 3)
+    after, took = by_part(), time.monotonic() - began
+    return {f"{name}_cores": (after[name] - before.get(name, 0.0)) / took for name in after}
+
+
+def by_part() -> dict[str, float]:
+    me = psutil.Process()
+    found = {"driver": sum(me.cpu_times()[:2]), "jvm": 0.0, "python": 0.0}
+    for one in me.children(recursive=True):
+        try:
+            found["jvm" if "java" in one.name() else "python"] += sum(one.cpu_times()[:2])
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+# All of them ---------------------------------------------------------------------------------------------------------
+
+
+def one_run(kind: str, side: str, servers: str, topic: str, seconds: float) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.latency", "--worker", kind, side, servers, topic]
+    done = subprocess.run([*command, "--seconds", str(seconds)], stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{kind}, {side} failed; its last words are above")
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    print(f"{kind}, {side}, {topic}: {json.dumps(found)}", file=sys.stderr)
+    return found
+
+
+def all_runs(rounds: int, seconds: float) -> dict[str, Any]:
+    ensure_jars(CONNECTOR)
+    result: dict[str, Any] = {"cores": os.cpu_count(), "load_before": os.getloadavg()[0], "seconds": seconds}
+    with tempfile.TemporaryDirectory() as folder, EmbeddedKafka(Path(folder)) as kafka:
+        servers = kafka.bootstrap_servers
+        admin = ConfluentKafkaAdmin({"bootstrap.servers": servers}, limit_s=60.0)
+        admin.create_topic("few", PARTITIONS)
+        admin.create_topic("many", MANY)
+        for kind in RATE:
+            found: dict[str, list[dict[str, float]]] = {}
+            for number in range(rounds):
+                for side in (*(SIDES if number % 2 == 0 else SIDES[::-1]), "control"):
+                    found.setdefault(side, []).append(one_run(kind, side, servers, "few", seconds))
+            result[kind] = {side: joined(runs) for side, runs in found.items()}
+        result["idle"] = {
+            f"{side}, {topic}": joined([one_run("idle", side, servers, topic, seconds) for _ in range(rounds)])
+            for topic in ("few", "many")
+            for side in SIDES
+        }
+    result["load_after"] = os.getloadavg()[0]
+    return result
+
+
+def joined(runs: list[dict[str, float]]) -> dict[str, dict[str, float]]:
+    return {name: spread([one[name] for one in runs]) for name in runs[0]}
+
+
+def show(result: dict[str, Any]) -> None:
+    for kind in (*RATE, "idle"):
+        table = Table(
+            title=f"{kind}: medians (min–max), load {result['load_before']:.1f} to {result['load_after']:.1f}"
+        )
+        table.add_column("")
+        names = list(next(iter(result[kind].values())))
+        for name in names:
+            table.add_column(name, justify="right")
+        for side, figures in result[kind].items():
+            table.add_row(side, *(shown(figures.get(name)) for name in names))
+        Console(width=200).print(table)
+
+
+def shown(value: dict[str, float] | None) -> str:
+    return "" if value is None else f"{value['median']:.3g} ({value['min']:.3g}–{value['max']:.3g})"
+
+
+def worker(kind: str, side: str, servers: str, topic: str, seconds: float) -> dict[str, float]:
+    if side == "control":
+        return control(servers, topic, kind, seconds)
+    return query(side, servers, topic, kind, seconds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each measurement")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--worker", nargs=4, metavar=("KIND", "SIDE", "SERVERS", "TOPIC"))
+    given = parser.parse_args()
+    if given.worker:
+        print(json.dumps(worker(*given.worker, given.seconds)))
+        return
+    result = all_runs(given.rounds, given.seconds)
+    if given.json:
+        given.json.write_text(json.dumps(result, indent=2) + "\n")
+    show(result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,247 @@
+"""Where the time of a moved partition goes: from the plan in ZooKeeper to its first record in the sink of a Spark consumer.
+
+    PYTHONPATH=. python -m benchmarks.receiver [--moves 30] [--interval 0.2] [--json FILE]
+
+A plain consumer and a Spark consumer (local[2], a `foreachBatch` that collects) share 12 partitions with steady traffic;
+one partition goes to the Spark consumer and back, again and again, by hand-offs that are written here as the coordinator
+writes them. The steps are stamped in the Spark consumer's driver, which is this process:
+
+- `plan seen`: from the write to the consumer's read of it;
+- `release seen`: until the giver's release is read (the giver's last batch and commit are in it);
+- `start committed`: until the start is in Kafka under the new token;
+- `end known`: until the log's end has been asked for;
+- `waiting for Spark`: until Spark asks for a batch: the batch under way, and its own loop;
+- `planning`: until `foreachBatch` is called;
+- `fetch`: until the records are in the driver.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.source import spread
+from coordinator_tasks.core.holding import Reading
+from coordinator_tasks.core.model import Release, TopicNode
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from spark_apps import session
+from spark_apps.agent.held import Held, Phase
+from spark_apps.agent.holder import Holder
+from spark_apps.agent.process import ConsumerSettings
+from spark_apps.agent.settings import Pacing
+from spark_apps.batches import Range
+from spark_apps.consumer import Consumer
+from tests.integration.agent_site import Site, Traffic, wait_for
+
+PARTITIONS, MOVED = 12, 0
+PLAIN, SPARK = "plain", "spark"
+STEPS = ("plan seen", "release seen", "start committed", "end known", "waiting for Spark", "planning", "fetch")
+LIMIT_S = 120.0
+
+
+class Stamps:
+    """When each step of the present move was first seen; `place` says which step comes next."""
+
+    def __init__(self) -> None:
+        self.at: list[float] = []
+        self._epoch = 0
+        self._lock = threading.Lock()
+
+    def begin(self, epoch: int) -> None:
+        with self._lock:
+            self.at, self._epoch = [time.monotonic()], epoch
+
+    def reach(self, step: str, epoch: int = 0) -> None:
+        with self._lock:
+            if self.at and epoch in (0, self._epoch) and len(self.at) == STEPS.index(step) + 1:
+                self.at.append(time.monotonic())
+
+    @property
+    def complete(self) -> bool:
+        return len(self.at) == len(STEPS) + 1
+
+    def steps_ms(self) -> dict[str, float]:
+        found = {step: (self.at[n + 1] - self.at[n]) * 1000 for n, step in enumerate(STEPS)}
+        return {**found, "in all": (self.at[-1] - self.at[0]) * 1000}
+
+
+def on_node(stamps: Stamps, _: Holder, reading: Reading, seen: TopicNode) -> None:
+    if reading is Reading.ACT and MOVED in seen.handoff:
+        stamps.reach("plan seen", seen.handoff[MOVED].epoch)
+
+
+def on_releases(stamps: Stamps, _: Holder, __: None, releases: Mapping[int, Release]) -> None:
+    if MOVED in releases:
+        stamps.reach("release seen", releases[MOVED].epoch)
+
+
+def acknowledge(stamps: Stamps, held: Held, *_: Any) -> None:
+    if held.grant.partition == MOVED and held.phase is Phase.READY:
+        stamps.reach("start committed", held.token.epoch)
+
+
+def on_end(stamps: Stamps, held: Held, *_: Any) -> None:
+    if held.grant.partition == MOVED and held.end is not None and held.end > held.position:
+        stamps.reach("end known", held.token.epoch)
+
+
+def hand_out(stamps: Stamps, _: Holder, __: None, ___: int, ranges: Sequence[Range]) -> None:
+    for one in ranges:
+        if one.partition == MOVED:
+            stamps.reach("waiting for Spark", one.token_epoch)
+
+
+def watch(stamps: Stamps) -> None:
+    """Let the consumer's own classes stamp what they have just done."""
+    for kind, name, note in (
+        (Holder, "on_node", on_node),
+        (Holder, "on_releases", on_releases),
+        (Held, "acknowledge", acknowledge),
+        (Held, "measure", on_end),
+        (Holder, "hand_out", hand_out),
+    ):
+        setattr(kind, name, stamped(stamps, getattr(kind, name), note))
+
+
+def stamped(stamps: Stamps, original: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
+    def call(self: Any, *given: Any) -> Any:
+        result = original(self, *given)
+        note(stamps, self, result, *given)
+        return result
+
+    return call
+
+
+class Moves:
+    """The coordinator's part, in a thread: moves the partition and collects the stamps."""
+
+    def __init__(self, site: Site, stamps: Stamps, count: int, consumer: Consumer) -> None:
+        self.found: list[dict[str, float]] = []
+        self._site, self._stamps, self._count, self._consumer = site, stamps, count, consumer
+        self.thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        try:
+            self._move()
+        finally:
+            self._consumer.leave(1.0)
+
+    def _move(self) -> None:
+        site = self._site
+        for consumer in (PLAIN, SPARK):
+            wait_for(lambda: site.zk.find(site.paths.member(consumer)), f"{consumer} registers", LIMIT_S)  # noqa: B023
+        site.assign({p: PLAIN if p < PARTITIONS // 2 else SPARK for p in range(PARTITIONS)})
+        self._runs(SPARK, range(PARTITIONS // 2, PARTITIONS))
+        time.sleep(10)  # the first batches are slower than all later ones
+        for number in range(self._count):
+            self._runs(PLAIN, [MOVED])
+            time.sleep(0.5 + number % 7 * 0.07)  # not in step with the batches
+            self._stamps.begin(site.node.epoch + 1)
+            self._hand_over(SPARK)
+            wait_for(lambda: self._stamps.complete, "the first record", LIMIT_S)
+            self.found.append(self._stamps.steps_ms())
+            self._hand_over(PLAIN)
+
+    def _hand_over(self, taker: str) -> None:
+        site = self._site
+        entry = site.hand_off({MOVED: taker}).epoch
+        wait_for(lambda: self._released(entry), f"the release of epoch {entry}", LIMIT_S)
+        self._runs(taker, [MOVED])
+        owners = {**site.node.assignments, MOVED: taker}
+        since = {**site.node.since, MOVED: entry}
+        site.write(replace(site.node, assignments=owners, since=since, handoff={}))
+
+    def _released(self, epoch: int) -> bool:
+        release = self._site.release(MOVED)
+        return release is not None and release.epoch == epoch
+
+    def _runs(self, consumer: str, partitions: Any) -> None:
+        wait_for(lambda: set(partitions) <= self._site.runs(consumer).keys(), f"{consumer} runs {partitions}", LIMIT_S)
+
+
+def measure(moves: int, interval_s: float) -> dict[str, Any]:
+    result: dict[str, Any] = {"cores": os.cpu_count(), "moves": moves, "interval_s": interval_s}
+    result["load_before"] = os.getloadavg()[0]
+    stamps = Stamps()
+    watch(stamps)
+
+    def build(stream: DataFrame, _: Mapping[str, str]) -> DataStreamWriter:
+        def collect(batch: DataFrame, _: int) -> None:
+            stamps.reach("planning")
+            if MOVED in batch.select("partition").toArrow()["partition"].to_pylist():
+                stamps.reach("fetch")
+
+        return stream.writeStream.foreachBatch(collect)
+
+    with ExitStack() as ending:
+        folder = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
+        zookeeper = ending.enter_context(EmbeddedZooKeeper(folder / "zookeeper"))
+        kafka = ending.enter_context(EmbeddedKafka(folder / "kafka"))
+        site = Site(zookeeper.connect_string, kafka.bootstrap_servers, PARTITIONS)
+        ending.callback(site.close)
+        ending.enter_context(plain(site, folder))
+        traffic = Traffic(site, per_second=20)
+        ending.callback(traffic.close)
+        builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+        spark = session.configure(builder).getOrCreate()
+        ending.callback(spark.stop)
+        settings = ConsumerSettings(site.settings, SPARK, pacing=Pacing(batch_interval_s=interval_s))
+        with Consumer(spark, settings) as consumer:
+            consumer.pipeline(site.topic, build)
+            writer = Moves(site, stamps, moves, consumer)
+            writer.thread.start()
+            consumer.run()
+            writer.thread.join()
+    result["load_after"] = os.getloadavg()[0]
+    result["steps_ms"] = {step: spread([one[step] for one in writer.found]) for step in (*STEPS, "in all")}
+    return result
+
+
+def plain(site: Site, folder: Path) -> ManagedProcess:
+    command = (
+        *(sys.executable, "-m", "spark_apps.plain", "--consumer", PLAIN, "--cluster", site.cluster),
+        *("--zookeeper", site.zookeeper, "--kafka", site.kafka, "--sink", os.devnull),
+    )
+    root = Path(__file__).resolve().parent.parent
+    return ManagedProcess(ProcessSpec(PLAIN, command, folder / "plain.log", cwd=root), ready=lambda: True)
+
+
+def show(result: dict[str, Any]) -> None:
+    load = f"load {result['load_before']:.1f} to {result['load_after']:.1f}"
+    table = Table(title=f"{result['moves']} moves, a batch every {result['interval_s']:g} s, ms, {load}")
+    for name in ("", "min", "median", "p95", "max"):
+        table.add_column(name, justify="right" if name else "left")
+    for step, value in result["steps_ms"].items():
+        table.add_row(step, *(f"{value[name]:.0f}" for name in ("min", "median", "p95", "max")))
+    Console().print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--moves", type=int, default=30)
+    parser.add_argument("--interval", type=float, default=0.2, help="seconds between the batches of the Spark consumer")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    result = measure(given.moves, given.interval)
+    if given.json:
+        given.json.write_text(json.dumps(result, indent=2) + "\n")
+    show(result)
+
+
+if __name__ == "__main__":
+    main()

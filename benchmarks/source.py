@@ -1,0 +1,330 @@
+"""Our source beside Spark's own Kafka source: records/s, MB/s, CPU per record, first batch, total time.
+
+    PYTHONPATH=. python benchmarks/source.py [--records 6000000] [--rounds 3] [--json FILE] [--svg FILE]
+
+Every measurement is a process of its own with local[2], reads the same records of 4 partitions, in batches of a twelfth,
+and writes them nowhere (Spark's sink "noop"); "mapInArrow" has a Python stage behind the source. In each round the sides
+take turns, the order changes from round to round, and a plain consume loop of confluent-kafka runs as the control: where
+its figures differ much, the machine was not quiet. "steady" leaves out the first batch. CPU is that of the JVM, the Python
+processes and Kafka's clients together, not that of the broker.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psutil
+import pyarrow as pa
+from confluent_kafka import Consumer, Producer, TopicPartition
+from pyspark.sql import DataFrame, SparkSession
+from rich.console import Console
+from rich.table import Table
+
+from coordinator_tasks.adapters.clock import SystemClock
+from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
+from coordinator_tasks.core.model import TopicNode
+from coordinator_tasks.embedded.jars import CONNECTOR, ensure_jars
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from spark_apps import librdkafka, session, source
+from spark_apps.agent.runner import TopicRunner
+from spark_apps.agent.settings import Identity
+from spark_apps.link import LinkServer
+
+PARTITIONS = 4
+BATCHES = 12
+SIZES = (150, 1000)
+SIDES = ("ours", "consume", "jvm")
+"""`consume` is ours without the fast path."""
+STAGES = ("plain", "mapInArrow")
+LIMIT_S = 900.0
+FIGURES = {
+    "steady_per_s": "steady, records/s",
+    "steady_mb_per_s": "MB/s",
+    "cpu_us": "CPU, µs/record",
+    "steady_cpu_us": "steady",
+    "first_s": "first batch, s",
+    "total_s": "total, s",
+}
+
+
+# One measurement, in a process of its own ----------------------------------------------------------------------------
+
+
+def measure(side: str, stage: str, servers: str, topic: str, records: int) -> dict[str, float]:
+    return control(servers, topic, records) if side == "control" else query(side, stage, servers, topic, records)
+
+
+def control(servers: str, topic: str, records: int) -> dict[str, float]:
+    """A plain consume loop; nothing is made of the records."""
+    settings = {"bootstrap.servers": servers, "group.id": "control", "fetch.queue.backoff.ms": 5, "log_level": "0"}
+    consumer = Consumer(settings)
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+    meter = Meter()
+    while meter.records < records:
+        meter.see(meter.records + len(consumer.consume(10_000, 0.05)))
+    consumer.close()
+    return meter.figures()
+
+
+def query(side: str, stage: str, servers: str, topic: str, records: int) -> dict[str, float]:
+    limit = {"maxOffsetsPerTrigger": str(records // BATCHES)}
+    with open_stream(side, servers, topic, **limit) as stream:
+        return run(stream.mapInArrow(same, stream.schema) if stage == "mapInArrow" else stream, records)
+
+
+@contextmanager
+def open_stream(side: str, servers: str, topic: str, starting: str = "earliest", **options: str) -> Iterator[DataFrame]:
+    """A session with the stream of one side, ours with its real agent."""
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    if side == "jvm":
+        builder = builder.config("spark.jars", ",".join(map(str, ensure_jars(CONNECTOR).glob("*.jar"))))
+    if side == "consume":
+        os.environ[librdkafka.SWITCH] = "false"
+    spark = session.configure(builder).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    server = LinkServer()
+    try:
+        if side == "jvm":
+            reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers)
+        else:
+            source.register(spark, source.AgentAddress(str(server.path), "a", 1))
+            server.serve(topic, agent(servers, topic))
+            reader = spark.readStream.format(source.FORMAT)
+        yield reader.option("subscribe", topic).option("startingOffsets", starting).options(**options).load()
+    finally:
+        server.close()
+        spark.stop()
+
+
+def same(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+
+
+def agent(servers: str, topic: str) -> TopicRunner:
+    """The real agent of a topic that it owns as a whole; there is no ZooKeeper."""
+    described = ConfluentKafkaAdmin({"bootstrap.servers": servers}).describe([topic])[topic]
+    if described is None:
+        raise SystemExit(f"the topic {topic} is not there")
+    node = TopicNode(
+        servers,
+        f"group-{os.getpid()}",
+        1,
+        "g1",
+        described.topic_id,
+        initial_partitions=described.partition_count,
+        assignments=dict.fromkeys(range(described.partition_count), "a"),
+        since=dict.fromkeys(range(described.partition_count), 1),
+        incarnations={"a": 1},
+    )
+
+    def connect(one: TopicNode) -> ConfluentGroupOffsets:
+        return ConfluentGroupOffsets({"bootstrap.servers": servers}, one.group_id)
+
+    runner = TopicRunner(topic, node, Identity("a", "c", 1), SystemClock(), connect, lambda: None, acquiring=False)
+    runner.edit(lambda holder: holder.on_node(node))
+    return runner
+
+
+def run(stream: DataFrame, records: int) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        meter = Meter()
+        running = stream.writeStream.format("noop").option("checkpointLocation", folder).start()
+        while meter.records < records:
+            time.sleep(0.05)
+            meter.see(sum(int(one["numInputRows"]) for one in running.recentProgress))
+            if not running.isActive:
+                raise SystemExit(f"the query has ended: {running.exception()}")
+            if time.monotonic() - meter.began > LIMIT_S:
+                raise SystemExit(f"{meter.records} of {records} records within {LIMIT_S:g} s")
+        running.stop()
+        return meter.figures()
+
+
+class Meter:
+    """Time and CPU of this process and its descendants, at the beginning, after the first records, and at the end."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.began, self._cpu_began = time.monotonic(), cpu_s()
+        self._first: tuple[int, float, float] | None = None
+        self._last = (0, self.began, self._cpu_began)
+
+    def see(self, records: int) -> None:
+        if records > self.records:
+            self.records = records
+            self._last = (records, time.monotonic(), cpu_s())
+            self._first = self._first or self._last
+
+    def figures(self) -> dict[str, float]:
+        records, ended, cpu_ended = self._last
+        first, first_at, first_cpu = self._first or self._last
+        steady = max(1, records - first)
+        return {
+            "records": records,
+            "steady_per_s": steady / max(1e-9, ended - first_at),
+            "cpu_us": (cpu_ended - self._cpu_began) / records * 1e6,
+            "steady_cpu_us": (cpu_ended - first_cpu) / steady * 1e6,
+            "first_s": first_at - self.began,
+            "total_s": ended - self.began,
+        }
+
+
+def cpu_s() -> float:
+    """Seconds of CPU that this process and its descendants have used, of those that have ended, too."""
+    me = psutil.Process()
+    total = 0.0
+    for one in (me, *me.children(recursive=True)):
+        try:
+            total += sum(one.cpu_times()[:4])
+        except psutil.NoSuchProcess:
+            continue
+    return total
+
+
+# All of them ---------------------------------------------------------------------------------------------------------
+
+
+def fill(servers: str, topic: str, size: int, records: int) -> None:
+    """Random printable values, so that no codec would change the figures by much, with short keys."""
+    ConfluentKafkaAdmin({"bootstrap.servers": servers}).create_topic(topic, PARTITIONS)
+    settings = {
+        "bootstrap.servers": servers,
+        "linger.ms": 20,
+        "batch.size": 262_144,
+        "queue.buffering.max.kbytes": 262_144,
+    }
+    producer = Producer({**settings, "queue.buffering.max.messages": 200_000})
+    values = [os.urandom(size // 2 + 1).hex()[:size].encode() for _ in range(1000)]
+    for number in range(records):
+        while True:
+            try:
+                producer.produce(topic, values[number % 1000], b"key-%d" % number, number % PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        if number % 5000 == 0:
+            producer.poll(0)
+    producer.flush()
+
+
+def one_run(side: str, stage: str, servers: str, topic: str, records: int) -> dict[str, float]:
+    command = [sys.executable, __file__, "--worker", side, stage, servers, topic, str(records)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{side}, {stage}, {topic} failed; its last words are above")
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def all_runs(given: argparse.Namespace) -> dict[str, Any]:
+    result: dict[str, Any] = {"cores": os.cpu_count(), "load_before": os.getloadavg()[0], "cells": []}
+    if "jvm" in given.sides:
+        ensure_jars(CONNECTOR)
+    with (
+        tempfile.TemporaryDirectory(prefix="benchmark-", dir=given.folder) as folder,
+        EmbeddedKafka(Path(folder)) as kafka,
+    ):
+        for size in given.sizes:
+            records, topic = given.records * min(SIZES) // size // BATCHES * BATCHES, f"records-{size}"
+            fill(kafka.bootstrap_servers, topic, size, records)
+            for stage in given.stages:
+                found: dict[str, list[dict[str, float]]] = {}
+                for number in range(given.rounds):
+                    order = given.sides if number % 2 == 0 else given.sides[::-1]
+                    for side in (*order, "control"):
+                        figures = one_run(side, stage, kafka.bootstrap_servers, topic, records)
+                        figures["steady_mb_per_s"] = figures["steady_per_s"] * size / 1e6
+                        found.setdefault(side, []).append(figures)
+                        print(f"{size} B, {stage}, round {number + 1}, {side}: {json.dumps(figures)}", file=sys.stderr)
+                cell = {
+                    side: {name: spread([one[name] for one in runs]) for name in FIGURES}
+                    for side, runs in found.items()
+                }
+                result["cells"].append({"size": size, "stage": stage, "records": records, "sides": cell})
+    result["load_after"] = os.getloadavg()[0]
+    return result
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    ordered = sorted(values)
+    p95 = ordered[min(len(ordered) - 1, len(ordered) * 95 // 100)]
+    return {"n": len(ordered), "min": ordered[0], "median": median(ordered), "p95": p95, "max": ordered[-1]}
+
+
+# For people ----------------------------------------------------------------------------------------------------------
+
+
+def show(result: dict[str, Any]) -> None:
+    table = Table(title=f"medians (min–max), {result['cores']} cores, load {result['load_before']:.1f}")
+    for name in ("", *FIGURES.values(), "steady / JVM's"):
+        table.add_column(name, justify="right" if name else "left")
+    for cell in result["cells"]:
+        theirs = cell["sides"].get("jvm", {}).get("steady_per_s", {}).get("median")
+        for side, figures in cell["sides"].items():
+            ratio = f"{figures['steady_per_s']['median'] / theirs:.2f}" if theirs and side != "control" else ""
+            name = f"{cell['size']} B, {cell['stage']}, {cell['records']:,}: {side}"
+            table.add_row(name, *(shown(figures[figure]) for figure in FIGURES), ratio)
+    Console(width=200).print(table)
+
+
+def shown(value: dict[str, float]) -> str:
+    digits = 0 if value["median"] >= 100 else 2
+    return f"{value['median']:,.{digits}f} ({value['min']:,.{digits}f}–{value['max']:,.{digits}f})"
+
+
+def plot(result: dict[str, Any]) -> str:
+    """Bars of the steady records/s, with a line from the least to the most."""
+    colours = {"ours": "#2a7", "consume": "#9c9", "jvm": "#c72", "control": "#bbb"}
+    bars = [(cell, side, f["steady_per_s"]) for cell in result["cells"] for side, f in cell["sides"].items()]
+    scale = 500 / max(value["max"] for _, _, value in bars)
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="900" height="{24 * len(bars) + 40}" font-family="sans-serif" font-size="12">',
+        '<text x="10" y="18">records/s after the first batch: median, least and most</text>',
+    ]
+    for number, (cell, side, value) in enumerate(bars):
+        y = 30 + 24 * number
+        least, middle, most = (value[name] * scale for name in ("min", "median", "max"))
+        lines += [
+            f'<text x="10" y="{y + 14}">{cell["size"]} B, {cell["stage"]}, {side}</text>',
+            f'<rect x="200" y="{y}" width="{middle:.0f}" height="18" fill="{colours[side]}"/>',
+            f'<path d="M{200 + least:.0f} {y + 9}H{200 + most:.0f}" stroke="black"/>',
+            f'<text x="{210 + most:.0f}" y="{y + 14}">{value["median"]:,.0f}</text>',
+        ]
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--records", type=int, default=6_000_000, help="of 150 bytes; of larger ones as many bytes")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
+    parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES))
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
+    parser.add_argument("--folder", type=Path, help="where the broker keeps the records (a temporary folder)")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--svg", type=Path)
+    parser.add_argument("--worker", nargs=5, metavar=("SIDE", "STAGE", "SERVERS", "TOPIC", "RECORDS"))
+    given = parser.parse_args()
+    if given.worker:
+        *what, records = given.worker
+        print(json.dumps(measure(*what, int(records))))
+        return
+    result = all_runs(given)
+    if given.json:
+        given.json.write_text(json.dumps(result, indent=2) + "\n")
+    if given.svg:
+        given.svg.write_text(plot(result))
+    show(result)
+
+
+if __name__ == "__main__":
+    main()

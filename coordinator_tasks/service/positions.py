@@ -1,0 +1,159 @@
+"""What a person asks of single partitions: not to be read for a while, or to go on somewhere else.
+
+A pause is a wish in the configuration, which the next plan hands to the consumers. A reset is no wish: it is written into
+the topic's node at once, under the node's next epoch, so that nothing can perform it a second time.
+"""
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from coordinator_tasks.core.errors import LookAgain, Refused
+from coordinator_tasks.core.model import Actor, Committed, Explanation, Reason, TopicConfig
+from coordinator_tasks.service import history, transitions
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.topics import change_config, configuration
+from coordinator_tasks.service.transitions import Outcome
+
+EARLIEST, LATEST = "earliest", "latest"
+MAX_AT_ONCE = 2_000
+"""Partitions of one reset: all of it, and where each of them was, goes into one transaction."""
+RESET = "reset offsets"
+_SAYS = "give earliest, latest, an offset, or a time with its zone such as 2026-11-21T08:15:00Z"
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """One partition: `before` is what is committed (`None` = nothing), `target` where it goes on."""
+
+    partition: int
+    before: int | None
+    target: int
+
+    @property
+    def text(self) -> str:
+        """For a person; what it says of before is what brings it back."""
+        who = f"partition {self.partition} goes on at {self.target}"
+        if self.before is None:
+            return f"{who}, nothing was committed"
+        change = self.target - self.before
+        effect = f"{change} offsets are left out" if change > 0 else f"{-change} offsets are read again"
+        return f"{who}, was at {self.before}: {effect if change else 'no change'}"
+
+
+def preview(c: Coordinator, topic: str, to: str, partitions: Collection[int] = ()) -> tuple[Shift, ...]:
+    """What `reset` would do now; none = all partitions. Raises `Refused`, `NotManaged`, the `Unavailable` kinds."""
+    config = configuration(c, topic)
+    wanted = _partitions(c, config, partitions)
+    committed = c.kafka.committed({config.group_id: {topic: wanted}})[config.group_id]
+    if not isinstance(committed, Mapping):
+        raise committed
+    targets = _targets(c, topic, to, wanted)
+    return tuple(Shift(p, _before(committed, topic, p), target) for p, target in sorted(targets.items()))
+
+
+def reset(
+    c: Coordinator, topic: str, to: str, partitions: Collection[int] = (), *, why: str, actor: Actor
+) -> tuple[Shift, ...]:
+    """Let the owners stop these partitions, commit, and start them again at `to`: `earliest`, `latest`, offset or time.
+
+    Raises what `preview` raises, and `LookAgain` while one of them is being moved. Once per task of Airflow, however
+    often it is tried.
+    """
+    if _done(c, topic, actor):
+        return ()
+    shifts = preview(c, topic, to, partitions)
+    reasons = tuple(Reason(one.text, (one.partition,)) for one in shifts)
+    by = actor.who or actor.dag or actor.kind
+    said = f"{RESET} of {len(shifts)} partitions to {to} (by {by}{f': {why}' if why else ''})"
+    plan = Explanation(RESET, "", said, reasons)
+    report = transitions.seek(c, topic, {one.partition: one.target for one in shifts}, plan, actor)
+    if report.outcome in (Outcome.WAITING, Outcome.OVERTAKEN):
+        raise LookAgain(report.reason)
+    if report.outcome is not Outcome.WRITTEN:
+        raise Refused(f"the offsets of topic {topic!r} cannot be reset: {report.reason}")
+    log.info("topic %s: %s", topic, said)
+    return shifts
+
+
+def would_pause(c: Coordinator, topic: str, partitions: Collection[int], *, paused: bool) -> tuple[int, ...]:
+    """The partitions that `set_paused` would change."""
+    config = configuration(c, topic)
+    return tuple(p for p in _partitions(c, config, partitions) if (p in config.paused) != paused)
+
+
+def set_paused(c: Coordinator, topic: str, partitions: Collection[int], *, paused: bool, actor: Actor) -> TopicConfig:
+    """Partitions that are not read, or are again; none = all. They stay with their owner, which goes on committing."""
+    wanted = _partitions(c, configuration(c, topic), partitions)
+
+    def change(config: TopicConfig) -> TopicConfig:
+        return replace(config, paused=config.paused | set(wanted) if paused else config.paused - set(wanted))
+
+    changed = change_config(c, topic, change)
+    log.info("topic %s has %d paused partitions, asked by %s %s", topic, len(changed.paused), actor.kind, actor.who)
+    return changed
+
+
+def _partitions(c: Coordinator, config: TopicConfig, asked: Collection[int]) -> Sequence[int]:
+    described = c.kafka.describe([config.topic])[config.topic]
+    count = described.partition_count if described is not None else 0
+    wanted = sorted(set(asked)) or list(range(count))
+    if not count or wanted[0] < 0 or wanted[-1] >= count:
+        raise Refused(
+            f"topic {config.topic!r} has partitions 0 to {count - 1}; name some of these"
+            if count
+            else f"topic {config.topic!r} is not in Kafka; create it, or remove it here"
+        )
+    return wanted
+
+
+def _targets(c: Coordinator, topic: str, to: str, partitions: Sequence[int]) -> dict[int, int]:
+    if len(partitions) > MAX_AT_ONCE:
+        raise Refused(f"{len(partitions)} partitions are too many for one reset; name at most {MAX_AT_ONCE} at once")
+    bounds = c.kafka.bounds(topic, partitions)
+    text = to.strip().lower()
+    if text in (EARLIEST, LATEST):
+        return {p: bounds[p][text == LATEST] for p in partitions}
+    if text.isascii() and text.isdigit():
+        return {p: _inside(topic, p, int(text), bounds[p]) for p in partitions}
+    at = c.kafka.at_times(topic, dict.fromkeys(partitions, _time_ms(to)))
+    return {p: at.get(p, bounds[p][1]) for p in partitions}  # nothing so late: what comes from now on
+
+
+def _inside(topic: str, partition: int, offset: int, bounds: tuple[int, int]) -> int:
+    if not bounds[0] <= offset <= bounds[1]:
+        raise Refused(
+            f"partition {partition} of topic {topic!r} has offsets {bounds[0]} to {bounds[1]}, and not {offset}; "
+            "name one of these, or only the partitions that have it"
+        )
+    return offset
+
+
+def _time_ms(text: str) -> int:
+    try:
+        at = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        raise Refused(f"{text!r} is no position; {_SAYS}") from error
+    if at.tzinfo is None:
+        raise Refused(f"the time {text!r} has no zone; {_SAYS}")
+    return int(at.astimezone(UTC).timestamp() * 1000)
+
+
+def _before(committed: Mapping[str, Mapping[int, Committed]], topic: str, partition: int) -> int | None:
+    found = committed.get(topic, {}).get(partition)
+    return found.offset if found is not None else None
+
+
+def _done(c: Coordinator, topic: str, actor: Actor) -> bool:
+    """Whether an earlier try of this task has done it."""
+    if actor.kind != "airflow":
+        return False
+    same = (actor.dag, actor.run, actor.task)
+    return any(
+        record.plan is not None
+        and record.plan.strategy == RESET
+        and (record.actor.dag, record.actor.run, record.actor.task) == same
+        for record in history.records(c, topic)
+    )

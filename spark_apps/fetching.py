@@ -1,0 +1,125 @@
+"""What the reader asks of a Kafka client, and that client by confluent-kafka's `consume()`.
+
+`fast_fetch` has another one, which makes no Python object for each record. Both give the same records and errors.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import numpy as np
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from numpy.typing import NDArray
+
+from spark_apps.columns import Records, records_of
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An error that Kafka or librdkafka told in place of a record; a partition's end is one, too.
+
+    `partition` is -1 where none is concerned; `offset` is where it stood, below 0 if unknown.
+    """
+
+    error: KafkaError
+    partition: int
+    offset: int
+
+
+class Fetched(Protocol):
+    """Records in the order in which they came, by index; they are there until it is closed."""
+
+    partitions: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    """Bytes of key and value."""
+    problems: list[Problem]
+
+    def records(self, chosen: NDArray[np.int64], include_headers: bool) -> Records:
+        """Copies of the records with these indexes, in this order."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Client(Protocol):
+    """Reads assigned partitions; used by one thread at a time. Errors are `KafkaException`s."""
+
+    complaints: list[KafkaError]
+    """What the client as a whole complained about, the oldest first."""
+
+    def assign(self, topic: str, positions: Mapping[int, int]) -> None:
+        """Fetch these partitions of one topic from these offsets on, and nothing else."""
+
+    def unassign(self) -> None:
+        """Fetch nothing."""
+
+    def fetch(self, most: int, timeout_s: float) -> Fetched:
+        """What has come; waits until it is `most` or the time is over."""
+
+    def bounds(self, topic: str, partition: int, timeout_s: float) -> tuple[int, int]:
+        """The log's first offset and the one after its last."""
+
+    def close(self) -> None:
+        """End the client."""
+
+
+class ConsumeClient:
+    """`Client` by `Consumer.consume`: a Python object for each record, whatever the library's version."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.complaints: list[KafkaError] = []
+        self._consumer = Consumer({**settings, "error_cb": self.complaints.append}, logger=log)
+
+    def assign(self, topic: str, positions: Mapping[int, int]) -> None:
+        self._consumer.assign([TopicPartition(topic, p, offset) for p, offset in sorted(positions.items())])
+
+    def unassign(self) -> None:
+        self._consumer.unassign()
+
+    def fetch(self, most: int, timeout_s: float) -> Fetched:
+        return _Messages(self._consumer.consume(most, timeout_s))
+
+    def bounds(self, topic: str, partition: int, timeout_s: float) -> tuple[int, int]:
+        first, last = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=timeout_s)
+        return first, last
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class _Messages:
+    """`Fetched` of confluent-kafka's messages."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._messages: list[Message] = []
+        self.problems: list[Problem] = []
+        for message in messages:
+            error = message.error()
+            if error is None:
+                self._messages.append(message)
+            else:
+                self.problems.append(Problem(error, _or(message.partition(), -1), _or(message.offset(), 0)))
+        self.partitions = np.array([one.partition() for one in self._messages], np.int32)
+        self.offsets = np.array([one.offset() for one in self._messages], np.int64)
+        self.sizes = np.array([len(one.value() or b"") + len(one.key() or b"") for one in self._messages], np.int64)
+
+    def records(self, chosen: NDArray[np.int64], include_headers: bool) -> Records:
+        return records_of([self._messages[index] for index in chosen.tolist()], include_headers)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._messages = []
+
+
+def _or(value: int | None, otherwise: int) -> int:
+    return otherwise if value is None else value

@@ -1,0 +1,48 @@
+"""Whether a query keeps state between its batches: such state does not move with a partition.
+
+Spark keeps it by key in the checkpoint of one application. When a partition moves, its new consumer begins without, and
+the old one keeps what it had: windows are counted twice in halves, duplicates are seen by nobody.
+"""
+
+from typing import Any
+
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from coordinator_tasks.core.errors import Refused
+
+# Names of Catalyst's logical operators that Spark runs with a state store when their input is a stream.
+STATEFUL = {
+    "Aggregate": "an aggregation",
+    "Distinct": "removal of duplicates",
+    "Deduplicate": "removal of duplicates",
+    "DeduplicateWithinWatermark": "removal of duplicates",
+    "FlatMapGroupsWithState": "flatMapGroupsWithState",
+    "FlatMapGroupsInPandasWithState": "applyInPandasWithState()",
+    "TransformWithState": "transformWithState",
+    "TransformWithStateInPySpark": "transformWithState()",
+    "GlobalLimit": "limit()",
+}
+
+
+def check_stateless(writer: DataStreamWriter, *, state_stays_behind: bool = False) -> None:
+    """Raise `Refused` for a query that keeps state, unless its user has said that the state may stay behind."""
+    frame: Any = writer._df._jdf  # noqa: SLF001 - its only place
+    found = dict.fromkeys(_stateful(frame.queryExecution().analyzed()))
+    if found and not state_stays_behind:
+        raise Refused(
+            f"the query keeps state between batches ({', '.join(found)}), and state does not move with a partition: keep it "
+            "in the sink, keyed, inside foreachBatch; or declare that it may stay behind with --state-stays-behind, or "
+            "SparkSettings(state_stays_behind=True)"
+        )
+
+
+def _stateful(plan: Any) -> list[str]:
+    """What the users of Spark call the stateful operators of a logical plan, from its root down."""
+    if not plan.isStreaming():
+        return []
+    name = str(plan.getClass().getSimpleName())
+    children = [plan.children().apply(number) for number in range(plan.children().size())]
+    found = [STATEFUL[name]] if name in STATEFUL else []
+    if name == "Join" and all(child.isStreaming() for child in children):
+        found.append("a join of two streams")
+    return found + [one for child in children for one in _stateful(child)]

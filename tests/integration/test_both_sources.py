@@ -1,0 +1,205 @@
+"""Spark's own Kafka source and ours on the same topics: the same columns, and the same rows."""
+
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from coordinator_tasks.embedded import jars
+from coordinator_tasks.embedded.errors import JarsUnavailable
+from coordinator_tasks.embedded.java import find_java
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from spark_apps import reader
+from spark_apps.batches import Range
+from spark_apps.reader import Job
+from tests.integration.both_sources import LEVELS
+from tests.integration.kafka_topics import new_topic, produce, set_broker, transaction, wait_for
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+ROOT = Path(__file__).resolve().parents[2]
+RUN_S = 330.0
+CODECS = ("gzip", "snappy", "lz4", "zstd")
+Rows = dict[tuple[str, int, int], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def connector() -> str:
+    try:
+        return ",".join(str(jar) for jar in sorted(jars.ensure_jars(jars.CONNECTOR).glob("*.jar")))
+    except JarsUnavailable as error:
+        pytest.skip(str(error))
+
+
+class Topics:
+    """Everything that a log may have in it."""
+
+    def __init__(self, servers: str) -> None:
+        self.servers = servers
+        self.prefix = f"both-{uuid.uuid4().hex[:8]}-"
+        self.open: Producer | None = None
+
+    def make(self, name: str, partitions: int, **config: str) -> str:
+        return new_topic(self.servers, partitions, name=self.prefix + name, **config)
+
+    def fill(self) -> None:
+        self.compacted = self.make(
+            "compacted",
+            1,
+            cleanup_policy="compact",
+            segment_ms="200",
+            min_cleanable_dirty_ratio="0.01",
+            max_compaction_lag_ms="300",
+        )
+        self.fill_compacted()
+        self.values()
+        self.append_times()
+        self.transactions()
+        self.codecs()
+        self.shortened()
+        self.make("empty", 3)
+
+    def values(self) -> None:
+        topic = self.make("values", 3)  # partition 1 stays empty
+        producer = Producer({"bootstrap.servers": self.servers})
+        headers: list[tuple[str, str | bytes | None]] = [
+            ("a", b"1"),
+            ("a", b"2"),
+            ("none", None),
+            ("", b""),
+            ("ä", b"\xff"),
+        ]
+        producer.produce(topic, b"value", b"key", partition=0, timestamp=1_700_000_000_123, headers=headers)
+        producer.produce(topic, None, b"tombstone", partition=0, timestamp=1)
+        producer.produce(topic, b"", None, partition=0, headers=[])
+        producer.produce(topic, None, None, partition=2, timestamp=253_402_300_799_999)
+        producer.produce(topic, bytes(range(256)), b"", partition=2)
+        producer.produce(topic, b"x" * 900_000, partition=2)
+        producer.flush(20)
+
+    def append_times(self) -> None:
+        topic = self.make("appended", 1, message_timestamp_type="LogAppendTime")
+        produce(self.servers, topic, [b"1", b"2", None])
+
+    def transactions(self) -> None:
+        topic = self.make("transactions", 2)
+        producer = Producer({"bootstrap.servers": self.servers, "transactional.id": topic})
+        producer.init_transactions(20)
+        transaction(producer, topic, [b"a", b"b", b"c"], commit=True)
+        transaction(producer, topic, [b"x"] * 500, commit=False)
+        transaction(producer, topic, [b"d", b"e"] * 300, commit=True)
+        transaction(producer, topic, [b"y", b"z"], commit=False)
+        produce(self.servers, topic, [b"outside"], partition=1)
+        # One transaction stays open: committed reads end before it, the others read on behind it.
+        self.open = Producer({"bootstrap.servers": self.servers, "transactional.id": f"{topic}-open"})
+        self.open.init_transactions(20)
+        self.open.begin_transaction()
+        self.open.produce(topic, b"undecided", partition=0)
+        self.open.flush(20)
+        produce(self.servers, topic, [b"behind it"])
+
+    def codecs(self) -> None:
+        topic = self.make("codecs", len(CODECS))
+        for partition, codec in enumerate(CODECS):
+            producer = Producer({"bootstrap.servers": self.servers, "compression.type": codec, "linger.ms": 50})
+            for number in range(300):
+                producer.produce(topic, b"%d" % number * 20, b"k%d" % number, partition=partition)
+            producer.flush(20)
+
+    def shortened(self) -> None:
+        topic = self.make("shortened", 1)
+        produce(self.servers, topic, [b"v"] * 10)
+        admin = AdminClient({"bootstrap.servers": self.servers})  # it has to outlive its futures
+        for future in admin.delete_records([TopicPartition(topic, 0, 4)]).values():
+            future.result(20)
+
+    def fill_compacted(self) -> None:
+        producer = Producer({"bootstrap.servers": self.servers})
+        for number in range(300):
+            producer.produce(self.compacted, None if number % 7 == 3 else b"%d" % number, b"k%d" % (number % 40))
+        producer.flush(20)
+        self.compacted_at = time.monotonic()
+
+    def compact(self) -> None:
+        """A record in a new segment, so that what is before it may be compacted."""
+        time.sleep(max(0.0, self.compacted_at + 0.5 - time.monotonic()))
+        produce(self.servers, self.compacted, [b"last"])
+        wait_for(lambda: self.readable(self.compacted) < 300)
+
+    def readable(self, topic: str) -> int:
+        """How many records are left in its only partition."""
+        job = Job(topic, (Range(0, 0, 301, 1),), {"bootstrap.servers": self.servers})
+        return sum(batch.num_rows for batch in reader.read(job))
+
+
+@pytest.fixture(scope="module")
+def found(connector: str, kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    set_broker(kafka.bootstrap_servers, "log.cleaner.backoff.ms", "200")
+    topics = Topics(kafka.bootstrap_servers)
+    topics.fill()
+    topics.compact()
+    folder = tmp_path_factory.mktemp("both")
+    command = [sys.executable, "-m", "tests.integration.both_sources", topics.servers, topics.prefix, str(folder)]
+    done = subprocess.run(
+        [*command, connector],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "JAVA_HOME": str(find_java().home)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=RUN_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    yield {
+        "prefix": topics.prefix,
+        "schemas": {name: (folder / f"{name}.schema").read_text() for name in ("spark", "ours")},
+        **{
+            f"{name}-{level}": rows(folder / f"{name}-{level}.parquet")
+            for name in ("spark", "ours")
+            for level in LEVELS
+        },
+    }
+    if topics.open is not None:
+        topics.open.abort_transaction(20)
+
+
+def rows(path: Path) -> Rows:
+    listed = pq.read_table(path).to_pylist()
+    found = {(row["topic"], row["partition"], row["offset"]): row for row in listed}
+    assert len(found) == len(listed), "every record once"
+    return found
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_rows_are_the_same(found: dict[str, Any], level: str) -> None:
+    theirs, ours = found[f"spark-{level}"], found[f"ours-{level}"]
+    assert ours.keys() == theirs.keys()
+    assert [ours[key] for key in sorted(ours)] == [theirs[key] for key in sorted(ours)]
+
+
+def test_the_columns_are_the_same(found: dict[str, Any]) -> None:
+    assert found["schemas"]["ours"] == found["schemas"]["spark"]
+
+
+def test_what_is_compared_has_all_that_it_should(found: dict[str, Any]) -> None:
+    prefix = found["prefix"]
+    everything, committed = found["spark-read_uncommitted"], found["spark-read_committed"]
+    counts = {name: sum(key[0] == prefix + name for key in everything) for name in ("values", "shortened", "codecs")}
+    assert counts == {"values": 6, "shortened": 6, "codecs": 1200}
+    values = {row["value"] for key, row in everything.items() if key[0] == f"{prefix}transactions"}
+    assert {b"a", b"x", b"y", b"undecided", b"behind it", b"outside"} <= values
+    decided = {row["value"] for key, row in committed.items() if key[0] == f"{prefix}transactions"}
+    assert decided == {b"a", b"b", b"c", b"d", b"e", b"outside"}
+    left = [row for key, row in everything.items() if key[0] == f"{prefix}compacted"]
+    assert 0 < len(left) < 300
+    assert any(row["value"] is None for row in left)
+    assert {row["timestampType"] for row in everything.values()} == {0, 1}
+    assert any(row["headers"] for row in everything.values())

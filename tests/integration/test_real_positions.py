@@ -1,0 +1,103 @@
+"""Partitions that a person pauses, resumes and sends elsewhere, on real servers and under traffic."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service import positions
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.wiring import open_coordinator
+from tests.fakes.cluster import PERSON
+from tests.integration.agent_site import Site, Traffic, wait_for
+from tests.integration.real_site import LIMIT_S, Managed
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def managed(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[Managed]:
+    made = Managed(Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=4))
+    made.join("a")
+    made.join("b")
+    with made.looping():
+        made.stable("ab")
+        yield made
+    made.close()
+
+
+@pytest.fixture
+def coordinator(managed: Managed) -> Iterator[Coordinator]:
+    with open_coordinator(managed.site.settings) as c:
+        yield c
+
+
+def test_a_paused_partition_stands_still_with_its_owner_while_the_others_go_on(
+    managed: Managed, coordinator: Coordinator
+) -> None:
+    topic, ledger = managed.site.topic, managed.ledger
+    traffic = Traffic(managed.site)
+    ledger.grown(range(4), "all are read")
+    before = managed.node().assignments
+    positions.set_paused(coordinator, topic, [1], paused=True, actor=PERSON)
+    wait_for(lambda: managed.node().paused == {1} and managed.state().value == "Stable", "it is paused", LIMIT_S)
+    owner = managed.consumers[before[1]]
+    wait_for(lambda: owner.status.topics[topic].acted_epoch == managed.node().epoch, "its owner has seen it", LIMIT_S)
+    ledger.grown([0, 2, 3], "what was under way is done")
+    stopped = len(ledger.offsets(1))
+    ledger.grown([0, 2, 3], "the others go on")
+    assert len(ledger.offsets(1)) == stopped
+    assert managed.node().assignments == before
+    assert owner.status.topics[topic].running[1].started
+    positions.set_paused(coordinator, topic, [], paused=False, actor=PERSON)
+    ledger.grown([1], "it is read again")
+    sent = traffic.close()
+    managed.consumed(sent)
+    managed.judge(sent)
+
+
+def test_a_partition_is_sent_back_by_its_owner_alone_and_the_history_says_how_to_undo_it(
+    managed: Managed, coordinator: Coordinator
+) -> None:
+    site, topic, ledger = managed.site, managed.site.topic, managed.ledger
+    site.produce(60)
+    managed.consumed(60)
+    wait_for(lambda: all(one.offset == 60 for one in site.committed().values()), "all is committed", LIMIT_S)
+    tokens = {p: one.token for p, one in site.committed().items()}
+    assert [one.text for one in positions.preview(coordinator, topic, "5", [0])] == [
+        "partition 0 goes on at 5, was at 60: 55 offsets are read again"
+    ]
+    positions.reset(coordinator, topic, "5", [0], why="wrong prices", actor=PERSON)
+    wait_for(lambda: ledger.offsets(0) == [*range(60), *range(5, 60)], "it is read again", LIMIT_S)
+    wait_for(lambda: managed.state().value == "Stable", "Stable", LIMIT_S)
+    site.produce(10, start=60)
+    wait_for(lambda: all(one.offset == 70 for one in site.committed().values()), "all go on", LIMIT_S)
+    again = site.committed()
+    assert again[0].token is not None
+    assert tokens[0] is not None
+    assert again[0].token.epoch > tokens[0].epoch
+    assert {p: again[p].token for p in (1, 2, 3)} == {p: tokens[p] for p in (1, 2, 3)}, "the others were not touched"
+    assert all(ledger.offsets(p) == list(range(70)) for p in (1, 2, 3))
+    plans = [record.plan for record in managed.history() if record.cause.startswith("reset offsets")]
+    assert [one.moves[0].text for one in plans if one is not None] == [
+        "partition 0 goes on at 5, was at 60: 55 offsets are read again"
+    ]
+
+
+def test_a_seek_into_the_future_by_time_leaves_out_what_is_before_it(
+    managed: Managed, coordinator: Coordinator
+) -> None:
+    site, topic = managed.site, managed.site.topic
+    positions.set_paused(coordinator, topic, [], paused=True, actor=PERSON)
+    wait_for(lambda: len(managed.node().paused) == 4 and managed.state().value == "Stable", "all are paused", LIMIT_S)
+    site.produce(20)
+    time.sleep(0.01)  # so that the next record has a later time in milliseconds
+    noon = time.time()
+    site.produce(20, start=20)
+    at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(noon)) + f".{int(noon % 1 * 1000):03d}+00:00"
+    positions.reset(coordinator, topic, at, why="", actor=PERSON)
+    wait_for(lambda: managed.state().value == "Stable", "Stable", LIMIT_S)
+    positions.set_paused(coordinator, topic, [], paused=False, actor=PERSON)
+    wait_for(lambda: [managed.ledger.offsets(p) for p in range(4)] == [list(range(20, 40))] * 4, "the rest", LIMIT_S)

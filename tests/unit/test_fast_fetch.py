@@ -1,0 +1,93 @@
+"""When the library's own queue is read, when it is not, and how bytes at addresses become columns. No broker."""
+
+import ctypes
+import logging
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from confluent_kafka import KafkaException
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_apps import librdkafka
+from spark_apps.fast_fetch import FastClient, _copied
+from spark_apps.reader import BATCH_BYTES, _parts
+
+
+@pytest.fixture(autouse=True)
+def anew() -> Iterator[None]:
+    for cached in (librdkafka.unfit, librdkafka.library):
+        cached.cache_clear()
+    yield
+    for cached in (librdkafka.unfit, librdkafka.library):
+        cached.cache_clear()
+
+
+def test_the_installed_library_is_read_directly() -> None:
+    assert librdkafka.unfit() == ""
+
+
+def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(librdkafka.SWITCH, "False")
+    assert librdkafka.unfit() == "ASSIGNED_KAFKA_FAST_FETCH is false"
+
+
+def test_an_untested_version_is_named_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(librdkafka, "TESTED", frozenset({1}))
+    with caplog.at_level(logging.WARNING):
+        assert [librdkafka.unfit() for _ in range(3)] == [librdkafka.unfit()] * 3
+    assert [one.message for one in caplog.records] == [
+        "records are read by consume(), which takes about twice the time: librdkafka 2.16.0 was not tested with this"
+    ]
+
+
+def test_a_library_without_one_of_the_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(librdkafka._FUNCTIONS, "of_another_release", (None,))  # type: ignore[arg-type]
+    assert "rd_kafka_of_another_release" in librdkafka.unfit()
+
+
+@pytest.mark.parametrize("name", librdkafka.ROW.names or ())
+def test_each_field_at_another_place_is_noticed(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    row = librdkafka.ROW
+    offsets = {field: row.fields[field][1] for field in row.names}  # type: ignore[index,union-attr]
+    neighbour = 8 if name == "offset" else 56  # of the topic's handle, or of the offset
+    moved = {
+        "names": list(offsets),
+        "formats": [row[field] for field in offsets],
+        "offsets": [neighbour if field == name else at for field, at in offsets.items()],
+        "itemsize": row.itemsize,
+    }
+    monkeypatch.setattr(librdkafka, "ROW", np.dtype(moved))  # type: ignore[call-overload]
+    assert "librdkafka's messages look different" in librdkafka.unfit()
+
+
+def test_a_setting_that_is_unknown_is_named() -> None:
+    with pytest.raises(KafkaException, match="nonsense"):
+        FastClient({"group.id": "g", "nonsense": True})
+
+
+@given(st.lists(st.none() | st.binary(max_size=40)), st.randoms(use_true_random=False))
+def test_bytes_at_addresses_become_a_column(pieces: list[bytes | None], chance: object) -> None:
+    order = list(range(len(pieces)))
+    chance.shuffle(order)  # type: ignore[attr-defined]
+    memory = ctypes.create_string_buffer(b"".join(b"--" + (pieces[index] or b"") for index in order) + b"--")
+    addresses, at = np.zeros(len(pieces), np.int64), ctypes.addressof(memory)
+    for index in order:
+        at += 2
+        addresses[index] = 0 if pieces[index] is None else at
+        at += len(pieces[index] or b"")
+    sizes = np.array([len(piece or b"") for piece in pieces], np.int64)
+    column = _copied(addresses, sizes)
+    column.validate(full=True)
+    ctypes.memset(memory, 0, len(memory))
+    assert column.to_pylist() == pieces
+
+
+@given(st.lists(st.integers(1, 3 * BATCH_BYTES), max_size=30))
+def test_parts_hold_every_record_once_and_are_as_large_as_allowed(sizes: list[int]) -> None:
+    parts = [sizes[part] for part in _parts(np.array(sizes, np.int64))]
+    assert [size for part in parts for size in part] == sizes
+    assert all(sum(part) <= BATCH_BYTES or len(part) == 1 for part in parts)
+    assert all(sum(part) + following[0] > BATCH_BYTES for part, following in pairwise(parts))

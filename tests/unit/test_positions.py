@@ -1,0 +1,218 @@
+"""Pausing partitions and resetting their offsets: what is asked, what is written, what is kept of it."""
+
+from dataclasses import replace
+
+import pytest
+
+from coordinator_tasks.core.codec import decode_node, decode_state, encode_node
+from coordinator_tasks.core.errors import LookAgain, NotManaged, Refused
+from coordinator_tasks.core.model import (
+    Actor,
+    Committed,
+    ConsumerStatus,
+    Member,
+    MoveKind,
+    RunningPartition,
+    Seek,
+    State,
+    Token,
+    TopicNode,
+    TopicStatus,
+)
+from coordinator_tasks.service import history, positions, transitions
+from coordinator_tasks.service.topics import add_topic, configuration
+from tests.fakes.cluster import PERSON, Cluster
+
+DAG_TASK = Actor("airflow", "ada", "reset_offsets", "run-1", "reset_offsets", 1)
+
+
+class Shop(Cluster):
+    """Topic `orders` with three partitions of 100 records, the first 10 expired; consumers obey at once."""
+
+    def answer(self, member: Member) -> ConsumerStatus:
+        if not self.zk.get(self.paths.topic("orders")).data:
+            return ConsumerStatus(member.consumer, self.name, member.incarnation, "boot", "ok")
+        node = self.node
+        running = {
+            p: RunningPartition(0, Token(node.since[p], member.incarnation, node.generation), True, False, 0, None)
+            for p, owner in node.assignments.items()
+            if owner == member.consumer
+        }
+        held = {p: node.since[p] for p in running}
+        status = TopicStatus(node.generation, node.epoch, held, running, True)
+        return ConsumerStatus(member.consumer, self.name, member.incarnation, "boot", "ok", {"orders": status})
+
+    @property
+    def node(self) -> TopicNode:
+        path = self.paths.topic("orders")
+        return decode_node(path, self.zk.get(path).data)
+
+    @property
+    def state(self) -> State:
+        path = self.paths.state("orders")
+        return decode_state(path, self.zk.get(path).data).state
+
+    def settle(self) -> None:
+        for _ in range(6):
+            self.clock.advance(10.0)
+            transitions.step(self.coordinator, ["orders"], PERSON)
+
+    def commit(self, partition: int, offset: int) -> None:
+        token = Token(self.node.since[partition], 1, self.node.generation)
+        entry = Committed(offset, token, "a", self.name, self.node.topic_id)
+        self.kafka.offsets("g").commit("orders", {partition: entry})
+
+
+@pytest.fixture
+def shop() -> Shop:
+    shop = Shop()
+    shop.kafka.create_topic("orders", 3)
+    for partition in range(3):
+        shop.kafka.append("orders", partition, 60, at_ms=1_000)
+        shop.kafka.append("orders", partition, 40, at_ms=5_000)
+        shop.kafka.expire("orders", partition, 10)
+    add_topic(shop.coordinator, "orders", "g", actor=PERSON)
+    shop.join("a")
+    shop.statuses.answers["a"] = shop.answer
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    shop.settle()
+    assert shop.state is State.STABLE
+    shop.commit(0, 80)
+    shop.commit(1, 90)
+    return shop
+
+
+@pytest.mark.parametrize(
+    ("to", "targets"),
+    [
+        ("earliest", [10, 10, 10]),
+        ("Latest", [100, 100, 100]),
+        ("42", [42, 42, 42]),
+        ("1970-01-01T00:00:02Z", [60, 60, 60]),
+        ("1970-01-01T01:00:10+01:00", [100, 100, 100]),
+    ],
+    ids=["the first that is there", "the end", "an offset", "a time", "a time after the last record"],
+)
+def test_a_preview_says_where_each_partition_is_and_goes_and_writes_nothing(
+    shop: Shop, to: str, targets: list[int]
+) -> None:
+    before = shop.server.zxid
+    found = positions.preview(shop.coordinator, "orders", to)
+    assert [(one.before, one.target) for one in found] == list(zip([80, 90, None], targets, strict=True))
+    assert shop.server.zxid == before
+
+
+def test_a_shift_reads_as_a_sentence() -> None:
+    assert positions.Shift(3, 80, 10).text == "partition 3 goes on at 10, was at 80: 70 offsets are read again"
+    assert positions.Shift(3, 10, 80).text == "partition 3 goes on at 80, was at 10: 70 offsets are left out"
+    assert positions.Shift(3, 10, 10).text == "partition 3 goes on at 10, was at 10: no change"
+    assert positions.Shift(3, None, 10).text == "partition 3 goes on at 10, nothing was committed"
+
+
+def test_a_reset_restarts_its_partitions_alone_and_the_history_keeps_where_they_were(shop: Shop) -> None:
+    before = shop.node
+    positions.reset(shop.coordinator, "orders", "earliest", [0], why="wrong prices", actor=PERSON)
+    node = shop.node
+    assert node.seeks == {0: Seek(10, before.epoch + 1)}
+    assert node.since == {**before.since, 0: before.epoch + 1}
+    assert (node.assignments, shop.state) == (before.assignments, State.STARTING)
+    record = history.records(shop.coordinator, "orders")[0]
+    assert record.cause == "reset offsets of 1 partitions to earliest (by ada: wrong prices)"
+    assert record.actor == PERSON
+    assert [(move.partition, move.kind) for move in record.moves] == [(0, MoveKind.RESTART)]
+    assert record.plan is not None
+    assert [one.text for one in record.plan.moves] == [
+        "partition 0 goes on at 10, was at 80: 70 offsets are read again"
+    ]
+    shop.settle()
+    assert shop.state is State.STABLE
+
+
+def test_a_seek_that_has_served_goes_with_the_next_write_and_asks_for_none(shop: Shop) -> None:
+    positions.reset(shop.coordinator, "orders", "20", [0], why="", actor=PERSON)
+    shop.settle()
+    assert shop.node.seeks, "nobody writes for that alone"
+    epoch = shop.node.epoch
+    positions.set_paused(shop.coordinator, "orders", [2], paused=True, actor=PERSON)
+    shop.settle()
+    assert (shop.node.seeks, shop.node.epoch) == ({}, epoch + 1)
+
+
+def test_a_seek_of_a_partition_without_an_owner_waits_for_one(shop: Shop) -> None:
+    shop.statuses.answers.clear()
+    node = replace(shop.node, assignments={}, since={}, incarnations={})
+    draft_free = encode_node(node)
+    path = shop.paths.topic("orders")
+    shop.zk.transact([transitions.store.write(path, draft_free, shop.zk.get(path).stat.version)])
+    shop.statuses.answers["a"] = shop.answer
+    shop.kafka.stored.clear()
+    transitions.seek(shop.coordinator, "orders", {1: 33}, history_plan(), PERSON)
+    assert shop.node.seeks[1].offset == 33
+    shop.settle()
+    assert shop.node.assignments[1] == "a"
+    assert shop.node.since[1] >= shop.node.seeks[1].epoch
+
+
+def history_plan() -> transitions.Explanation:
+    return transitions.Explanation(positions.RESET, "", "reset offsets")
+
+
+def test_while_a_partition_is_moved_its_offsets_are_not_reset(shop: Shop) -> None:
+    positions.reset(shop.coordinator, "orders", "20", [0], why="", actor=PERSON)
+    before = shop.server.zxid
+    with pytest.raises(LookAgain, match=r"partitions 0 are being moved; ask again when topic orders is Stable"):
+        positions.reset(shop.coordinator, "orders", "30", [0, 1], why="", actor=PERSON)
+    assert shop.server.zxid == before
+    positions.reset(shop.coordinator, "orders", "30", [1], why="", actor=PERSON)
+    assert {p: one.offset for p, one in shop.node.seeks.items()} == {0: 20, 1: 30}
+
+
+def test_a_task_that_is_tried_again_resets_once(shop: Shop) -> None:
+    assert positions.reset(shop.coordinator, "orders", "earliest", [0], why="", actor=DAG_TASK)
+    shop.settle()
+    again = replace(DAG_TASK, attempt=2)
+    assert positions.reset(shop.coordinator, "orders", "earliest", [0], why="", actor=again) == ()
+    other = replace(DAG_TASK, run="run-2")
+    assert positions.reset(shop.coordinator, "orders", "earliest", [0], why="", actor=other)
+
+
+@pytest.mark.parametrize(
+    ("to", "partitions", "says"),
+    [
+        ("101", [], "partition 0 of topic 'orders' has offsets 10 to 100, and not 101"),
+        ("5", [1], "partition 1 of topic 'orders' has offsets 10 to 100, and not 5"),
+        ("yesterday", [], "'yesterday' is no position; give earliest, latest, an offset"),
+        ("2026-11-21T08:15:00", [], "has no zone"),
+        ("-3", [], "is no position"),
+        ("earliest", [3], "has partitions 0 to 2; name some of these"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(shop: Shop, to: str, partitions: list[int], says: str) -> None:
+    before = shop.server.zxid
+    with pytest.raises(Refused, match=says) as found:
+        positions.reset(shop.coordinator, "orders", to, partitions, why="", actor=PERSON)
+    assert "\n" not in str(found.value)
+    assert shop.server.zxid == before
+
+
+def test_a_topic_that_is_not_managed_is_named(shop: Shop) -> None:
+    with pytest.raises(NotManaged, match="'clicks' is not managed"):
+        positions.preview(shop.coordinator, "clicks", "earliest")
+
+
+def test_paused_partitions_stay_where_they_are_and_the_history_says_so(shop: Shop) -> None:
+    before = shop.node
+    assert positions.would_pause(shop.coordinator, "orders", [], paused=True) == (0, 1, 2)
+    positions.set_paused(shop.coordinator, "orders", [0, 2], paused=True, actor=PERSON)
+    shop.settle()
+    assert (shop.node.paused, shop.node.assignments, shop.node.since) == (
+        frozenset({0, 2}),
+        before.assignments,
+        before.since,
+    )
+    assert history.records(shop.coordinator, "orders")[0].cause == "paused: partitions 0, 2"
+    assert positions.would_pause(shop.coordinator, "orders", [], paused=True) == (1,)
+    positions.set_paused(shop.coordinator, "orders", [], paused=False, actor=PERSON)
+    shop.settle()
+    assert history.records(shop.coordinator, "orders")[0].cause == "resumed: partitions 0, 2"
+    assert configuration(shop.coordinator, "orders").paused == frozenset()
