@@ -192,7 +192,7 @@ class Consumer:
                 identity.consumer,
                 identity.incarnation,
                 self._how.kafka_file,
-                tuple(self._how.hooks.interceptors),
+                self._how.hooks.consuming,
             )
             source.register(self._spark, address)
             ending.callback(source.register, self._spark, None)

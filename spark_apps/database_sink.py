@@ -73,6 +73,11 @@ class DatabaseSink:
 
     def write(self, writer: Writer, steps: Mapping[int, Step], rows: pa.Table) -> dict[int, Standing]:
         """See `TransactionalSink`."""
+        strange = set(pc.unique(rows["partition"]).to_pylist()) - steps.keys()
+        if strange:
+            raise PositionMoved(
+                f"{_named(writer, min(strange))} has rows and no step in this batch; nothing was written"
+            )
         with self._database.transaction() as cursor:
             found = _standing(cursor, writer, steps)
             missing = sorted(steps.keys() - found.keys())

@@ -83,5 +83,5 @@ class TransactionalSink(Protocol):
         """Add the rows and move the positions to the ends of the steps, both or nothing; durable on return.
 
         Returns the partitions that stand under another token by now: their rows (column `partition`) are left out.
-        Raises `PositionMoved` when a position is not the step's start, and whatever the store raises.
+        Raises `PositionMoved` when a position is not the step's start or rows have no step, and whatever the store raises.
         """

@@ -56,6 +56,11 @@ class Hooks:
     interceptors: Sequence[ConsumerInterceptor] = ()
 
     @property
+    def consuming(self) -> tuple[ConsumerInterceptor, ...]:
+        """Those that the executors need."""
+        return tuple(one for one in self.interceptors if type(one).on_consume is not ConsumerInterceptor.on_consume)
+
+    @property
     def any(self) -> bool:
         return self.listener is not None or bool(self.interceptors)
 

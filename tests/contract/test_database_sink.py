@@ -141,6 +141,15 @@ def test_a_position_that_was_deleted_is_an_error(bench: Bench) -> None:
     assert bench.offsets() == []
 
 
+def test_rows_without_a_step_are_not_written(bench: Bench) -> None:
+    bench.claim("a", OLD)
+    rows = pa.table({"topic": ["t", "t"], "partition": [0, 1], "offset": [0, 0], "text": ["x", "y"]})
+    for steps in ({}, {0: Step(OLD, 0, 1)}):
+        with pytest.raises(PositionMoved, match="has rows and no step"):
+            bench.sinks["a"].write(bench.writer("a"), steps, rows)
+    assert bench.offsets() == []
+
+
 def test_a_topic_that_was_created_anew_begins_without_a_position_whatever_its_epochs_are(bench: Bench) -> None:
     bench.claim("a", NEW)
     bench.write("a", NEW, 0, 3)

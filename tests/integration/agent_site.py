@@ -184,12 +184,18 @@ class Running:
     """A plain consumer in a thread."""
 
     def __init__(
-        self, site: Site, consumer: str, rows: Rows, close_timeout_s: float = 5.0, hooks: Hooks | None = None
+        self,
+        site: Site,
+        consumer: str,
+        output: Rows | Output,
+        close_timeout_s: float = 5.0,
+        hooks: Hooks | None = None,
     ) -> None:
         settings = ConsumerSettings(
             site.settings, consumer, agent_timing=AgentTiming(close_timeout_s=close_timeout_s, poll_s=1.0)
         )
-        self.consumer = PlainConsumer(settings, Output(rows.sink(consumer), hooks=hooks))
+        kept = output if isinstance(output, Output) else Output(output.sink(consumer), hooks=hooks)
+        self.consumer = PlainConsumer(settings, kept)
         self.code: int | None = None
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()

@@ -33,7 +33,12 @@ class SparkProcess:
     """A consumer application under spark-submit."""
 
     def __init__(
-        self, site: Site, consumer: str, folder: Path, default: str = "spark_apps.pipelines.audit:build"
+        self,
+        site: Site,
+        consumer: str,
+        folder: Path,
+        default: str = "spark_apps.pipelines.audit:build",
+        more: tuple[str, ...] = (),
     ) -> None:
         self.site, self.consumer = site, consumer
         self.log = folder / f"{consumer}-{time.monotonic_ns()}.log"
@@ -51,7 +56,7 @@ class SparkProcess:
         environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
         with self.log.open("w") as output:
             self.process = subprocess.Popen(
-                [*SUBMIT, str(ROOT / "spark_apps" / "main.py"), *where, *what, "--close-timeout", "10"],
+                [*SUBMIT, str(ROOT / "spark_apps" / "main.py"), *where, *what, *more, "--close-timeout", "10"],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=ROOT,

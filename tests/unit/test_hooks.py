@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from spark_apps.hooks import ConsumerInterceptor, ConsumerRebalanceListener, committed, intercepted
+from spark_apps.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks, committed, intercepted
 
 BATCH = pa.RecordBatch.from_pydict({"offset": [0, 1, 2], "value": [b"a", b"b", None]})
 
@@ -71,6 +71,15 @@ def test_everybody_is_told_of_a_commit_whatever_the_others_do(caplog: pytest.Log
     committed("orders", {2: 10}, [Failing(), noting])
     assert noting.seen == [("orders", {2: 10})]
     assert "Failing.on_commit failed" in caplog.text
+
+
+def test_executors_get_only_the_interceptors_that_see_records() -> None:
+    class Telling(ConsumerInterceptor):
+        def on_commit(self, topic: str, offsets: object) -> None:
+            """Nothing of it is for executors."""
+
+    dropping = Dropping()
+    assert Hooks(interceptors=[Telling(), dropping]).consuming == (dropping,)
 
 
 def test_lost_is_revoked_unless_overwritten_as_in_kafka() -> None:
