@@ -161,6 +161,7 @@ class Holder:
         """The sink has left out these partitions of the batch under way: another owner's token stands there."""
         for partition in refused.keys() & self._ledger.held.keys():
             self._ledger.refused(partition, refused[partition])
+        self.withdraw(refused.keys())
 
     def unconfirmed(self) -> tuple[frozenset[int], frozenset[int]]:
         """Of the batch handed out: the partitions that wait for their commit, and those that must not be delivered."""
@@ -172,10 +173,11 @@ class Holder:
         return frozenset(waiting), frozenset(one.partition for one in found[1] if one not in mine)
 
     def withdraw(self, partitions: Collection[int]) -> None:
-        """These are no longer part of the batch handed out."""
-        batch, ranges = self._batches.pop()
-        self._batches.append((batch, tuple(one for one in ranges if one.partition not in partitions)))
-        for partition in partitions & self._ledger.held.keys():
+        """These are no longer part of the batch handed out: nothing of it has passed the sink."""
+        if self._batches:
+            batch, ranges = self._batches.pop()
+            self._batches.append((batch, tuple(one for one in ranges if one.partition not in partitions)))
+        for partition in self._ledger.held.keys() & set(partitions):
             self._ledger.held[partition].discard()
         self._settle()
 

@@ -210,6 +210,20 @@ def test_what_the_sink_left_out_of_a_batch_is_neither_committed_nor_released(onc
     assert once.running == {1: False}
 
 
+def test_what_the_sink_left_out_is_lost_at_the_offset_before_it(once: Play) -> None:
+    once.holder.agree(Terms(claims=True, listening=True))
+    once.own(2)
+    once.tell()
+    once.hand_out(2, 20)
+    once.cover()
+    once.hand_out(2, 30)
+    once.holder.refuse({2: Standing(Token(9, 6, "g1"), "b", 20)})
+    once.cover()
+    telling = once.tell()
+    assert telling is not None
+    assert (telling.happening, telling.offsets) == (Happening.LOST, {2: 20})
+
+
 def test_without_a_sink_a_claim_fails_and_raises_nothing(once: Play) -> None:
     once.holder.on_node(replace(once.node, epoch=1, assignments={2: "a"}, since={2: 1}))
     assert isinstance(perform(once.offsets, "t", claim_of(once)), Failed)
