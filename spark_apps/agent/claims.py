@@ -11,7 +11,7 @@ def unclaimed(held: Mapping[int, Held], node: TopicNode | None) -> dict[int, Tok
     """The tokens that the sink has to know before these holdings go on."""
     if node is None:
         return {}
-    waiting = {p: h for p, h in held.items() if h.phase is Phase.CLAIMING and not h.closing}
+    waiting = {p: h for p, h in held.items() if h.phase is Phase.CLAIMING}
     return {p: h.token for p, h in sorted(waiting.items()) if h.topic_id == node.topic_id}
 
 

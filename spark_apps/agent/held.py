@@ -113,6 +113,10 @@ class Held:
         """It ends, and the application, which was told of its beginning, has not been told so."""
         return self.closing and self.listened is Listened.ASSIGNED
 
+    def has_committed(self, end: int) -> bool:
+        """Whether a commit of `end` is acknowledged."""
+        return self.committed is not None and self.committed >= end
+
     @property
     def promised(self) -> bool:
         """Its batch is to be committed before it goes to the sink."""

@@ -169,7 +169,7 @@ class Holder:
         if found is None or not self._ledger.terms.commit_first:
             return frozenset(), frozenset()
         mine = {one for one in found[1] if one.partition in held and not self._barred(one.partition, one.token_epoch)}
-        waiting = {one.partition for one in mine if (held[one.partition].committed or -1) < one.end}
+        waiting = {one.partition for one in mine if not held[one.partition].has_committed(one.end)}
         return frozenset(waiting), frozenset(one.partition for one in found[1] if one not in mine)
 
     def withdraw(self, partitions: Collection[int]) -> None:

@@ -21,11 +21,10 @@ class Happening(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """What is to be told now: partition → offset; `epochs` are those of the holdings meant."""
+    """What is to be told now: partition → offset. None of these holdings ends before it has been answered."""
 
     happening: Happening
     offsets: Mapping[int, int]
-    epochs: Mapping[int, int]
 
 
 def next_telling(held: Mapping[int, Held], isolated: bool) -> Telling | None:
@@ -38,8 +37,7 @@ def next_telling(held: Mapping[int, Held], isolated: bool) -> Telling | None:
         if found:
             for one in found.values():
                 one.listened = Listened.ASSIGNED
-            offsets = {p: h.passed for p, h in sorted(found.items())}
-            return Telling(happening, offsets, {p: h.token.epoch for p, h in found.items()})
+            return Telling(happening, {p: h.passed for p, h in sorted(found.items())})
     return None
 
 
@@ -50,10 +48,8 @@ def take_answer(
 
     Returns a sentence for each that is left out.
     """
-    for partition, epoch in telling.epochs.items():
-        one = held.get(partition)
-        if one is None or one.token.epoch != epoch:
-            continue
+    for partition in telling.offsets:
+        one = held[partition]
         if telling.happening is not Happening.ASSIGNED:
             one.listened = Listened.ALL
         elif one.phase is Phase.ASSIGNING and not one.closing:
@@ -64,7 +60,7 @@ def take_answer(
                 one.settled = True
             elif offset != one.position:
                 yield _left_out(partition, offset, adjustable)
-    for partition in sorted(wanted.keys() - telling.epochs.keys(), key=str):
+    for partition in sorted(wanted.keys() - telling.offsets.keys(), key=str):
         yield f"the listener gave an offset for partition {partition!r}, of which it was not told: left out"
 
 

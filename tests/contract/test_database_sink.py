@@ -1,7 +1,8 @@
 """Rows and positions in one transaction, on SQLite and on PostgreSQL."""
 
+import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from coordinator_tasks.core.model import Token
 from spark_apps.database_sink import TABLE, DatabaseSink
 from spark_apps.delivery import PositionMoved, SinkUnavailable, Standing, Step, Writer
 from spark_apps.sinks import Cursor, Database, RowSink
+from tests.integration.agent_site import wait_for
+from tests.postgres_server import PostgresServer
 
 OLD, NEW = Token(3, 1, "g1"), Token(5, 1, "g1")
 ROWS = RowSink("texts", {"text": "TEXT"})
@@ -23,10 +26,12 @@ class Bench:
     def __init__(self, url: str) -> None:
         self.url, self.cluster = url, f"c{uuid.uuid4().hex[:6]}"
         self.failing = False
+        self.during: Callable[[], None] = lambda: None
         self.sinks = {name: DatabaseSink(Database(url), ROWS.prepare, self._store) for name in "ab"}
 
     def _store(self, cursor: Cursor, rows: pa.Table) -> None:
         ROWS.append(cursor, ([row[name] for name in ROWS.columns] for row in rows.to_pylist()))
+        self.during()
         if self.failing:
             raise ZeroDivisionError
 
@@ -134,6 +139,13 @@ def test_a_position_that_is_not_the_batchs_start_is_an_error(bench: Bench) -> No
     assert bench.offsets() == [0, 1, 2]
 
 
+def test_a_batch_under_a_token_that_was_not_claimed_is_an_error(bench: Bench) -> None:
+    bench.claim("a", OLD)
+    with pytest.raises(PositionMoved, match="of epoch 3, and the batch begins at 0 of epoch 5"):
+        bench.write("a", NEW, 0, 3)
+    assert bench.offsets() == []
+
+
 def test_a_position_that_was_deleted_is_an_error(bench: Bench) -> None:
     bench.claim("a", OLD, 0)
     with pytest.raises(PositionMoved, match="partition 1 is gone"):
@@ -162,7 +174,7 @@ def test_what_was_written_before_a_seek_says_nothing_of_where_to_go_on(bench: Be
     bench.write("a", OLD, 0, 3)
     assert bench.claim("b", NEW, sought=OLD.epoch + 1) == {0: Standing(NEW, "b", None)}
     bench.write("b", NEW, 10, 12)
-    assert bench.claim("a", Token(6, 2, "g1"), sought=OLD.epoch + 1) == {0: Standing(Token(6, 2, "g1"), "a", 12)}
+    assert bench.claim("a", Token(6, 2, "g1"), sought=NEW.epoch) == {0: Standing(Token(6, 2, "g1"), "a", 12)}
     assert bench.claim("b", NEW, sought=99)[0].offset == 12  # who is refused changes nothing
 
 
@@ -171,6 +183,25 @@ def test_two_clusters_keep_their_own_positions(bench: Bench) -> None:
     bench.write("a", OLD, 0, 3)
     bench.cluster = f"other-{bench.cluster}"
     assert bench.claim("b", OLD) == {0: Standing(OLD, "b", None)}
+
+
+def test_a_claim_waits_for_the_batch_that_is_being_written(postgres: PostgresServer) -> None:
+    bench, found = Bench(postgres.url), dict[int, Standing]()
+    bench.claim("a", OLD)
+    claiming = threading.Thread(target=lambda: found.update(bench.claim("b", NEW)))
+    waiting = (
+        "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND strpos(query, 'consumer_positions') > 0"
+    )
+
+    def claim_meanwhile() -> None:
+        claiming.start()
+        wait_for(lambda: bench.query(waiting), "the claim waits for the lock")
+
+    bench.during = claim_meanwhile
+    assert bench.write("a", OLD, 0, 3) == {}
+    claiming.join()
+    assert found == {0: Standing(NEW, "b", 3)}
+    bench.close()
 
 
 def test_a_database_that_does_not_answer_takes_no_claims(tmp_path: Path) -> None:

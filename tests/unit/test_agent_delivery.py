@@ -275,6 +275,22 @@ def test_a_batch_is_offered_when_its_ends_are_committed_and_not_before(first: Pl
     first.wait(1)
     assert planner.offer(start) == batch  # it is on its way: never changed any more
     assert planner.offer(batch) is None
+    first.kafka.append("t", 1, 10)
+    first.wait(1)
+    assert planner.offer(batch) is None
+    first.wait(1)
+    again = planner.offer(batch)
+    assert again is not None
+    assert {p: (one.start, one.end) for p, one in again.ranges.items()} == {1: (100, 110)}
+
+
+def test_a_commit_that_a_batch_waits_for_is_not_put_off(first: Play) -> None:
+    first.own(1)
+    for end in (50, 60):
+        first.hand_out(1, end)
+        first.tick()
+        assert first.committed(1).offset == end
+        first.holder.cover(first.batch)
 
 
 def test_what_is_taken_from_us_before_its_commit_is_left_out_of_the_batch(first: Play) -> None:
@@ -433,14 +449,19 @@ def test_a_partition_of_which_nobody_was_told_is_not_revoked(heard: Play) -> Non
     assert heard.holder.telling() is None
 
 
-def test_an_answer_about_a_former_holding_moves_no_later_one(heard: Play) -> None:
+def test_a_holding_that_is_granted_anew_is_told_its_end_before_the_next_begins(heard: Play) -> None:
     heard.own(2)
     telling = heard.holder.telling()
     assert telling is not None
     heard.own(2)
-    later = replace(telling, epochs={2: telling.epochs[2] + 99})
-    heard.holder.told(later, {2: 50})
-    assert heard.holder.ready() == {}
+    heard.holder.told(telling, {2: 50})
+    told = [heard.tell(), heard.tell(), heard.tell()]
+    assert [one and (one.happening, one.offsets) for one in told] == [
+        (Happening.REVOKED, {2: 0}),
+        (Happening.ASSIGNED, {2: 0}),
+        None,
+    ]
+    assert heard.holder.ready().keys() == {2}
 
 
 def test_a_stop_tells_that_everything_is_revoked(heard: Play) -> None:
