@@ -34,8 +34,10 @@ from spark_apps import session, source
 from spark_apps.agent.holder import Holder
 from spark_apps.agent.process import ConsumerSettings, Process, leave_on_signals, open_process
 from spark_apps.agent.runner import TopicRunner
+from spark_apps.hooks import Hooks
 from spark_apps.link import LinkServer
-from spark_apps.pipelines import Build, check_writer
+from spark_apps.outputs import agreed_writer
+from spark_apps.pipelines import Build
 from spark_apps.stateless import check_stateless
 from spark_apps.warm_up import warm_up
 
@@ -58,6 +60,7 @@ class SparkSettings:
     `kafka_file`: where executors find Kafka's secret settings; `idempotent_sink` allows speculative execution;
     `state_stays_behind` allows queries that keep state between batches, which does not move with a partition;
     `warm_up`: run a few empty batches before the registration, so that the first partitions do not stand still for them.
+    `hooks`: a listener and interceptors that are told of every topic.
     """
 
     options: Mapping[str, str] = field(default_factory=dict)
@@ -67,6 +70,7 @@ class SparkSettings:
     idempotent_sink: bool = False
     state_stays_behind: bool = False
     warm_up: bool = True
+    hooks: Hooks = field(default_factory=Hooks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +192,11 @@ class Consumer:
             self._link = LinkServer()
             ending.callback(self._link.close)
             address = source.AgentAddress(
-                str(self._link.path), identity.consumer, identity.incarnation, self._how.kafka_file
+                str(self._link.path),
+                identity.consumer,
+                identity.incarnation,
+                self._how.kafka_file,
+                tuple(self._how.hooks.interceptors),
             )
             source.register(self._spark, address)
             ending.callback(source.register, self._spark, None)
@@ -270,15 +278,15 @@ class Consumer:
         )
         link.serve(topic, runner)
         build = found.build
-        self._topics[topic] = SparkTopic(runner, lambda: self._query(topic, build))
+        self._topics[topic] = SparkTopic(runner, lambda: self._query(runner, build))
         return ""
 
-    def _query(self, topic: str, build: Build) -> StreamingQuery:
+    def _query(self, runner: TopicRunner, build: Build) -> StreamingQuery:
+        topic = runner.topic
         session.label(self._spark, topic)
         options = {"includeAssignment": "true", **self._how.options, "subscribe": topic}
         stream = self._spark.readStream.format(source.FORMAT).options(**options).load()
-        writer = build(stream, self._how.pipeline)
-        check_writer(writer)
+        writer = agreed_writer(runner, build(stream, self._how.pipeline), self._how.hooks)
         check_stateless(writer, state_stays_behind=self._how.state_stays_behind)
         return writer.option("checkpointLocation", str(self._checkpoints / topic)).queryName(topic).start()
 

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -23,6 +24,7 @@ from coordinator_tasks.run_folder import RunFolder
 from spark_apps import session
 from spark_apps.arguments import add_consumer_arguments, consumer_settings
 from spark_apps.consumer import Consumer, SparkSettings
+from spark_apps.hooks import Hooks
 from spark_apps.pipelines import Build
 
 REFUSED_EXIT = 2
@@ -62,6 +64,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--set", action="append", default=[], help="name=value for the pipelines; repeatable")
     parser.add_argument("--checkpoints", default="", help="folder for checkpoints; default: a temporary one")
     parser.add_argument("--idempotent-sink", action="store_true", help="the sink bears a record twice")
+    parser.add_argument("--listener", default="", help="module:class of a ConsumerRebalanceListener")
+    parser.add_argument(
+        "--interceptor", action="append", default=[], help="module:class of a ConsumerInterceptor; repeatable"
+    )
     parser.add_argument("--state-stays-behind", action="store_true", help="queries may keep state, which does not move")
     parser.add_argument("--log-level", default="WARN", help="of Spark's JVM")
     return parser.parse_args(arguments)
@@ -80,12 +86,21 @@ def _pipelines(given: argparse.Namespace) -> list[tuple[str, str, str]]:
 
 def load_build(place: str) -> Build:
     """The function at `module:function`; raises `Refused`."""
+    build: Build = _load(place, "pipeline", "module:function")
+    return build
+
+
+def _load(place: str, what: str, form: str) -> Any:
     module, _, name = place.partition(":")
     try:
-        build: Build = getattr(importlib.import_module(module), name)
+        return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise Refused(f"there is no pipeline at {place!r} ({error}); write module:function") from error
-    return build
+        raise Refused(f"there is no {what} at {place!r} ({error}); write {form}") from error
+
+
+def _hooks(given: argparse.Namespace) -> Hooks:
+    listener = _load(given.listener, "listener", "module:class")() if given.listener else None
+    return Hooks(listener, [_load(place, "interceptor", "module:class")() for place in given.interceptor])
 
 
 def _how(given: argparse.Namespace) -> SparkSettings:
@@ -96,6 +111,7 @@ def _how(given: argparse.Namespace) -> SparkSettings:
         checkpoints=given.checkpoints,
         kafka_file=str(kafka) if given.run_folder and kafka.exists() else "",
         idempotent_sink=given.idempotent_sink,
+        hooks=_hooks(given),
         state_stays_behind=given.state_stays_behind,
     )
 

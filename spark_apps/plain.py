@@ -13,19 +13,23 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias, TypeVar
 
+import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from coordinator_tasks.core.errors import CoordinatorError
+from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.core.model import TopicNode
 from spark_apps.agent.holder import Holder
 from spark_apps.agent.process import ConsumerSettings, Process, leave_on_signals, open_process
 from spark_apps.agent.runner import TopicRunner
 from spark_apps.arguments import add_consumer_arguments, consumer_settings
 from spark_apps.batches import Range
+from spark_apps.delivery import Delivery, TransactionalSink
 from spark_apps.errors import ReadFailed
+from spark_apps.hooks import Hooks
 
 POLL_S = 0.01
 ENDS_EVERY_S = 1.0
@@ -41,6 +45,22 @@ Sink: TypeAlias = Callable[[str, Sequence[Record]], None]
 """Takes a topic and the records of one batch, each with the range it belongs to. Once it returns they have passed."""
 
 
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where records go: to a function, or with exactly once to a store of rows and positions."""
+
+    sink: Sink | None = None
+    delivery: Delivery = Delivery.AT_LEAST_ONCE
+    store: TransactionalSink | None = None
+    hooks: Hooks | None = None
+
+    def __post_init__(self) -> None:
+        if (self.store is not None) != (self.delivery is Delivery.EXACTLY_ONCE) or (self.sink is None) != bool(
+            self.store
+        ):
+            raise Refused("exactly once needs a transactional store, and every other delivery a function as the sink")
+
+
 class PlainTopic:
     """Reads one topic in a thread of its own.
 
@@ -48,10 +68,10 @@ class PlainTopic:
     the sink, and is covered. A partition that is no longer ready is dropped with all that was fetched of it.
     """
 
-    def __init__(self, runner: TopicRunner, node: TopicNode, kafka: Mapping[str, str], sink: Sink) -> None:
+    def __init__(self, runner: TopicRunner, node: TopicNode, kafka: Mapping[str, str], output: Output) -> None:
         self.runner = runner
         self.failure = ""
-        self._sink = sink
+        self._output = output
         self._stop = threading.Event()
         self._kafka = Consumer({**DEFAULTS, **kafka, **FIXED, "bootstrap.servers": node.bootstrap_servers}, logger=log)
         self._assigned: dict[int, int] = {}  # partition -> epoch of the holding it was assigned under
@@ -124,10 +144,19 @@ class PlainTopic:
         ranges = self.runner.edit(lambda holder: self._hand_out(holder, ends)) if ends else {}
         if not ranges:
             return
-        records = [(one, m) for p, one in ranges.items() for m in came.get(p, ()) if (m.offset() or 0) >= one.start]
-        if records:
-            self._sink(self.runner.topic, records)
+        lost = self.runner.confirmed() if self._output.delivery is Delivery.AT_MOST_ONCE else frozenset()
+        kept = [one for p, one in ranges.items() if p not in lost]
+        self._deliver([(one, m) for one in kept for m in came.get(one.partition, ()) if (m.offset() or 0) >= one.start])
         self.runner.edit(lambda holder: holder.cover(self._batch))
+
+    def _deliver(self, records: Sequence[Record]) -> None:
+        output = self._output
+        if output.store is not None:
+            writer, steps = self.runner.edit(lambda holder: (holder.writer, holder.adds()))
+            refused = output.store.write(writer, steps, _table(self.runner.topic, records))
+            self.runner.edit(lambda holder: holder.refuse(refused))
+        elif output.sink is not None and records:
+            output.sink(self.runner.topic, records)
 
     def _hand_out(self, holder: Holder, ends: Mapping[int, int]) -> dict[int, Range]:
         ready = {p: h for p, h in holder.ready().items() if p in ends and self._assigned.get(p) == h.token.epoch}
@@ -151,9 +180,9 @@ FIXED = {
 class PlainTopics:
     """Implements `topics.Topics`: a holder and a reading thread for every topic that the consumer wants."""
 
-    def __init__(self, process: Process, sink: Sink) -> None:
+    def __init__(self, process: Process, output: Output) -> None:
         self._process = process
-        self._sink = sink
+        self._output = output
         self._topics: dict[str, PlainTopic] = {}
 
     def names(self) -> Collection[str]:
@@ -164,7 +193,8 @@ class PlainTopics:
         runner = TopicRunner(
             topic, node, process.identity, process.clock, process.connect, process.wake, timing=process.settings.timing
         )
-        self._topics[topic] = PlainTopic(runner, node, process.settings.site.kafka, self._sink)
+        runner.agree(self._output.delivery, self._output.store, self._output.hooks)
+        self._topics[topic] = PlainTopic(runner, node, process.settings.site.kafka, self._output)
         return ""
 
     def edit(self, topic: str, change: Callable[[Holder], V]) -> V:
@@ -186,16 +216,16 @@ class PlainTopics:
 class PlainConsumer:
     """A plain consumer in this process: `run` in a thread of the caller's, `leave` from any other."""
 
-    def __init__(self, settings: ConsumerSettings, sink: Sink) -> None:
+    def __init__(self, settings: ConsumerSettings, output: Sink | Output) -> None:
         self._settings = settings
-        self._sink = sink
+        self._output = output if isinstance(output, Output) else Output(output)
         self._ready = threading.Event()
         self.process: Process | None = None
 
     def run(self) -> int:
         """Serve until the consumer has left; its exit code. Raises `CoordinatorError`s of the start."""
         with open_process(self._settings) as process:
-            topics = PlainTopics(process, self._sink)
+            topics = PlainTopics(process, self._output)
             self.process = process
             self._ready.set()
             try:
@@ -207,6 +237,19 @@ class PlainConsumer:
         """Ask for a clean leave."""
         if self.process is not None:
             self.process.leave(within_s)
+
+
+def _table(topic: str, records: Sequence[Record]) -> pa.Table:
+    """The records as a transactional store takes them."""
+    return pa.table(
+        {
+            "topic": pa.repeat(pa.scalar(topic), len(records)),
+            "partition": pa.array([one.partition for one, _ in records], pa.int32()),
+            "offset": pa.array([message.offset() for _, message in records], pa.int64()),
+            "key": pa.array([message.key() for _, message in records], pa.binary()),
+            "value": pa.array([message.value() for _, message in records], pa.binary()),
+        }
+    )
 
 
 class FileSink:

@@ -23,6 +23,15 @@ from coordinator_tasks.core.errors import Refused
 SQLITE = "sqlite:///"
 POSTGRESQL = ("postgresql://", "postgres://")
 BUSY_TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = 10
+POSTGRESQL_SESSION = {
+    "lock_timeout": "10s",
+    "idle_in_transaction_session_timeout": "60s",
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+}
+"""A writer that is stopped in the middle of a transaction, or whose host is gone, does not keep its rows for hours."""
 KEY = {"topic": "TEXT", "partition": "INTEGER", "offset": "BIGINT"}
 """Where a record comes from: the key of every idempotent row."""
 
@@ -40,6 +49,15 @@ class Cursor(Protocol):
 
     def query(self, statement: str, values: Row = ()) -> list[tuple[Any, ...]]:
         """All rows of a question."""
+
+    def query_locked(self, statement: str, values: Row = ()) -> list[tuple[Any, ...]]:
+        """All rows of a question; nobody else changes them before the transaction has ended."""
+
+    def load(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
+        """Add many rows the quickest way that the database has; one that is there already is an error."""
+
+    def exclusively(self, matter: str) -> None:
+        """Until the transaction has ended, no other one goes on that says so of the same matter."""
 
 
 class Database:
@@ -62,7 +80,7 @@ class Database:
             try:
                 if isinstance(self._connection, sqlite3.Connection):
                     cursor.execute("BEGIN IMMEDIATE")
-                yield _Cursor(cursor, "?" if isinstance(self._connection, sqlite3.Connection) else "%s")
+                yield _Cursor(cursor) if isinstance(self._connection, sqlite3.Connection) else _PostgresCursor(cursor)
                 self._connection.commit()
             except BaseException:
                 # The rollback first: SQLite keeps its locks while somebody holds on to a cursor of a closed connection.
@@ -70,6 +88,14 @@ class Database:
                     self._connection.rollback()
                 self._drop()
                 raise
+
+    def another(self) -> "Database":
+        """The same database by a connection of its own."""
+        return Database(self._url)
+
+    def is_driver_error(self, error: Exception) -> bool:
+        """Whether this comes from the database or the way to it."""
+        return isinstance(error, _driver_error(self._url))
 
     def close(self) -> None:
         """End the connection; the next transaction makes a new one."""
@@ -84,27 +110,74 @@ class Database:
 
 
 class _Cursor:
-    def __init__(self, cursor: Any, placeholder: str) -> None:
+    """SQLite's: whoever has begun a transaction here is alone in the whole database."""
+
+    placeholder = "?"
+
+    def __init__(self, cursor: Any) -> None:
         self._cursor = cursor
-        self._placeholder = placeholder
 
     def execute(self, statement: str, values: Row = ()) -> int:
-        self._cursor.execute(statement.replace("?", self._placeholder), tuple(values))
+        self._cursor.execute(self._marked(statement), tuple(values))
         return int(self._cursor.rowcount)
 
     def executemany(self, statement: str, rows: Iterable[Row]) -> None:
-        self._cursor.executemany(statement.replace("?", self._placeholder), rows)
+        self._cursor.executemany(self._marked(statement), rows)
 
     def query(self, statement: str, values: Row = ()) -> list[tuple[Any, ...]]:
-        self._cursor.execute(statement.replace("?", self._placeholder), tuple(values))
+        self._cursor.execute(self._marked(statement), tuple(values))
         return [tuple(row) for row in self._cursor.fetchall()]
+
+    def query_locked(self, statement: str, values: Row = ()) -> list[tuple[Any, ...]]:
+        return self.query(statement, values)
+
+    def load(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
+        marks = ", ".join("?" for _ in columns)
+        self.executemany(f'INSERT INTO "{table}" ({_names(columns)}) VALUES ({marks})', rows)  # noqa: S608 (our own names)
+
+    def exclusively(self, matter: str) -> None:
+        """It is."""
+
+    def _marked(self, statement: str) -> str:
+        return statement.replace("?", self.placeholder)
+
+
+class _PostgresCursor(_Cursor):
+    placeholder = "%s"
+
+    def query_locked(self, statement: str, values: Row = ()) -> list[tuple[Any, ...]]:
+        return self.query(f"{statement} FOR UPDATE", values)
+
+    def load(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
+        with self._cursor.copy(f'COPY "{table}" ({_names(columns)}) FROM STDIN') as copy:
+            for row in rows:
+                copy.write_row(row)
+
+    def exclusively(self, matter: str) -> None:
+        self.execute("SELECT pg_advisory_xact_lock(hashtext(?))", [matter])
+
+
+def _names(columns: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in columns)
+
+
+def _driver_error(url: str) -> type[Exception]:
+    if url.startswith(POSTGRESQL):
+        import psycopg  # noqa: PLC0415 (only who uses PostgreSQL needs its client)
+
+        return psycopg.Error
+    return sqlite3.Error
 
 
 def _connect(url: str) -> Any:
     if url.startswith(POSTGRESQL):
         import psycopg  # noqa: PLC0415 (only who uses PostgreSQL needs its client)
 
-        return psycopg.connect(url)
+        server = psycopg.connect(url, connect_timeout=CONNECT_TIMEOUT_S)
+        for name, value in POSTGRESQL_SESSION.items():
+            server.execute(f"SET {name} = '{value}'")
+        server.commit()
+        return server
     path = Path(url.removeprefix(SQLITE))
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
@@ -116,27 +189,34 @@ def _connect(url: str) -> Any:
 class RowSink:
     """Rows keyed by (topic, partition, offset): writing a record again changes nothing.
 
-    `columns` are the further columns, name → SQL type.
+    `columns` are the further columns, name → SQL type. `unique` names one of them (or several) by which records are told
+    apart beyond that: the first row of a value stays, later ones with it change nothing; nulls are never equal.
     """
 
-    def __init__(self, table: str, columns: Mapping[str, str]) -> None:
+    def __init__(self, table: str, columns: Mapping[str, str], unique: Sequence[str] = ()) -> None:
         self.table = table
         self.columns = {**KEY, **columns}
-        names = ", ".join(f'"{name}"' for name in self.columns)
+        unknown = sorted(set(unique) - self.columns.keys())
+        if unknown:
+            raise Refused(f"table {table} has no column {unknown[0]} to tell records apart by; name one of its columns")
         marks = ", ".join("?" for _ in self.columns)
-        key = ", ".join(f'"{name}"' for name in KEY)
         types = ", ".join(f'"{name}" {kind}' for name, kind in self.columns.items())
-        self._create = f'CREATE TABLE IF NOT EXISTS "{table}" ({types}, PRIMARY KEY ({key}))'
+        keys = f"PRIMARY KEY ({_names(KEY)})" + (f", UNIQUE ({_names(unique)})" if unique else "")
+        self._create = f'CREATE TABLE IF NOT EXISTS "{table}" ({types}, {keys})'
         # All names come from our own code, all values are bound.
-        self._insert = f'INSERT INTO "{table}" ({names}) VALUES ({marks}) ON CONFLICT ({key}) DO NOTHING'  # noqa: S608
+        self._insert = f'INSERT INTO "{table}" ({_names(self.columns)}) VALUES ({marks}) ON CONFLICT DO NOTHING'  # noqa: S608
 
     def prepare(self, cursor: Cursor) -> None:
         """Create the table where it is missing."""
         cursor.execute(self._create)
 
     def write(self, cursor: Cursor, rows: Iterable[Row]) -> None:
-        """Add rows, values in the order of `columns`."""
+        """Add rows, values in the order of `columns`; one that is there already changes nothing."""
         cursor.executemany(self._insert, rows)
+
+    def append(self, cursor: Cursor, rows: Iterable[Row]) -> None:
+        """Add rows that cannot be there yet, as with exactly once: several times quicker, and an error if one is."""
+        cursor.load(self.table, list(self.columns), rows)
 
 
 AUDIT_COLUMNS = (

@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 from coordinator_tasks.core.errors import Refused
 from spark_apps.batches import behind, decode_offset, plan_tasks
 from spark_apps.columns import spark_schema
+from spark_apps.hooks import ConsumerInterceptor, intercepted
 from spark_apps.link import HOW_TO_START, AgentClient
 from spark_apps.options import SourceOptions, parse_options
 from spark_apps.reader import Job, read
@@ -31,12 +32,13 @@ FORMAT = "assigned-kafka"
 
 @dataclass(frozen=True, slots=True)
 class AgentAddress:
-    """Where the agent listens, as whom it reads, and the default of the option `kafkaSettingsFile`."""
+    """Where the agent listens, as whom it reads, the default of the option `kafkaSettingsFile`, and who sees records."""
 
     socket: str
     consumer: str
     incarnation: int
     settings_file: str = ""
+    interceptors: tuple[ConsumerInterceptor, ...] = ()
 
 
 class AssignedKafkaSource(DataSource):
@@ -150,7 +152,8 @@ class AssignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task, on an executor."""
-        return read(cast(Task, partition).job)
+        job = cast(Task, partition).job
+        return intercepted(read(job), job.topic, self._agent.interceptors)
 
     def stop(self) -> None:
         """Leave the agent; Spark does not always call this, a closed connection says the same."""

@@ -11,6 +11,7 @@ from hypothesis import settings
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from tests.postgres_server import PostgresMissing, PostgresServer
 
 # A busy machine is no failure: tests are never timed.
 settings.register_profile("untimed", deadline=None)
@@ -32,6 +33,17 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
     """
     with EmbeddedKafka(tmp_path_factory.mktemp("kafka"), users={"alice": "alice-secret"}) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A real PostgreSQL for the whole run: use tables or a cluster name of your own, and leave it running."""
+    try:
+        server = PostgresServer()
+    except PostgresMissing as missing:
+        pytest.skip(f"no PostgreSQL: {missing}")
+    with server:
+        yield server
 
 
 @pytest.fixture(scope="session")

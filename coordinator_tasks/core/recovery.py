@@ -119,13 +119,13 @@ def _blockers(view: TopicView, world: World, older_life: bool) -> dict[str, str]
         return {"kafka": "the brokers do not say what is committed"}
     if not older_life:
         return {}
-    # Of a topic that was removed everything stops, whatever Kafka has under its name now.
-    if not view.config.removed and view.description is None:
-        return {"kafka": "the brokers do not say how many partitions there are"}
-    count = view.description.partition_count if view.description is not None else 0
-    if not view.config.removed and len(view.partitions) < count:
-        # What is listed later would have no owner by the new node, and be given away while somebody runs it.
-        return {"partitions": f"{len(view.partitions)} of {count} partitions of the topic are listed so far"}
+    if not view.config.removed:  # of a removed one everything stops, whatever Kafka has under its name now
+        if view.description is None:
+            return {"kafka": "the brokers do not say how many partitions there are"}
+        count = view.description.partition_count
+        if len(view.partitions) < count:
+            # What is listed later would have no owner by the new node, and be given away while somebody runs it.
+            return {"partitions": f"{len(view.partitions)} of {count} partitions of the topic are listed so far"}
     silent = [c for c in sorted(world.members) if world.status(c) is None]
     excused = {c for c in silent if is_isolated(c, world.members[c].incarnation, world)}
     return {c: f"{c} is registered but does not answer" for c in silent if c not in excused}

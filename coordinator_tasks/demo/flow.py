@@ -13,6 +13,7 @@ from coordinator_tasks.demo.producer import read_journal
 from coordinator_tasks.demo.report import as_json, event_reports, write
 from coordinator_tasks.demo.stack import PROJECT, DemoFailed, Folders, Stack
 from coordinator_tasks.demo.watching import Watcher
+from coordinator_tasks.embedded.java import QUICK_START_OPTIONS
 from coordinator_tasks.service import fleet, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.wiring import open_coordinator
@@ -24,11 +25,11 @@ RATE = 1000.0
 FIRST, THIRD = ("consumer-a", "consumer-b"), "consumer-c"
 DRAINED, KILLED = "consumer-b", "consumer-a"
 
-# Several short-lived drivers on a small machine: the first compiler only starts fastest.
+# Several short-lived drivers on a small machine.
 SPARK_CONF = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": " ".join(QUICK_START_OPTIONS),
 }
 # Three drivers, Airflow and the servers share the machine; with more batches a second, two cores have nothing left.
 BATCH_INTERVAL_S = 0.5

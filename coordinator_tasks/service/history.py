@@ -46,13 +46,17 @@ def records(c: Coordinator, topic: str, limit: int = 100) -> tuple[Record, ...]:
     return tuple(found)
 
 
+def recorded(c: Coordinator) -> list[str]:
+    """The topics that have a history."""
+    try:
+        return [name for name in c.zk.children(c.paths.histories) if is_topic(name)]
+    except NodeMissing:
+        return []
+
+
 def rebalances(c: Coordinator, topics: Collection[str] = (), limit: int = 20) -> tuple[Rebalance, ...]:
     """The newest rebalances of these topics (none = all), newest first, at most `limit` of them, each one whole."""
-    try:
-        names = sorted(topics) or [name for name in c.zk.children(c.paths.histories) if is_topic(name)]
-    except NodeMissing:
-        return ()
-    found = [one for topic in names for one in _of_topic(c, topic, limit)]
+    found = [one for topic in sorted(topics) or recorded(c) for one in _of_topic(c, topic, limit)]
     return tuple(sorted(found, key=lambda one: (-one.began_at, one.topic))[:limit])
 
 

@@ -12,7 +12,6 @@ from coordinator_tasks.core.confirm import blockers
 from coordinator_tasks.core.errors import CoordinatorError, DiscoveryUnavailable, Malformed, NodeMissing, NotManaged
 from coordinator_tasks.core.history_codec import decode_record
 from coordinator_tasks.core.model import Member, Record, State
-from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.world import TopicView, World
 from coordinator_tasks.service import history, overview, store, transitions
 from coordinator_tasks.service.coordinator import Coordinator
@@ -140,12 +139,8 @@ def rebalance(c: Coordinator, topic: str, name: str) -> Rebalance:
 
 def run_rebalances(c: Coordinator, run: str, began_at: float, ended_at: float) -> tuple[Rebalance, ...]:
     """The rebalances that an Airflow run had a part in, each as far as it went in the run's time, newest first."""
-    try:
-        topics = [topic for topic in c.zk.children(c.paths.histories) if is_topic(topic)]
-    except NodeMissing:
-        return ()
     found: list[Rebalance] = []
-    for topic in topics:
+    for topic in history.recorded(c):
         records = _between(c, topic, began_at - CLOCK_SLACK_S, ended_at + CLOCK_SLACK_S)
         names = dict.fromkeys(record.rebalance for record in records if record.actor.run == run)
         found += [rebalance(c, topic, name) for name in names]

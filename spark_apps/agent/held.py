@@ -12,11 +12,21 @@ from coordinator_tasks.core.model import Committed, RunningPartition, Token
 class Phase(StrEnum):
     """How far the acquisition has come. Nothing is read before `READY`."""
 
+    CLAIMING = "claiming"  # the sink keeps the positions: our token has to be put there
     LOOKING = "looking"  # the committed entry has to be read
     SURVEYING = "surveying"  # no position is known: the log's bounds have to be read
+    ASSIGNING = "assigning"  # the application is told, and may begin elsewhere
     STARTING = "starting"  # the start position has to be committed under the new token
     GUARDING = "guarding"  # the start commit has to stay our own for longer than the commit time-out
     READY = "ready"
+
+
+class Listened(StrEnum):
+    """What the application has been told of a holding."""
+
+    NOTHING = "nothing"
+    ASSIGNED = "assigned"
+    ALL = "all"
 
 
 INFLOW_S = 60.0
@@ -64,6 +74,8 @@ class Held:
     topic_id: str
     born: int
     phase: Phase = Phase.LOOKING
+    settled: bool = False  # the sink or the application gave the position: Kafka's entry no longer changes it
+    listened: Listened = Listened.NOTHING
     position: int = 0
     passed: int = 0
     committed: int | None = None
@@ -93,14 +105,24 @@ class Held:
     @property
     def due(self) -> bool:
         """Something stands to be committed: the start, what passed the sink, or our entry once more."""
-        if self.fenced or self.phase not in _COMMITTING or (self.closing and not self.sent):
+        if self.fenced or self.phase not in _COMMITTING or self.parting or (self.closing and not self.sent):
             return False
         return self.committed is None or self.rewrite or self.passed > self.committed
 
     @property
+    def parting(self) -> bool:
+        """It ends, and the application, which was told of its beginning, has not been told so."""
+        return self.closing and self.listened is Listened.ASSIGNED
+
+    @property
+    def promised(self) -> bool:
+        """Its batch is to be committed before it goes to the sink."""
+        return self.pending and self.passed >= self.position
+
+    @property
     def done(self) -> bool:
         """It no longer runs and nothing is left to commit."""
-        return not self.pending and (self.fenced or not self.due)
+        return not (self.pending or self.parting) and (self.fenced or not self.due)
 
     @property
     def lag(self) -> int | None:
@@ -140,11 +162,13 @@ class Held:
             self.position = self.passed = max(self.passed, entry.offset)
         self.rewrite = True
 
-    def hand_out(self, end: int) -> None:
+    def hand_out(self, end: int, commit_first: bool = False) -> None:
         """A batch up to `end` is planned: it counts as running until that has passed the sink."""
         self.handed_from = self.position if self.handed_from is None else self.handed_from
         self.position = end
         self.pending = self.handed = True
+        if commit_first:
+            self.passed = end
 
     def cover(self, end: int, now: float) -> None:
         """A batch up to `end` has passed the sink."""

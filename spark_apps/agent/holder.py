@@ -25,10 +25,12 @@ from coordinator_tasks.core.ports import Clock, GroupOffsets
 from spark_apps.agent.first import FirstOffsets
 from spark_apps.agent.held import Held, Phase
 from spark_apps.agent.ledger import Ledger
+from spark_apps.agent.listening import Telling, next_telling, take_answer
 from spark_apps.agent.reports import Reports
-from spark_apps.agent.settings import Identity, Timing
+from spark_apps.agent.settings import Identity, Terms, Timing
 from spark_apps.agent.work import Result, Work, perform
 from spark_apps.batches import Range
+from spark_apps.delivery import Standing, Step, Writer
 
 
 class Holder:
@@ -93,6 +95,10 @@ class Holder:
         self._isolated = isolated
         self._changed()
 
+    def agree(self, terms: Terms) -> None:
+        """How the topic is delivered; before anything is granted."""
+        self._ledger.terms = terms
+
     def open(self, first: FirstOffsets | None = None, *, fail_on_data_loss: bool = True) -> None:
         """A query reads now: start what is granted; `first` is what its options say of new groups."""
         if first is not None:
@@ -133,7 +139,7 @@ class Holder:
     def hand_out(self, batch: int, ranges: Collection[Range]) -> None:
         """A batch is planned: from now on its partitions count as running."""
         for one in ranges:
-            self._ledger.held[one.partition].hand_out(one.end)
+            self._ledger.held[one.partition].hand_out(one.end, self._ledger.terms.commit_first)
         self._batches.append((batch, tuple(ranges)))
         records = float(sum(one.size for one in ranges))
         self._last_batch = {"batch": float(batch), "offsets": records, "planned_at": self._clock.now()}
@@ -150,6 +156,39 @@ class Holder:
             if number == self._last_batch.get("batch"):
                 self._last_batch["passed_at"] = self._clock.now()
         self._settle()
+
+    def refuse(self, refused: Mapping[int, Standing]) -> None:
+        """The sink has left out these partitions of the batch under way: another owner's token stands there."""
+        for partition in refused.keys() & self._ledger.held.keys():
+            self._ledger.refused(partition, refused[partition])
+
+    def unconfirmed(self) -> tuple[frozenset[int], frozenset[int]]:
+        """Of the batch handed out: the partitions that wait for their commit, and those that must not be delivered."""
+        held, found = self._ledger.held, self.outstanding
+        if found is None or not self._ledger.terms.commit_first:
+            return frozenset(), frozenset()
+        mine = {one for one in found[1] if one.partition in held and not self._barred(one.partition, one.token_epoch)}
+        waiting = {one.partition for one in mine if (held[one.partition].committed or -1) < one.end}
+        return frozenset(waiting), frozenset(one.partition for one in found[1] if one not in mine)
+
+    def withdraw(self, partitions: Collection[int]) -> None:
+        """These are no longer part of the batch handed out."""
+        batch, ranges = self._batches.pop()
+        self._batches.append((batch, tuple(one for one in ranges if one.partition not in partitions)))
+        for partition in partitions & self._ledger.held.keys():
+            self._ledger.held[partition].discard()
+        self._settle()
+
+    @property
+    def writer(self) -> Writer:
+        """As whom we write to a sink that keeps the positions."""
+        topic_id = self.picture.topic_id if self.picture is not None else ""
+        return Writer(self.identity.cluster, self.topic, topic_id, self.identity.consumer)
+
+    def adds(self) -> dict[int, Step]:
+        """What the batch under way adds to each partition."""
+        held, ranges = self._ledger.held, self.outstanding[1] if self.outstanding is not None else ()
+        return {p.partition: Step(held[p.partition].token, p.start, p.end) for p in ranges if p.partition in held}
 
     def waits(self, partitions: Iterable[int]) -> None:
         """The planner lets records of these partitions wait, for a batch that is worth it: they are not stalled."""
@@ -200,6 +239,19 @@ class Holder:
     def next_at(self) -> float:
         """When `work` has something next if nothing happens, in the clock's monotonic seconds."""
         return self._ledger.next_at()
+
+    # The application ---------------------------------------------------------------------------------------------------
+
+    def telling(self) -> Telling | None:
+        """What the application is to be told now; answer it before asking for the next."""
+        return next_telling(self._ledger.held, self._isolated)
+
+    def told(self, telling: Telling, wanted: Mapping[int, int]) -> None:
+        """It has been told; `wanted`: where it wants partitions to begin instead."""
+        adjustable = not self._ledger.terms.claims
+        for sentence in take_answer(self._ledger.held, telling, wanted, adjustable):
+            self.reports.add("listener", sentence)
+        self._settle()
 
     # What others see -------------------------------------------------------------------------------------------------
 

@@ -20,11 +20,27 @@ from coordinator_tasks.core.holding import Grant, Via
 from coordinator_tasks.core.model import Committed, Handoff, Release, StartRule, Token, TopicNode
 from coordinator_tasks.core.ports import Clock
 from spark_apps.agent.bounds import misplaced, overtaken
+from spark_apps.agent.claims import settle, superseded, unclaimed
 from spark_apps.agent.first import FirstOffsets
-from spark_apps.agent.held import Held, Phase
+from spark_apps.agent.held import Held, Listened, Phase
 from spark_apps.agent.reports import Reports
-from spark_apps.agent.settings import Identity, Timing
-from spark_apps.agent.work import Commit, Done, Failed, Look, Looked, Measure, Measured, Result, Survey, Surveyed, Work
+from spark_apps.agent.settings import Identity, Terms, Timing
+from spark_apps.agent.work import (
+    Claim,
+    Claimed,
+    Commit,
+    Done,
+    Failed,
+    Look,
+    Looked,
+    Measure,
+    Measured,
+    Result,
+    Survey,
+    Surveyed,
+    Work,
+)
+from spark_apps.delivery import Standing
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +73,7 @@ class Ledger:
         self.bars: dict[int, Bar] = {}
         self.node: TopicNode | None = None
         self.first: FirstOffsets | None = None
+        self.terms = Terms()
         self.fail_on_data_loss = True
         self.flight: Work | None = None
         self._identity = identity
@@ -69,6 +86,7 @@ class Ledger:
         self._id_at = -inf
         self._commit_at = -inf
         self._retry_at = -inf
+        self._claim_at = -inf
         self._failures = 0
         self._measured_at = -inf
         self._measure_wanted = False
@@ -78,7 +96,8 @@ class Ledger:
 
     def acquire(self, grant: Grant, node: TopicNode) -> None:
         """Begin to hold a partition."""
-        self.held[grant.partition] = Held(grant, node.topic_id, self._number)
+        phase = Phase.CLAIMING if self.terms.claims else Phase.LOOKING
+        self.held[grant.partition] = Held(grant, node.topic_id, self._number, phase)
         self._reports.clear(grant.partition)
 
     def owe(self, partition: int, entry: Handoff) -> None:
@@ -122,6 +141,8 @@ class Ledger:
         if due:
             times.append(self._commit_at)
         times += [h.looked_at + self._timing.guard_look_s for h in self.held.values() if h.phase is Phase.GUARDING]
+        if unclaimed(self.held, self.node):
+            times.append(self._claim_at)
         if self._measure_wanted:
             times.append(self._measured_at + self._measure_s)
         return max(min(times), self._retry_at)
@@ -136,6 +157,9 @@ class Ledger:
             return Look(lookable, self._next_number, self._id_due(now))
         if due and (self._urgent(due) or now >= self._commit_at):
             return self._commit(due)
+        tokens = unclaimed(self.held, self.node)
+        if tokens and self.node is not None and now >= self._claim_at:
+            return Claim(self._identity, self.node.topic_id, tokens, superseded(tokens, self.node), self._next_number)
         unknown = self._unknown()
         if unknown:
             return Survey(unknown, self._next_number, self._times_ms(unknown))
@@ -147,7 +171,7 @@ class Ledger:
     @staticmethod
     def _urgent(due: Mapping[int, Held]) -> bool:
         """Whether somebody waits for these commits: a start, a stop, an entry that was overwritten."""
-        return any(h.closing or h.rewrite or h.committed is None for h in due.values())
+        return any(h.closing or h.rewrite or h.promised or h.committed is None for h in due.values())
 
     def _lookable(self) -> tuple[int, ...]:
         return tuple(sorted({p for p, h in self.held.items() if not h.fenced} | self.owing.keys()))
@@ -231,7 +255,7 @@ class Ledger:
             self._failed(work, result, now)
             return
         self._failures = 0
-        self._reports.clear("kafka")
+        self._reports.clear("sink" if isinstance(work, Claim) else "kafka")
         if isinstance(work, Commit):
             self._reports.clear("group")
         match work, result:
@@ -244,10 +268,16 @@ class Ledger:
                 if surveyed.bounds.keys() < set(partitions):
                     # Kafka does not know them (yet): not asked again at once.
                     self._retry_at = now + self._timing.retry_max_s
+            case Claim() as claim, Claimed(found):
+                self._claimed(claim, found, now)
             case Measure(partitions, number), Measured() as measured:
                 self._measured(partitions, number, measured, now)
 
     def _failed(self, work: Work | None, failed: Failed, now: float) -> None:
+        if isinstance(work, Claim):  # it keeps nothing waiting that goes to Kafka
+            self._claim_at = now + self._timing.retry_max_s
+            self._reports.add("sink", failed.reason)
+            return
         pause = min(self._timing.retry_max_s, self._timing.retry_s * 2**self._failures)
         self._retry_at = now + pause
         self._failures = min(self._failures + 1, 10)
@@ -306,7 +336,7 @@ class Ledger:
             self.bars[partition] = Bar(held.token.epoch, held.topic_id, entry.token)
             owner = entry.owner or "another owner"
             self._reports.add(partition, f"partition {partition} was taken by {owner} ({_shown(entry.token)}): stopped")
-        elif held.phase in (Phase.LOOKING, Phase.STARTING):
+        elif held.phase in (Phase.LOOKING, Phase.STARTING) and not held.settled:
             self._place(partition, held, entry)
         elif held.phase is Phase.GUARDING:
             held.guard(verdict, entry, now, self._timing.guard_s)
@@ -323,7 +353,7 @@ class Ledger:
         asked = self.node.seeks.get(partition) if self.node is not None else None
         seek = sought(entry, held.grant.release, held.topic_id, asked)
         if seek is not None:
-            held.place(seek.offset)
+            self._begin(held, seek.offset)
             held.sought = seek.epoch
             return
         if held.grant.release is None and not known:
@@ -331,13 +361,41 @@ class Ledger:
             # let it be committed.
             held.phase = Phase.SURVEYING if held.phase is Phase.LOOKING else held.phase
             return
-        held.place(self._start(partition, entry, held.grant.release, Bounds(0, 0)).offset)
+        self._begin(held, self._start(partition, entry, held.grant.release, Bounds(0, 0)).offset)
+
+    def _begin(self, held: Held, offset: int) -> None:
+        held.place(offset)
+        self._announce(held)
+
+    def _announce(self, held: Held) -> None:
+        if self.terms.listening and held.phase is Phase.STARTING and held.listened is Listened.NOTHING:
+            held.phase = Phase.ASSIGNING
+
+    def _claimed(self, claim: Claim, found: Mapping[int, Standing], now: float) -> None:
+        mine = self._mine(claim.tokens, claim.number)
+        for partition, standing in settle(mine, found, self._identity.consumer).items():
+            self.refused(partition, standing)
+        for _, held in mine:
+            self._announce(held)
+        if found.keys() < claim.tokens.keys():
+            self._claim_at = now + self._timing.retry_max_s
+
+    def refused(self, partition: int, standing: Standing) -> None:
+        """The sink has another owner's token: ours is over."""
+        held = self.held[partition]
+        held.fence()
+        self.bars[partition] = Bar(held.token.epoch, held.topic_id, standing.token)
+        self._reports.add(
+            partition,
+            f"partition {partition} stands in the sink under {standing.consumer} ({_shown(standing.token)}): stopped; if "
+            "that was before ZooKeeper was lost or the topic was added again, delete its row there (docs/delivery.md)",
+        )
 
     def _surveyed(self, partitions: Iterable[int], number: int, surveyed: Surveyed) -> None:
         for partition, held in self._mine(partitions, number):
             if held.phase is Phase.SURVEYING and partition in surveyed.bounds:
                 try:
-                    held.place(self._initial(partition, surveyed).offset)
+                    self._begin(held, self._initial(partition, surveyed).offset)
                 except NoStart as error:
                     held.closing = True
                     self.bars[partition] = Bar(held.token.epoch, held.topic_id)
@@ -368,7 +426,9 @@ class Ledger:
 
     def _committed(self, offsets: Mapping[int, Committed], number: int, now: float) -> None:
         for partition, held in self._mine(offsets, number):
-            held.acknowledge(offsets[partition].offset, held.grant.via is Via.GUARDED, now)
+            # A sink with our token takes no older one's rows: nothing has to be waited for.
+            guarded = held.grant.via is Via.GUARDED and not self.terms.claims
+            held.acknowledge(offsets[partition].offset, guarded, now)
 
     def _measured(self, partitions: Iterable[int], number: int, measured: Measured, now: float) -> None:
         for partition, held in self._mine(partitions, number):
@@ -387,10 +447,10 @@ class Ledger:
     def _misplaced(self, partition: int, held: Held, sentence: str, beginning: int | None) -> None:
         """The log does not have our position: go on as the start rule says, or stop the partition."""
         rule = self.node.start if self.node is not None else StartRule.NONE
-        if self.fail_on_data_loss or rule is StartRule.NONE:
+        if self.fail_on_data_loss or rule is StartRule.NONE or self.terms.claims:
             held.closing = True
             self.bars[partition] = Bar(held.token.epoch, held.topic_id)
-            otherwise = ", or set failOnDataLoss=false" if self.fail_on_data_loss else ""
+            otherwise = ", or set failOnDataLoss=false" if self.fail_on_data_loss and not self.terms.claims else ""
             self._lost(partition, f"{sentence}: stopped; reset its offsets{otherwise}")
         elif beginning is None:
             self._bounds_at = -inf  # asked for with the next look at the ends

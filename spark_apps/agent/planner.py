@@ -6,6 +6,7 @@
 - A partition that is being stopped is in no further batch; it is closed as soon as its last one has passed the sink,
   which the next `offer(start)` says by its `start` alone.
 - The same `start` gives the same batch until it has passed: it counts once.
+- At most once: a batch is offered when its ends are committed.
 """
 
 from dataclasses import replace
@@ -26,6 +27,7 @@ class BatchPlanner:
         self.pacing = pacing or Pacing()
         self._clock = clock
         self._last: BatchOffset | None = None
+        self._offered = 0
         self._next_at = 0.0
         self.until_goal = False
         self._latest_at = clock.monotonic() + self.pacing.max_delay_s
@@ -56,7 +58,7 @@ class BatchPlanner:
             )
         self.holder.cover(start.batch)
         if self._last is not None and self.holder.outstanding is not None:
-            return self._last
+            return self._confirmed(self._last)
         self.holder.want_ends()
         available = self._available()
         if not available or not (self._due(available) or self._started(available)):
@@ -68,6 +70,23 @@ class BatchPlanner:
         self.holder.hand_out(batch.batch, tuple(batch.ranges.values()))
         self._last = batch
         self._next_at, self._latest_at = now + pacing.batch_interval_s, now + pacing.max_delay_s
+        return self._confirmed(batch)
+
+    def _confirmed(self, batch: BatchOffset) -> BatchOffset | None:
+        """The batch handed out, once it may be delivered: where commits go first, when all of them are acknowledged.
+
+        What was taken from us meanwhile is left out.
+        """
+        waiting, lost = self.holder.unconfirmed()
+        if lost and batch.batch != self._offered:
+            batch = self._last = replace(batch, ranges={p: one for p, one in batch.ranges.items() if p not in lost})
+            self.holder.withdraw(lost)
+        if not batch.ranges:
+            self.holder.cover(batch.batch)
+            return None
+        if waiting and batch.batch != self._offered:
+            return None
+        self._offered = batch.batch
         return batch
 
     def _due(self, available: list[Range]) -> bool:

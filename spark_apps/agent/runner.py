@@ -13,12 +13,15 @@ from typing import TypeVar
 from coordinator_tasks.core.errors import CoordinatorError
 from coordinator_tasks.core.model import TopicNode, TopicStatus
 from coordinator_tasks.core.ports import Clock, GroupOffsets
+from spark_apps.agent.callbacks import Callbacks
 from spark_apps.agent.first import FirstOffsets
 from spark_apps.agent.holder import Holder
 from spark_apps.agent.planner import BatchPlanner
-from spark_apps.agent.settings import Identity, Pacing, Timing
-from spark_apps.agent.work import perform
+from spark_apps.agent.settings import Identity, Pacing, Terms, Timing
+from spark_apps.agent.work import Commit, Done, perform
 from spark_apps.batches import BatchOffset
+from spark_apps.delivery import Delivery, TransactionalSink
+from spark_apps.hooks import Hooks
 from spark_apps.link import LONGEST_WAIT_S
 from spark_apps.options import ISOLATION, SourceOptions, topic_properties
 
@@ -32,7 +35,7 @@ Connect = Callable[[TopicNode], GroupOffsets]
 
 
 class TopicRunner:
-    """Implements `link.Planner`. `changed` is called, without the lock, when a release waits to be written.
+    """Implements `link.Planner`. `changed` is called, without the lock, when a release has been posted.
 
     `node` says which brokers and which group; what it assigns counts only once the agent hands it to the holder.
     """
@@ -59,17 +62,42 @@ class TopicRunner:
         self._changed = changed
         self._turn = threading.Condition()
         self._offsets: GroupOffsets | None = None
+        self._sink: TransactionalSink | None = None
+        self._callbacks: Callbacks | None = None
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=f"agent-{topic}", daemon=True)
         self._thread.start()
 
+    def agree(self, delivery: Delivery, sink: TransactionalSink | None = None, hooks: Hooks | None = None) -> None:
+        """How the topic is delivered, and who is told of it; before anything is granted."""
+        self._sink = sink
+        if self._callbacks is not None:  # a query that is started once more is agreed on once more
+            self._callbacks.close()
+        if hooks is not None and hooks.any:
+            self._callbacks = Callbacks(self.holder, hooks, self._turn, self.edit)
+        listening = hooks is not None and hooks.listener is not None
+        terms = Terms(delivery is Delivery.EXACTLY_ONCE, delivery is Delivery.AT_MOST_ONCE, listening)
+        self.edit(lambda holder: holder.agree(terms))
+
+    def confirmed(self) -> frozenset[int]:
+        """Wait until the batch handed out may be delivered; returns the partitions that must not be, withdrawn by now."""
+        with self._turn:
+            while True:
+                waiting, lost = self.holder.unconfirmed()
+                if lost:
+                    self.holder.withdraw(lost)
+                if not waiting or self._closed:
+                    return lost | waiting
+                self._turn.wait(LONGEST_SLEEP_S)
+
     def edit(self, change: Callable[[Holder], V]) -> V:
         """Look at or change the holder; whoever waits for it looks again."""
         with self._turn:
+            before = self.holder.outbox.copy()
             result = change(self.holder)
-            waiting = bool(self.holder.outbox)
+            posted = self.holder.outbox.items() - before.items()
             self._turn.notify_all()
-        if waiting:
+        if posted:
             self._changed()
         return result
 
@@ -81,6 +109,8 @@ class TopicRunner:
         with self._turn:
             self._closed = True
             self._turn.notify_all()
+        if self._callbacks is not None:
+            self._callbacks.close()
         self._thread.join(JOIN_TIMEOUT_S)
 
     # The worker ------------------------------------------------------------------------------------------------------
@@ -101,8 +131,10 @@ class TopicRunner:
                 pause = self.holder.next_at() - self._clock.monotonic()
                 self._turn.wait(max(0.001, min(pause, LONGEST_SLEEP_S)))
                 return
-        result = perform(offsets, self.topic, work)
+        result = perform(offsets, self.topic, work, self._sink)
         self.edit(lambda holder: holder.answer(result))
+        if self._callbacks is not None and isinstance(work, Commit) and isinstance(result, Done):
+            self._callbacks.committed({p: entry.offset for p, entry in work.offsets.items()})
 
     def _connected(self) -> GroupOffsets | None:
         if self._offsets is None:
@@ -139,6 +171,7 @@ class TopicRunner:
 
     def latest(self, reader: str, start: BatchOffset) -> BatchOffset:  # noqa: ARG002
         deadline = self._clock.monotonic() + LONGEST_WAIT_S
+        before = self.holder.outbox.copy()
         try:
             with self._turn:
                 while True:
@@ -151,7 +184,7 @@ class TopicRunner:
                         return start
                     self._turn.wait(max(0.001, self._pause(now, deadline)))
         finally:
-            if self.holder.outbox:
+            if self.holder.outbox.items() - before.items():
                 self._changed()
 
     def _pause(self, now: float, deadline: float) -> float:

@@ -58,6 +58,19 @@ class Pacing:
 
 
 @dataclass(frozen=True, slots=True)
+class Terms:
+    """How one topic is delivered.
+
+    `claims`: the sink keeps the positions, and a holding begins with a claim there. `commit_first`: a batch is committed
+    before it goes to the sink. `listening`: somebody wants to be told before a partition begins and before it is released.
+    """
+
+    claims: bool = False
+    commit_first: bool = False
+    listening: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Identity:
     """Which consumer this is: `incarnation` is drawn once per process start and kept over sessions."""
 

@@ -13,7 +13,7 @@ from coordinator_tasks.core.errors import LookAgain, Malformed, NodeMissing, Una
 from coordinator_tasks.core.member_codec import decode_directive
 from coordinator_tasks.core.model import Directive, Release
 from coordinator_tasks.core.names import Paths, is_topic
-from coordinator_tasks.core.ports import Create, Node, Operation, SetData, ZooKeeper
+from coordinator_tasks.core.ports import Node, Operation, SetData, ZooKeeper
 from spark_apps.agent.holder import Holder
 from spark_apps.agent.reports import Reports
 from spark_apps.agent.settings import Identity
@@ -46,6 +46,7 @@ class View:
         self._identity = identity
         self._topics = topics
         self._reports = reports
+        self._wake = wake
         self._watches = Watches(wake)
         self._session = 0
         self._names: tuple[str, ...] = ()
@@ -203,21 +204,26 @@ class View:
         operations: dict[int, Operation] = {}
         for partition, release in releases.items():
             node, path = nodes[partition], paths[partition]
+            if node is None:
+                # ZooKeeper was lost. The list of partitions is the coordinator's: one that we made could be one that the
+                # topic, added again, does not have.
+                self._reports.add(path, f"{path} has vanished; the release waits for it")
+                continue
             try:
-                newest = None if node is None else decode_release(path, node.data)
+                newest = decode_release(path, node.data)
             except Malformed as error:
                 self._reports.add(path, str(error))
                 continue
+            self._reports.clear(path)
             if newest is not None and newest.epoch >= release.epoch:
                 self._written(topic, partition, release)  # ours is there already, or no longer of use
-            elif node is None:
-                operations[partition] = Create(path, encode_release(release))
             else:
                 operations[partition] = SetData(path, encode_release(release), node.stat.version)
         try:
             self._zk.transact(list(operations.values()))
         except LookAgain:
-            return  # somebody wrote one of the nodes: looked at again at the next step
+            self._wake()  # somebody wrote one of the nodes: looked at again at once
+            return
         for partition in operations:
             self._written(topic, partition, releases[partition])
 

@@ -1,16 +1,21 @@
-"""What a holder asks of Kafka, as values: the holder says what is due, somebody performs it and hands back the result.
+"""What a holder asks of Kafka and of its sink, as values: the holder says what is due, somebody performs it and hands back the result.
 
 Between the two anything may happen, as between any two requests: the holder judges a result by when it was asked for.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from coordinator_tasks.core.errors import GroupInUse, KafkaUnavailable, Refused
 from coordinator_tasks.core.fence import Bounds
-from coordinator_tasks.core.model import Committed
+from coordinator_tasks.core.model import Committed, Token
 from coordinator_tasks.core.ports import GroupOffsets
+from spark_apps.agent.settings import Identity
+from spark_apps.delivery import SinkUnavailable, Standing, TransactionalSink, Writer
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,21 @@ class Measure:
     beginnings: tuple[int, ...] = ()
 
 
-Work: TypeAlias = Look | Commit | Survey | Measure
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Put the tokens of these holdings into the sink, and ask for the positions that stand there.
+
+    `forget`: partition → epoch of a seek; what was written under an older token says nothing of where to go on.
+    """
+
+    identity: Identity
+    topic_id: str
+    tokens: Mapping[int, Token]
+    forget: Mapping[int, int]
+    number: int
+
+
+Work: TypeAlias = Look | Commit | Survey | Measure | Claim
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +108,25 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class Claimed:
+    """What stands in the sink now, of each partition."""
+
+    found: Mapping[int, Standing]
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
-    """The brokers did not do it, or a commit's outcome is unknown. `refused`: the group has subscribed members."""
+    """The brokers or the sink did not do it, or a commit's outcome is unknown. `refused`: the group has subscribed members."""
 
     reason: str
     refused: bool = False
 
 
-Result: TypeAlias = Looked | Done | Surveyed | Measured | Failed
+Result: TypeAlias = Looked | Done | Surveyed | Measured | Claimed | Failed
 
 
-def perform(offsets: GroupOffsets, topic: str, work: Work) -> Result:
-    """Ask Kafka; blocks as long as the port does."""
+def perform(offsets: GroupOffsets, topic: str, work: Work, sink: TransactionalSink | None = None) -> Result:
+    """Ask Kafka, or the sink that keeps the positions; blocks as long as they do."""
     try:
         match work:
             case Look(partitions=partitions, topic_id=asked):
@@ -116,5 +142,20 @@ def perform(offsets: GroupOffsets, topic: str, work: Work) -> Result:
             case Measure(partitions=partitions, beginnings=beginnings):
                 first = offsets.beginnings(topic, beginnings) if beginnings else {}
                 return Measured(offsets.ends(topic, partitions), first)
+            case Claim() as claim:
+                return _claimed(sink, topic, claim)
     except (KafkaUnavailable, Refused) as error:
         return Failed(str(error), refused=isinstance(error, GroupInUse))
+
+
+def _claimed(sink: TransactionalSink | None, topic: str, claim: Claim) -> Result:
+    writer = Writer(claim.identity.cluster, topic, claim.topic_id, claim.identity.consumer)
+    if sink is None:
+        return Failed("positions are to be claimed and no sink is known")
+    try:
+        return Claimed(sink.claim(writer, claim.tokens, claim.forget))
+    except SinkUnavailable as error:
+        return Failed(str(error))
+    except Exception as error:  # the edge of a sink of the application's own: without an answer nothing would go on
+        log.exception("the sink failed to take claims")
+        return Failed(f"the sink failed to take claims ({type(error).__name__}: {error})")

@@ -6,15 +6,16 @@ events that were not there before count towards the revenue, so a batch that is 
 """
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from spark_apps.pipelines import setting
+from spark_apps.database_sink import DatabaseSink
+from spark_apps.delivery import Delivery
+from spark_apps.pipelines import AtMostOnce, ExactlyOnce, Output, delivery_of, setting
 from spark_apps.sinks import KEY, Cursor, Database, RowSink
 
 EVENT = "order_id STRING, product STRING, quantity INT, price STRING, ordered_at STRING, _corrupt STRING"
@@ -49,9 +50,20 @@ ON CONFLICT (product, minute) DO UPDATE SET
 """
 
 
-def build(orders: DataFrame, settings: Mapping[str, str]) -> DataStreamWriter:
-    """Read `orders`, write the tables. Setting `database` (default `sqlite:///build/orders.sqlite`): see `sinks`."""
+def build(orders: DataFrame, settings: Mapping[str, str]) -> Output:
+    """Read `orders`, write the tables. Setting `database` (default `sqlite:///build/orders.sqlite`): see `sinks`.
+
+    Setting `delivery`: `at-least-once` (the default), `at-most-once` or `exactly-once`.
+    """
     database = Database(setting(settings, "database", "sqlite:///build/orders.sqlite"))
+    delivery = delivery_of(settings)
+    if delivery is Delivery.EXACTLY_ONCE:
+        return ExactlyOnce(parse(orders), DatabaseSink(database, prepare, store))
+    writer = parse(orders).writeStream.foreachBatch(_writing(database))
+    return AtMostOnce(writer) if delivery is Delivery.AT_MOST_ONCE else writer
+
+
+def _writing(database: Database) -> Callable[[DataFrame, int], None]:
     prepared: list[bool] = []
 
     def write(batch: DataFrame, _: int) -> None:
@@ -62,7 +74,7 @@ def build(orders: DataFrame, settings: Mapping[str, str]) -> DataStreamWriter:
             store(cursor, rows)
         prepared.append(True)
 
-    return parse(orders).writeStream.foreachBatch(write)
+    return write
 
 
 def parse(orders: DataFrame) -> DataFrame:

@@ -99,7 +99,7 @@ def test_a_frozen_server_leaves_a_write_with_an_unknown_outcome(server: Embedded
     try:
         with pytest.raises(StoreUnavailable):
             session.zk.transact([SetData("/frozen", b"perhaps", 0)])
-        assert time.monotonic() - began_s < 5.0
+        assert time.monotonic() - began_s < WAIT_S
     finally:
         server.resume()
     session.zk.sync()
@@ -169,7 +169,7 @@ def test_a_server_that_is_not_there_is_said_within_the_limit(hosts: str) -> None
     began_s = time.monotonic()
     with pytest.raises(StoreUnavailable, match=rf"^ZooKeeper at {hosts} does not answer within 1 s: .*; check that"):
         KazooZooKeeper(hosts, answer_timeout_s=1.0)
-    assert time.monotonic() - began_s < 4.0
+    assert time.monotonic() - began_s < WAIT_S
 
 
 @pytest.mark.parametrize("hosts", ["", "host:port", "/only/a/path"])

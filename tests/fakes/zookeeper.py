@@ -6,50 +6,25 @@ the write applied or not. Watches fire in the thread of the writer, after the wr
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from coordinator_tasks.adapters.zookeeper import check_size
-from coordinator_tasks.core.errors import LookAgain, NodeExists, NodeMissing, StoreUnavailable
+from coordinator_tasks.core.errors import NodeExists, NodeMissing, StoreUnavailable
 from coordinator_tasks.core.ports import (
-    Check,
     Clock,
     Connection,
     Create,
     Delete,
     Node,
     Operation,
-    SetData,
     Stat,
     Watcher,
 )
+from tests.fakes import znodes
 from tests.fakes.clock import FakeClock
+from tests.fakes.znodes import Znode
 
 BeforeWrite = Callable[["FakeZooKeeper", Sequence[Operation]], None]
-
-
-@dataclass(slots=True)
-class _Znode:
-    data: bytes
-    owner: int
-    created_zxid: int
-    modified_zxid: int
-    created_at: float
-    modified_at: float
-    version: int = 0
-    creations: int = 0
-    children: set[str] = field(default_factory=set)
-
-    def stat(self) -> Stat:
-        # ZooKeeper keeps the number of creations and shows that of changes.
-        return Stat(
-            version=self.version,
-            created_at=self.created_at,
-            modified_at=self.modified_at,
-            children_version=2 * self.creations - len(self.children),
-            ephemeral_owner=self.owner,
-            created_zxid=self.created_zxid,
-            modified_zxid=self.modified_zxid,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +46,7 @@ class FakeZooKeeperServer:
         self.sessions: list[FakeZooKeeper] = []
         self._numbers = iter(range(1, 2**31))
         self._watches: set[_Watch] = set()
-        now = self.clock.now()
-        self._nodes = {"/": _Znode(b"", 0, 0, 0, now, now)}
+        self._nodes = {"/": znodes.fresh(b"", 0, 0, self.clock.now())}
 
     def connect(self, session_timeout_s: float = 10.0) -> "FakeZooKeeper":
         session = FakeZooKeeper(self, session_timeout_s)
@@ -91,10 +65,14 @@ class FakeZooKeeperServer:
         for session in list(self.sessions):
             session.resume()
 
-    def node(self, path: str) -> _Znode:
+    def node(self, path: str) -> Znode:
         if path not in self._nodes:
             raise NodeMissing(f"{path} is not there")
         return self._nodes[path]
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        """Put anything there, beyond what a client may write, and tell nobody."""
+        self._nodes[path] = self.node(path)._replace(data=data)
 
     def watch(self, path: str, children: bool, session: "FakeZooKeeper", watcher: Watcher) -> None:
         self._watches.add(_Watch(path, children, session, watcher))
@@ -113,71 +91,10 @@ class FakeZooKeeperServer:
 
     def apply(self, operations: Sequence[Operation], session: int) -> tuple[list[str | Stat | None], list[_Watch]]:
         """All or nothing; the results, and the watches to fire. The caller holds the lock."""
-        undo: list[tuple[str, _Znode | None]] = []
         self.zxid += 1
-        try:
-            done = [self._one(operation, session, undo) for operation in operations]
-        except LookAgain:
-            for path, before in reversed(undo):
-                self._restore(path, before)
-            raise
-        return [result for result, _ in done], [watch for _, events in done for watch in self._take(events)]
-
-    def _one(
-        self, operation: Operation, session: int, undo: list[tuple[str, _Znode | None]]
-    ) -> tuple[str | Stat | None, list[tuple[str, bool]]]:
-        match operation:
-            case Create():
-                path = self._create(operation, session, undo)
-                return path, [(path, False), (_parent(path), True)]
-            case SetData(path=path, data=data):
-                node = self._guarded(path, operation.version)
-                undo.append((path, _copy(node)))
-                node.data, node.version = data, node.version + 1
-                node.modified_zxid, node.modified_at = self.zxid, self.clock.now()
-                return node.stat(), [(path, False)]
-            case Delete(path=path):
-                node = self._guarded(path, operation.version)
-                if node.children:
-                    raise LookAgain(f"{path} has children")
-                undo.append((path, node))
-                del self._nodes[path]
-                self._nodes[_parent(path)].children.discard(_name(path))
-                return None, [(path, False), (path, True), (_parent(path), True)]
-            case Check(path=path):
-                self._guarded(path, operation.version)
-        return None, []
-
-    def _create(self, operation: Create, session: int, undo: list[tuple[str, _Znode | None]]) -> str:
-        parent_path = _parent(operation.path)
-        parent = self.node(parent_path)
-        path = f"{operation.path}{parent.creations:010d}" if operation.sequence else operation.path
-        if path in self._nodes:
-            raise NodeExists(f"{path} is there already")
-        undo += [(parent_path, _copy(parent)), (path, None)]
-        self._nodes[path] = self._fresh(operation.data, session if operation.ephemeral else 0)
-        parent.children.add(_name(path))
-        parent.creations += 1
-        return path
-
-    def _fresh(self, data: bytes, owner: int) -> _Znode:
-        now = self.clock.now()
-        return _Znode(data, owner, self.zxid, self.zxid, now, now)
-
-    def _guarded(self, path: str, version: int) -> _Znode:
-        node = self.node(path)
-        if version not in (-1, node.version):
-            raise LookAgain(f"{path} was changed in between")
-        return node
-
-    def _restore(self, path: str, before: _Znode | None) -> None:
-        if before is None:
-            del self._nodes[path]
-            self._nodes[_parent(path)].children.discard(_name(path))
-            return
-        self._nodes[path] = before
-        if path != "/":
-            self._nodes[_parent(path)].children.add(_name(path))
+        done = znodes.Transaction(self._nodes, operations, session, self.zxid, self.clock.now())
+        znodes.apply(self._nodes, done.changed)
+        return done.results, list(self._take(done.events))
 
     def _take(self, events: Sequence[tuple[str, bool]]) -> Iterator[_Watch]:
         for path, children in events:
@@ -326,25 +243,3 @@ def _fire(watches: Sequence[_Watch]) -> None:
 
 def _lost() -> StoreUnavailable:
     return StoreUnavailable("the connection broke; what was written may or may not be there: look before trying again")
-
-
-def _copy(node: _Znode) -> _Znode:
-    return _Znode(
-        node.data,
-        node.owner,
-        node.created_zxid,
-        node.modified_zxid,
-        node.created_at,
-        node.modified_at,
-        node.version,
-        node.creations,
-        set(node.children),
-    )
-
-
-def _parent(path: str) -> str:
-    return path.rpartition("/")[0] or "/"
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]

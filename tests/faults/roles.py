@@ -56,7 +56,7 @@ class Life:
 def fork_server() -> ForkServerContext:
     """Where the processes come from."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context.set_forkserver_preload([__name__, "tests.faults.deliveries"])
     return context
 
 
@@ -66,8 +66,13 @@ httpx.AsyncClient(verify=NO_TLS)  # imports what httpx imports late
 gc.freeze()  # what is imported is never collected: its pages stay shared with the processes forked from here
 
 
-def _begin(life: Life) -> Failpoints:
+def die_with_parent() -> None:
+    """No process of a case is left behind by its end."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _begin(life: Life) -> Failpoints:
+    die_with_parent()
     form = "%(asctime)s %(levelname)s %(name)s %(message)s"
     logging.basicConfig(filename=life.folder / f"log-{life.role}", level=logging.WARNING, format=form, force=True)
     points = Failpoints(life.role, life.folder, life.kills)

@@ -21,7 +21,8 @@ from coordinator_tasks.core.status_codec import decode_status
 from coordinator_tasks.wiring import Settings, open_zookeeper
 from spark_apps.agent.agent import AgentTiming
 from spark_apps.agent.process import ConsumerSettings
-from spark_apps.plain import PlainConsumer, Record, Sink
+from spark_apps.hooks import Hooks
+from spark_apps.plain import Output, PlainConsumer, Record, Sink
 
 QUIET = {"log_level": "1"}  # the broker ends before the clients do
 
@@ -182,11 +183,13 @@ class Rows:
 class Running:
     """A plain consumer in a thread."""
 
-    def __init__(self, site: Site, consumer: str, rows: Rows, close_timeout_s: float = 5.0) -> None:
+    def __init__(
+        self, site: Site, consumer: str, rows: Rows, close_timeout_s: float = 5.0, hooks: Hooks | None = None
+    ) -> None:
         settings = ConsumerSettings(
             site.settings, consumer, agent_timing=AgentTiming(close_timeout_s=close_timeout_s, poll_s=1.0)
         )
-        self.consumer = PlainConsumer(settings, rows.sink(consumer))
+        self.consumer = PlainConsumer(settings, Output(rows.sink(consumer), hooks=hooks))
         self.code: int | None = None
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_apps import session, source
 from spark_apps.link import LinkServer
 from tests.integration.fake_planner import FakePlanner
+from tests.integration.spark_submit import JAVA_OPTIONS
 
 PARTITIONS = 4
 RECORDS = 12_000
@@ -73,6 +74,8 @@ def main(master: str, servers: str, sasl_servers: str, topic: str, settings: str
     builder = SparkSession.builder.master(master).appName("cluster").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     builder = builder.config("spark.executor.memory", "512m").config("spark.files", settings)
+    builder = builder.config("spark.driver.extraJavaOptions", JAVA_OPTIONS)
+    builder = builder.config("spark.executor.extraJavaOptions", JAVA_OPTIONS)
     builder = builder.config("spark.speculation.quantile", "0.5").config("spark.speculation.multiplier", "1.1")
     spark = session.configure(builder, idempotent_sink=True).config("spark.speculation", "true").getOrCreate()
     session.ship_packages(spark, Path(folder))

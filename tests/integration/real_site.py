@@ -24,7 +24,7 @@ from spark_apps.plain import PlainConsumer, Record, Sink
 from tests.fakes.cluster import PERSON
 from tests.integration.agent_site import Site, wait_for
 
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 QUICK = Policy(settle_s=0.2, settle_max_s=1.0)
 Wrap = Callable[[Coordinator], Coordinator]
 Hook = Callable[[int, Sequence[object]], None]

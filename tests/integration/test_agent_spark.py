@@ -22,6 +22,7 @@ from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from spark_apps.sinks import read_audit
 from tests.integration.agent_site import Site, Traffic, wait_for
+from tests.integration.spark_submit import SUBMIT
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,7 +37,6 @@ class SparkProcess:
     ) -> None:
         self.site, self.consumer = site, consumer
         self.log = folder / f"{consumer}-{time.monotonic_ns()}.log"
-        submit = Path(sys.executable).with_name("spark-submit")
         where = (
             "--consumer",
             consumer,
@@ -48,11 +48,10 @@ class SparkProcess:
             site.kafka,
         )
         what = ("--default", default, "--set", f"auditFolder={folder / 'rows'}", "--session-timeout", "4")
-        command = [str(submit), "--master", "local[2]", "--conf", "spark.ui.enabled=false", "--driver-memory", "512m"]
         environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
         with self.log.open("w") as output:
             self.process = subprocess.Popen(
-                [*command, str(ROOT / "spark_apps" / "main.py"), *where, *what, "--close-timeout", "10"],
+                [*SUBMIT, str(ROOT / "spark_apps" / "main.py"), *where, *what, "--close-timeout", "10"],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=ROOT,

@@ -134,10 +134,8 @@ def test_a_consumer_is_launched_outlives_airflow_and_is_launched_again_only_when
     assert coordinator.discovery.members()["s1"] == member
 
     # kill -9: known at once from its launcher, and launched again as another incarnation.
-    began = time.monotonic()
     os.kill(first.pid, signal.SIGKILL)
-    eventually(lambda: load_claims(coordinator, ["s1"])["s1"].ended.get(member.incarnation) is Ending.REAPED, 20)
-    assert time.monotonic() - began < 15
+    eventually(lambda: load_claims(coordinator, ["s1"])["s1"].ended.get(member.incarnation) is Ending.REAPED, LIMIT_S)
     again = eventually(lambda: coordinator.discovery.members().get("s1"))
     assert again.incarnation > member.incarnation
 

@@ -60,7 +60,7 @@ def test_committed_reads_end_on_the_position(
     one = job(servers, with_transactions, Range(0, start, end, 1), isolation_level="read_committed")
     began = time.monotonic()
     assert offsets(one) == expected
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60, "it waited for the limit of a read without progress"
 
 
 def test_by_default_aborted_records_are_read_as_in_kafka_and_spark(servers: str, with_transactions: str) -> None:

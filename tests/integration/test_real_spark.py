@@ -17,6 +17,7 @@ from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from tests.integration.agent_site import Site, wait_for
 from tests.integration.hanging_pipeline import HANG
+from tests.integration.spark_submit import SUBMIT
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,8 +45,7 @@ def application(
     where = ("--cluster", site.cluster, "--zookeeper", site.zookeeper, "--kafka", site.kafka)
     how = ("--session-timeout", "4", "--close-timeout", "5", "--max-poll-interval", str(STALLED_S))
     command = [
-        *(str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]", "--driver-memory", "512m"),
-        *("--conf", "spark.ui.enabled=false", str(ROOT / "spark_apps" / "main.py"), "--consumer", "a", *where, *how),
+        *(*SUBMIT, str(ROOT / "spark_apps" / "main.py"), "--consumer", "a", *where, *how),
         *("--pattern", f"(orders|later)-.*=tests.integration.hanging_pipeline:{getattr(request, 'param', 'build')}"),
     ]
     log = tmp_path / "application.log"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from coordinator_tasks.core.model import Actor, Ending, Record, Silence
 from coordinator_tasks.core.names import Paths
-from coordinator_tasks.core.ports import Create, Operation, SetData
+from coordinator_tasks.core.ports import Create, Delete, Operation, SetData
 from coordinator_tasks.service import directives, topics, transitions
 from coordinator_tasks.service.transitions import Outcome, TopicReport
 from tests.fakes.cluster import PERSON
@@ -140,9 +140,8 @@ class Stage:
     def do_lose(self) -> None:
         """The topic's node is emptied and its state is gone."""
         node, state = self._nodes()
-        self.site.server.node(node).data = b""
-        del self.site.server._nodes[state]
-        self.site.server.node(self.site.paths.states).children.discard(TOPIC)
+        self.site.server.overwrite(node, b"")
+        self.site.zk.transact([Delete(state)])
 
     @STORY.command
     def do_garble(self) -> None:

@@ -27,7 +27,7 @@ _WEIGHTS = {"go": 30, "consume": 22, "wait": 10, "produce": 5, "calm": 5, "task"
 _SELDOM = (
     *(Fault.STALE_READ, Fault.STALE_READ, Fault.WRITE_LOST, Fault.ANSWER_LOST, Fault.ZOMBIE, Fault.ZOMBIE),
     *(Fault.COMMIT_LOST, Fault.COMMIT_UNKNOWN, Fault.COMMIT_DELAYED, Fault.COMMIT_DOUBLED, Fault.READMITTED),
-    *(Fault.RESTORED, Fault.ANSWER_DELAYED),
+    *(Fault.RESTORED, Fault.ANSWER_DELAYED, Fault.ANSWER_DELAYED, Fault.ANSWER_LOST, Fault.DRAINED),
 )
 """The faults that find their moment least often."""
 

@@ -70,6 +70,8 @@ class Oracle:
     _isolated: dict[str, int] = field(default_factory=dict)
     _ended: dict[str, frozenset[int]] = field(default_factory=dict)
     _excused: dict[tuple[str, str], int] = field(default_factory=dict)
+    _generations: dict[str, frozenset[str]] = field(default_factory=dict)
+    _elder: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     _pictures: dict[tuple[str, str], TopicNode] = field(default_factory=dict)
     _held: dict[tuple[str, str], dict[int, Token]] = field(default_factory=dict)
 
@@ -140,6 +142,7 @@ class Oracle:
             self.nodes.pop(topic, None)
             return
         node = self.nodes[topic] = decode_node(path, now.data)
+        self._generations[topic] = self._generations.get(topic, frozenset()) | {node.generation}
         self._note_grants(topic, node)
         if restored:
             return
@@ -181,7 +184,7 @@ class Oracle:
         for one in self.consumers:
             here = self._members.get(one.consumer) == one.address
             if one.alive and not (here and one.running and not one.session.broken and not one.session.cut):
-                self._excused[one.name, topic] = max(self._excused.get((one.name, topic), -1), node.epoch - 1)
+                self._elder[one.name, topic] = self._generations[topic] - {node.generation}
         for key, token in self._stored.items():
             if token is None and key[0] == node.topic_id:
                 # A stranger wrote over the only trace of who had committed, and ZooKeeper was lost: nobody can know.
@@ -240,6 +243,12 @@ class Oracle:
         isolated = self._isolated.get(one.consumer)
         return isolated in (0, one.incarnation) or one.incarnation in self._ended.get(one.consumer, ())
 
+    def _forgiven(self, one: Consumer, topic: str, token: Token) -> bool:
+        """Whether this process is taken for lost, or was under this token in a life that is over."""
+        key = (one.name, topic)
+        elder = token.generation in self._elder.get(key, ())
+        return elder or token.epoch <= self._excused.get(key, -1) or self.lost(one)
+
     # What the processes do --------------------------------------------------------------------------------------------
 
     @staticmethod
@@ -261,8 +270,7 @@ class Oracle:
                 self._changes(one, topic, held)
                 for p, h in held.items():
                     if (h.phase in _RUNS or h.pending or h.sent) and not h.fenced:
-                        excused = h.token.epoch <= self._excused.get((one.name, topic), -1) or self.lost(one)
-                        runs.setdefault((topic, p), []).append((one, h.token, excused))
+                        runs.setdefault((topic, p), []).append((one, h.token, self._forgiven(one, topic, h.token)))
         self.checks["one owner"] += len(runs)
         for (topic, p), owners in runs.items():
             sure = [one for one, _, excused in owners if not excused]
@@ -337,7 +345,7 @@ class Oracle:
     def _survives(self, who: str, topic: str, token: Token) -> bool:
         """Whether this commit comes from a process that is dead or taken for lost."""
         one = next(c for c in self.consumers if c.name == who)
-        return not one.alive or self.lost(one) or token.epoch <= self._excused.get((who, topic), -1)
+        return not one.alive or self._forgiven(one, topic, token)
 
     def on_pass(self, one: Consumer, topic: str, topic_id: str, each: Range) -> None:
         progress = self._of(topic_id, each.partition)

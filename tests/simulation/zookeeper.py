@@ -6,49 +6,25 @@ client is paused or cut off is ended by the server after its time-out, which the
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from coordinator_tasks.adapters.zookeeper import check_size
-from coordinator_tasks.core.errors import LookAgain, NodeExists, NodeMissing, StoreUnavailable
+from coordinator_tasks.core.errors import NodeExists, NodeMissing, StoreUnavailable
 from coordinator_tasks.core.ports import (
-    Check,
     Connection,
     Create,
     Delete,
     Node,
     Operation,
-    SetData,
     Stat,
     Watcher,
 )
+from tests.fakes import znodes
+from tests.fakes.znodes import Znode
 from tests.simulation.faults import Fault
 from tests.simulation.kernel import Host, Kernel
 
 KEPT = 60  # transactions that a follower may lag behind at most
-
-
-class Znode(NamedTuple):
-    data: bytes
-    version: int
-    owner: int
-    created_zxid: int
-    modified_zxid: int
-    created_at: float
-    modified_at: float
-    creations: int
-    children: frozenset[str]
-
-    def stat(self) -> Stat:
-        changes = 2 * self.creations - len(self.children)
-        return Stat(
-            self.version,
-            self.created_at,
-            self.modified_at,
-            changes,
-            self.owner,
-            self.created_zxid,
-            self.modified_zxid,
-        )
 
 
 Changes: TypeAlias = Mapping[str, Znode | None]
@@ -68,7 +44,7 @@ class Server:
         self._past: list[tuple[int, dict[str, Znode | None], list[tuple[str, bool]]]] = []
         self._numbers = 0
         self._orphans: list[tuple[float, int]] = []
-        self.nodes["/"] = self._fresh(b"", 0)
+        self.nodes["/"] = znodes.fresh(b"", 0, 0, kernel.now)
 
     def connect(self, host: Host, timeout_s: float) -> "Session":
         session = Session(self, host, timeout_s)
@@ -105,23 +81,17 @@ class Server:
     def apply(self, operations: Sequence[Operation], session: int, who: str) -> list[str | Stat | None]:
         """All or nothing."""
         self.zxid += 1
-        changed: dict[str, Znode | None] = {}
-        events: list[tuple[str, bool]] = []
-        results = [self._one(operation, session, changed, events) for operation in operations]
-        before = {path: self.nodes.get(path) for path in changed}
-        for path, node in changed.items():
-            if node is None:
-                self.nodes.pop(path, None)
-            else:
-                self.nodes[path] = node
-        self._past.append((self.zxid, before, events))
+        done = znodes.Transaction(self.nodes, operations, session, self.zxid, self.kernel.now)
+        before = {path: self.nodes.get(path) for path in done.changed}
+        znodes.apply(self.nodes, done.changed)
+        self._past.append((self.zxid, before, done.events))
         if len(self._past) > KEPT:
             del self._past[0]
-        self._on_write(before, changed, who)
+        self._on_write(before, done.changed, who)
         for one in self.sessions:
             if not one.lagging or one.seen < self.oldest:
                 one.catch_up()
-        return results
+        return done.results
 
     def end_session(self, number: int) -> None:
         mine = sorted(path for path, node in self.nodes.items() if node.owner == number)
@@ -156,71 +126,6 @@ class Server:
         self._orphans += [(self.kernel.now + timeout_s, number) for number in sorted(owners)]
         for session in self.sessions:
             session.disown()
-
-    # One transaction --------------------------------------------------------------------------------------------------
-
-    def _one(
-        self,
-        operation: Operation,
-        session: int,
-        changed: dict[str, Znode | None],
-        events: list[tuple[str, bool]],
-    ) -> str | Stat | None:
-        if isinstance(operation, Create):
-            return self._create(operation, session, changed, events)
-        path = operation.path
-        node = self._guarded(path, operation.version, changed)
-        if isinstance(operation, SetData):
-            changed[path] = node = node._replace(
-                data=operation.data, version=node.version + 1, modified_zxid=self.zxid, modified_at=self.kernel.now
-            )
-            events.append((path, False))
-            return node.stat()
-        if isinstance(operation, Delete):
-            if node.children:
-                raise LookAgain(f"{path} has children")
-            changed[path] = None
-            parent_path, _, name = path.rpartition("/")
-            parent = self._now(parent_path or "/", changed)
-            changed[parent_path or "/"] = parent._replace(children=parent.children - {name})
-            events += [(path, False), (path, True), (parent_path or "/", True)]
-        else:
-            assert isinstance(operation, Check)
-        return None
-
-    def _create(
-        self,
-        operation: Create,
-        session: int,
-        changed: dict[str, Znode | None],
-        events: list[tuple[str, bool]],
-    ) -> str:
-        parent_path = operation.path.rpartition("/")[0] or "/"
-        parent = self._now(parent_path, changed)
-        path = f"{operation.path}{parent.creations:010d}" if operation.sequence else operation.path
-        if (changed[path] if path in changed else self.nodes.get(path)) is not None:
-            raise NodeExists(f"{path} is there already")
-        name = path.rpartition("/")[2]
-        changed[parent_path] = parent._replace(children=parent.children | {name}, creations=parent.creations + 1)
-        changed[path] = self._fresh(operation.data, session if operation.ephemeral else 0)
-        events += [(path, False), (parent_path, True)]
-        return path
-
-    def _fresh(self, data: bytes, owner: int) -> Znode:
-        now = self.kernel.now
-        return Znode(data, 0, owner, self.zxid, self.zxid, now, now, 0, frozenset())
-
-    def _now(self, path: str, changed: Mapping[str, Znode | None]) -> Znode:
-        node = changed[path] if path in changed else self.nodes.get(path)
-        if node is None:
-            raise NodeMissing(f"{path} is not there")
-        return node
-
-    def _guarded(self, path: str, version: int, changed: Mapping[str, Znode | None]) -> Znode:
-        node = self._now(path, changed)
-        if version not in (-1, node.version):
-            raise LookAgain(f"{path} was changed in between")
-        return node
 
 
 class Session:

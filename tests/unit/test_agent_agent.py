@@ -225,6 +225,20 @@ def test_a_release_is_written_after_the_stop_and_an_older_one_never_replaces_a_n
     assert not stage.topics.holders["t"].outbox
 
 
+def test_a_release_makes_no_partition_of_a_topic_whose_nodes_were_lost(stage: Stage) -> None:
+    stage.own(0)
+    stage.step()
+    stage.site.transact([Delete(PATHS.partition("t", 0))])
+    stage.give(0)
+    stage.step()
+    assert stage.site.find(PATHS.partition("t", 0)) is None
+    assert stage.reported("assignments/t/0 has vanished; the release waits for it")
+    stage.site.transact([Create(PATHS.partition("t", 0))])
+    stage.step(1.0)
+    assert stage.release(0) is not None
+    assert not stage.reported("has vanished")
+
+
 def test_a_release_whose_answer_was_lost_is_compared_before_it_is_written_again(stage: Stage) -> None:
     stage.own(0)
     stage.step()

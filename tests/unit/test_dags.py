@@ -1,4 +1,4 @@
-"""Every DAG parses without connections, tells what it is for, and costs little to import."""
+"""Every DAG parses without connections, tells what it is for, and imports no client."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 # In a process of its own: Airflow reads its configuration when it is imported, and leaves much behind.
 PROGRAM = """
-import json, runpy, sys, time
+import json, runpy, sys
 from pathlib import Path
 import airflow.sdk, airflow.serialization.definitions.dag
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
@@ -20,7 +20,6 @@ from airflow.sdk import DAG
 from airflow.serialization.serialized_objects import DagSerialization
 found = {}
 for file in sorted(Path(sys.argv[1]).glob("*.py")):
-    began = time.process_time()
     for dag in runpy.run_path(str(file)).values():
         if not isinstance(dag, DAG) or dag.dag_id in found:
             continue
@@ -34,7 +33,6 @@ for file in sorted(Path(sys.argv[1]).glob("*.py")):
             "tasks": {t.task_id: {"retries": t.retries, "down": sorted(t.downstream_task_ids), "rule": str(t.trigger_rule.value),
                                   "end": hasattr(t, "end_from_trigger")} for t in dag.tasks},
         }
-    found.setdefault("", {})[file.name] = time.process_time() - began
 heavy = [n for n in ("kazoo", "confluent_kafka", "pyspark", "pandas") if n in sys.modules]
 print(json.dumps({"dags": found, "heavy": heavy}))
 """
@@ -63,7 +61,7 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def dags(parsed: dict[str, Any]) -> dict[str, Any]:
-    return {dag_id: dag for dag_id, dag in parsed["dags"].items() if dag_id}
+    return dict(parsed["dags"])
 
 
 ACTIONS = {
@@ -118,13 +116,12 @@ def test_a_rebalance_is_a_row_of_few_coarse_tasks(dags: dict[str, Any]) -> None:
     assert dags["rebalance"]["max_active_runs"] == 2
 
 
-def test_parsing_needs_no_client_and_little_time(parsed: dict[str, Any]) -> None:
+def test_parsing_needs_no_client(parsed: dict[str, Any]) -> None:
     assert parsed["heavy"] == []
-    assert all(seconds < 4.0 for seconds in parsed["dags"][""].values()), parsed["dags"][""]
 
 
 def test_further_clusters_have_dags_of_their_own(tmp_path: Path) -> None:
     found = parse(tmp_path, "shop,eu=zookeeper_eu/kafka_eu")["dags"]
-    assert found.keys() - {""} == ACTIONS | UPKEEP | {f"{name}__eu" for name in UPKEEP}
+    assert found.keys() == ACTIONS | UPKEEP | {f"{name}__eu" for name in UPKEEP}
     assert found["drain"]["params"]["cluster"]["enum"] == ["shop", "eu"]
     assert found["rebalance__eu"]["params"]["cluster"]["enum"] == ["eu"]

@@ -452,7 +452,7 @@ def test_a_znode_that_cannot_be_read_holds_its_topic_alone(kind: str, data: byte
     if kind == "release":
         transitions.plan(site.coordinator, ["orders"], ONE)
         path = site.paths.partition("orders", next(iter(site.node().handoff)))
-    site.server.node(path).data = data
+    site.server.overwrite(path, data)
     version = site.server.node(path).version
     report, fine = transitions.plan(site.coordinator, ["orders", "payments"], ONE)
     assert report.outcome is Outcome.HELD
@@ -477,7 +477,7 @@ def test_names_that_no_topic_or_consumer_can_have_stop_nobody_else(site: Site, n
 
 def edited(site: Site, **changes: object) -> None:
     path = site.paths.topic("orders")
-    site.server.node(path).data = codec.encode_node(replace(site.node(), **changes))  # type: ignore[arg-type]
+    site.server.overwrite(path, codec.encode_node(replace(site.node(), **changes)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -504,7 +504,7 @@ def test_a_node_that_says_what_cannot_be_is_held(changes: dict[str, object], pro
 @pytest.mark.parametrize("state", [State.INITIAL, State.CLOSING, State.STARTING])
 def test_a_state_that_does_not_sum_up_its_partitions_is_held(site: Site, state: State) -> None:
     path = site.paths.state("orders")
-    site.server.node(path).data = codec.encode_state(replace(site.state(), state=state))
+    site.server.overwrite(path, codec.encode_state(replace(site.state(), state=state)))
     report = transitions.step(site.coordinator, ["orders"], ONE)[0]
     assert report.outcome is Outcome.HELD
     assert "sums up" in report.reason

@@ -1,0 +1,156 @@
+"""Exactly once into SQLite or PostgreSQL: rows and positions in one transaction of the same database.
+
+The table `consumer_positions` has a row per (cluster, topic, partition): up to which offset everything is in the
+database, and the token under which that was written. Whoever writes locks the rows of his batch's partitions first, so
+what stands there then holds until his transaction has ended; a process that dies in between leaves nothing.
+
+The rows travel through the driver's one connection: what executors write by connections of their own would be in other
+transactions. To delete the positions of a topic is to give it up to Kafka's committed offsets again.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_tasks.core.model import Token
+from spark_apps.delivery import PositionMoved, SinkUnavailable, Standing, Step, Writer
+from spark_apps.sinks import Cursor, Database
+
+TABLE = "consumer_positions"
+_CREATE = f"""
+CREATE TABLE IF NOT EXISTS {TABLE} (
+    cluster TEXT, topic TEXT, "partition" INTEGER, topic_id TEXT NOT NULL, "offset" BIGINT,
+    epoch BIGINT NOT NULL, incarnation BIGINT NOT NULL, generation TEXT NOT NULL, consumer TEXT NOT NULL,
+    PRIMARY KEY (cluster, topic, "partition")
+)"""
+_FIND = f'SELECT "partition", topic_id, "offset", epoch, incarnation, generation, consumer FROM {TABLE}'  # noqa: S608
+_ADD = f"INSERT INTO {TABLE} VALUES (?, ?, ?, ?, NULL, ?, ?, ?, ?) ON CONFLICT DO NOTHING"  # noqa: S608
+_WHERE = 'WHERE cluster = ? AND topic = ? AND "partition" = ?'
+_TAKE = f"UPDATE {TABLE} SET topic_id = ?, epoch = ?, incarnation = ?, generation = ?, consumer = ? {_WHERE}"  # noqa: S608
+_FORGET = f'UPDATE {TABLE} SET "offset" = NULL {_WHERE}'  # noqa: S608
+_MOVE = f'UPDATE {TABLE} SET "offset" = ? {_WHERE}'  # noqa: S608
+
+V = TypeVar("V")
+Prepare = Callable[[Cursor], None]
+Store = Callable[[Cursor, pa.Table], None]
+
+
+class DatabaseSink:
+    """A `delivery.TransactionalSink`. `prepare` creates the application's tables where they are missing, `store` adds a
+    batch's rows; both only by the cursor, which is that of the transaction with the positions.
+    """
+
+    def __init__(self, database: Database, prepare: Prepare, store: Store) -> None:
+        self._database = database
+        self._claims = database.another()  # a claim does not wait for the batch that is being written
+        self._prepare = prepare
+        self._store = store
+        self._prepared = False
+        self._lock = threading.Lock()
+
+    def claim(self, writer: Writer, tokens: Mapping[int, Token], forget: Mapping[int, int]) -> dict[int, Standing]:
+        """See `TransactionalSink`."""
+        with self._answering(), self._claims.transaction() as cursor:
+            self._make_tables(cursor)
+            rows = [(writer.cluster, writer.topic, p, writer.topic_id, *_held(t, writer)) for p, t in _sorted(tokens)]
+            cursor.executemany(_ADD, rows)
+            for partition, (topic_id, standing) in _standing(cursor, writer, tokens).items():
+                token, key = tokens[partition], (writer.cluster, writer.topic, partition)
+                same_topic = topic_id == writer.topic_id
+                if same_topic and standing.refuses(token, writer.consumer):
+                    continue
+                if not same_topic or standing.token.epoch < forget.get(partition, 0):
+                    cursor.execute(_FORGET, key)
+                cursor.execute(_TAKE, (writer.topic_id, *_held(token, writer), *key))
+            found = _standing(cursor, writer, tokens)
+        with self._lock:
+            self._prepared = True
+        return {partition: standing for partition, (_, standing) in found.items()}
+
+    def write(self, writer: Writer, steps: Mapping[int, Step], rows: pa.Table) -> dict[int, Standing]:
+        """See `TransactionalSink`."""
+        with self._database.transaction() as cursor:
+            found = _standing(cursor, writer, steps)
+            missing = sorted(steps.keys() - found.keys())
+            if missing:
+                raise PositionMoved(f"{_named(writer, missing[0])} is gone from {TABLE}; start the consumer again")
+            refused: dict[int, Standing] = {}
+            for partition, step in steps.items():
+                topic_id, standing = found[partition]
+                if topic_id != writer.topic_id or standing.refuses(step.token, writer.consumer):
+                    refused[partition] = standing
+                elif standing.token != step.token or standing.offset not in (None, step.start):
+                    raise PositionMoved(_moved(writer, partition, step, standing))
+            if len(refused) < len(steps):
+                self._store(cursor, without(rows, refused))
+            moves = [(s.end, writer.cluster, writer.topic, p) for p, s in _sorted(steps) if p not in refused]
+            cursor.executemany(_MOVE, moves)
+        return refused
+
+    def close(self) -> None:
+        """End the connections."""
+        self._claims.close()
+        self._database.close()
+
+    def _make_tables(self, cursor: Cursor) -> None:
+        with self._lock:
+            if self._prepared:
+                return
+        cursor.exclusively(TABLE)  # two consumers that start at once would both create them
+        cursor.execute(_CREATE)
+        self._prepare(cursor)
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            if not self._database.is_driver_error(error):
+                raise
+            raise SinkUnavailable(f"the sink's database does not take claims ({_first_line(error)})") from error
+
+
+def without(rows: pa.Table, partitions: Collection[int]) -> pa.Table:
+    """The rows of all other partitions."""
+    if not partitions:
+        return rows
+    return rows.filter(pc.invert(pc.is_in(rows["partition"], pa.array(sorted(partitions), rows["partition"].type))))
+
+
+def _standing(cursor: Cursor, writer: Writer, partitions: Collection[int]) -> dict[int, tuple[str, Standing]]:
+    """Topic id and standing of these partitions, locked in their order until the transaction ends."""
+    marks = ", ".join("?" for _ in partitions)
+    where = f'WHERE cluster = ? AND topic = ? AND "partition" IN ({marks}) ORDER BY "partition"'
+    rows = cursor.query_locked(f"{_FIND} {where}", (writer.cluster, writer.topic, *sorted(partitions)))
+    return {
+        partition: (topic_id, Standing(Token(epoch, incarnation, generation), consumer, offset))
+        for partition, topic_id, offset, epoch, incarnation, generation, consumer in rows
+    }
+
+
+def _held(token: Token, writer: Writer) -> tuple[int, int, str, str]:
+    return token.epoch, token.incarnation, token.generation, writer.consumer
+
+
+def _sorted(found: Mapping[int, V]) -> list[tuple[int, V]]:
+    return sorted(found.items(), key=lambda item: item[0])
+
+
+def _named(writer: Writer, partition: int) -> str:
+    return f"cluster {writer.cluster}, topic {writer.topic}, partition {partition}"
+
+
+def _moved(writer: Writer, partition: int, step: Step, standing: Standing) -> str:
+    return (
+        f"{_named(writer, partition)} stands in {TABLE} at offset {standing.offset} of epoch {standing.token.epoch}, and "
+        f"the batch begins at {step.start} of epoch {step.token.epoch}: somebody edited the table; nothing was written, "
+        "start the consumer again"
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__

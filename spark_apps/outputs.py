@@ -1,0 +1,43 @@
+"""From what a pipeline returns to the writer of its query, agreed with the topic's holder before anything is granted."""
+
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from coordinator_tasks.core.errors import Refused
+from spark_apps.agent.runner import TopicRunner
+from spark_apps.delivery import Delivery, TransactionalSink
+from spark_apps.hooks import Hooks
+from spark_apps.pipelines import AtMostOnce, ExactlyOnce, Output, check_writer
+
+
+def agreed_writer(runner: TopicRunner, output: Output, hooks: Hooks) -> DataStreamWriter:
+    """The writer of the query; raises `Refused` for one that would lose records."""
+    match output:
+        case ExactlyOnce(rows, sink):
+            if "partition" not in rows.columns:
+                raise Refused(
+                    f"the rows of topic {runner.topic} have no column 'partition' (they have {', '.join(rows.columns)}), by "
+                    "which the rows of a lost partition are left out; keep that column of the stream"
+                )
+            runner.agree(Delivery.EXACTLY_ONCE, sink, hooks)
+            return rows.writeStream.foreachBatch(_transaction(runner, sink))
+        case AtMostOnce(writer):
+            check_writer(writer)
+            runner.agree(Delivery.AT_MOST_ONCE, None, hooks)
+            return writer
+        case writer:
+            check_writer(writer)
+            runner.agree(Delivery.AT_LEAST_ONCE, None, hooks)
+            return writer
+
+
+def _transaction(runner: TopicRunner, sink: TransactionalSink) -> Callable[[DataFrame, int], None]:
+    def write(batch: DataFrame, _: int) -> None:
+        rows = batch.toArrow()
+        writer, steps = runner.edit(lambda holder: (holder.writer, holder.adds()))
+        refused = sink.write(writer, steps, rows)
+        runner.edit(lambda holder: holder.refuse(refused))
+
+    return write

@@ -1,0 +1,70 @@
+"""Avro records with the id of their schema in front, as Confluent's serialisers write them, by Spark's own `from_avro`.
+
+Spark's function wants the schema in which a record was written, and knows no registry. So the versions of a subject are read
+once, when the query is built, and each record is decoded by its own; all come out in the latest version's columns. A
+record of a version that was registered later comes out as null until the consumer is started again.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import httpx
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 (its usual name)
+from pyspark.sql.avro.functions import from_avro
+
+from coordinator_tasks.core.errors import Refused
+from spark_apps.pipelines import setting
+
+MAGIC_BYTES = 5
+"""A zero, then the schema's id in four bytes, the highest first."""
+WHOLE = 2**31 - 1
+TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The schemas of one subject by their ids, as JSON; `latest` is the one in whose columns records come out."""
+
+    schemas: Mapping[int, str]
+    latest: str
+
+
+def subject_of(settings: Mapping[str, str], subject: str, client: httpx.Client | None = None) -> Subject:
+    """Ask the registry in the settings `schemaRegistry`, `schemaRegistryUser` and `schemaRegistryPassword`.
+
+    Give the last one as `PIPELINE_schemaRegistryPassword` in the environment. Raises `Refused`.
+    """
+    url = setting(settings, "schemaRegistry", "").rstrip("/")
+    if not url:
+        raise Refused("the setting schemaRegistry is missing; give the registry's address, http://host:8081")
+    user = setting(settings, "schemaRegistryUser", "")
+    auth = (user, setting(settings, "schemaRegistryPassword", "")) if user else None
+    place = f"{url}/subjects/{quote(subject, safe='')}/versions"
+    try:
+        with client or httpx.Client(timeout=TIMEOUT_S) as asked:
+            numbers = asked.get(place, auth=auth).raise_for_status().json()
+            found = [asked.get(f"{place}/{number}", auth=auth).raise_for_status().json() for number in sorted(numbers)]
+        schemas = {int(one["id"]): str(one["schema"]) for one in found}
+        latest = str(found[-1]["schema"])
+        json.loads(latest)
+    except (httpx.HTTPError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise Refused(
+            f"the schema registry at {url} did not give the versions of {subject} ({type(error).__name__}: {error}); check "
+            "the settings schemaRegistry and schemaRegistryUser, and the subject's name"
+        ) from error
+    return Subject(schemas, latest)
+
+
+def decoded(column: Column, subject: Subject) -> Column:
+    """The record as a struct; null for what is no Avro record of this subject. Needs `spark-avro` on the class path."""
+    number = F.conv(F.hex(F.substring(column, 2, MAGIC_BYTES - 1)), 16, 10).cast("int")
+    framed = F.hex(F.substring(column, 1, 1)) == "00"
+    body = F.substring(column, MAGIC_BYTES + 1, WHOLE)
+    options = {"mode": "PERMISSIVE", "avroSchema": subject.latest}
+    by_version = [
+        F.when(framed & (number == one), from_avro(body, text, options)) for one, text in subject.schemas.items()
+    ]
+    return F.coalesce(*by_version)

@@ -1,0 +1,177 @@
+"""Rows and positions in one transaction, on SQLite and on PostgreSQL."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from coordinator_tasks.core.model import Token
+from spark_apps.database_sink import TABLE, DatabaseSink
+from spark_apps.delivery import PositionMoved, SinkUnavailable, Standing, Step, Writer
+from spark_apps.sinks import Cursor, Database, RowSink
+
+OLD, NEW = Token(3, 1, "g1"), Token(5, 1, "g1")
+ROWS = RowSink("texts", {"text": "TEXT"})
+
+
+class Bench:
+    """One table of rows, and consumers `a` and `b` that write to it by connections of their own."""
+
+    def __init__(self, url: str) -> None:
+        self.url, self.cluster = url, f"c{uuid.uuid4().hex[:6]}"
+        self.failing = False
+        self.sinks = {name: DatabaseSink(Database(url), ROWS.prepare, self._store) for name in "ab"}
+
+    def _store(self, cursor: Cursor, rows: pa.Table) -> None:
+        ROWS.append(cursor, ([row[name] for name in ROWS.columns] for row in rows.to_pylist()))
+        if self.failing:
+            raise ZeroDivisionError
+
+    def writer(self, name: str, topic_id: str = "id-1") -> Writer:
+        return Writer(self.cluster, f"orders-{self.cluster}", topic_id, name)
+
+    def claim(
+        self, name: str, token: Token, *partitions: int, topic_id: str = "id-1", sought: int = 0
+    ) -> dict[int, Standing]:
+        tokens = dict.fromkeys(partitions or (0,), token)
+        return self.sinks[name].claim(self.writer(name, topic_id), tokens, dict.fromkeys(tokens, sought))
+
+    def write(self, name: str, token: Token, start: int, end: int, *partitions: int) -> dict[int, Standing]:
+        writer, wanted = self.writer(name), partitions or (0,)
+        rows = [
+            {"topic": writer.topic, "partition": p, "offset": offset, "text": f"{name}{offset}"}
+            for p in wanted
+            for offset in range(start, end)
+        ]
+        schema = pa.schema(
+            [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("text", pa.string())]
+        )
+        steps = {p: Step(token, start, end) for p in wanted}
+        return self.sinks[name].write(writer, steps, pa.Table.from_pylist(rows, schema))
+
+    def query(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        with Database(self.url).transaction() as cursor:
+            return cursor.query(statement, values)
+
+    def offsets(self, partition: int = 0) -> list[int]:
+        topic = self.writer("a").topic
+        found = self.query(
+            'SELECT "offset" FROM texts WHERE topic = ? AND "partition" = ? ORDER BY 1', topic, partition
+        )
+        return [offset for (offset,) in found]
+
+    def close(self) -> None:
+        for sink in self.sinks.values():
+            sink.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
+    sqlite = request.param == "sqlite"
+    made = Bench(f"sqlite:///{tmp_path}/rows.sqlite" if sqlite else request.getfixturevalue("postgres").url)
+    yield made
+    made.close()
+
+
+def test_rows_and_position_appear_together(bench: Bench) -> None:
+    assert bench.claim("a", OLD) == {0: Standing(OLD, "a", None)}
+    assert bench.write("a", OLD, 10, 13) == {}
+    assert bench.write("a", OLD, 13, 13) == {}  # a range of control records: no row, but a position
+    assert bench.write("a", OLD, 13, 15) == {}
+    assert bench.offsets() == [10, 11, 12, 13, 14]
+    assert bench.claim("b", NEW) == {0: Standing(NEW, "b", 15)}
+
+
+def test_a_failure_in_the_middle_leaves_neither(bench: Bench) -> None:
+    bench.claim("a", OLD)
+    bench.failing = True
+    with pytest.raises(ZeroDivisionError):
+        bench.write("a", OLD, 0, 5)
+    bench.failing = False
+    assert bench.offsets() == []
+    assert bench.claim("b", NEW)[0].offset is None
+    assert bench.write("b", NEW, 0, 5) == {}
+
+
+def test_from_a_claim_on_the_former_owner_writes_nothing_of_that_partition_and_goes_on_with_the_others(
+    bench: Bench,
+) -> None:
+    bench.claim("a", OLD, 0, 1)
+    bench.write("a", OLD, 0, 2, 0, 1)
+    assert bench.claim("b", NEW, 1) == {1: Standing(NEW, "b", 2)}
+    assert bench.write("a", OLD, 2, 4, 0, 1) == {1: Standing(NEW, "b", 2)}
+    assert (bench.offsets(0), bench.offsets(1)) == ([0, 1, 2, 3], [0, 1])
+    assert bench.write("b", NEW, 2, 4, 1) == {}
+    assert bench.offsets(1) == [0, 1, 2, 3]
+
+
+def test_an_older_claim_is_answered_with_what_stands_there(bench: Bench) -> None:
+    bench.claim("b", NEW)
+    found = bench.claim("a", OLD)
+    assert found == {0: Standing(NEW, "b", None)}
+    assert found[0].refuses(OLD, "a")
+    assert bench.write("a", OLD, 0, 5) == found
+    assert bench.offsets() == []
+
+
+def test_two_that_seem_to_have_acquired_at_one_epoch_do_not_share_it(bench: Bench) -> None:
+    bench.claim("a", OLD)
+    for name, token in (("b", OLD), ("a", Token(3, 1, "g2"))):
+        assert bench.claim(name, token)[0].refuses(token, name)
+        assert bench.write(name, token, 0, 1).keys() == {0}
+    assert bench.claim("a", OLD) == {0: Standing(OLD, "a", None)}
+
+
+def test_a_position_that_is_not_the_batchs_start_is_an_error(bench: Bench) -> None:
+    bench.claim("a", OLD)
+    bench.write("a", OLD, 0, 3)
+    for start, end in ((2, 4), (4, 6)):
+        with pytest.raises(PositionMoved, match="offset 3 of epoch 3, and the batch begins at"):
+            bench.write("a", OLD, start, end)
+    assert bench.offsets() == [0, 1, 2]
+
+
+def test_a_position_that_was_deleted_is_an_error(bench: Bench) -> None:
+    bench.claim("a", OLD, 0)
+    with pytest.raises(PositionMoved, match="partition 1 is gone"):
+        bench.write("a", OLD, 0, 3, 0, 1)
+    assert bench.offsets() == []
+
+
+def test_a_topic_that_was_created_anew_begins_without_a_position_whatever_its_epochs_are(bench: Bench) -> None:
+    bench.claim("a", NEW)
+    bench.write("a", NEW, 0, 3)
+    assert bench.claim("b", OLD, topic_id="id-2") == {0: Standing(OLD, "b", None)}
+    assert bench.write("a", NEW, 3, 4).keys() == {0}
+
+
+def test_what_was_written_before_a_seek_says_nothing_of_where_to_go_on(bench: Bench) -> None:
+    bench.claim("a", OLD)
+    bench.write("a", OLD, 0, 3)
+    assert bench.claim("b", NEW, sought=OLD.epoch + 1) == {0: Standing(NEW, "b", None)}
+    bench.write("b", NEW, 10, 12)
+    assert bench.claim("a", Token(6, 2, "g1"), sought=OLD.epoch + 1) == {0: Standing(Token(6, 2, "g1"), "a", 12)}
+    assert bench.claim("b", NEW, sought=99)[0].offset == 12  # who is refused changes nothing
+
+
+def test_two_clusters_keep_their_own_positions(bench: Bench) -> None:
+    bench.claim("a", OLD)
+    bench.write("a", OLD, 0, 3)
+    bench.cluster = f"other-{bench.cluster}"
+    assert bench.claim("b", OLD) == {0: Standing(OLD, "b", None)}
+
+
+def test_a_database_that_does_not_answer_takes_no_claims(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for url in (f"sqlite:///{tmp_path}", f"postgresql://nobody@/none?host={tmp_path}"):
+        sink = DatabaseSink(Database(url), ROWS.prepare, lambda *_: None)
+        with pytest.raises(SinkUnavailable, match="does not take claims"):
+            sink.claim(Writer("c", "t", "id", "a"), {0: OLD}, {})
+
+
+def test_the_positions_are_the_ones_that_the_documentation_names() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "delivery.md").read_text()
+    assert TABLE in page

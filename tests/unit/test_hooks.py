@@ -1,0 +1,83 @@
+"""Interceptors: what they may change, and that nothing they do wrong stops the stream."""
+
+import logging
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from spark_apps.hooks import ConsumerInterceptor, ConsumerRebalanceListener, committed, intercepted
+
+BATCH = pa.RecordBatch.from_pydict({"offset": [0, 1, 2], "value": [b"a", b"b", None]})
+
+
+class Dropping(ConsumerInterceptor):
+    """Leaves out records without a value."""
+
+    def on_consume(self, topic: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch.filter(pc.is_valid(batch["value"]))
+
+
+class Failing(ConsumerInterceptor):
+    """Raises wherever it is asked."""
+
+    def on_consume(self, topic: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+        raise ZeroDivisionError
+
+    def on_commit(self, topic: str, offsets: object) -> None:
+        raise ZeroDivisionError
+
+
+class Renaming(ConsumerInterceptor):
+    """Gives other columns."""
+
+    def on_consume(self, topic: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch.rename_columns(["offset", "body"])
+
+
+class Noting(ConsumerInterceptor):
+    """Takes down what it is told."""
+
+    def __init__(self) -> None:
+        self.seen: list[object] = []
+
+    def on_consume(self, topic: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+        self.seen.append((topic, batch.num_rows))
+        return batch
+
+    def on_commit(self, topic: str, offsets: object) -> None:
+        self.seen.append((topic, offsets))
+
+
+def test_interceptors_see_what_the_ones_before_left() -> None:
+    noting = Noting()
+    (found,) = intercepted(iter([BATCH]), "orders", [Dropping(), noting])
+    assert found["offset"].to_pylist() == [0, 1]
+    assert noting.seen == [("orders", 2)]
+
+
+@pytest.mark.parametrize("wrong", [Failing(), Renaming()])
+def test_one_that_fails_or_gives_other_columns_is_left_out_and_logged(
+    wrong: ConsumerInterceptor, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        (found,) = intercepted(iter([BATCH]), "orders", [wrong, Dropping()])
+    assert found["offset"].to_pylist() == [0, 1]
+    assert type(wrong).__name__ in caplog.text
+
+
+def test_everybody_is_told_of_a_commit_whatever_the_others_do(caplog: pytest.LogCaptureFixture) -> None:
+    noting = Noting()
+    committed("orders", {2: 10}, [Failing(), noting])
+    assert noting.seen == [("orders", {2: 10})]
+    assert "Failing.on_commit failed" in caplog.text
+
+
+def test_lost_is_revoked_unless_overwritten_as_in_kafka() -> None:
+    class Flushing(ConsumerRebalanceListener):
+        def on_partitions_revoked(self, topic: str, offsets: object) -> None:
+            seen.append((topic, offsets))
+
+    seen: list[object] = []
+    Flushing().on_partitions_lost("orders", {2: 10})
+    assert seen == [("orders", {2: 10})]

@@ -1,0 +1,50 @@
+"""What is asked of a schema registry, and what is made of wrong answers."""
+
+import json
+
+import httpx
+import pytest
+
+from coordinator_tasks.core.errors import Refused
+from spark_apps.registry import Subject, subject_of
+
+FIRST = json.dumps({"type": "record", "name": "order", "fields": [{"name": "id", "type": "string"}]})
+SECOND = json.dumps({"type": "record", "name": "order", "fields": [{"name": "id", "type": "string", "default": ""}]})
+SETTINGS = {"schemaRegistry": "http://registry:8081/", "schemaRegistryUser": "reader", "schemaRegistryPassword": "p"}
+
+
+def client(answers: dict[str, object], seen: list[httpx.Request]) -> httpx.Client:
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        path = request.url.raw_path.decode()
+        return httpx.Response(200, json=answers[path]) if path in answers else httpx.Response(404)
+
+    return httpx.Client(transport=httpx.MockTransport(answer))
+
+
+def test_every_version_is_read_and_the_latest_gives_the_columns() -> None:
+    seen: list[httpx.Request] = []
+    place = "/subjects/a%2Forders-value/versions"
+    answers = {place: [2, 1], f"{place}/1": {"id": 7, "schema": FIRST}, f"{place}/2": {"id": 4, "schema": SECOND}}
+    found = subject_of(SETTINGS, "a/orders-value", client(answers, seen))
+    assert found == Subject({7: FIRST, 4: SECOND}, SECOND)
+    assert {request.headers["authorization"] for request in seen} == {httpx.BasicAuth("reader", "p")._auth_header}
+
+
+@pytest.mark.parametrize("answer", [[], {"error_code": 40401}, [3], "text", None])
+def test_a_registry_that_gives_no_versions_is_refused_with_its_address(answer: object) -> None:
+    with pytest.raises(
+        Refused, match="the schema registry at http://registry:8081 did not give the versions of orders"
+    ):
+        subject_of(SETTINGS, "orders", client({"/subjects/orders/versions": answer}, []))
+
+
+def test_a_schema_that_is_no_json_is_refused() -> None:
+    place = "/subjects/orders/versions"
+    with pytest.raises(Refused, match="did not give the versions"):
+        subject_of(SETTINGS, "orders", client({place: [1], f"{place}/1": {"id": 1, "schema": "{"}}, []))
+
+
+def test_without_an_address_it_says_which_setting_is_missing() -> None:
+    with pytest.raises(Refused, match="the setting schemaRegistry is missing"):
+        subject_of({}, "orders")
