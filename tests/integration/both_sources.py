@@ -23,6 +23,7 @@ from spark_apps import session, source
 from spark_apps.agent.runner import TopicRunner
 from spark_apps.agent.settings import Identity
 from spark_apps.link import LinkServer
+from tests.integration.spark_submit import JAVA_OPTIONS
 
 LEVELS = ("read_uncommitted", "read_committed")
 LIMIT_S = 120.0
@@ -35,7 +36,8 @@ class Both:
 
     def __init__(self, servers: str, prefix: str, folder: Path, jars: str) -> None:
         builder = SparkSession.builder.master("local[2]").appName("both").config("spark.ui.enabled", "false")
-        self.spark = session.configure(builder.config("spark.jars", jars)).getOrCreate()
+        builder = builder.config("spark.jars", jars).config("spark.driver.extraJavaOptions", JAVA_OPTIONS)
+        self.spark = session.configure(builder).getOrCreate()
         self.spark.sparkContext.setLogLevel("ERROR")
         self.servers, self.prefix, self.folder = servers, prefix, folder
         self.rows: dict[str, list[pa.Table]] = {}
