@@ -22,6 +22,7 @@ from coordinator_tasks.core.ports import GroupOffsets
 from spark_apps import session, source
 from spark_apps.agent.runner import TopicRunner
 from spark_apps.agent.settings import Identity
+from spark_apps.consumer import SLOW_START, START_ATTEMPTS
 from spark_apps.link import LinkServer
 from tests.integration.spark_submit import JAVA_OPTIONS
 
@@ -91,11 +92,21 @@ class Both:
         theirs = self.run(self.by_spark(level), f"spark-{level}")
         assert theirs.awaitTermination(LIMIT_S), "Spark's own source did not end"
         agents = {topic: self.agent(topic, level) for topic in topics}
-        queries = {topic: self.run(self.by_us(topic, level), f"ours-{level}") for topic in agents}
+        queries = {topic: self.start(runner, level) for topic, runner in agents.items()}
         for topic, runner in agents.items():
             assert queries[topic].awaitTermination(LIMIT_S), f"{topic}, {level}: {runner.status()}"
             self.server.withdraw(topic)
             runner.close()
+
+    def start(self, runner: TopicRunner, level: str) -> StreamingQuery:
+        """A query of ours that has begun to read; started again where Python was too slow for Spark, as consumers do."""
+        for _ in range(START_ATTEMPTS):
+            query = self.run(self.by_us(runner.topic, level), f"ours-{level}")
+            while query.isActive and not runner.edit(lambda holder: holder.opened):
+                time.sleep(0.02)
+            if SLOW_START not in str(query.exception()):
+                break
+        return query
 
     def write(self) -> None:
         for name, tables in self.rows.items():
