@@ -108,6 +108,21 @@ def _bad(problem: str) -> OffsetMalformed:
     return OffsetMalformed(f"the offset of a batch {problem}; start the query with a new checkpoint folder")
 
 
+def behind(offset: BatchOffset) -> dict[str, Any]:
+    """How far the partitions are behind, where the ranges reach from what has passed to the log's end.
+
+    `lag` by partition, and its extremes and mean under the names that Spark's Kafka source has for them.
+    """
+    lag = {str(p): one.size for p, one in sorted(offset.ranges.items())}
+    sizes = list(lag.values()) or [0]
+    return {
+        "lag": lag,
+        "minOffsetsBehindLatest": min(sizes),
+        "maxOffsetsBehindLatest": max(sizes),
+        "avgOffsetsBehindLatest": sum(sizes) / len(sizes),
+    }
+
+
 Group: TypeAlias = tuple[Range, ...]
 
 

@@ -92,6 +92,7 @@ class SparkTopic:
     def __init__(self, runner: TopicRunner, start: Callable[[], StreamingQuery]) -> None:
         self.runner = runner
         self.problem = ""
+        self.over = False
         self._start = start
         self._query: StreamingQuery | None = None
         self._checked_at = 0.0
@@ -115,13 +116,16 @@ class SparkTopic:
     def check(self) -> str:
         """Why the query no longer runs; empty while it does. Asks Spark at most twice a second."""
         query, now = self._query, time.monotonic()
-        if self.problem or query is None or now - self._checked_at < CHECK_S:
+        if self.problem or self.over or query is None or now - self._checked_at < CHECK_S:
             return self.problem
         self._checked_at = now
         with suppress(Py4JError, PySparkException, OSError):
             if query.isActive:
                 return ""
             error = query.exception()
+            if error is None and self.runner.edit(lambda _: self.runner.over):
+                self.over = True
+                return ""
             if SLOW_START in str(error) and self._attempts < START_ATTEMPTS and not self.runner.edit(_opened):
                 log.warning("topic %s: %s; starting the query again", self.runner.topic, SLOW_START)
                 self._thread = self._begin()
@@ -279,6 +283,7 @@ class Consumer:
 
     def _query(self, runner: TopicRunner, build: Build) -> StreamingQuery:
         topic = runner.topic
+        session.label(self._spark, topic)
         options = {"includeAssignment": "true", **self._how.options, "subscribe": topic}
         stream = self._spark.readStream.format(source.FORMAT).options(**options).load()
         writer = agreed_writer(runner, build(stream, self._how.pipeline), self._how.hooks)
@@ -290,8 +295,11 @@ class Consumer:
         return self._topics[topic].runner.edit(change)
 
     def failure(self) -> str:
-        """Why a query no longer runs."""
-        return next((why for one in self._topics.values() if (why := one.check())), "")
+        """Why a query no longer runs; when all were to read what there was, and have, the consumer leaves."""
+        problem = next((why for one in self._topics.values() if (why := one.check())), "")
+        if self._topics and all(one.over for one in self._topics.values()):
+            self.leave()
+        return problem
 
     def halt(self) -> None:
         """Stop all queries; a holder whose tasks do not end goes on counting them as running."""

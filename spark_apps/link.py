@@ -49,6 +49,12 @@ class Planner(Protocol):
     def report(self) -> BatchOffset | None:
         """How far the log goes, for Spark's progress; `None` = unknown."""
 
+    def until_now(self, reader: str) -> None:
+        """The query is to read what there is now, and end: later batches go no further."""
+
+    def is_over(self, reader: str) -> bool:
+        """Whether all that was there has passed the sink."""
+
     def detach(self, reader: str) -> None:
         """The reader's connection has ended."""
 
@@ -158,6 +164,8 @@ class _Session:
             "initial": lambda planner, _: encode_offset(planner.initial(self._reader)),
             "latest": self._latest,
             "report": self._report,
+            "until_now": lambda planner, _: planner.until_now(self._reader),
+            "is_over": lambda planner, _: planner.is_over(self._reader),
         }
 
     def answer(self, line: bytes) -> dict[str, Any]:
@@ -235,6 +243,14 @@ class AgentClient:
         """The log's end as an offset, as JSON, or `None`."""
         found: dict[str, Any] | None = self._ask("report")
         return found
+
+    def until_now(self) -> None:
+        """Read what there is now, and no more."""
+        self._ask("until_now")
+
+    def is_over(self) -> bool:
+        """Whether that is done."""
+        return bool(self._ask("is_over"))
 
     def close(self) -> None:
         """Leave; the agent sees it at once."""

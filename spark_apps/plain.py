@@ -126,7 +126,9 @@ class PlainTopic:
         if now >= self._ends_at:
             self._ends_at = now + ENDS_EVERY_S
             holder.want_ends()
-        return {p: (held.token.epoch, held.position) for p, held in holder.ready().items()}
+        # What was just released has just been read; any other position is first compared with the log.
+        known = {p: h for p, h in holder.ready().items() if h.end is not None or h.grant.release is not None}
+        return {p: (held.token.epoch, held.position) for p, held in known.items()}
 
     def _process(self, messages: Sequence[Message]) -> None:
         came: dict[int, list[Message]] = {}

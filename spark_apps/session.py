@@ -78,6 +78,14 @@ def check(spark: SparkSession, *, idempotent_sink: bool = False) -> list[str]:
     ]
 
 
+def label(spark: SparkSession, topic: str) -> None:
+    """Mark the jobs that this thread starts, and those of queries started in it, with the topic's name as their tag.
+
+    Their group stays the query's run, by which Spark ends them; their description begins with the query's name.
+    """
+    spark.sparkContext.addJobTag(topic)
+
+
 _TASTE = frozenset({"spark.sql.shuffle.partitions", "spark.ui.showConsoleProgress"})
 
 

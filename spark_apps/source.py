@@ -16,11 +16,11 @@ from typing import Any, ClassVar, cast
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from coordinator_tasks.core.errors import Refused
-from spark_apps.batches import decode_offset, plan_tasks
+from spark_apps.batches import behind, decode_offset, plan_tasks
 from spark_apps.columns import spark_schema
 from spark_apps.hooks import ConsumerInterceptor, intercepted
 from spark_apps.link import HOW_TO_START, AgentClient
@@ -94,7 +94,7 @@ class Task(InputPartition):
     job: Job
 
 
-class AssignedStreamReader(DataSourceStreamReader):
+class AssignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A thin stub to the agent; `read` runs on the executors."""
 
     def __init__(self, options: dict[str, str], agent: AgentAddress) -> None:
@@ -102,6 +102,12 @@ class AssignedStreamReader(DataSourceStreamReader):
         self._options: SourceOptions = parse_options(options)
         self._agent = agent
         self._client: AgentClient | None = None
+        self._until_now = False
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """The trigger available-now: batches until all that was there when each partition was taken up has passed."""
+        self._connected().until_now()
+        self._until_now = True
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """The offset before the first batch."""
@@ -109,11 +115,17 @@ class AssignedStreamReader(DataSourceStreamReader):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
         """The next batch, or `start`; the agent knows the limit from the options."""
-        return self._connected().latest(start)
+        client = self._connected()
+        found = client.latest(start)
+        # To Spark, no new batch is the end; partitions may only just be on their way to us.
+        while self._until_now and found == start and not client.is_over():
+            found = client.latest(start)
+        return found
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """The log's end, for the query's progress."""
-        return self._connected().report()
+        """The log's end and how far each partition is behind it, for the query's progress."""
+        found = self._connected().report()
+        return None if found is None else {**found, **behind(decode_offset(found))}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a batch: everything is in its end offset."""

@@ -132,7 +132,7 @@ class Draft:
     def seek(self, partition: int, offset: int) -> None:
         """Let the partition go on at `offset`: its owner starts it again there, or else its next one does.
 
-        It is in nobody's flight: of several possible owners, one could commit after the seek what it read before.
+        Nobody but its assignee may run it: of several possible owners, one could go on reading from before the seek.
         """
         self.seeks[partition] = Seek(offset, self.epoch)
         if partition in self.assignments:

@@ -139,7 +139,8 @@ def seek(
         return Decision(Verdict.HOLD, held or f"nothing of topic {view.topic} is planned; plan it first")
     deciding = _Deciding(view, world, policy, actor)
     touched, _ = deciding.drop_lost()
-    moving = sorted(offsets.keys() & deciding.draft.in_flight())
+    draft = deciding.draft
+    moving = [p for p in sorted(offsets) if not draft.owners(p) <= {draft.assignments.get(p, "")}]
     if recovery.needed(view, world) is not None or touched or moving:
         which = f"partitions {causes.shown(moving)} are being moved" if moving else "another plan goes first"
         return Decision(Verdict.WAIT, f"{which}; ask again when topic {view.topic} is Stable")
@@ -147,9 +148,9 @@ def seek(
     if unknown:
         return Decision(Verdict.HOLD, f"topic {view.topic} has no partitions {causes.shown(unknown)}")
     for partition, offset in sorted(offsets.items()):
-        deciding.draft.seek(partition, offset)
-    deciding.draft.kept = plan
-    return deciding.write(_planned(deciding.draft), plan.summary)
+        draft.seek(partition, offset)
+    draft.kept = plan
+    return deciding.write(_planned(draft), plan.summary)
 
 
 def explain(view: TopicView, world: World, policy: Policy) -> Explanation:

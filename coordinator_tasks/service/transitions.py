@@ -125,10 +125,8 @@ def explain(c: Coordinator, topic: str) -> Explanation:
     return machine.explain(_effective(c, view), snapshot.world_of(topic), c.policy)
 
 
-def seek(
-    c: Coordinator, topic: str, offsets: Mapping[int, int], plan: Explanation, actor: Actor, *, write: bool = True
-) -> TopicReport:
-    """Let partitions go on at these offsets, in one transaction with its record; `write` False only shows it.
+def seek(c: Coordinator, topic: str, offsets: Mapping[int, int], plan: Explanation, actor: Actor) -> TopicReport:
+    """Let partitions go on at these offsets, in one transaction with its record.
 
     An outcome other than `WRITTEN` says in its reason why it is not possible now.
     """
@@ -137,7 +135,7 @@ def seek(
         view = _effective(c, stored.view)
         decision = machine.seek(view, snapshot.world_of(topic), c.policy, actor, offsets, plan)
         report = _report(stored, decision)
-        if decision.verdict is not Verdict.WRITE or not write:
+        if decision.verdict is not Verdict.WRITE:
             return report
         try:
             store.commit(c.zk, c.paths, stored, decision, snapshot.world)

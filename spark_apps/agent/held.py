@@ -88,6 +88,7 @@ class Held:
     pending: bool = False  # part of a batch that has not passed the sink
     measured: bool = False  # the log's end was asked for
     end: int | None = None
+    goal: int | None = None  # the log's end when it was taken up
     inflow: Inflow | None = None
     handed_from: int | None = None  # the first offset that was handed out since the log's beginning was looked at
     ahead_since: float | None = None
@@ -187,6 +188,7 @@ class Held:
     def measure(self, end: int, now: float) -> None:
         """The log's end as just read; at the end, nothing is expected to move."""
         self.end = end
+        self.goal = end if self.goal is None else self.goal
         self.inflow = Inflow(end, now, now) if self.inflow is None else self.inflow.seen(end, now)
         if self.passed >= end:
             self.progressed_at = now

@@ -206,9 +206,18 @@ class Holder:
         """Batches are being planned: keep the log's ends fresh."""
         self._ledger.want_ends()
 
-    def ends(self) -> dict[int, int]:
-        """The log's ends as last read, of what is held."""
-        return {p: h.end for p, h in self._ledger.held.items() if h.end is not None}
+    def reach(self) -> dict[int, tuple[int, int]]:
+        """What has passed the sink and the log's end as last read, of what is held."""
+        held = self._ledger.held.items()
+        return {p: (min(h.passed, h.end), h.end) for p, h in held if h.end is not None}
+
+    @property
+    def caught_up(self) -> bool:
+        """Something is held, nothing more is on its way to us, and all that was there when it was taken up has passed."""
+        paused = self.picture.paused if self.picture is not None else frozenset()
+        held = {p: h for p, h in self._ledger.held.items() if p not in paused}
+        done = all(h.phase is Phase.READY and h.goal is not None and h.passed >= h.goal for h in held.values())
+        return bool(self._ledger.held) and done and not self._batches and not self.awaited()
 
     # Kafka -----------------------------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ class BatchPlanner:
         self._last: BatchOffset | None = None
         self._offered = 0
         self._next_at = 0.0
+        self.until_goal = False
         self._latest_at = clock.monotonic() + self.pacing.max_delay_s
 
     def configure(self, options: SourceOptions) -> None:
@@ -92,7 +93,8 @@ class BatchPlanner:
         now = self._clock.monotonic()
         if now < self._next_at:
             return False
-        if sum(one.size for one in available) >= self.pacing.min_offsets or now >= self._latest_at:
+        enough = self.until_goal or sum(one.size for one in available) >= self.pacing.min_offsets
+        if enough or now >= self._latest_at:
             return True
         self.holder.waits(one.partition for one in available)
         return False
@@ -103,17 +105,22 @@ class BatchPlanner:
         return self._next_at
 
     def report(self) -> BatchOffset | None:
-        """How far the log goes, as ranges that end there."""
-        ends = self.holder.ends()
-        if not ends:
+        """How far the log goes, as ranges from what has passed the sink to there."""
+        reach = self.holder.reach()
+        if not reach:
             return None
         batch = self._last.batch if self._last is not None else 0
-        return BatchOffset(self.holder.topic, batch, 1, {p: Range(p, end, end, 0) for p, end in sorted(ends.items())})
+        ranges = {p: Range(p, passed, end, 0) for p, (passed, end) in sorted(reach.items())}
+        return BatchOffset(self.holder.topic, batch, 1, ranges)
 
     def _available(self) -> list[Range]:
+        """What could be read now; with `until_goal`, of what was there when each partition was taken up."""
         ready = sorted(self.holder.ready().items())
+        ends = {p: h.goal if self.until_goal else h.end for p, h in ready}
         return [
-            Range(p, h.position, h.end, h.token.epoch) for p, h in ready if h.end is not None and h.end > h.position
+            Range(p, h.position, end, h.token.epoch)
+            for p, h in ready
+            if (end := ends[p]) is not None and end > h.position
         ]
 
     def _started(self, available: list[Range]) -> bool:

@@ -195,5 +195,18 @@ class TopicRunner:
         with self._turn:
             return self.planner.report()
 
+    def until_now(self, reader: str) -> None:  # noqa: ARG002
+        with self._turn:
+            self.planner.until_goal = True
+
+    def is_over(self, reader: str) -> bool:  # noqa: ARG002
+        with self._turn:
+            return self._closed or self.over
+
+    @property
+    def over(self) -> bool:
+        """Whether the query was to read what was there, and has."""
+        return self.planner.until_goal and self.holder.caught_up
+
     def detach(self, reader: str) -> None:
         """The query's own end is noticed by who started it; a reader may also be made anew."""

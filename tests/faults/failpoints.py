@@ -34,7 +34,7 @@ OPERATIONS: Mapping[str, frozenset[str]] = {
     "Discovery": frozenset({"members", "watch"}),
     "Registry": frozenset({"register", "deregister"}),
     "StatusClient": frozenset({"ask", "post_topic"}),
-    "KafkaAdmin": frozenset({"describe", "committed", "group_members"}),
+    "KafkaAdmin": frozenset({"describe", "committed", "bounds", "at_times", "group_members"}),
     "GroupOffsets": frozenset({"committed", "commit", "topic_id", "ends", "beginnings", "at_times"}),
 }
 NO_FAILPOINT: Mapping[str, str] = {

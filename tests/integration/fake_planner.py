@@ -88,7 +88,16 @@ class FakePlanner:
             return start.following(ranges, self._parallelism)
 
     def report(self) -> BatchOffset | None:
-        return None
+        with self._lock:
+            owned = dict(self._owned)
+        ends = {p: self._kafka.get_watermark_offsets(TopicPartition(self.topic, p))[1] for p in owned}
+        return BatchOffset(self.topic, 0, 1, {p: Range(p, self.passed.get(p, 0), end, 0) for p, end in ends.items()})
+
+    def until_now(self, reader: str) -> None:
+        raise NotImplementedError
+
+    def is_over(self, reader: str) -> bool:
+        raise NotImplementedError
 
     def close(self) -> None:
         self._kafka.close()

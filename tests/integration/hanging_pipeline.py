@@ -1,4 +1,4 @@
-"""A pipeline whose sink never comes back from a certain record."""
+"""A pipeline whose sink never comes back from a certain record, and one that reads what there is and ends."""
 
 import threading
 from collections.abc import Mapping
@@ -15,3 +15,7 @@ def build(stream: DataFrame, settings: Mapping[str, str]) -> DataStreamWriter:
             threading.Event().wait()
 
     return stream.writeStream.foreachBatch(write)
+
+
+def until_now(stream: DataFrame, settings: Mapping[str, str]) -> DataStreamWriter:
+    return build(stream, settings).trigger(availableNow=True)

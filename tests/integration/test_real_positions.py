@@ -4,6 +4,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
@@ -84,6 +86,29 @@ def test_a_partition_is_sent_back_by_its_owner_alone_and_the_history_says_how_to
     assert [one.moves[0].text for one in plans if one is not None] == [
         "partition 0 goes on at 5, was at 60: 55 offsets are read again"
     ]
+
+
+def test_records_that_retention_took_stop_their_partition_until_a_person_sends_it_on(
+    managed: Managed, coordinator: Coordinator
+) -> None:
+    site, topic, ledger = managed.site, managed.site.topic, managed.ledger
+    site.produce(10)
+    managed.consumed(10)
+    wait_for(lambda: all(one.offset == 10 for one in site.committed().values()), "all is committed", LIMIT_S)
+    for consumer in managed.consumers.values():
+        consumer.close()
+    site.produce(40, start=10)
+    admin = AdminClient({"bootstrap.servers": site.kafka, "log_level": "1"})  # it has to outlive its futures
+    for future in admin.delete_records([TopicPartition(topic, 0, 30)]).values():
+        future.result(20)
+    again = managed.join("a")
+    says = "partition 0: offsets 10 to 29 are gone, the log begins at 30: stopped; reset its offsets"
+    wait_for(lambda: any(says in one for one in again.reports), "it is said", LIMIT_S)
+    wait_for(lambda: [len(ledger.offsets(p)) for p in range(4)] == [10, 50, 50, 50], "the others go on", LIMIT_S)
+    assert site.committed()[0].offset == 10
+    positions.reset(coordinator, topic, "earliest", [0], why="lost", actor=PERSON)
+    wait_for(lambda: ledger.offsets(0) == [*range(10), *range(30, 50)], "it goes on", LIMIT_S)
+    managed.stable("a")
 
 
 def test_a_seek_into_the_future_by_time_leaves_out_what_is_before_it(

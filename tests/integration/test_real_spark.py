@@ -38,13 +38,15 @@ class Application:
 
 
 @pytest.fixture
-def application(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, tmp_path: Path) -> Iterator[Application]:
+def application(
+    zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Application]:
     site = Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=2)
     where = ("--cluster", site.cluster, "--zookeeper", site.zookeeper, "--kafka", site.kafka)
     how = ("--session-timeout", "4", "--close-timeout", "5", "--max-poll-interval", str(STALLED_S))
     command = [
         *(*SUBMIT, str(ROOT / "spark_apps" / "main.py"), "--consumer", "a", *where, *how),
-        *("--default", "tests.integration.hanging_pipeline:build"),
+        *("--pattern", f"(orders|later)-.*=tests.integration.hanging_pipeline:{getattr(request, 'param', 'build')}"),
     ]
     log = tmp_path / "application.log"
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
@@ -103,3 +105,19 @@ def test_topics_that_appear_are_picked_up_and_a_query_without_progress_ends_the_
     assert later.committed()[1].offset == 10, "what did not pass the sink is not"
     claim = decode_claim("", site.zk.get(site.paths.id("a")).data, "a", 0)
     assert claim.ended.get(1) in (None, Ending.LEFT)
+
+
+@pytest.mark.parametrize("application", ["until_now"], indirect=True)
+def test_with_the_trigger_available_now_a_consumer_reads_what_is_there_and_leaves_cleanly(
+    application: Application,
+) -> None:
+    site, process = application.site, application.process
+    wait_for(lambda: process.poll() is not None or site.zk.find(site.paths.member("a")), "a registers", START_S)
+    assert process.poll() is None, application.said()
+    site.produce(30)
+    site.assign(dict.fromkeys(range(2), "a"))
+    wait_for(lambda: process.poll() is not None, "it leaves", START_S)
+    assert process.returncode == 0, application.said()
+    assert {p: one.offset for p, one in site.committed().items()} == {0: 30, 1: 30}
+    claim = decode_claim("", site.zk.get(site.paths.id("a")).data, "a", 0)
+    assert claim.ended == {1: Ending.LEFT}

@@ -204,6 +204,31 @@ def test_a_limit_spreads_over_the_partitions(stage: Stage) -> None:
     assert max(progress.numInputRows for progress in query.recentProgress) == 200
 
 
+def test_progress_says_how_far_every_partition_is_behind_and_jobs_carry_the_topics_name(stage: Stage) -> None:
+    topic = new_topic(stage.servers, 2)
+    produce(stage.servers, topic, [b"v"] * 30, 0)
+    planner = stage.planner(topic)
+    planner.give(0, 0, 1)
+    planner.give(1, 0, 1)
+    session.label(stage.spark, topic)
+    try:
+        writer = stage.stream(topic, maxOffsetsPerTrigger="10").writeStream.queryName(topic)
+        query = stage.run(writer.foreachBatch(lambda batch, _: batch.count()))
+        stage.wait(lambda: planner.passed.get(0) == 30)
+    finally:
+        stage.spark.sparkContext.clearJobTags()
+    said = [json.loads(one.sources[0].latestOffset) for one in query.recentProgress if one.numInputRows]
+    assert [one["lag"].keys() for one in said] == [{"0", "1"}] * 3
+    assert all(one["ranges"]["0"][1] == 30 for one in said)
+    behind = [one["maxOffsetsBehindLatest"] for one in said]
+    assert behind == sorted(behind, reverse=True)
+    assert behind[-1] < 30
+    context = stage.spark.sparkContext._jsc.sc()
+    jobs = [context.statusStore().job(job) for job in context.statusTracker().getJobIdsForTag(topic)]
+    assert len(jobs) >= 3
+    assert all(str(job.description().get()).startswith(topic) for job in jobs)
+
+
 def test_a_second_query_on_the_topic_is_refused_and_the_first_goes_on(stage: Stage) -> None:
     topic = new_topic(stage.servers, 1)
     planner = stage.planner(topic)

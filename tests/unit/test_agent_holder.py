@@ -11,7 +11,7 @@ from spark_apps.agent.first import FirstOffsets
 from spark_apps.agent.holder import Holder
 from spark_apps.agent.planner import BatchPlanner
 from spark_apps.agent.settings import Identity, Pacing, Timing
-from spark_apps.agent.work import Commit, Look, Measure, perform
+from spark_apps.agent.work import Commit, Failed, Look, Measure, perform
 from spark_apps.batches import BatchOffset, Range, plan_tasks
 from spark_apps.options import LATEST, Starting, parse_options
 from tests.fakes.clock import FakeClock
@@ -655,6 +655,29 @@ def test_a_partition_whose_commits_fail_for_too_long_stops_and_says_so(stage: St
     assert stage.reported("partition 0 stopped: its commits failed")
 
 
+def test_a_commit_that_failed_is_not_sent_again_once_there_is_a_newer_one(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 30)
+    stage.holder.cover(stage.batch)
+    stage.clock.advance(0.1)
+    first = stage.holder.work()
+    assert isinstance(first, Commit)
+    assert first.offsets[0].offset == 30
+    stage.hand_out(0, 60)
+    stage.holder.cover(stage.batch)
+    stage.holder.answer(Failed("no answer"))
+    sent = []
+    for _ in range(20):
+        stage.clock.advance(0.1)
+        work = stage.holder.work()
+        if isinstance(work, Commit):
+            sent.append(work.offsets[0].offset)
+        if work is not None:
+            stage.holder.answer(perform(stage.offsets, "t", work))
+    assert sent == [60]
+    assert stage.committed(0).offset == 60
+
+
 # The picture ---------------------------------------------------------------------------------------------------------
 
 
@@ -937,6 +960,44 @@ def test_the_offset_carries_into_how_many_tasks_it_is_cut(stage: Stage) -> None:
     batch = configured(stage, minPartitions="4").offer(BatchOffset("t"))
     assert batch is not None
     assert [task[0].size for task in plan_tasks(batch)] == [25, 25, 25, 25]
+
+
+def test_until_now_is_what_was_there_when_each_partition_was_taken_up(stage: Stage) -> None:
+    planner = planner_of(stage)
+    planner.until_goal = True
+    assert not stage.holder.caught_up, "nothing has been given to it yet"
+    stage.own(0)
+    first = planner.offer(BatchOffset("t"))
+    assert first is not None
+    stage.kafka.append("t", 0, 50)
+    stage.tick(1.0)
+    assert not stage.holder.caught_up
+    planner.offer(first)
+    stage.tick(1.0)
+    assert planner.offer(first) is None, "what came later is another's"
+    assert stage.holder.caught_up
+    stage.own(0, 1, epoch=1)
+    assert not stage.holder.caught_up, "it was given one more"
+    second = planner.offer(first)
+    assert second is not None
+    assert {p: one.end for p, one in second.ranges.items()} == {1: 100}
+    planner.offer(second)
+    assert stage.holder.caught_up
+
+
+def test_progress_reaches_from_what_has_passed_to_the_logs_end(stage: Stage) -> None:
+    planner = planner_of(stage)
+    assert planner.report() is None
+    stage.own(0)
+    batch = planner.offer(BatchOffset("t"))
+    assert batch is not None
+    reported = planner.report()
+    assert reported is not None
+    assert reported.ranges == {0: Range(0, 0, 100, 0)}
+    planner.offer(batch)
+    reported = planner.report()
+    assert reported is not None
+    assert reported.ranges[0].size == 0
 
 
 def test_paused_partitions_are_held_and_count_as_started_but_are_not_read(stage: Stage) -> None:

@@ -11,6 +11,7 @@ from spark_apps.batches import (
     BatchOffset,
     Range,
     admit,
+    behind,
     decode_offset,
     encode_offset,
     piece_size,
@@ -119,6 +120,13 @@ def test_ranges_are_cut_into_tasks(found_sizes: list[int], least: int | None, mo
     ranges = ranges_of(found_sizes)
     offset = BatchOffset("orders").following(ranges, 2, piece_size(ranges, least, most))
     assert len(plan_tasks(offset)) == tasks
+
+
+def test_how_far_partitions_are_behind_is_said_by_partition_and_summed_up() -> None:
+    found = behind(offset_of([5, 0, 10], 1))
+    assert found["lag"] == {"0": 5, "1": 0, "2": 10}
+    assert [found[f"{name}OffsetsBehindLatest"] for name in ("min", "max", "avg")] == [0, 10, 5.0]
+    assert behind(BatchOffset("orders"))["maxOffsetsBehindLatest"] == 0
 
 
 def test_without_these_options_ranges_stay_whole() -> None:

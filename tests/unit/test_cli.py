@@ -247,7 +247,6 @@ def test_offsets_are_reset_after_a_look_at_what_that_means(run: Run, site: Site)
     assert node_of(site).seeks == {}
     assert the_json(run(*reset, "--json"))[0]["target"] == 50
     assert node_of(site).seeks[0].offset == 50
-    assert run(*reset)[0] == 5, "its start is not confirmed yet: repeat"
     steps(run)
     assert "partition 0 goes on at 50" in " ".join(run("history", "orders")[1].split())
     code, _, error = run("reset-offsets", "orders", "--to", "noon", "--why", "")

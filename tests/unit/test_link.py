@@ -43,6 +43,12 @@ class Scripted:
     def report(self) -> BatchOffset | None:
         return None
 
+    def until_now(self, reader: str) -> None:
+        self.events.append(f"until now {reader}")
+
+    def is_over(self, reader: str) -> bool:
+        return reader == "r9"
+
     def detach(self, reader: str) -> None:
         self.events.append(f"detach {reader}")
 
@@ -82,6 +88,14 @@ def test_a_reader_asks_and_the_planner_answers(server: LinkServer, planner: Scri
     client.close()
     wait_until_free(server)
     assert planner.events[-1] == "detach r1"
+
+
+def test_a_reader_that_is_to_read_what_is_there_asks_whether_it_is_over(server: LinkServer, planner: Scripted) -> None:
+    client = AgentClient(str(server.path), "r9", OPTIONS)
+    client.until_now()
+    assert client.is_over()
+    assert planner.events == ["attach r9", "until now r9"]
+    client.close()
 
 
 def test_the_socket_is_private(server: LinkServer) -> None:

@@ -399,7 +399,7 @@ def changed(**fields: object) -> Callable[[Scene], None]:
     ("change", "text"),
     [
         pytest.param(changed(properties={"max.poll.records": "7"}), "configuration", id="a consumer property"),
-        pytest.param(changed(paused=frozenset({1})), "configuration", id="a paused partition"),
+        pytest.param(changed(paused=frozenset({1})), "paused: partitions 1", id="a paused partition"),
         pytest.param(changed(bootstrap_servers="other:9092"), "configuration", id="the brokers' address"),
     ],
 )

@@ -158,13 +158,28 @@ def history_plan() -> transitions.Explanation:
 
 
 def test_while_a_partition_is_moved_its_offsets_are_not_reset(shop: Shop) -> None:
-    positions.reset(shop.coordinator, "orders", "20", [0], why="", actor=PERSON)
+    shop.join("b")
+    shop.statuses.answers["b"] = shop.answer
+    shop.clock.advance(10.0)
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    (moving,) = shop.node.handoff
+    stays = sorted(shop.node.assignments)
     before = shop.server.zxid
-    with pytest.raises(LookAgain, match=r"partitions 0 are being moved; ask again when topic orders is Stable"):
-        positions.reset(shop.coordinator, "orders", "30", [0, 1], why="", actor=PERSON)
+    with pytest.raises(LookAgain, match=f"partitions {moving} are being moved; ask again when topic orders is Stable"):
+        positions.reset(shop.coordinator, "orders", "30", [], why="", actor=PERSON)
     assert shop.server.zxid == before
-    positions.reset(shop.coordinator, "orders", "30", [1], why="", actor=PERSON)
-    assert {p: one.offset for p, one in shop.node.seeks.items()} == {0: 20, 1: 30}
+    positions.reset(shop.coordinator, "orders", "30", stays, why="", actor=PERSON)
+    assert sorted(shop.node.seeks) == stays
+
+
+def test_a_partition_that_does_not_start_can_be_sent_elsewhere_once_more(shop: Shop) -> None:
+    positions.reset(shop.coordinator, "orders", "20", [0], why="", actor=PERSON)
+    positions.reset(shop.coordinator, "orders", "30", [0], why="", actor=PERSON)
+    assert shop.state is State.STARTING
+    assert shop.node.seeks == {0: Seek(30, shop.node.epoch)}
+    assert shop.node.since[0] == shop.node.epoch
+    shop.settle()
+    assert shop.state is State.STABLE
 
 
 def test_a_task_that_is_tried_again_resets_once(shop: Shop) -> None:

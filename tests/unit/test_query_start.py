@@ -1,12 +1,15 @@
-"""A query whose Python process was too slow to start is started again; one that has read, or failed otherwise, is not."""
+"""Which pipeline a topic's query is made of, and that one whose Python process was too slow to start is started again."""
 
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.wiring import Settings
 from spark_apps import consumer
-from spark_apps.consumer import SLOW_START, START_ATTEMPTS, SparkTopic
+from spark_apps.agent.process import ConsumerSettings
+from spark_apps.consumer import SLOW_START, START_ATTEMPTS, Consumer, SparkTopic
 
 
 class Ended:
@@ -60,3 +63,27 @@ def test_a_slow_start_is_tried_again_and_then_given_up() -> None:
 )
 def test_anything_else_ends_the_consumer_at_once(why: str, opened: bool) -> None:
     assert outcome(why, opened=opened) == (1, f"topic orders: the query has ended: {why}")
+
+
+def build_of(made: Consumer, topic: str) -> str:
+    return next((str(one.build) for one in made._pipelines if one.matches(topic)), "")
+
+
+def test_a_name_goes_before_a_pattern_and_that_before_the_default() -> None:
+    site = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
+    made = Consumer(cast(Any, None), ConsumerSettings(site, "a"))
+    made.pipeline(build=cast(Any, "default"), default=True)
+    made.pipeline(pattern="orders-.*", build=cast(Any, "pattern"))
+    assert build_of(made, "clicks") == "default"
+    made.pipeline("orders-eu", cast(Any, "name"))
+    assert [build_of(made, topic) for topic in ("orders-eu", "orders-us", "orders")] == ["name", "pattern", "default"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [({"pattern": "("}, "is no regular expression"), ({}, "one of"), ({"name": "a", "pattern": "b"}, "one of")],
+)
+def test_a_pipeline_that_cannot_be_is_refused(arguments: dict[str, str], says: str) -> None:
+    site = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
+    with pytest.raises(Refused, match=says):
+        Consumer(cast(Any, None), ConsumerSettings(site, "a")).pipeline(build=cast(Any, "b"), **cast(Any, arguments))
