@@ -136,7 +136,8 @@ def seek(
     """
     held = causes.hold(view) or _contradiction(view)
     if held or view.config.removed or view.node is None:
-        return Decision(Verdict.HOLD, held or f"nothing of topic {view.topic} is planned; plan it first")
+        nothing = "removed" if view.config.removed else "not planned yet; plan it first"
+        return Decision(Verdict.HOLD, held or f"topic {view.topic} is {nothing}")
     deciding = _Deciding(view, world, policy, actor)
     touched, _ = deciding.drop_lost()
     draft = deciding.draft

@@ -20,7 +20,7 @@ from coordinator_tasks.core.model import (
     TopicStatus,
 )
 from coordinator_tasks.service import history, positions, transitions
-from coordinator_tasks.service.topics import add_topic, configuration
+from coordinator_tasks.service.topics import add_topic, configuration, remove_topic
 from tests.fakes.cluster import PERSON, Cluster
 
 DAG_TASK = Actor("airflow", "ada", "reset_offsets", "run-1", "reset_offsets", 1)
@@ -180,6 +180,12 @@ def test_a_partition_that_does_not_start_can_be_sent_elsewhere_once_more(shop: S
     assert shop.node.since[0] == shop.node.epoch
     shop.settle()
     assert shop.state is State.STABLE
+
+
+def test_a_topic_that_is_removed_is_left_alone(shop: Shop) -> None:
+    remove_topic(shop.coordinator, "orders", PERSON)
+    with pytest.raises(Refused, match="cannot be reset: topic orders is removed"):
+        positions.reset(shop.coordinator, "orders", "earliest", [0], why="", actor=PERSON)
 
 
 def test_a_task_that_is_tried_again_resets_once(shop: Shop) -> None:
