@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from coordinator_tasks.core.assignors.cooperative import CooperativeSticky
 from coordinator_tasks.core.assignors.group import GroupAssignor
 from coordinator_tasks.core.assignors.optimum import GroupBalanced
-from coordinator_tasks.core.assignors.strategies import STATELESS
+from coordinator_tasks.core.assignors.topic_strategies import STATELESS
 
 _BALANCED = GroupBalanced()
 
