@@ -57,9 +57,7 @@ def planned(problem: Problem, rules: Rules) -> Book:
 
 class _Planner:
     def __init__(self, book: Book) -> None:
-        self.book, self.rules = book, book.rules
-        self.top = book.level * (1 + self.rules.tolerance) * (1 + SLACK)
-        self.alarm = book.level * (1 + self.rules.tolerance + self.rules.hysteresis) * (1 + SLACK)
+        self.book, self.rules, self.top = book, book.rules, book.top
         self.gain = book.level * max(self.rules.min_gain, 2 * SLACK)
 
     # What has to be done ---------------------------------------------------------------------------------------------
@@ -137,7 +135,7 @@ class _Planner:
         """Relieve everybody above the tolerance, move by move whoever is fullest then; False if nothing was moved."""
         book = self.book
         fullest = [(-book.ratio(m), m) for m in book.seats if book.ratio(m) > self.top]
-        if not any(-ratio > self.alarm for ratio, _ in fullest):
+        if not any(-ratio > book.alarm for ratio, _ in fullest):
             return False
         before = {member: book.load[member] for _, member in fullest}
         trails: dict[str, list[int]] = {member: [] for _, member in fullest}

@@ -58,6 +58,16 @@ class Book:
 
     # What is the case ------------------------------------------------------------------------------------------------
 
+    @property
+    def top(self) -> float:
+        """The tolerance: nobody is relieved who carries no more than this per capacity."""
+        return self.level * (1 + self.rules.tolerance) * (1 + SLACK)
+
+    @property
+    def alarm(self) -> float:
+        """The hysteresis: nobody is relieved at all while everybody carries no more than this per capacity."""
+        return self.level * (1 + self.rules.tolerance + self.rules.hysteresis) * (1 + SLACK)
+
     def weight(self, partition: int) -> float:
         """What the partition weighs; the mean of the known ones if nobody knows."""
         return self._weights.get(partition, self._usual) + self._each
