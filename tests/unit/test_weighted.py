@@ -1,6 +1,8 @@
 """`weighted`: what is never broken (Hypothesis), and who gets what and why in cases that a person can follow (tables)."""
 
 import random
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,9 +13,10 @@ from hypothesis import strategies as st
 
 from coordinator_tasks.core.assignors import Problem, assignor, validate
 from coordinator_tasks.core.assignors.weighted import Weighted
-from coordinator_tasks.core.assignors.weighted_book import NOBODY, Book
+from coordinator_tasks.core.assignors.weighted_book import Book
 from coordinator_tasks.core.assignors.weighted_parameters import rules_of
 from coordinator_tasks.core.assignors.weighted_stock import Stock
+from coordinator_tasks.core.assignors.weighted_table import NOBODY
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Member
 
@@ -344,7 +347,7 @@ def test_a_weight_that_is_none_is_refused_by_its_partition(weight: float) -> Non
     ],
 )
 def test_the_order_in_which_partitions_are_offered(need: float, room: float, order: list[int]) -> None:
-    assert list(Stock([0, 1, 2, 3], [1.0, 3.0, 5.0, 0.0].__getitem__).picks(need, room)) == order
+    assert list(Stock([3, 0, 1, 2], [0.0, 1.0, 3.0, 5.0]).picks(need, room)) == order
 
 
 def test_the_account_is_the_same_after_moves_as_if_it_were_made_anew() -> None:
@@ -395,6 +398,12 @@ def test_a_wrong_parameter_is_refused_in_one_line(name: str, text: str, said: st
 
 def test_the_strategy_has_a_name() -> None:
     assert isinstance(assignor("weighted"), Weighted)
+
+
+def test_a_coordinator_without_a_plan_by_weight_does_not_wait_for_numpy() -> None:
+    code = "import coordinator_tasks.wiring, sys; print('numpy' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == "False"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The strategies for whole groups, by name. Importing this loads numpy, which plans of one topic do without."""
+"""The strategies for whole groups, by name. Importing this loads numpy; of the plans of one topic only `weighted` needs it."""
 
 from collections.abc import Mapping
 

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from coordinator_tasks.core.assignors.problem import Problem
-from coordinator_tasks.core.assignors.weighted_book import NOBODY, Book
+from coordinator_tasks.core.assignors.weighted_book import Book
 from coordinator_tasks.core.assignors.weighted_parameters import Zones, rules_of
+from coordinator_tasks.core.assignors.weighted_table import NOBODY
 
 
 class WeightedTeller:
