@@ -78,6 +78,22 @@ def test_what_members_have_does_not_matter_to_a_strategy_without_memory(strategy
     )
 
 
+@settings(max_examples=100)
+@over(group=groups())
+def test_cooperative_sticky_withholds_what_another_member_claims_and_ends_in_the_optimum(group: Group) -> None:
+    """After each round everybody has given up what it was not given. One round settles the claims, two make a move."""
+    strategy = GROUP_ASSIGNORS["cooperative-sticky"]
+    first = strategy.assign(group)
+    assert len(given(first)) == sum(len(listed) for topics in first.values() for listed in topics.values())
+    for (topic, partition), member in given(first).items():
+        assert topic in group.members[member].topics
+        assert not any(partition in v.owned.get(topic, ()) for m, v in group.members.items() if m != member)
+    second = strategy.assign(after(group, first))
+    if group.members:
+        assert (loads(group, given(second)), moves(group, given(second))) == best(group)
+    assert strategy.assign(after(group, second)) == second
+
+
 @settings(max_examples=60)
 @over(group=groups(equal=True))
 def test_with_equal_subscriptions_only_a_joiner_gains(group: Group) -> None:
