@@ -59,6 +59,10 @@ TWO_OF_FOUR_SAID = "moves: a had 4 and keeps 2, b had 0 and gets 2; the even sha
             "stays: a had 2 and has 2, so this one stays; the even share is 1 to 2", id="balanced keeps",
         ),
         pytest.param(
+            asked("balanced", [1] * 4, "a b", "aaab", fixed=dict.fromkeys(range(3), "a")), 3,
+            "stays: b had 1 and has 1, so this one stays", id="as even as what is fixed allows",
+        ),
+        pytest.param(
             asked("balanced", [1] * 2, "a b", "a."), 1,
             "moves: nobody had it: b had 0 and gets 1; the even share is 1", id="nobody had it",
         ),
@@ -214,6 +218,8 @@ def test_what_does_not_fit_into_the_history_is_left_out_by_its_size() -> None:
     assert shortened(whole, 10_000).stays == ()
     assert shortened(whole, 450).moves == (many,)
     assert shortened(whole, 0) == Explanation("s", "i", "sum")
+    one = Explanation("s", "i", "sum", (Reason("one", (0,)),))
+    assert [len(shortened(one, size).moves) for size in (50, 51)] == [0, 1]
 
 
 @given(st.sets(st.integers(0, 300)))

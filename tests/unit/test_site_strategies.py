@@ -99,6 +99,14 @@ def test_one_that_cannot_be_imported_holds_its_own_topics_only(module: ModuleTyp
         found.check(scene.config)
 
 
+def test_a_cluster_whose_strategy_cannot_be_imported_starts_and_runs_the_topics_that_name_another(
+    module: ModuleType,
+) -> None:
+    found = strategies_of("mine", {}, {"mine": "nowhere.rules:f"})
+    scene = Scene(policy=Policy(strategies=found), config=replace(CONFIG, strategy="balanced")).joins("a")
+    assert scene.decide().verdict is Verdict.WRITE
+
+
 def raises(problem: Problem) -> Mapping[int, str]:
     raise KeyError("rack\nof " + problem.topic)
 
