@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from coordinator_tasks.core.model import Actor, Explanation, Fleet, Move, MoveKind
-from coordinator_tasks.core.ranges import ranges
+from coordinator_tasks.core.partition_text import ranges
 from coordinator_tasks.service.history import Rebalance
 from coordinator_tasks.service.overview import ConsumerOverview, RunningTopic, TopicOverview
 from coordinator_tasks.service.positions import Shift

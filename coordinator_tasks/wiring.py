@@ -20,7 +20,7 @@ from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Clock, Discovery, GroupOffsets, Registry, ZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.settings import FILE_DISCOVERY, Settings, settings_from_environment
-from coordinator_tasks.strategies import strategies_of
+from coordinator_tasks.site_strategies import strategies_of
 
 __all__ = [
     "ConsumerSession",

@@ -5,6 +5,7 @@ Secrets never come as arguments: they stand in the settings file (mode 0600) or 
 """
 
 import argparse
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,6 +25,23 @@ def _settings_of(run_folder: str) -> str | None:
     return str(file) if run_folder and file.exists() else None
 
 
+def _capacity(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no capacity; give a number from 0 on, such as 2")
+    return value
+
+
+def _attribute(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not name or not sign:
+        raise argparse.ArgumentTypeError(f"{text!r} is no attribute; give name=value, such as tier=gold")
+    return name, value
+
+
 def add_consumer_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what every consumer understands."""
     parser.add_argument("--consumer", required=True, help="the stable id of this consumer")
@@ -36,7 +54,14 @@ def add_consumer_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--listen", default="127.0.0.1:0", help="host:port of the status interface; 0 = a free one")
     parser.add_argument("--advertise", default="", help="the URL under which others ask the status interface")
     parser.add_argument("--rack", default="")
-    parser.add_argument("--capacity", type=float, default=1.0)
+    parser.add_argument("--capacity", type=_capacity, default=1.0, help="2 = can carry twice as much, 0 = nothing")
+    parser.add_argument(
+        "--attribute",
+        type=_attribute,
+        action="append",
+        default=[],
+        help="name=value for a strategy of your own; any number",
+    )
     parser.add_argument("--session-timeout", type=float, help="seconds of the ZooKeeper session")
     parser.add_argument("--start-timeout", type=float, default=60.0, help="seconds that a start waits for ZooKeeper")
     parser.add_argument("--close-timeout", type=float, default=30.0, help="seconds that a leave waits for hand-offs")
@@ -63,6 +88,7 @@ def consumer_settings(given: argparse.Namespace, environ: Mapping[str, str] = os
         topics=tuple(one for one in given.topics.split(",") if one),
         rack=given.rack,
         capacity=given.capacity,
+        attributes=dict(given.attribute),
         host=host.strip("[]") or "127.0.0.1",
         port=int(port) if port.isdigit() else 0,
         advertised=given.advertise,

@@ -46,9 +46,11 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooK
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
     """A real broker for the whole run: use topics and groups of your own, and leave it running.
 
-    It also has a SASL_PLAINTEXT listener for the user ``alice`` with the password ``alice-secret``.
+    It is in the rack ``r1``, and also has a SASL_PLAINTEXT listener for the user ``alice`` with the password
+    ``alice-secret``.
     """
-    with EmbeddedKafka(tmp_path_factory.mktemp("kafka"), users={"alice": "alice-secret"}) as broker:
+    home, users = tmp_path_factory.mktemp("kafka"), {"alice": "alice-secret"}
+    with EmbeddedKafka(home, users=users, settings={"broker.rack": "r1"}) as broker:
         yield broker
 
 

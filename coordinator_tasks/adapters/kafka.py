@@ -314,8 +314,8 @@ def _describe(broker: _Broker, topics: Collection[str]) -> dict[str, TopicDescri
 
 
 def _racks(partitions: Iterable[Any]) -> dict[int, tuple[str, ...]]:
-    """Partition → the racks of its replicas, of those that have any."""
-    found = {one.id: tuple(sorted({node.rack for node in one.replicas if node.rack})) for one in partitions}
+    """Partition → the racks of its replicas, of those that have any; the first replica is the preferred leader."""
+    found = {one.id: tuple(dict.fromkeys(node.rack for node in one.replicas if node.rack)) for one in partitions}
     return {partition: racks for partition, racks in found.items() if racks}
 
 

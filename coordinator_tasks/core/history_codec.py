@@ -6,7 +6,7 @@ from typing import Any
 from coordinator_tasks.core.codec import VERSION
 from coordinator_tasks.core.fields import Fields, dump
 from coordinator_tasks.core.model import Actor, Explanation, Move, MoveKind, Reason, Record, State
-from coordinator_tasks.core.ranges import numbers, ranges
+from coordinator_tasks.core.partition_text import numbers, ranges
 
 
 def encode_record(record: Record) -> bytes:

@@ -316,7 +316,7 @@ Answer: TypeAlias = ConsumerStatus | Unreachable
 class TopicDescription:
     """What Kafka says of a topic: its id, its partitions 0..count-1, and the id of the Kafka cluster.
 
-    `racks`: partition → the racks of the brokers with its replicas, where brokers have racks.
+    `racks`: partition → the racks of the brokers with its replicas, the preferred leader's first, where brokers have racks.
     """
 
     topic: str

@@ -23,10 +23,10 @@ _CONSUMER_LISTS = 7
 
 def place(draft: Draft, view: TopicView, world: World, able: Mapping[str, int], policy: Policy) -> None:
     """Give every partition without a target to somebody; nobody else's moves. Nothing happens without targets."""
-    homeless = {p: None for p in view.partitions if draft.target(p) is None}
+    fixed = _targets(draft, view)
+    homeless = {p: None for p in view.partitions if p not in fixed}
     if view.config.removed or not able or not homeless:
         return
-    fixed = {p: target for p in view.partitions if (target := draft.target(p)) is not None}
     pins = {p: c for p, c in view.config.pins.items() if p in homeless and c in able}
     owned = {p: c for p, c in draft.former.items() if c in able}
     asked = _ask(view, world, policy, able, owned, fixed | pins, {**draft.former, **fixed})

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 
 from coordinator_tasks.core.model import Actor, Ending, MoveKind, State
-from coordinator_tasks.core.ranges import ranges
+from coordinator_tasks.core.partition_text import ranges
 
 NOBODY = "nobody"
 _MINUTE, _HOUR, _DAY = 60.0, 3_600.0, 86_400.0

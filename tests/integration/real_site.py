@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from coordinator_tasks.core.codec import decode_node, decode_state
 from coordinator_tasks.core.errors import Unavailable
@@ -70,11 +71,11 @@ class Ledger:
 class Consumer:
     """A plain consumer in a thread, whose rows name its incarnation."""
 
-    def __init__(self, site: Site, name: str, ledger: Ledger, settings: Settings | None = None) -> None:
+    def __init__(self, site: Site, name: str, ledger: Ledger, settings: Settings | None = None, **about: Any) -> None:
         self.name = name
         self.code: int | None = None
         timing = AgentTiming(close_timeout_s=10.0, poll_s=1.0)
-        wanted = ConsumerSettings(settings or site.settings, name, agent_timing=timing)
+        wanted = ConsumerSettings(settings or site.settings, name, agent_timing=timing, **about)
         self.consumer = PlainConsumer(wanted, ledger.sink(self))
         self._thread = threading.Thread(target=self._run, name=f"consumer-{name}", daemon=True)
         self._thread.start()
@@ -130,8 +131,9 @@ class Managed:
         with open_coordinator(self.site.settings) as c:
             topics.add_topic(c, self.site.topic, self.site.group, start=self.start, actor=PERSON)
 
-    def join(self, name: str, settings: Settings | None = None) -> Consumer:
-        self.consumers[name] = Consumer(self.site, name, self.ledger, settings)
+    def join(self, name: str, settings: Settings | None = None, **about: Any) -> Consumer:
+        """`about`: fields of `ConsumerSettings`."""
+        self.consumers[name] = Consumer(self.site, name, self.ledger, settings, **about)
         return self.consumers[name]
 
     @contextmanager

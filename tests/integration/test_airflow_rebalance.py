@@ -147,6 +147,21 @@ def test_a_join_moves_by_hand_offs_and_every_task_may_be_run_again_without_effec
     eventually(lambda: len(consumers[0].running(topic)) == 6)
 
 
+def test_a_strategy_from_the_form_is_noticed_and_its_plan_is_kept(
+    airflow: EmbeddedAirflow, coordinator: Coordinator, settings: Settings, consumers: list[StubConsumer]
+) -> None:
+    (topic,) = make_topics(coordinator, settings, 1)
+    eventually(lambda: all_stable(coordinator, [topic]))
+    wanted = {"strategy": "weighted", "parameters": {"weights": "0: 90; 1-3: 1"}}
+    form = {"cluster": settings.cluster, "topic": topic, **wanted, "dry_run": False}
+    run = airflow.client.trigger("set_strategy", conf=form)
+    assert airflow.client.wait_for_run("set_strategy", run, RUN_LIMIT_S) == "success"
+    eventually(lambda: sorted(len(stub.running(topic)) for stub in consumers) == [1, 3])
+    plans = [one.plan for one in history.records(coordinator, topic) if one.plan is not None]
+    assert [plan.strategy for plan in plans] == ["weighted", "balanced"]
+    assert "above the tolerance of 5 %" in plans[0].moves[0].text
+
+
 def test_a_topic_that_is_held_up_asks_a_person_once_and_the_answer_isolates_the_blocker(
     airflow: EmbeddedAirflow, coordinator: Coordinator, settings: Settings, consumers: list[StubConsumer]
 ) -> None:

@@ -1,6 +1,7 @@
 """The default strategy against brute force: exact balance first, then the fewest moves; and what is no valid answer."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -30,6 +31,12 @@ def loads_of(question: Problem, answer: Mapping[int, str]) -> list[int]:
 
 def moves(question: Problem, answer: Mapping[int, str]) -> int:
     return sum(1 for p, m in question.owned.items() if p not in question.fixed and answer.get(p) != m)
+
+
+def settled(question: Problem, answer: Mapping[int, str], joiner: str = "") -> Problem:
+    """The same once everybody has what was answered, with one member more."""
+    members = {**question.members, **({joiner: Member(joiner, 1, "", "")} if joiner else {})}
+    return replace(question, members=members, owned={p: m for p, m in answer.items() if m in question.members})
 
 
 def best(question: Problem) -> tuple[list[int], int]:
@@ -86,9 +93,27 @@ def test_the_order_of_the_input_does_not_matter(question: Problem, rng: object) 
 @given(problems())
 def test_an_answer_given_back_is_kept(question: Problem) -> None:
     answer = Balanced().assign(question)
-    kept = {p: m for p, m in answer.items() if m in question.members}
-    again = Problem(question.topic, question.partitions, question.members, kept, question.fixed, question.loads)
-    assert Balanced().assign(again) == answer
+    assert Balanced().assign(settled(question, answer)) == answer
+
+
+@settings(max_examples=100, deadline=None)
+@given(problems())
+def test_by_a_join_only_the_joiner_gains(question: Problem) -> None:
+    before = Balanced().assign(question)
+    joined = settled(question, before, joiner="z")
+    after = Balanced().assign(joined)
+    assert {m for p, m in after.items() if before[p] != m} <= {"z"}
+    assert (loads_of(joined, after), moves(joined, after)) == best(joined)
+
+
+@settings(max_examples=100, deadline=None)
+@given(problems())
+def test_by_a_leave_nobody_who_stays_loses(question: Problem) -> None:
+    before = Balanced().assign(question)
+    rest = {m: one for m, one in question.members.items() if m != "a"}
+    after = Balanced().assign(settled(replace(question, members=rest), before))
+    for partition, member in before.items():
+        assert member not in rest or after[partition] == member
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from coordinator_tasks.core.assignors import ASSIGNORS, Problem
 from coordinator_tasks.core.assignors.explain import Asked, digest, explained, shortened
 from coordinator_tasks.core.model import Explanation, Member, Reason
-from coordinator_tasks.core.ranges import numbers, ranges
+from coordinator_tasks.core.partition_text import numbers, ranges
 
 SHARP = {"tolerance": "0.1", "hysteresis": "0", "min.gain": "0", "floor": "0", "partition.weight": "0"}
 
@@ -37,23 +37,30 @@ def asked(
     return Asked(strategy, problem, answer, holders, pins or {})
 
 
-def sentence(question: Asked, partition: int) -> str:
-    found = explained(question)
-    kinds = {one.text: kind for kind, said in (("moves", found.moves), ("stays", found.stays)) for one in said}
-    (text,) = [one.text for one in (*found.moves, *found.stays) if partition in one.partitions]
-    return f"{kinds[text]}: {text}"
+def told(found: Explanation) -> list[tuple[int, str]]:
+    """Every partition with what is said of it."""
+    said = [(f"moves: {one.text}", one) for one in found.moves] + [(f"stays: {one.text}", one) for one in found.stays]
+    return sorted((partition, text) for text, one in said for partition in one.partitions)
+
+
+IDLE = asked("weighted", [1, 1], "a b", "aa")
+TWO_OF_FOUR = asked("balanced", [1] * 4, "a b", "aaaa")
+TWO_OF_FOUR_SAID = "moves: a had 4 and keeps 2, b had 0 and gets 2; the even share is 2"
 
 
 @pytest.mark.parametrize(
     ("question", "partition", "said"),
     [
         pytest.param(
-            asked("balanced", [1] * 4, "a b", "aaaa"), 3,
-            "moves: a had 4 and keeps 2, b had 0 and gets 2; the even share is 2", id="balanced moves",
+            TWO_OF_FOUR, 3, TWO_OF_FOUR_SAID, id="balanced moves",
         ),
         pytest.param(
             asked("balanced", [1] * 3, "a b", "aab"), 0,
             "stays: a had 2 and has 2, so this one stays; the even share is 1 to 2", id="balanced keeps",
+        ),
+        pytest.param(
+            asked("balanced", [1] * 4, "a b", "aaab", fixed=dict.fromkeys(range(3), "a")), 3,
+            "stays: b had 1 and has 1, so this one stays", id="as even as what is fixed allows",
         ),
         pytest.param(
             asked("balanced", [1] * 2, "a b", "a."), 1,
@@ -77,8 +84,7 @@ def sentence(question: Asked, partition: int) -> str:
             "moves: a had 1 and keeps 0, b had 1 and gets 2, by the rule of mine", id="a strategy without words of its own",
         ),
         pytest.param(
-            asked("sticky", [1] * 4, "a b", "aaaa"), 3,
-            "moves: a had 4 and keeps 2, b had 0 and gets 2; the even share is 2", id="another name of balanced",
+            replace(TWO_OF_FOUR, strategy="sticky"), 3, TWO_OF_FOUR_SAID, id="another name of balanced",
         ),
         pytest.param(
             asked("range", [1] * 4, "a b", "bbaa"), 0,
@@ -145,15 +151,13 @@ def sentence(question: Asked, partition: int) -> str:
     ],
 )  # fmt: skip
 def test_the_sentence(question: Asked, partition: int, said: str) -> None:
-    assert sentence(question, partition) == said
+    assert [text for number, text in told(explained(question)) if number == partition] == [said]
 
 
 @pytest.mark.parametrize(
     ("question", "said"),
     [
-        pytest.param(
-            asked("balanced", [1] * 4, "a b", "aaaa"), "balanced: 2 of 4 partitions leave an owner; then 2 each", id="balanced"
-        ),
+        pytest.param(TWO_OF_FOUR, "balanced: 2 of 4 partitions leave an owner; then 2 each", id="balanced"),
         pytest.param(
             asked("weighted", [4] * 4, "a b", "aaaa", parameters={"max_moves": "9"}),
             "weighted by records: 2 moves of 9 allowed; the fullest is b with 8 records/s (100 % of the level)",
@@ -172,12 +176,8 @@ def test_the_summary(question: Asked, said: str) -> None:
 
 def test_every_partition_is_in_one_sentence_and_only_those_asked_for() -> None:
     question = asked("weighted", [float(w) for w in range(20)], "a b c", "a" * 12 + "........")
-    told = [
-        p for said in (explained(question).moves, explained(question).stays) for one in said for p in one.partitions
-    ]
-    assert sorted(told) == list(range(20))
-    found = explained(question, only=[3, 15])
-    assert sorted(p for one in (*found.moves, *found.stays) for p in one.partitions) == [3, 15]
+    assert [partition for partition, _ in told(explained(question))] == list(range(20))
+    assert [partition for partition, _ in told(explained(question, only=[3, 15]))] == [3, 15]
 
 
 @pytest.mark.parametrize(
@@ -196,13 +196,11 @@ def test_every_partition_is_in_one_sentence_and_only_those_asked_for() -> None:
     ids=lambda change: next(iter(change)),
 )
 def test_the_digest_changes_with_everything_that_the_strategy_is_given(change: dict[str, Any]) -> None:
-    question = asked("weighted", [1, 1], "a b", "aa")
-    assert digest(replace(question, problem=replace(question.problem, **change))) != digest(question)
+    assert digest(replace(IDLE, problem=replace(IDLE.problem, **change))) != digest(IDLE)
 
 
 def test_the_digest_does_not_change_with_the_order_or_with_who_was_started_when() -> None:
-    question = asked("weighted", [1, 1], "a b", "aa")
-    problem = question.problem
+    problem = IDLE.problem
     other = replace(
         problem,
         members={
@@ -210,7 +208,7 @@ def test_the_digest_does_not_change_with_the_order_or_with_who_was_started_when(
         },
         weights=dict(reversed(list(problem.weights.items()))),
     )
-    assert digest(replace(question, problem=other)) == digest(question)
+    assert digest(replace(IDLE, problem=other)) == digest(IDLE)
 
 
 def test_what_does_not_fit_into_the_history_is_left_out_by_its_size() -> None:
@@ -220,6 +218,8 @@ def test_what_does_not_fit_into_the_history_is_left_out_by_its_size() -> None:
     assert shortened(whole, 10_000).stays == ()
     assert shortened(whole, 450).moves == (many,)
     assert shortened(whole, 0) == Explanation("s", "i", "sum")
+    one = Explanation("s", "i", "sum", (Reason("one", (0,)),))
+    assert [len(shortened(one, size).moves) for size in (50, 51)] == [0, 1]
 
 
 @given(st.sets(st.integers(0, 300)))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from coordinator_tasks.core.assignors import rocketmq
 from coordinator_tasks.core.assignors.group import Group, GroupMember, kafka_order
-from coordinator_tasks.core.assignors.groups import GROUP_ASSIGNORS
+from coordinator_tasks.core.assignors.group_strategies import GROUP_ASSIGNORS
 from coordinator_tasks.core.assignors.layout import claims_of, layout_of
 from coordinator_tasks.core.assignors.optimum import GroupBalanced, Proof, solve
 from tests.unit.groups import MEMBERS, TOPICS, after, best, given, groups, loads, moves, partitions
@@ -76,6 +76,22 @@ def test_what_members_have_does_not_matter_to_a_strategy_without_memory(strategy
     assert GROUP_ASSIGNORS[strategy].assign(Group(group.topics, bare, group.racks)) == GROUP_ASSIGNORS[strategy].assign(
         group
     )
+
+
+@settings(max_examples=100)
+@over(group=groups())
+def test_cooperative_sticky_withholds_what_another_member_claims_and_ends_in_the_optimum(group: Group) -> None:
+    """After each round everybody has given up what it was not given. One round settles the claims, two make a move."""
+    strategy = GROUP_ASSIGNORS["cooperative-sticky"]
+    first = strategy.assign(group)
+    assert len(given(first)) == sum(len(listed) for topics in first.values() for listed in topics.values())
+    for (topic, partition), member in given(first).items():
+        assert topic in group.members[member].topics
+        assert not any(partition in v.owned.get(topic, ()) for m, v in group.members.items() if m != member)
+    second = strategy.assign(after(group, first))
+    if group.members:
+        assert (loads(group, given(second)), moves(group, given(second))) == best(group)
+    assert strategy.assign(after(group, second)) == second
 
 
 @settings(max_examples=60)

@@ -22,9 +22,9 @@ class Partition:
     replicas: list[Replica]
 
 
-def test_the_racks_of_a_partition_are_those_of_its_replicas_where_brokers_have_any() -> None:
+def test_the_racks_of_a_partition_are_those_of_its_replicas_the_preferred_leaders_first() -> None:
     found = [Partition(0, [Replica("b"), Replica("a"), Replica("b")]), Partition(1, [Replica(None)]), Partition(2, [])]
-    assert kafka._racks(found) == {0: ("a", "b")}
+    assert kafka._racks(found) == {0: ("b", "a")}
 
 
 class Reader:

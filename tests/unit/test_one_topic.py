@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 
 from coordinator_tasks.core.assignors import ASSIGNORS, Problem, validate
-from coordinator_tasks.core.assignors.groups import GROUP_ASSIGNORS
+from coordinator_tasks.core.assignors.group_strategies import GROUP_ASSIGNORS
 from coordinator_tasks.core.model import Member
 from tests.unit.test_balanced import problem, problems
 
@@ -25,6 +25,24 @@ def test_the_answer_is_valid_and_fixed_partitions_stay(strategy: str, question: 
 def test_a_fixed_partition_shifts_nobodys_range() -> None:
     answer = ASSIGNORS["range"].assign(problem(6, "abc", fixed={0: "c", 9: "a"}))
     assert answer == {0: "c", 1: "a", 2: "b", 3: "b", 4: "c", 5: "c"}
+
+
+RACKS = {0: ("r2", "r1"), 1: ("r2",), 2: ("r1", "r2"), 3: ("r1",)}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        pytest.param("range", "abab", id="any replica in the member's rack"),
+        pytest.param("machine-room", "bbaa", id="the preferred leader in the member's rack"),
+        pytest.param("server-range", "aabb", id="a broker's range knows no racks"),
+        pytest.param("balanced", "aabb", id="nor does balanced"),
+    ],
+)
+def test_racks_count_where_the_strategy_goes_by_them(strategy: str, expected: str) -> None:
+    near = {m: Member(m, 1, "", "", rack=rack) for m, rack in {"a": "r1", "b": "r2"}.items()}
+    answer = ASSIGNORS[strategy].assign(Problem("t", tuple(range(4)), near, zones=RACKS))
+    assert "".join(answer[p] for p in range(4)) == expected
 
 
 def test_without_members_only_fixed_partitions_are_answered() -> None:

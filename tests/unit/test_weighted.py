@@ -1,6 +1,8 @@
 """`weighted`: what is never broken (Hypothesis), and who gets what and why in cases that a person can follow (tables)."""
 
 import random
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,9 +13,10 @@ from hypothesis import strategies as st
 
 from coordinator_tasks.core.assignors import Problem, assignor, validate
 from coordinator_tasks.core.assignors.weighted import Weighted
-from coordinator_tasks.core.assignors.weighted_book import NOBODY, Book
+from coordinator_tasks.core.assignors.weighted_book import Book
 from coordinator_tasks.core.assignors.weighted_parameters import rules_of
 from coordinator_tasks.core.assignors.weighted_stock import Stock
+from coordinator_tasks.core.assignors.weighted_table import NOBODY
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Member
 
@@ -173,6 +176,20 @@ def test_the_order_of_the_input_does_not_matter(question: Problem, rng: Any) -> 
     assert Weighted().assign(replace(other, partitions=tuple(partitions))) == Weighted().assign(question)
 
 
+@settings(max_examples=100)
+@given(problems(free=True), st.data())
+def test_gaps_in_the_numbers_do_not_matter(question: Problem, data: st.DataObject) -> None:
+    names = [*question.members, "x"]
+    fixed = {p: data.draw(st.sampled_from(names)) for p in question.partitions[::4]}
+    far = {p: 3 * p + 2 for p in question.partitions}
+    moved_apart = {name: {far[p]: one for p, one in getattr(question, name).items()} for name in ("owned", "weights")}
+    apart = replace(
+        question, partitions=tuple(far.values()), fixed={far[p]: m for p, m in fixed.items()}, **moved_apart
+    )
+    near = Weighted().assign(replace(question, fixed=fixed))
+    assert Weighted().assign(apart) == {far[p]: m for p, m in near.items()}
+
+
 @settings(max_examples=200)
 @given(problems(free=True), st.integers(0, 4))
 def test_a_budget_is_kept_where_nothing_has_to_move(question: Problem, budget: int) -> None:
@@ -203,6 +220,34 @@ def test_the_fullest_never_gets_fuller(question: Problem) -> None:
     question = replace(question, owned=owned)
     before, after = carried(question, owned), carried(question, Weighted().assign(question))
     assert max(after.values()) <= max(before.values()) * (1 + 1e-9)
+
+
+@settings(max_examples=200)
+@given(problems(free=True))
+def test_nobody_within_the_tolerance_gives_anything_away(question: Problem) -> None:
+    """Whoever joins or leaves; but who gets something that had no owner may pass something on."""
+    question = replace(question, parameters={**question.parameters, "floor": "0"})
+    book, answer = Book(question, rules_of(question.parameters)), Weighted().assign(question)
+    gained = {m for p, m in answer.items() if question.owned.get(p) != m}
+    for partition in moved(question, answer):
+        giver = question.owned[partition]
+        assert giver in gained or book.ratio(giver) > book.top
+
+
+ALIKE = st.tuples(st.integers(0, 30), st.integers(1, 5))
+
+
+@settings(max_examples=60)
+@given(ALIKE)
+def test_where_all_partitions_are_alike_only_a_joiner_gains_and_nobody_loses_by_a_leave(sizes: tuple[int, int]) -> None:
+    count, names = sizes[0], "abcdef"[: sizes[1]]
+    settled = problem([1] * count, members(*names))
+    before = Weighted().assign(settled)
+    joined = Weighted().assign(replace(settled, owned=before, members=members(*names, "z")))
+    assert {m for p, m in joined.items() if before[p] != m} <= {"z"}
+    kept = {p: m for p, m in before.items() if m != "a"}
+    left = Weighted().assign(replace(settled, owned=kept, members=members(*names[1:])))
+    assert len(names) == 1 or kept.items() <= left.items()
 
 
 @pytest.mark.parametrize("capacities", [{}, {"c01": 3.0, "c02": 0.5}], ids=["equal capacities", "mixed capacities"])
@@ -328,7 +373,12 @@ def test_partitions_that_are_not_listed_are_no_part_of_it() -> None:
     assert set(Weighted().assign(question)) == {0, 1}
 
 
-@pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf")])
+def test_what_partitions_that_are_not_listed_weigh_does_not_matter() -> None:
+    question = replace(problem([0] * 2, AB), weights={0: 10.0, 7: -1.0, 8: float("nan"), 9: 500.0})
+    assert [Book(question, rules_of(SHARP)).weight(p) for p in range(2)] == [10, 10]
+
+
+@pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf"), 2e300])
 def test_a_weight_that_is_none_is_refused_by_its_partition(weight: float) -> None:
     with pytest.raises(Refused, match=r"partition 1 of topic orders weighs .*, which is no number from 0 on"):
         Weighted().assign(problem([1, weight], AB))
@@ -344,7 +394,7 @@ def test_a_weight_that_is_none_is_refused_by_its_partition(weight: float) -> Non
     ],
 )
 def test_the_order_in_which_partitions_are_offered(need: float, room: float, order: list[int]) -> None:
-    assert list(Stock([0, 1, 2, 3], [1.0, 3.0, 5.0, 0.0].__getitem__).picks(need, room)) == order
+    assert list(Stock([3, 0, 1, 2], [0.0, 1.0, 3.0, 5.0]).picks(need, room)) == order
 
 
 def test_the_account_is_the_same_after_moves_as_if_it_were_made_anew() -> None:
@@ -395,6 +445,17 @@ def test_a_wrong_parameter_is_refused_in_one_line(name: str, text: str, said: st
 
 def test_the_strategy_has_a_name() -> None:
     assert isinstance(assignor("weighted"), Weighted)
+
+
+def test_only_measured_weights_are_ever_a_reason_by_themselves() -> None:
+    assert Weighted().patience_s({"measure": "lag", "interval.s": "7"}) == 7
+    assert Weighted().patience_s({"measure": "partitions", "interval.s": "7"}) is None
+
+
+def test_a_coordinator_without_a_plan_by_weight_does_not_wait_for_numpy() -> None:
+    code = "import coordinator_tasks.wiring, sys; print('numpy' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == "False"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from coordinator_tasks.core.assignors.problem import Problem
-from coordinator_tasks.core.assignors.weighted_teller import WeightedTeller
 from coordinator_tasks.core.model import Explanation, Reason
 
 
@@ -153,11 +152,15 @@ class CountTeller:
         return f"; the even share is {_span(min(counts), max(counts))}" if max(counts) - min(counts) <= 1 else ""
 
 
+def _weighted(asked: Asked) -> Teller:
+    from coordinator_tasks.core.assignors.weighted_teller import WeightedTeller  # noqa: PLC0415 - it loads numpy
+
+    return WeightedTeller(asked.problem, asked.answer)
+
+
 def _span(low: int, high: int) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
 _EVEN = frozenset({"balanced", "sticky", "uniform", "cooperative-sticky"})  # names of the same optimum
-_TELLERS: Mapping[str, Callable[[Asked], Teller]] = {
-    "weighted": lambda asked: WeightedTeller(asked.problem, asked.answer),
-}
+_TELLERS: Mapping[str, Callable[[Asked], Teller]] = {"weighted": _weighted}

@@ -10,7 +10,7 @@ class OneTopic:
     """A strategy for one topic that asks a group strategy.
 
     All members subscribe to the topic, and are ordered by their ids. The group strategy plans the whole topic; fixed
-    partitions then stay where they are, so that they shift nobody's range. Where replicas are is not part of the question.
+    partitions then stay where they are, so that they shift nobody's range.
     """
 
     def __init__(self, strategy: GroupAssignor) -> None:
@@ -29,6 +29,7 @@ class OneTopic:
             m: GroupMember(topic, {problem.topic: owned[m]} if m in owned else {}, rack=value.rack or None)
             for m, value in problem.members.items()
         }
-        answer = self._strategy.assign(Group({problem.topic: len(partitions)}, members))
+        racks = {problem.topic: [problem.zones.get(p, ()) for p in partitions]} if problem.zones else {}
+        answer = self._strategy.assign(Group({problem.topic: len(partitions)}, members, racks))
         given = {partitions[i]: m for m, topics in answer.items() for i in topics.get(problem.topic, ())}
         return given | {p: m for p, m in problem.fixed.items() if p in place}

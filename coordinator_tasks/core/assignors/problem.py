@@ -17,7 +17,7 @@ class Problem:
     - `parameters`: the strategy's own.
     - `weights`: what each partition weighs in the measure that the parameters name; one that is missing is unknown.
     - `carried`: what each member carries of other topics, in the same unit.
-    - `zones`: partition → the racks of its replicas.
+    - `zones`: partition → the racks of its replicas, the preferred leader's first.
     """
 
     topic: str

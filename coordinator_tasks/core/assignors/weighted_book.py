@@ -5,22 +5,18 @@ Sums are made in the order of the partition numbers, so that the same problem gi
 of its mappings. A partition without an owner stands under `NOBODY`.
 """
 
-import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from heapq import heapify, heappop, heappush, heapreplace, nlargest
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from coordinator_tasks.core.assignors.problem import Problem
 from coordinator_tasks.core.assignors.weighted_parameters import Rules, Zones
 from coordinator_tasks.core.assignors.weighted_stock import Stock
-from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.assignors.weighted_table import NOBODY, Table
 
-NOBODY = ""
 _READ_AT_ONCE = 64
 SLACK = 1e-9  # of a load: what rounding may do to a sum
-NEGLIGIBLE = 1e-9  # of the largest figure: what counts as nothing, since sums could not show that it moved
-K = TypeVar("K", int, str)
 Entry: TypeAlias = tuple[float, int, str]
 
 
@@ -39,14 +35,10 @@ class Book:
         self.seats = tuple(sorted(m for m, one in problem.members.items() if one.capacity > 0 and m not in banned))
         self.capacity = {m: problem.members[m].capacity for m in self.seats}
         self.limit = {m: rules.limit_of(m) for m in self.seats}
-        self.placed = _placed(problem, set(self.seats))
-        known = _known(problem, rules)
-        least = NEGLIGIBLE * max([*known.values(), *problem.carried.values(), rules.each], default=0.0)
-        self._weights, self._each = _noticed(known, least), rules.each
-        self._carried = _noticed(problem.carried, least)
-        self._values, self._usual = _values(self._weights, self.placed, rules)
-        self.count = Counter(self.placed.values())
-        self.load = self._loads()
+        self._table = Table(problem, rules, self.seats)
+        self.placed, self._carried = self._table.placed, self._table.carried
+        self.count = Counter(self._table.counts())
+        self.load = self._table.loads()
         self.level = self._level()
         for member in self.seats:
             self.load[member] += self._carried.get(member, 0.0)
@@ -58,9 +50,19 @@ class Book:
 
     # What is the case ------------------------------------------------------------------------------------------------
 
+    @property
+    def top(self) -> float:
+        """The tolerance: nobody is relieved who carries no more than this per capacity."""
+        return self.level * (1 + self.rules.tolerance) * (1 + SLACK)
+
+    @property
+    def alarm(self) -> float:
+        """The hysteresis: nobody is relieved at all while everybody carries no more than this per capacity."""
+        return self.level * (1 + self.rules.tolerance + self.rules.hysteresis) * (1 + SLACK)
+
     def weight(self, partition: int) -> float:
         """What the partition weighs; the mean of the known ones if nobody knows."""
-        return self._weights.get(partition, self._usual) + self._each
+        return self._table.weight(partition)
 
     def ratio(self, member: str) -> float:
         """What the member carries per capacity."""
@@ -89,9 +91,7 @@ class Book:
 
     def homeless(self) -> list[int]:
         """The partitions without an owner, the heaviest first."""
-        if not self.count[NOBODY]:
-            return []
-        return sorted([p for p, m in self.placed.items() if m == NOBODY], key=self.weight, reverse=True)
+        return self._table.of_nobody()[0]
 
     def stock(self, member: str) -> Stock:
         """The partitions that the member has and that may move, the lightest first."""
@@ -103,28 +103,23 @@ class Book:
 
     def read(self, members: Collection[str]) -> None:
         """Make the stocks of these members, in one look at all partitions."""
-        self._stocks |= self._held({m for m in members if m not in self._stocks})
+        unread = [m for m in members if m not in self._stocks]
+        self._stocks |= {m: Stock(*held) for m, held in self._table.movable(unread).items()}
 
-    def _held(self, members: Collection[str]) -> dict[str, Stock]:
-        found: dict[str, list[int]] = {m: [] for m in members}
-        for partition, member in self.placed.items() if found else ():
-            if member in found:
-                found[member].append(partition)
-        fixed = self.problem.fixed
-        if fixed:
-            found = {m: [p for p in partitions if p not in fixed] for m, partitions in found.items()}
-        return {m: Stock(partitions, self.weight) for m, partitions in found.items()}
+    def answer(self) -> dict[int, str]:
+        """Partition → member; what nobody has is left out."""
+        return {p: m for p, m in self.placed.items() if m != NOBODY} if self.count[NOBODY] else self.placed
 
     # What changes ----------------------------------------------------------------------------------------------------
 
     def move(self, partition: int, taker: str) -> None:
         """Give the partition to somebody, or to nobody."""
         giver, weight = self.placed[partition], self.weight(partition)
-        self.placed[partition] = taker
+        self._table.place(partition, taker)
         if giver in self._stocks:
-            self._stocks[giver].remove(partition)
+            self._stocks[giver].remove(partition, weight)
         if taker in self._stocks:
-            self._stocks[taker].add(partition)
+            self._stocks[taker].add(partition, weight)
         self._settle(giver, -weight, -1)
         self._settle(taker, weight, 1)
         owner = self.problem.owned.get(partition)
@@ -176,32 +171,31 @@ class Book:
         rules, capacities = self.rules, set(self.capacity.values())
         return len(capacities) == 1 and not rules.bans and (rules.zones is Zones.OFF or not self.problem.zones)
 
-    def spread(self, homeless: list[int]) -> None:
-        """Where it is plain: give these, heaviest first, to whoever carries least, as if by a `move` each."""
-        load, count, limit, capacity = self.load, self.count, self.limit, self.capacity
-        heap = [self._entry(m) for m in self.seats if self.has_room(m)]
+    def spread(self) -> None:
+        """Where it is plain: give what nobody has, heaviest first, to whoever carries least, as if by a `move` each."""
+        homeless, weights = self._table.of_nobody()
+        seats, limit, capacity = self.seats, self.limit, next(iter(self.capacity.values()), 1.0)
+        # A seat's number sorts as its name does; the load comes along, and is never compared.
+        heap = [(self.ratio(m), self.count[m], i, self.load[m]) for i, m in enumerate(seats) if self.has_room(m)]
         heapify(heap)
-        for partition in homeless:
+        takers: list[int] = []
+        for weight in weights if heap else ():
+            _, count, seat, load = heap[0]
+            takers.append(seat)
+            count, load = count + 1, load + weight
+            if count < limit[seats[seat]]:
+                heapreplace(heap, (load / capacity, count, seat, load))
+                continue
+            heappop(heap)
+            self.count[seats[seat]], self.load[seats[seat]] = count, load
             if not heap:
-                return
-            _, _, taker = heap[0]
-            self.placed[partition] = taker
-            load[taker] += self.weight(partition)
-            count[taker] += 1
-            count[NOBODY] -= 1
-            if count[taker] < limit[taker]:
-                heapreplace(heap, (load[taker] / capacity[taker], count[taker], taker))
-            else:
-                heappop(heap)
+                break
+        for _, count, seat, load in heap:
+            self.count[seats[seat]], self.load[seats[seat]] = count, load
+        self.count[NOBODY] -= len(takers)
+        self._table.deal(homeless[: len(takers)], takers)
 
     # How it starts ---------------------------------------------------------------------------------------------------
-
-    def _loads(self) -> dict[str, float]:
-        """What everybody who has something carries of this topic."""
-        load = dict.fromkeys((*self.seats, *self.count), 0.0)
-        for member, weight in zip(self.placed.values(), self._values, strict=True):
-            load[member] += weight
-        return {m: one + self.rules.each * self.count[m] for m, one in load.items()}
 
     def _level(self) -> float:
         """The level to which all that can move raises the members, given what they have to carry anyway."""
@@ -221,49 +215,3 @@ class Book:
             load += stays[member]
             level = load / capacity
         return level
-
-
-def _placed(problem: Problem, seats: set[str]) -> dict[int, str]:
-    """Every listed partition, in order, with its owner, unless that one may have nothing."""
-    placed = dict.fromkeys(sorted(problem.partitions), NOBODY)
-    listed = len(placed)
-    placed.update(problem.owned)
-    placed.update(problem.fixed)
-    if len(placed) > listed:
-        wanted = set(problem.partitions)
-        placed = {p: m for p, m in placed.items() if p in wanted}
-    if not seats.issuperset(placed.values()):
-        known, fixed = {*seats, NOBODY}, problem.fixed
-        if not known.issuperset(placed.values()):
-            placed = {p: m if m in known or p in fixed else NOBODY for p, m in placed.items()}
-    return placed
-
-
-def _known(problem: Problem, rules: Rules) -> Mapping[int, float]:
-    """The weights that are known. Raises `Refused`."""
-    weights = {**problem.weights, **rules.weights} if rules.weights else problem.weights
-    if weights and not (min(weights.values()) >= 0 and sum(weights.values()) < math.inf):
-        wrong = min(p for p, one in weights.items() if not 0 <= one < math.inf)
-        raise Refused(
-            f"partition {wrong} of topic {problem.topic} weighs {weights[wrong]}, which is no number from 0 on"
-        )
-    return weights
-
-
-def _noticed(figures: Mapping[K, float], least: float) -> Mapping[K, float]:
-    """The figures without those that are too small to be noticed."""
-    if not figures or min(figures.values()) >= least:
-        return figures
-    return {key: one if one >= least else 0.0 for key, one in figures.items()}
-
-
-def _values(weights: Mapping[int, float], partitions: Iterable[int], rules: Rules) -> tuple[list[float], float]:
-    """The weights of these partitions in their order, and that of one of which nothing is known: the mean.
-
-    Where nothing at all is known and the rules add nothing, each counts as one.
-    """
-    values = list(map(weights.get, partitions))
-    if None not in values:
-        return values, 0.0  # type: ignore[return-value]
-    usual = math.fsum(weights.values()) / len(weights) if weights else 0.0 if rules.each else 1.0
-    return [usual if one is None else one for one in values], usual

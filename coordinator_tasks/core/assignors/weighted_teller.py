@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from coordinator_tasks.core.assignors.problem import Problem
-from coordinator_tasks.core.assignors.weighted_book import NOBODY, SLACK, Book
+from coordinator_tasks.core.assignors.weighted_book import Book
 from coordinator_tasks.core.assignors.weighted_parameters import Zones, rules_of
+from coordinator_tasks.core.assignors.weighted_table import NOBODY
 
 
 class WeightedTeller:
@@ -16,8 +17,6 @@ class WeightedTeller:
         self.before = Book(problem, self.rules)
         self.after = Book(replace(problem, owned=answer), self.rules)
         self.moves = sum(1 for p, m in problem.owned.items() if answer.get(p) != m)
-        self.top = self.after.level * (1 + self.rules.tolerance) * (1 + SLACK)
-        self.alarm = self.after.level * (1 + self.rules.tolerance + self.rules.hysteresis) * (1 + SLACK)
 
     def summary(self) -> str:
         """How full the fullest is against the level that nobody can be below, and what it took."""
@@ -40,7 +39,7 @@ class WeightedTeller:
         forced = self._forced(partition, giver)
         if forced:
             return f"{forced}; {to}"
-        if self.before.ratio(giver) > self.top:
+        if self.before.ratio(giver) > self.after.top:
             over = f"{giver} carried {self._figure(self.before, giver)}, above the tolerance of {_percent(self.rules.tolerance)}"
             return f"{over}; {to}"
         if self.before.ratio(taker) < self.after.level * self.rules.floor:
@@ -61,11 +60,11 @@ class WeightedTeller:
     def stays(self, partition: int, owner: str) -> str:  # noqa: ARG002 - what counts is what its owner carries
         """What its owner carries, and why that is no reason to move it."""
         ratio, figure = self.after.ratio(owner), self._figure(self.after, owner)
-        if ratio <= self.top:
+        if ratio <= self.after.top:
             return f"{owner} carries {figure}, within the tolerance of {_percent(self.rules.tolerance)}"
         if self.rules.max_moves is not None and self.moves >= self.rules.max_moves:
             return f"{owner} carries {figure}, but all {self.rules.max_moves} moves of max.moves are used"
-        if all(self.after.ratio(m) <= self.alarm for m in self.after.seats):
+        if all(self.after.ratio(m) <= self.after.alarm for m in self.after.seats):
             rule = f"the tolerance and the hysteresis, {_percent(self.rules.tolerance + self.rules.hysteresis)}"
             return f"{owner} carries {figure}, and nobody is above the level by more than {rule}"
         return f"{owner} carries {figure}, but no allowed move would gain {_percent(self.rules.min_gain)} of the level"

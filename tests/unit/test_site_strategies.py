@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from coordinator_tasks import strategies
+from coordinator_tasks import site_strategies
 from coordinator_tasks.core.assignors import ASSIGNORS, Problem, Strategies
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.machine import Verdict
 from coordinator_tasks.core.model import Member, State, TopicConfig
 from coordinator_tasks.core.world import Policy
-from coordinator_tasks.strategies import GROUP, strategies_of
+from coordinator_tasks.site_strategies import GROUP, strategies_of
 from tests.world.scene import CONFIG, Scene, stable
 
 Call = Callable[[Problem], Any]
@@ -46,7 +46,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def with_strategy(call: Call, *consumers: str, **more: Any) -> Scene:
     """A topic that was Stable under `balanced`, and is given the site's strategy `mine`."""
     scene = stable(*consumers, **more)
-    known = {**ASSIGNORS, "mine": strategies.Site("mine", "site_rules:mine", call)}
+    known = {**ASSIGNORS, "mine": site_strategies.Site("mine", "site_rules:mine", call)}
     scene.policy = replace(scene.policy, strategies=Strategies(known))
     scene.config = replace(scene.config, strategy="mine")
     return scene
@@ -67,9 +67,9 @@ def test_a_strategy_registered_as_an_entry_point_is_there_and_a_built_in_name_st
         assert group == GROUP
         return [EntryPoint(name, "site_rules:by_tier", group) for name in ("by-tier", "balanced", "both")]
 
-    monkeypatch.setattr(strategies, "entry_points", registered)
+    monkeypatch.setattr(site_strategies, "entry_points", registered)
     found = strategies_of("by-tier", {"a": "b"}, {"both": "site_rules:Holder.nested"})
-    assert isinstance(found.known["by-tier"], strategies.Site)
+    assert isinstance(found.known["by-tier"], site_strategies.Site)
     assert found.known["balanced"] is ASSIGNORS["balanced"]
     assert found.known["both"].source == "site_rules:Holder.nested"  # type: ignore[attr-defined]
     assert (found.default, found.parameters) == ("by-tier", {"a": "b"})
@@ -99,12 +99,20 @@ def test_one_that_cannot_be_imported_holds_its_own_topics_only(module: ModuleTyp
         found.check(scene.config)
 
 
+def test_a_cluster_whose_strategy_cannot_be_imported_starts_and_runs_the_topics_that_name_another(
+    module: ModuleType,
+) -> None:
+    found = strategies_of("mine", {}, {"mine": "nowhere.rules:f"})
+    scene = Scene(policy=Policy(strategies=found), config=replace(CONFIG, strategy="balanced")).joins("a")
+    assert scene.decide().verdict is Verdict.WRITE
+
+
 def raises(problem: Problem) -> Mapping[int, str]:
     raise KeyError("rack\nof " + problem.topic)
 
 
 WRONG: list[Any] = [
-    pytest.param(raises, "failed on topic orders with KeyError: 'rack\\nof orders' (test_strategies.py, line", id="raises"),
+    pytest.param(raises, "failed on topic orders with KeyError: 'rack\\nof orders' (test_site_strategies.py, line", id="raises"),
     pytest.param(lambda _: None, "answered for topic orders with NoneType, not with a mapping", id="nothing"),
     pytest.param(lambda _: [(0, "a")], "with list, not with a mapping of partition to member", id="a list"),
     pytest.param(lambda _: {"0": "a"}, "with '0': 'a', which is no partition number", id="numbers as texts"),
@@ -128,7 +136,7 @@ def test_what_a_strategy_does_wrong_is_one_line_that_holds_the_topic_and_loses_n
     assert "'mine'" in decision.reason
     assert "\n" not in decision.reason
     assert scene.node is node
-    scene.policy = replace(scene.policy, strategies=Strategies({**ASSIGNORS, "mine": strategies.Site("mine", "", lambda p: dict.fromkeys(p.partitions, "a"))}))  # fmt: skip
+    scene.policy = replace(scene.policy, strategies=Strategies({**ASSIGNORS, "mine": site_strategies.Site("mine", "", lambda p: dict.fromkeys(p.partitions, "a"))}))  # fmt: skip
     scene.settles()
     assert scene.counts() == {"a": 4}
 
@@ -149,7 +157,7 @@ def test_while_a_strategy_fails_what_is_on_its_way_is_still_confirmed() -> None:
     scene.step()
     assert scene.state is not None
     assert scene.state.state is State.CLOSING
-    known = {**ASSIGNORS, "mine": strategies.Site("mine", "", raises)}
+    known = {**ASSIGNORS, "mine": site_strategies.Site("mine", "", raises)}
     scene.policy = replace(scene.policy, strategies=Strategies(known))
     scene.config = replace(scene.config, strategy="mine")
     scene.acts("a").step()

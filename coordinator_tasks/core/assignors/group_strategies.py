@@ -1,11 +1,11 @@
-"""The strategies for whole groups, by name. Importing this loads numpy, which plans of one topic do without."""
+"""The strategies for whole groups, by name. Importing this loads numpy; of the plans of one topic only `weighted` needs it."""
 
 from collections.abc import Mapping
 
 from coordinator_tasks.core.assignors.cooperative import CooperativeSticky
 from coordinator_tasks.core.assignors.group import GroupAssignor
 from coordinator_tasks.core.assignors.optimum import GroupBalanced
-from coordinator_tasks.core.assignors.strategies import STATELESS
+from coordinator_tasks.core.assignors.topic_strategies import STATELESS
 
 _BALANCED = GroupBalanced()
 

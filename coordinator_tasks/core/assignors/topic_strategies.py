@@ -6,7 +6,7 @@ from coordinator_tasks.core.assignors import rocketmq
 from coordinator_tasks.core.assignors.balanced import Balanced
 from coordinator_tasks.core.assignors.group import GroupAssignor
 from coordinator_tasks.core.assignors.one_topic import OneTopic
-from coordinator_tasks.core.assignors.ranges import Range, ServerRange
+from coordinator_tasks.core.assignors.range_assignor import Range, ServerRange
 from coordinator_tasks.core.assignors.roundrobin import RoundRobin
 
 STATELESS: Mapping[str, GroupAssignor] = {

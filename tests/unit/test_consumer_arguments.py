@@ -1,0 +1,42 @@
+"""What a consumer is told on its command line about itself."""
+
+import argparse
+
+import pytest
+
+from spark_apps.agent.process import ConsumerSettings
+from spark_apps.arguments import add_consumer_arguments, consumer_settings
+
+LEAST = ("--consumer", "a", "--cluster", "c", "--zookeeper", "z:1", "--kafka", "k:1")
+
+
+def given(*arguments: str) -> ConsumerSettings:
+    parser = argparse.ArgumentParser()
+    add_consumer_arguments(parser)
+    return consumer_settings(parser.parse_args([*LEAST, *arguments]), {})
+
+
+def test_rack_capacity_and_free_attributes_go_into_the_registration() -> None:
+    told = given("--rack", "r1", "--capacity", "2.5", "--attribute", "tier=gold", "--attribute", "note=a=b")
+    assert (told.rack, told.capacity, told.attributes) == ("r1", 2.5, {"tier": "gold", "note": "a=b"})
+    assert (given().rack, given().capacity, given().attributes) == ("", 1.0, {})
+    assert given("--capacity", "0").capacity == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("--capacity", "-1", "'-1' is no capacity; give a number from 0 on"),
+        ("--capacity", "nan", "'nan' is no capacity"),
+        ("--capacity", "inf", "'inf' is no capacity"),
+        ("--capacity", "much", "'much' is no capacity"),
+        ("--attribute", "gold", "'gold' is no attribute; give name=value, such as tier=gold"),
+        ("--attribute", "=gold", "'=gold' is no attribute"),
+    ],
+)
+def test_what_is_none_is_refused_with_what_it_may_be(
+    name: str, value: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        given(f"{name}={value}")
+    assert said in capsys.readouterr().err
