@@ -66,13 +66,18 @@ httpx.AsyncClient(verify=NO_TLS)  # imports what httpx imports late
 gc.freeze()  # what is imported is never collected: its pages stay shared with the processes forked from here
 
 
-def _begin(life: Life) -> Failpoints:
+def end_with_parent(life: Life) -> None:
+    """Nobody outlives the test; what is worth telling goes to the case's folder."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     form = "%(asctime)s %(levelname)s %(name)s %(message)s"
     logging.basicConfig(filename=life.folder / f"log-{life.role}", level=logging.WARNING, format=form, force=True)
+    httpx.create_ssl_context = lambda **_: NO_TLS  # type: ignore[assignment]
+
+
+def _begin(life: Life) -> Failpoints:
+    end_with_parent(life)
     points = Failpoints(life.role, life.folder, life.kills)
     wrap_production(points)
-    httpx.create_ssl_context = lambda **_: NO_TLS  # type: ignore[assignment]
     return points
 
 
