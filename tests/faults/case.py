@@ -26,6 +26,7 @@ from coordinator_tasks.core.world import Policy
 from coordinator_tasks.demo.evidence import Row
 from coordinator_tasks.service import fleet, history
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.settings import TOKEN_FENCE
 from coordinator_tasks.wiring import Settings
 from tests.faults.checker import Findings, Run, check
 from tests.faults.failpoints import PHASES, Kill, traced
@@ -72,13 +73,18 @@ class Actor:
 
 @dataclass
 class Case:
-    """Runs in a thread of its own; everything it needs is under its own ZooKeeper folder, group and directory."""
+    """Runs in a thread of its own; everything it needs is under its own ZooKeeper folder, group and directory.
+
+    `blind`: who never looks at the committed entries once it has begun, so that its own fence is out of work.
+    """
 
     bound_s: ClassVar[float] = BOUND_S
     servers: Servers
     name: str
     folder: Path
     kills: tuple[Kill, ...] = ()
+    fence: str = TOKEN_FENCE
+    blind: tuple[str, ...] = ()
     actors: dict[str, Actor] = field(default_factory=dict)
     killed: set[tuple[str, int]] = field(default_factory=set)
 
@@ -94,6 +100,7 @@ class Case:
             session_timeout_s=SESSION_TIMEOUT_S,
             answer_timeout_s=5.0,
             ask_timeout_s=1.0,
+            fence=self.fence,
             policy=POLICY,
         )
         self.coordinator = Coordinator(
@@ -159,7 +166,7 @@ class Case:
 
     def _start(self, role: str) -> None:
         if role not in self.actors:
-            life = Life(role, self.settings, self.topic, self.group, self.folder, self.kills)
+            life = Life(role, self.settings, self.topic, self.group, self.folder, self.kills, role in self.blind)
             self.actors[role] = Actor(life)
         actor = self.actors[role]
         (self.folder / role).mkdir(exist_ok=True)

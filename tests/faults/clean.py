@@ -301,11 +301,11 @@ class Block:
 def _left(turn: Turn) -> bool:
     lines = turn.notes.of(CLEAN)
     done = {name: sum(one[name] for one in lines) for name in ("rebalances", "records")}
-    return done["rebalances"] < turn.wanted.rebalances or done["records"] < turn.wanted.records
+    return bool(done["rebalances"] < turn.wanted.rebalances or done["records"] < turn.wanted.records)
 
 
 def _run(turn: Turn) -> None:
-    while _left(turn) and not turn.over:
+    while _left(turn) and not turn.over():
         number = len(turn.notes.of(CLEAN))
         folder = turn.folder / f"block{number}"
         with EmbeddedZooKeeper(folder / "zookeeper") as zookeeper, EmbeddedKafka(folder / "kafka") as kafka:

@@ -9,18 +9,21 @@ from pathlib import Path
 
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.settings import TOKEN_FENCE, TRANSACTIONAL_FENCE
 from tests.faults import plan
 from tests.faults.case import Result
 from tests.faults.failpoints import Kill, When
 from tests.faults.notes import Notes, Part, Turn, Wanted, figure
 from tests.faults.servers import Servers
-from tests.faults.zombie import nothing, sleepers
+from tests.faults.zombie import blind, nothing, sleepers
 
 SEED = 2
 BATCH = 48
 LATER_CALLS = (2, 3)
 SLEEPERS = 50
 PAIRS, RARE, LATER, SLEEPING = "pairs", "rare points", "later calls", "sleepers"
+BLINDNESS = "blind zombies"
+BLIND = 6
 
 
 def key(kills: Sequence[Kill]) -> str:
@@ -52,11 +55,11 @@ def _deaths(part: str) -> Part:
     def run(turn: Turn) -> None:
         by_key = {key(one): one for one in plans(part, turn.wanted)}
         due = turn.notes.due(by_key)
-        if not due or turn.over:
+        if not due or turn.over():
             return
         with own_servers(turn.folder) as servers:
             for first in range(0, len(due), BATCH):
-                if turn.over:
+                if turn.over():
                     return
                 batch = [by_key[one] for one in due[first : first + BATCH]]
                 for result in plan.run(servers, turn.folder / f"batch{first}", batch):
@@ -86,12 +89,12 @@ def _note(notes: Notes, part: str, result: Result) -> None:
 
 def _sleep(turn: Turn) -> None:
     due = turn.notes.due([f"sleeper {number}" for number in range(SLEEPERS)])
-    if not due or turn.over:
+    if not due or turn.over():
         return
     with own_servers(turn.folder) as servers:
         for first in range(0, len(due), plan.AT_ONCE):
             batch = due[first : first + plan.AT_ONCE]
-            if turn.over:
+            if turn.over():
                 return
             with ThreadPoolExecutor(plan.AT_ONCE) as pool:
                 cases = sleepers(servers, turn.folder / f"sleepers{first}", len(batch))
@@ -111,4 +114,35 @@ def _slept(notes: Notes, _: Wanted) -> str:
     )
 
 
-PARTS = [Part(SLEEPING, _sleep, _slept), *(_deaths(part) for part in (PAIRS, RARE, LATER))]
+def _blind(turn: Turn) -> None:
+    fences = [fence for fence in (TRANSACTIONAL_FENCE, TOKEN_FENCE) if turn.notes.due([f"blind zombie 0, {fence}"])]
+    if not fences or turn.over():
+        return
+    with own_servers(turn.folder) as servers:
+        for fence in fences:
+            cases = blind(servers, turn.folder / "blind", fence, BLIND)
+            with ThreadPoolExecutor(BLIND) as pool:
+                wakes = list(pool.map(lambda one: one.wake_up(nothing, nothing), cases))
+            for number, wake in enumerate(wakes):
+                line = asdict(wake)
+                if fence == TOKEN_FENCE:  # shows what the other fence prevents: wrong on purpose
+                    line["problems"] = [] if wake.late_commits else ["the zombie committed nothing: nothing was shown"]
+                turn.notes.add(BLINDNESS, f"blind zombie {number}, {fence}", **line)
+
+
+def _blinded(notes: Notes, _: Wanted) -> str:
+    def told(fence: str) -> str:
+        lines = [one for one in notes.of(BLINDNESS) if one["key"].endswith(fence)]
+        return (
+            f"`fence={fence}`: {len(lines)} zombies, {sum(one['refused'] for one in lines)} refused, "
+            f"{sum(one['late_commits'] for one in lines)} commits under an old epoch"
+        )
+
+    return f"{told(TRANSACTIONAL_FENCE)}; {told(TOKEN_FENCE)}"
+
+
+PARTS = [
+    Part(BLINDNESS, _blind, _blinded),
+    Part(SLEEPING, _sleep, _slept),
+    *(_deaths(part) for part in (PAIRS, RARE, LATER)),
+]

@@ -55,7 +55,6 @@ class Turn:
     until: float
     wanted: Wanted = field(default_factory=Wanted)
 
-    @property
     def over(self) -> bool:
         return time.monotonic() > self.until
 
@@ -70,5 +69,5 @@ class Part:
 
 
 def figure(lines: Iterable[Line], name: str) -> float:
-    """The largest of this figure, 0 where there is none."""
-    return max((float(one[name]) for one in lines), default=0.0)
+    """The largest of this figure, 0 where there is none; a case that failed may have none."""
+    return max((float(one.get(name, 0.0)) for one in lines), default=0.0)

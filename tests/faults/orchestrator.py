@@ -14,7 +14,9 @@ from typing import ClassVar
 
 from coordinator_tasks.core.model import Actor
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow, Service
+from coordinator_tasks.embedded.errors import AirflowUnavailable
 from coordinator_tasks.service import history, topics
+from coordinator_tasks.wiring import open_coordinator
 from tests.faults.case import FIRST, SECOND, Case, Failed
 from tests.faults.checker import check
 from tests.faults.deaths import own_servers
@@ -118,7 +120,7 @@ DEEDS: Mapping[str, Callable[[Orchestrator, "Moved"], None]] = {
     "triggerer killed and started": killed_in_part(Service.TRIGGERER),
     "database emptied": emptied,
     "the same run cleared, twice": cleared,
-    "eight further runs at once": triggered(8),
+    "four further runs at once": triggered(4),
     "killed and started, again": killed,
     "database emptied, again": emptied,
 }
@@ -136,7 +138,8 @@ class Moved(Case):
         self.base = self.servers.ends()
         self.servers.begin_group(self.group, self.base)
         self._phase("initial")
-        topics.add_topic(self.coordinator, self.topic, self.group, actor=Actor("command", "faults"))
+        with open_coordinator(self.settings) as c:
+            topics.add_topic(c, self.topic, self.group, actor=Actor("command", "faults"))
         self._start(FIRST)
         self._start(SECOND)
 
@@ -196,20 +199,19 @@ def _site(turn: Turn) -> Iterator[tuple[Orchestrator, Moved]]:
 
 def _run(turn: Turn) -> None:
     due = turn.notes.due(DEEDS)
-    if not due or turn.over:
+    if not due or turn.over():
         return
     with _site(turn) as (one, case):
         for key in due:
-            if turn.over:
+            if turn.over():
                 return
-            problems: list[str] = []
-            found: dict[str, float] = {}
             try:
                 found = case.move(lambda key=key: DEEDS[key](one, case))
                 problems = case.judged()
-            except Failed as error:
-                problems.append(str(error))
-            if found.get("pause_s", 0.0) > PAUSE_LIMIT_S:
+            except (Failed, AirflowUnavailable) as error:
+                turn.notes.add(AIRFLOW, key, problems=[str(error)])
+                return
+            if found["pause_s"] > PAUSE_LIMIT_S:
                 problems.append(f"a partition that stays paused for {found['pause_s']:.1f} s")
             turn.notes.add(AIRFLOW, key, problems=problems, **found)
 

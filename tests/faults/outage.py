@@ -117,7 +117,7 @@ def _run(turn: Turn) -> None:
     minutes = turn.wanted.outage_min
     keys = [f"{minutes:g} min, {kind}, {number}" for number, kind in enumerate(KINDS)]
     due = turn.notes.due(keys)
-    if not due or turn.over:
+    if not due or turn.over():
         return
     with EmbeddedZooKeeper(turn.folder / "zookeeper") as zookeeper, EmbeddedKafka(turn.folder / "kafka") as kafka:
         servers = Servers(zookeeper.connect_string, kafka.bootstrap_servers, turn.folder.name)
