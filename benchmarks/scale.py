@@ -1,12 +1,12 @@
 """How rebalances grow with consumers and partitions: up to 1,000 light consumers × 10,000 partitions on one machine.
 
-    python -m benchmarks.scale [--sizes 10x10000 100x10000 ...] [--json build/benchmarks/scale.json] [--plot scale.svg]
+    python -m benchmarks.scale [--sizes 10x10000 100x10000 ...] [--parts ...] [--json build/benchmarks/scale.json] [--plot scale.svg]
 
 A real ZooKeeper, the production coordinator (the plain loop in this process), and light consumers in one other process
 (`benchmarks/light.py`): each with a session, a registration, watches, releases and an interface. Kafka is not asked: its
-answers are made here. Sizes that the JSON file has already are not measured again.
+answers are made here. Parts of sizes that the JSON file has already are not measured again.
 
-For each size: the first plan, one joins, a tenth joins, a tenth leaves cleanly, a rolling restart (a tenth at a time).
+For each size: one joins, a tenth joins, a tenth leaves cleanly; and a rolling restart, a tenth at a time.
 """
 
 import argparse
@@ -202,20 +202,29 @@ class Site:
         self.zk.close()
 
 
-def measured(site: Site) -> list[dict[str, Any]]:
-    """The changes of one size, one after the other."""
-    tenth = max(1, len(site.names) // 10)
+def joins_and_leaves(site: Site, tenth: int) -> Iterator[dict[str, Any]]:
+    """One joins, a tenth joins, a tenth leaves."""
     staying, one, more = site.names[: -tenth - 1], site.names[-tenth - 1 : -tenth], site.names[-tenth:]
-    topics.add_topic(site.c, TOPIC, GROUP, actor=Actor("command", "benchmark"))
     site.join(staying)
-    found = []
     with site.looping():
         site.stable()
-        found.append(site.measure("one joins", lambda: site.join(one)))
-        found.append(site.measure("a tenth joins", lambda: site.join(more)))
-        found.append(site.measure("a tenth leaves", lambda: site.leave(more)))
-        found.append(site.measure("rolling restart", lambda: rolling(site, tenth)))
-    return found
+        yield site.measure("one joins", lambda: site.join(one))
+        yield site.measure("a tenth joins", lambda: site.join(more))
+        yield site.measure("a tenth leaves", lambda: site.leave(more))
+
+
+def rolling_restart(site: Site, tenth: int) -> Iterator[dict[str, Any]]:
+    """Everybody leaves and comes back, a tenth at a time."""
+    site.join(site.names)
+    with site.looping():
+        site.stable()
+        yield site.measure("rolling restart", lambda: rolling(site, tenth))
+
+
+PARTS: Mapping[str, Callable[[Site, int], Iterator[dict[str, Any]]]] = {
+    "joins and leaves": joins_and_leaves,
+    "rolling restart": rolling_restart,
+}
 
 
 def rolling(site: Site, tenth: int) -> None:
@@ -229,16 +238,16 @@ def rolling(site: Site, tenth: int) -> None:
 
 
 def plot(results: Mapping[str, Any]) -> Plot:
-    """The time of each change by the number of consumers, at the most partitions."""
+    """The time to Stable and the bytes of each change by the number of consumers, at the most partitions."""
+    most = max(int(size.split("x")[1]) for size in results)
     lines: dict[str, list[tuple[float, float]]] = {}
     for size, result in results.items():
         consumers, partitions = map(int, size.split("x"))
-        if partitions == max(int(one.split("x")[1]) for one in results):
-            for change in result["changes"]:
-                if change["what"] != "rolling restart":
-                    lines.setdefault(f"{change['what']}: Stable after", []).append((consumers, change["total_s"]))
-                    lines.setdefault(f"{change['what']}: MiB", []).append((consumers, change["mib"]))
-    return Plot("consumers", "seconds, MiB", [Line(name, tuple(sorted(points))) for name, points in lines.items()])
+        for change in result.get("joins and leaves", {"changes": []})["changes"] if partitions == most else ():
+            lines.setdefault(f"{change['what']}: seconds", []).append((consumers, change["total_s"]))
+            lines.setdefault(f"{change['what']}: MiB", []).append((consumers, change["mib"]))
+    found = [Line(name, tuple(sorted(points))) for name, points in lines.items()]
+    return Plot(f"consumers of {most:,} partitions", "seconds to Stable, MiB to and from ZooKeeper", found)
 
 
 def show(results: Mapping[str, Any]) -> None:
@@ -246,32 +255,40 @@ def show(results: Mapping[str, Any]) -> None:
     for name in ("consumers × partitions", "change", *FIGURES, "load"):
         table.add_column(name, justify="left" if name == "change" else "right")
     for size, result in results.items():
-        for change in result["changes"]:
-            table.add_row(size, change["what"], *(f"{change[name]:,}" for name in FIGURES), f"{result['load']:.0f}")
+        for part in result.values():
+            for change in part["changes"]:
+                table.add_row(size, change["what"], *(f"{change[name]:,}" for name in FIGURES), f"{part['load']:.0f}")
     Console(width=160).print(table)
+
+
+def measured(size: str, part: str, watch: Stopwatch) -> dict[str, Any]:
+    """One part of one size, on a ZooKeeper of its own."""
+    consumers, partitions = map(int, size.split("x"))
+    with tempfile.TemporaryDirectory(prefix="scale-") as folder, EmbeddedZooKeeper(Path(folder)) as zookeeper:
+        site = Site(zookeeper, consumers, partitions, watch)
+        try:
+            topics.add_topic(site.c, TOPIC, GROUP, actor=Actor("command", "benchmark"))
+            changes = list(PARTS[part](site, max(1, consumers // 10)))
+        finally:
+            site.close()
+    return {"load": os.getloadavg()[0], "changes": changes}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), help="consumers x partitions")
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--json", type=Path, default=Path("build/benchmarks/scale.json"))
     parser.add_argument("--plot", type=Path, help="an SVG file")
     given = parser.parse_args()
     logging.basicConfig(level=logging.ERROR)
     results = json.loads(given.json.read_text()) if given.json.exists() else {}
     watch = Stopwatch()
-    for size in given.sizes:
-        if size in results:
-            continue
-        consumers, partitions = map(int, size.split("x"))
-        with tempfile.TemporaryDirectory(prefix="scale-") as folder, EmbeddedZooKeeper(Path(folder)) as zookeeper:
-            site = Site(zookeeper, consumers, partitions, watch)
-            try:
-                results[size] = {"load": os.getloadavg()[0], "changes": measured(site)}
-            finally:
-                site.close()
-        given.json.parent.mkdir(parents=True, exist_ok=True)
-        given.json.write_text(json.dumps(results, indent=2) + "\n")
+    for size, part in ((size, part) for part in given.parts for size in given.sizes):
+        if part not in results.get(size, {}):
+            results.setdefault(size, {})[part] = measured(size, part, watch)
+            given.json.parent.mkdir(parents=True, exist_ok=True)
+            given.json.write_text(json.dumps(results, indent=2) + "\n")
     show(results)
     if given.plot:
         given.plot.write_text(plot(results).svg())

@@ -21,8 +21,8 @@ SEED = 2
 BATCH = 48
 LATER_CALLS = (2, 3)
 SLEEPERS = 50
-PAIRS, RARE, LATER, SLEEPING = "pairs", "rare points", "later calls", "sleepers"
-BLINDNESS = "blind zombies"
+PAIRS, RARE, LATER, SLEEPING = "pairs", "rare-points", "later-calls", "sleepers"
+BLINDNESS = "blind-zombies"
 BLIND = 6
 
 
