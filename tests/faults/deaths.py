@@ -23,7 +23,7 @@ LATER_CALLS = (2, 3)
 SLEEPERS = 50
 PAIRS, RARE, LATER, SLEEPING = "pairs", "rare-points", "later-calls", "sleepers"
 BLINDNESS = "blind-zombies"
-BLIND = 6
+BLIND = 3
 
 
 def key(kills: Sequence[Kill]) -> str:
