@@ -114,14 +114,13 @@ def triggered(attempts: int) -> Callable[[Orchestrator, "Moved"], None]:
 
 
 DEEDS: Mapping[str, Callable[[Orchestrator, "Moved"], None]] = {
-    "stopped and started": stopped,
-    "killed and started": killed,
     "scheduler killed and started": killed_in_part(Service.SCHEDULER),
-    "triggerer killed and started": killed_in_part(Service.TRIGGERER),
-    "database emptied": emptied,
     "the same run cleared, twice": cleared,
+    "killed and started": killed,
+    "database emptied": emptied,
+    "triggerer killed and started": killed_in_part(Service.TRIGGERER),
+    "stopped and started": stopped,
     "four further runs at once": triggered(4),
-    "killed and started, again": killed,
     "database emptied, again": emptied,
 }
 
