@@ -1,6 +1,6 @@
 """`ports.GroupOffsets` whose commits are Kafka transactions, so that the broker itself refuses an owner of the past.
 
-One producer for each partition that is held, `transactional.id` = cluster/topic/partition. Whoever begins to hold it
+One producer for each partition that is held, `transactional.id` = cluster/group/topic/partition. Whoever begins to hold it
 initializes the producer: from then on Kafka refuses every commit of the producer before, also one that is on its way
 (KIP-98, KIP-447). That happens before the committed entry is read, so a start is never older than what it replaces.
 
@@ -134,7 +134,8 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
         producer.send_offsets_to_transaction([place], self._broker.group_metadata(self._group), self._broker.limit_s)
 
     def _id(self, topic: str, partition: int) -> str:
-        return f"{self._cluster}/{topic}/{partition}"
+        # Another group may read the same topic, for a cluster of the same name in another ZooKeeper.
+        return f"{self._cluster}/{self._group}/{topic}/{partition}"
 
 
 def _newer(entry: Committed | None, token: Token, topic_id: str) -> bool:

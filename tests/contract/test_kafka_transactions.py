@@ -27,7 +27,7 @@ class Group:
         self.plain = ConfluentGroupOffsets(self.settings, self.name)
 
     def owner(self) -> TransactionalGroupOffsets:
-        return TransactionalGroupOffsets(self.settings, self.name, f"c-{self.name}")
+        return TransactionalGroupOffsets(self.settings, self.name, "shop")
 
     def offset(self, partition: int) -> int:
         return self.plain.committed(TOPIC, [partition])[partition].offset
@@ -65,6 +65,14 @@ def test_the_broker_refuses_the_owner_of_the_past_from_the_moment_another_holds_
     with pytest.raises(CommitFenced):
         old.commit(TOPIC, {0: entry(99, FIRST)})
     assert group.plain.committed(TOPIC, [0]) == {0: entry(7, SECOND, "b")}
+
+
+def test_another_group_of_the_same_topic_takes_nothing(group: Group, kafka: EmbeddedKafka) -> None:
+    one, other = group.owner(), Group(kafka).owner()
+    one.hold(TOPIC, "id-1", {0: FIRST})
+    other.hold(TOPIC, "id-1", {0: SECOND})
+    one.commit(TOPIC, {0: entry(5, FIRST)})
+    assert group.offset(0) == 5
 
 
 def test_a_late_comer_of_the_past_takes_nothing_from_the_present_owner(group: Group) -> None:
