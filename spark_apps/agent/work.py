@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from coordinator_tasks.core.errors import GroupInUse, KafkaUnavailable, Refused
+from coordinator_tasks.core.errors import CommitFenced, GroupInUse, KafkaUnavailable, Refused
 from coordinator_tasks.core.fence import Bounds
 from coordinator_tasks.core.model import Committed, Token
 from coordinator_tasks.core.ports import GroupOffsets
@@ -20,11 +20,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Read the committed entries of `partitions`, in one request; `topic_id`: and then the id that the topic has."""
+    """Read the committed entries of `partitions`, in one request; `topic_id`: and then the id that the topic has.
+
+    `holding`: all that is held under the topic id `held_id` by then.
+    """
 
     partitions: tuple[int, ...]
     number: int
     topic_id: bool = True
+    held_id: str = field(default="", compare=False)
+    holding: Mapping[int, Token] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +121,14 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The brokers or the sink did not do it, or a commit's outcome is unknown. `refused`: the group has subscribed members."""
+    """The brokers or the sink did not do it, or a commit's outcome is unknown. `refused`: the group has subscribed members.
+
+    `fenced`: partitions of a commit that somebody else has taken over, by what the broker says.
+    """
 
     reason: str
     refused: bool = False
+    fenced: tuple[int, ...] = ()
 
 
 Result: TypeAlias = Looked | Done | Surveyed | Measured | Claimed | Failed
@@ -129,7 +138,8 @@ def perform(offsets: GroupOffsets, topic: str, work: Work, sink: TransactionalSi
     """Ask Kafka, or the sink that keeps the positions; blocks as long as they do."""
     try:
         match work:
-            case Look(partitions=partitions, topic_id=asked):
+            case Look(partitions=partitions, topic_id=asked, held_id=held_id, holding=holding):
+                offsets.hold(topic, held_id, holding)
                 entries = offsets.committed(topic, partitions)
                 return Looked(entries, offsets.topic_id(topic) if asked else None)
             case Commit(offsets=entries):
@@ -144,6 +154,8 @@ def perform(offsets: GroupOffsets, topic: str, work: Work, sink: TransactionalSi
                 return Measured(offsets.ends(topic, partitions), first)
             case Claim() as claim:
                 return _claimed(sink, topic, claim)
+    except CommitFenced as error:
+        return Failed(str(error), fenced=error.partitions)
     except (KafkaUnavailable, Refused) as error:
         return Failed(str(error), refused=isinstance(error, GroupInUse))
 
