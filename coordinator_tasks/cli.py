@@ -22,7 +22,7 @@ from typer.exceptions import TyperException
 from coordinator_tasks import show
 from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, NotManaged, Refused, Unavailable
 from coordinator_tasks.core.model import Actor, Fleet, StartRule
-from coordinator_tasks.core.ranges import ranges
+from coordinator_tasks.core.partition_text import ranges
 from coordinator_tasks.service import directives as directive_service
 from coordinator_tasks.service import fleet as fleet_service
 from coordinator_tasks.service import history as history_service

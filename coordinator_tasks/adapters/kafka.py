@@ -293,7 +293,7 @@ class ConfluentGroupOffsets:
         return _listed(self._broker, topic, specs, self._isolation)
 
 
-def _listed(broker: _Broker, topic: str, specs: Mapping[int, Any], isolation: IsolationLevel) -> dict[int, int]:
+def _listed(broker: Broker, topic: str, specs: Mapping[int, Any], isolation: IsolationLevel) -> dict[int, int]:
     if not specs:
         return {}
     asked = {partition: TopicPartition(topic, partition) for partition in sorted(specs)}

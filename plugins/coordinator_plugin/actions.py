@@ -9,7 +9,7 @@ from coordinator_tasks.core import codec
 from coordinator_tasks.core.errors import NotManaged, TopicConflict
 from coordinator_tasks.core.model import Actor, StartRule, TopicConfig
 from coordinator_tasks.core.names import check_consumer, check_topic
-from coordinator_tasks.core.ranges import ranges
+from coordinator_tasks.core.partition_text import ranges
 from coordinator_tasks.service import directives, positions, topics, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 
