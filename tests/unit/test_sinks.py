@@ -1,5 +1,6 @@
 """The sinks and the sample pipeline's tables, on SQLite."""
 
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,9 @@ import pyarrow as pa
 import pytest
 
 from coordinator_tasks.core.errors import Refused
-from spark_apps.pipelines import orders
+from spark_apps.delivery import Delivery
+from spark_apps.pipelines import delivery_of, orders
+from spark_apps.plain import Output
 from spark_apps.sinks import AuditSink, Database, Row, RowSink, read_audit
 
 
@@ -63,6 +66,54 @@ def test_an_idempotent_row_is_written_once(tmp_path: Path) -> None:
     with database.transaction() as cursor:
         assert cursor.query('SELECT * FROM "rows"') == [("orders", 0, 5, "first")]
     database.close()
+
+
+def test_the_first_row_of_a_key_stays_and_rows_without_one_are_all_kept(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path}/rows.sqlite")
+    sink = RowSink("rows", {"order_id": "TEXT", "text": "TEXT"}, unique=["order_id"])
+    rows = [(0, "A", "first"), (1, "A", "again"), (2, "B", "other"), (3, None, "none"), (4, None, "none")]
+    with database.transaction() as cursor:
+        sink.prepare(cursor)
+        sink.write(cursor, [("orders", 0, *row) for row in rows])
+        assert cursor.query('SELECT "offset", text FROM "rows" ORDER BY 1') == [
+            (0, "first"),
+            (2, "other"),
+            (3, "none"),
+            (4, "none"),
+        ]
+    database.close()
+
+
+def test_a_row_that_is_appended_twice_is_an_error(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path}/rows.sqlite")
+    sink = RowSink("rows", {})
+    with database.transaction() as cursor:
+        sink.prepare(cursor)
+        sink.append(cursor, [("orders", 0, 5)])
+    with pytest.raises(sqlite3.IntegrityError) as caught, database.transaction() as cursor:
+        sink.append(cursor, [("orders", 0, 6), ("orders", 0, 5)])
+    assert database.is_driver_error(caught.value)
+    with database.transaction() as cursor:
+        assert cursor.query('SELECT "offset" FROM "rows"') == [(5,)]
+    database.close()
+
+
+def test_a_key_that_is_no_column_is_refused() -> None:
+    with pytest.raises(Refused, match="table rows has no column order_id"):
+        RowSink("rows", {"text": "TEXT"}, unique=["order_id"])
+
+
+def test_the_setting_delivery_is_one_of_three_words() -> None:
+    assert delivery_of({}) is Delivery.AT_LEAST_ONCE
+    assert delivery_of({"delivery": "exactly-once"}) is Delivery.EXACTLY_ONCE
+    with pytest.raises(Refused, match="delivery is 'twice'; give at-least-once, at-most-once, exactly-once"):
+        delivery_of({"delivery": "twice"})
+
+
+def test_a_plain_consumer_has_a_store_if_and_only_if_it_delivers_exactly_once() -> None:
+    for output in ({"delivery": Delivery.EXACTLY_ONCE}, {"delivery": Delivery.AT_MOST_ONCE}, {}):
+        with pytest.raises(Refused, match="exactly once needs a transactional store"):
+            Output(**output)
 
 
 def test_a_failed_transaction_leaves_nothing(tmp_path: Path) -> None:

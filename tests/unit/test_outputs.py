@@ -1,0 +1,80 @@
+"""What a pipeline may return, and what is agreed with the topic's holder for it."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.model import Token
+from spark_apps import outputs
+from spark_apps.delivery import Delivery, Standing, Step, Writer
+from spark_apps.hooks import Hooks
+from spark_apps.pipelines import AtMostOnce, ExactlyOnce
+
+STEPS = {0: Step(Token(1, 1), 0, 2)}
+WRITER = Writer("c", "orders", "id", "a")
+HOOKS = Hooks()
+
+
+class Runner:
+    """Takes down what is agreed; its holder has one batch under way."""
+
+    topic = "orders"
+
+    def __init__(self) -> None:
+        self.agreed: list[object] = []
+        self.refused: list[object] = []
+        self.holder = SimpleNamespace(writer=WRITER, adds=lambda: STEPS, refuse=self.refused.append)
+
+    def agree(self, *terms: object) -> None:
+        self.agreed.append(terms)
+
+    def edit(self, change: Any) -> Any:
+        return change(self.holder)
+
+
+class Rows:
+    """A DataFrame, as far as it is looked at."""
+
+    def __init__(self, *columns: str) -> None:
+        self.columns = list(columns)
+        self.writeStream = SimpleNamespace(foreachBatch=lambda write: write)
+
+
+def agree(runner: Runner, output: object, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(outputs, "check_writer", lambda _: None)
+    return outputs.agreed_writer(cast(Any, runner), cast(Any, output), HOOKS)
+
+
+def test_a_writer_is_at_least_once_and_may_be_declared_at_most_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner, writer = Runner(), object()
+    assert agree(runner, writer, monkeypatch) is writer
+    assert agree(runner, AtMostOnce(cast(Any, writer)), monkeypatch) is writer
+    assert runner.agreed == [(Delivery.AT_LEAST_ONCE, None, HOOKS), (Delivery.AT_MOST_ONCE, None, HOOKS)]
+
+
+def test_exactly_once_writes_what_the_batch_under_way_adds_and_says_what_was_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written: list[object] = []
+    rows, refused = pa.table({"partition": [0, 0]}), {0: Standing(Token(2, 1), "b", 0)}
+
+    def write(*given: object) -> dict[int, Standing]:
+        written.append(given)
+        return refused
+
+    runner, sink = Runner(), SimpleNamespace(write=write)
+    write_batch = agree(runner, ExactlyOnce(cast(Any, Rows("partition")), cast(Any, sink)), monkeypatch)
+    assert runner.agreed == [(Delivery.EXACTLY_ONCE, sink, HOOKS)]
+    write_batch(SimpleNamespace(toArrow=lambda: rows), 7)
+    assert written == [(WRITER, STEPS, rows)]
+    assert runner.refused == [refused]
+
+
+def test_rows_without_their_partition_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = Runner()
+    with pytest.raises(Refused, match="rows of topic orders have no column 'partition' \\(they have text\\)"):
+        agree(runner, ExactlyOnce(cast(Any, Rows("text")), cast(Any, None)), monkeypatch)
+    assert runner.agreed == []
