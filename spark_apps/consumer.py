@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -273,7 +273,7 @@ class Consumer:
             process.connect,
             process.wake,
             timing=settings.timing,
-            pacing=settings.pacing,
+            pacing=replace(settings.pacing, parallelism=self._spark.sparkContext.defaultParallelism),
             acquiring=False,
         )
         link.serve(topic, runner)

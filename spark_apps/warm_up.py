@@ -21,8 +21,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from spark_apps import reader
 from spark_apps.columns import spark_schema
+from spark_apps.librdkafka import unfit
 
 FORMAT = "assigned-kafka-warm-up"
 BATCHES = 3
@@ -65,8 +65,8 @@ class WarmUpReader(DataSourceStreamReader):
         return [InputPartition(number) for number in range(TASKS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        """No record; but the worker has imported what reads them."""
-        log.debug("imported %s", reader.GROUP)
+        """No record; but the worker has imported what reads them, and checked its library."""
+        log.debug("records are read %s", "by consume()" if unfit() else "from librdkafka's own queue")
         return iter(())
 
 

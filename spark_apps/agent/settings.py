@@ -42,10 +42,11 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Pacing:
-    """How batches are paced: one at most every `batch_interval_s`, at most `max_offsets` in it, `parallelism` tasks.
+    """How batches are paced: one at most every `batch_interval_s`, at most `max_offsets` in it.
 
-    `min_offsets`: a batch waits for so many, but at most `max_delay_s`; a hand-off waits for neither. `min_partitions`
-    and `max_records_per_task` cut the ranges of partitions into more tasks.
+    `parallelism`: a batch is read by at most so many tasks; a `Consumer` takes as many as Spark has cores. `min_offsets`:
+    a batch waits for so many, but at most `max_delay_s`; a hand-off waits for neither. `min_partitions` and
+    `max_records_per_task` cut the ranges of partitions into more tasks.
     """
 
     batch_interval_s: float = 0.2
