@@ -21,6 +21,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
+from spark_apps import reader
 from spark_apps.columns import spark_schema
 from spark_apps.librdkafka import unfit
 
@@ -66,7 +67,7 @@ class WarmUpReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
         """No record; but the worker has imported what reads them, and checked its library."""
-        log.debug("records are read %s", "by consume()" if unfit() else "from librdkafka's own queue")
+        log.debug("%s reads %s", reader.GROUP, "by consume()" if unfit() else "from librdkafka's own queue")
         return iter(())
 
 

@@ -1,6 +1,7 @@
 """Every group strategy as a property: valid, independent of order; the optimum against brute force, stable, monotone."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping
 from random import Random
 from typing import TypeVar
@@ -90,7 +91,11 @@ def test_cooperative_sticky_withholds_what_another_member_claims_and_ends_in_the
         assert not any(partition in v.owned.get(topic, ()) for m, v in group.members.items() if m != member)
     second = strategy.assign(after(group, first))
     if group.members:
-        assert (loads(group, given(second)), moves(group, given(second))) == best(group)
+        level, fewest = best(group)
+        assert loads(group, given(second)) == level
+        # What several claim is taken from all of them first, and then nobody had it.
+        owners = Counter((t, p) for member in group.members.values() for t, ps in member.owned.items() for p in ps)
+        assert fewest <= moves(group, given(second)) <= fewest + sum(n > 1 for n in owners.values())
     assert strategy.assign(after(group, second)) == second
 
 

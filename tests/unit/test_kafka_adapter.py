@@ -44,7 +44,7 @@ class Reader:
 
 def admin(monkeypatch: pytest.MonkeyPatch, codes: list[int], limit_s: float) -> ConfluentKafkaAdmin:
     made = ConfluentKafkaAdmin({"bootstrap.servers": "127.0.0.1:1"}, limit_s)
-    monkeypatch.setattr(made._broker, "_reader", lambda _: Reader(codes))
+    monkeypatch.setattr(made._broker, "_reader", lambda *_: Reader(codes))
     monkeypatch.setattr(kafka, "_LOOK_S", 0.001)
     return made
 
