@@ -303,6 +303,20 @@ def test_a_person_waits_for_nothing_when_nobody_is_there() -> None:
     assert "no live consumer" in decision.reason
 
 
+def test_consumers_that_are_isolated_see_a_node_that_covers_what_they_act_on() -> None:
+    # Without it they confirm nothing, so nobody could readmit them.
+    scene = stable("a", "b").is_isolated("a").is_isolated("b").settles()
+    for consumer in ("a", "b"):
+        scene.says(consumer, generation="01de401de401de40", acted_epoch=7)
+    decision = scene.step()
+    assert "acts on generation 01de401de401de40" in decision.reason
+    assert picture(scene).supersedes["01de401de401de40"] == 7
+    assert picture(scene).epoch == 8
+    assert scene.state is not None
+    assert scene.state.state is State.STABLE
+    assert scene.owned == {}
+
+
 def test_a_topic_with_fewer_partitions_than_listed_is_no_obstacle() -> None:
     scene = lost(stable("a", "b"))
     scene.description = TopicDescription(TOPIC, "id-1", 2)
