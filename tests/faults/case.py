@@ -161,8 +161,13 @@ class Case:
         (self.folder / role).mkdir(exist_ok=True)
         self._note(role).unlink(missing_ok=True)
         target = coordinate if role == COORDINATOR else consume
-        actor.process = self.servers.forks.Process(target=target, args=(actor.life,), daemon=True)
+        before, actor.process = (
+            actor.process,
+            self.servers.forks.Process(target=target, args=(actor.life,), daemon=True),
+        )
         with self.servers.processes:
+            if before is not None:
+                before.close()
             actor.process.start()
 
     def _note(self, role: str) -> Path:
@@ -296,3 +301,5 @@ class Case:
             for actor in self.actors.values():
                 if actor.process is not None:
                     actor.process.join(10)
+                    actor.process.close()
+                    actor.process = None

@@ -1,16 +1,19 @@
 """What all cases share: ZooKeeper, Kafka, one topic that records flow into, and the broker's log of commits."""
 
 import threading
+import time
 from multiprocessing.context import ForkServerContext
 
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
+from coordinator_tasks.core.errors import KafkaUnavailable
 from tests.faults.commit_log import CommitLog
 from tests.faults.roles import fork_server
 
 PER_SECOND = 25
+LEADERS_S = 60.0
 
 
 class Servers:
@@ -28,12 +31,25 @@ class Servers:
         self.admin = ConfluentKafkaAdmin(quiet)
         self.admin.create_topic(self.topic, partitions)
         self._ends = ConfluentGroupOffsets({**quiet, "isolation.level": "read_uncommitted"}, "ends")
+        self._await_leaders()
         self._producer = Producer({**quiet, "linger.ms": 5, "enable.idempotence": True})
         self._stop = threading.Event()
         self._flow = threading.Thread(target=self._produce, name="flow", daemon=True)
         self._flow.start()
         self.begin_group(f"first-{name}", dict.fromkeys(range(partitions), 0))
         self.commits = CommitLog(kafka)
+
+    def _await_leaders(self) -> None:
+        """A topic that has just been made is refused until its partitions have leaders."""
+        deadline = time.monotonic() + LEADERS_S
+        led = False
+        while not led:
+            try:
+                led = bool(self.ends())
+            except KafkaUnavailable:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
 
     def ends(self) -> dict[int, int]:
         """The offset after the last record of each partition."""

@@ -9,6 +9,8 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Self
@@ -129,7 +131,8 @@ class StubConsumer:
         return encode_status(ConsumerStatus(self.consumer, cluster, self.incarnation, BOOT_ID, "ok", found))
 
 
-def _serve(consumer: StubConsumer, port: int = 0) -> ThreadingHTTPServer:
+@contextmanager
+def _serve(consumer: StubConsumer, port: int = 0) -> Iterator[ThreadingHTTPServer]:
     class Interface(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -146,8 +149,12 @@ def _serve(consumer: StubConsumer, port: int = 0) -> ThreadingHTTPServer:
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Interface)
     server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        yield server
+    finally:
+        server.shutdown()  # without it, the thread would ask a closed socket again and again
+        server.server_close()
 
 
 def main() -> int:

@@ -23,8 +23,9 @@ COPIED = ("coordinator_tasks", "spark_apps", "plugins", "tests", "pyproject.toml
 SEEDS = 1500
 LIMIT_S = 240
 UNIT = (
-    *("agent_agent", "agent_holder", "confirm", "decide_is_total", "directives", "draft", "fence", "fleet", "holding"),
-    *("machine", "presence", "recovery", "registries", "services", "topics"),
+    *("agent_agent", "agent_holder", "agent_runner", "batches", "codecs", "confirm", "decide_is_total", "directives"),
+    *("draft", "fence", "fleet", "history", "holding", "machine", "names", "presence", "recovery", "registries"),
+    *("services", "topics"),
 )
 SUITES: dict[str, tuple[str, ...]] = {
     "unit": ("-m", "pytest", "-x", "-q", *(f"tests/unit/test_{name}.py" for name in UNIT), "tests/scenarios"),
@@ -38,7 +39,9 @@ SUITES: dict[str, tuple[str, ...]] = {
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants", description="Which suite notices what.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.simulation.mutation", description="Which suite notices what."
+    )
     parser.add_argument("--only", type=int, nargs="*", help="numbers of the mutants")
     parser.add_argument("--suites", nargs="*", default=list(SUITES), choices=list(SUITES))
     parser.add_argument("--limit-s", type=float, default=float("inf"), help="begin no further mutant after so long")
@@ -46,13 +49,7 @@ def main() -> int:
     known: dict[str, dict[str, bool]] = json.loads(FILE.read_text()) if FILE.exists() else {}
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        copy = Path(folder)
-        for name in COPIED:
-            source = ROOT / name
-            if source.is_dir():
-                shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-            else:
-                shutil.copy(source, copy / name)
+        copy = copied(Path(folder) / "tree")
         for number, mutant in enumerate(MUTANTS):
             if given.only is not None and number not in given.only:
                 continue
@@ -67,17 +64,30 @@ def main() -> int:
     return _summary(known)
 
 
+def copied(target: Path) -> Path:
+    """A copy of what the suites need."""
+    target.mkdir()
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, target / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, target / name)
+    return target
+
+
 def _tried(mutant: Mutant, copy: Path, suites: list[str]) -> dict[str, bool]:
     target = copy / mutant.file
     before = target.read_text()
     target.write_text(mutated(mutant, copy))
     try:
-        return {suite: not _passes(SUITES[suite], copy) for suite in suites}
+        return {suite: not passes(SUITES[suite], copy) for suite in suites}
     finally:
         target.write_text(before)
 
 
-def _passes(arguments: tuple[str, ...], folder: Path) -> bool:
+def passes(arguments: tuple[str, ...], folder: Path) -> bool:
+    """Whether that suite passes on the copy."""
     environment = {**os.environ, "PYTHONPATH": f"{folder}:{folder / 'plugins'}", "PYTHONDONTWRITEBYTECODE": "1"}
     (folder / "simulation.json").unlink(missing_ok=True)
     try:

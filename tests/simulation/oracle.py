@@ -185,6 +185,7 @@ class Oracle:
             here = self._members.get(one.consumer) == one.address
             if one.alive and not (here and one.running and not one.session.broken and not one.session.cut):
                 self._elder[one.name, topic] = self._generations[topic] - {node.generation}
+                self.taint(one)
         for key, token in self._stored.items():
             if token is None and key[0] == node.topic_id:
                 # A stranger wrote over the only trace of who had committed, and ZooKeeper was lost: nobody can know.
