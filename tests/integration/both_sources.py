@@ -3,10 +3,9 @@
 Its arguments: the brokers, what the topics' names begin with, a folder, and the connector's jars, separated by commas.
 """
 
-import re
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,7 +25,9 @@ from spark_apps.consumer import SLOW_START, START_ATTEMPTS
 from spark_apps.link import LinkServer
 from tests.integration.spark_submit import JAVA_OPTIONS
 
-LEVELS = ("read_uncommitted", "read_committed")
+MATTER = {"read_uncommitted": "", "read_committed": "transactions"}
+"""What the names of the topics end with for which a level matters."""
+LEVELS = tuple(MATTER)
 LIMIT_S = 120.0
 LIMIT_PER_BATCH = "700"
 """So that batches begin and end in the middle of transactions and of what compaction left."""
@@ -35,12 +36,12 @@ LIMIT_PER_BATCH = "700"
 class Both:
     """One Spark with both formats, and one agent of ours without ZooKeeper: it owns everything."""
 
-    def __init__(self, servers: str, prefix: str, folder: Path, jars: str) -> None:
+    def __init__(self, servers: str, folder: Path, jars: str) -> None:
         builder = SparkSession.builder.master("local[2]").appName("both").config("spark.ui.enabled", "false")
         builder = builder.config("spark.jars", jars).config("spark.driver.extraJavaOptions", JAVA_OPTIONS)
         self.spark = session.configure(builder).getOrCreate()
         self.spark.sparkContext.setLogLevel("ERROR")
-        self.servers, self.prefix, self.folder = servers, prefix, folder
+        self.servers, self.folder = servers, folder
         self.rows: dict[str, list[pa.Table]] = {}
         self.server = LinkServer()
         self.admin = ConfluentKafkaAdmin({"bootstrap.servers": servers})
@@ -53,8 +54,8 @@ class Both:
         writer = stream.writeStream.foreachBatch(collect).trigger(availableNow=True)
         return writer.option("checkpointLocation", str(self.folder / f"checkpoint-{time.monotonic_ns()}")).start()
 
-    def by_spark(self, level: str) -> DataFrame:
-        reader = self.spark.readStream.format("kafka").option("subscribePattern", f"{re.escape(self.prefix)}.*")
+    def by_spark(self, level: str, topics: Sequence[str]) -> DataFrame:
+        reader = self.spark.readStream.format("kafka").option("subscribe", ",".join(topics))
         reader = reader.option("kafka.bootstrap.servers", self.servers).option("startingOffsets", "earliest")
         reader = reader.option("includeHeaders", "true").option("maxOffsetsPerTrigger", LIMIT_PER_BATCH)
         return reader.option("kafka.isolation.level", level).load()
@@ -88,8 +89,8 @@ class Both:
         settings = {"isolation.level": "read_uncommitted", **node.properties, "bootstrap.servers": self.servers}
         return ConfluentGroupOffsets(settings, node.group_id)
 
-    def compare(self, level: str, topics: Iterable[str]) -> None:
-        theirs = self.run(self.by_spark(level), f"spark-{level}")
+    def compare(self, level: str, topics: Sequence[str]) -> None:
+        theirs = self.run(self.by_spark(level, topics), f"spark-{level}")
         assert theirs.awaitTermination(LIMIT_S), "Spark's own source did not end"
         agents = {topic: self.agent(topic, level) for topic in topics}
         queries = {topic: self.start(runner, level) for topic, runner in agents.items()}
@@ -111,15 +112,16 @@ class Both:
     def write(self) -> None:
         for name, tables in self.rows.items():
             pq.write_table(pa.concat_tables(tables), self.folder / f"{name}.parquet")
-        for name, stream in (("spark", self.by_spark(LEVELS[0])), ("ours", self.by_us("t", LEVELS[0]))):
+        for name, stream in (("spark", self.by_spark(LEVELS[0], ["t"])), ("ours", self.by_us("t", LEVELS[0]))):
             (self.folder / f"{name}.schema").write_text(stream.schema.json())
 
 
 def main(servers: str, prefix: str, folder: str, jars: str) -> None:
-    both = Both(servers, prefix, Path(folder), jars)
+    both = Both(servers, Path(folder), jars)
     topics = sorted(name for name in AdminClient({"bootstrap.servers": servers}).list_topics(timeout=10).topics)
+    everything = [topic for topic in topics if topic.startswith(prefix)]
     for level in LEVELS:
-        both.compare(level, [topic for topic in topics if topic.startswith(prefix)])
+        both.compare(level, [topic for topic in everything if topic.endswith(MATTER[level])])
     both.write()
     both.server.close()
     both.spark.stop()

@@ -68,7 +68,7 @@ class Topics:
         self.make("empty", 3)
 
     def values(self) -> None:
-        topic = self.make("values", 3)  # partition 1 stays empty
+        topic = self.make("values", 3, retention_ms="-1")  # of any time; partition 1 stays empty
         producer = Producer({"bootstrap.servers": self.servers})
         headers: list[tuple[str, str | bytes | None]] = [
             ("a", b"1"),
@@ -99,7 +99,8 @@ class Topics:
         transaction(producer, topic, [b"y", b"z"], commit=False)
         produce(self.servers, topic, [b"outside"], partition=1)
         # One transaction stays open: committed reads end before it, the others read on behind it.
-        self.open = Producer({"bootstrap.servers": self.servers, "transactional.id": f"{topic}-open"})
+        undecided = {"transactional.id": f"{topic}-open", "transaction.timeout.ms": 900_000}
+        self.open = Producer({"bootstrap.servers": self.servers, **undecided})
         self.open.init_transactions(20)
         self.open.begin_transaction()
         self.open.produce(topic, b"undecided", partition=0)
