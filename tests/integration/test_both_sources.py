@@ -68,7 +68,8 @@ class Topics:
         self.make("empty", 3)
 
     def values(self) -> None:
-        topic = self.make("values", 3, retention_ms="-1")  # of any time; partition 1 stays empty
+        any_time = {"retention_ms": "-1", "message_timestamp_after_max_ms": str(2**63 - 1)}
+        topic = self.make("values", 3, **any_time)  # partition 1 stays empty
         producer = Producer({"bootstrap.servers": self.servers})
         headers: list[tuple[str, str | bytes | None]] = [
             ("a", b"1"),
