@@ -28,6 +28,7 @@ from typing import Any
 import psutil
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.table import Table
 
@@ -40,6 +41,7 @@ PARTITIONS, MANY = 4, 1000
 RATE = {"latency": (0.01, 10), "small": (0.5, 10)}
 """Seconds between two writes, and records in each."""
 SIDES = ("ours", "jvm")
+LIMIT_S = 120.0
 PARTS = ("triggerExecution", "latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
 
 
@@ -77,6 +79,9 @@ class Arrivals:
         self.ages_ms: list[float] = []
         self._from = time.monotonic() + from_s
 
+    def begin(self, from_s: float) -> None:
+        self._from = time.monotonic() + from_s
+
     def take(self, values: list[bytes]) -> None:
         now = time.time()
         if time.monotonic() >= self._from:
@@ -84,6 +89,8 @@ class Arrivals:
 
     def figures(self) -> dict[str, float]:
         ages = sorted(self.ages_ms)
+        if not ages:
+            raise SystemExit("no record came in time: give more --seconds, or a quieter machine")
         return {f"p{p}_ms": ages[min(len(ages) - 1, len(ages) * p // 100)] for p in (50, 95, 99)} | {"max_ms": ages[-1]}
 
 
@@ -101,7 +108,7 @@ def control(servers: str, topic: str, kind: str, seconds: float) -> dict[str, fl
 
 
 def query(side: str, servers: str, topic: str, kind: str, seconds: float) -> dict[str, float]:
-    arrivals = Arrivals(seconds / 3)
+    arrivals = Arrivals(LIMIT_S + seconds)  # begins anew after the first batch
 
     def collect(batch: DataFrame, _: int) -> None:
         arrivals.take(batch.select("value").toArrow()["value"].to_pylist())
@@ -111,12 +118,23 @@ def query(side: str, servers: str, topic: str, kind: str, seconds: float) -> dic
         if kind == "idle":
             return idle(seconds)
         with Traffic(servers, topic, *RATE[kind]):
+            wait_for_batch(running, side)
+            arrivals.begin(seconds / 3)
             time.sleep(seconds)
         progress = [one["durationMs"] for one in running.recentProgress if one["numInputRows"] > 0]
         later = progress[len(progress) // 3 :]
         running.stop()
+    figures = arrivals.figures()
     parts = {f"{name}_ms": median([one.get(name, 0) for one in later]) for name in PARTS}
-    return {**arrivals.figures(), **parts, "batches": len(later)}
+    return {**figures, **parts, "batches": len(later)}
+
+
+def wait_for_batch(running: StreamingQuery, side: str) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not any(one["numInputRows"] for one in running.recentProgress):
+        if time.monotonic() > deadline:
+            raise SystemExit(f"{side}: no batch within {LIMIT_S:g} s; the machine is too busy to measure on")
+        time.sleep(0.1)
 
 
 def idle(seconds: float) -> dict[str, float]:
