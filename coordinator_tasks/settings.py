@@ -22,6 +22,7 @@ from coordinator_tasks.core.world import Policy
 
 PREFIX = "COORDINATOR_"
 FILE_DISCOVERY = "file:"
+TOKEN_FENCE, TRANSACTIONAL_FENCE = "token", "transactional"
 V = TypeVar("V")
 
 
@@ -31,6 +32,8 @@ class Settings:
 
     - `zookeeper`: `host:port,host:port[/chroot]`; `kafka`: librdkafka's settings, with `bootstrap.servers` and secrets.
     - `discovery`: `zookeeper`, or `file:/path/of/folder` with `registry_ttl_s`.
+    - `fence`: what keeps an owner of the past from committing: `token` (owners look, and write over it), or
+      `transactional` (Kafka refuses it). The same for all consumers of a cluster.
     - `status_token`: sent to the consumers' interfaces.
     - `strategy`, `parameters`: of the topics that name no strategy; `strategies`: name → `package.module:callable` of a
       site's own ones.
@@ -45,6 +48,7 @@ class Settings:
     session_timeout_s: float = 10.0
     answer_timeout_s: float = 10.0
     ask_timeout_s: float = 2.0
+    fence: str = TOKEN_FENCE
     strategy: str = "balanced"
     parameters: Mapping[str, str] = field(default_factory=dict)
     strategies: Mapping[str, str] = field(default_factory=dict)
@@ -62,9 +66,11 @@ class Settings:
             )
         if self.discovery != "zookeeper" and not self.discovery.startswith(FILE_DISCOVERY):
             raise Refused(f"{self.discovery!r} is no registry; set `discovery` to zookeeper or file:/path/of/folder")
+        if self.fence not in (TOKEN_FENCE, TRANSACTIONAL_FENCE):
+            raise Refused(f"{self.fence!r} is no fence; set `fence` to {TOKEN_FENCE} or {TRANSACTIONAL_FENCE}")
 
 
-_OWN_FIELDS = {"cluster", "zookeeper", "discovery", "status_token", "strategy"}
+_OWN_FIELDS = {"cluster", "zookeeper", "discovery", "status_token", "fence", "strategy"}
 _TIMES = {"session_timeout_s", "answer_timeout_s", "ask_timeout_s", "registry_ttl_s"}
 _GROUPS = {"kafka", "zookeeper_access", "policy", "parameters", "strategies"}
 _MADE_BY_WIRING = {"strategies"}  # fields of a group that are no settings

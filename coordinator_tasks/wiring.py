@@ -14,12 +14,13 @@ from coordinator_tasks.adapters.discovery import (
 )
 from coordinator_tasks.adapters.file_registry import FileDiscovery, FileRegistry
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
+from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffsets
 from coordinator_tasks.adapters.status import HttpStatusClient
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Clock, Discovery, GroupOffsets, Registry, ZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.settings import FILE_DISCOVERY, Settings, settings_from_environment
+from coordinator_tasks.settings import FILE_DISCOVERY, TRANSACTIONAL_FENCE, Settings, settings_from_environment
 from coordinator_tasks.strategies import strategies_of
 
 __all__ = [
@@ -77,7 +78,10 @@ class ConsumerSession:
     def group_offsets(self, group: str, bootstrap_servers: str = "") -> GroupOffsets:
         """The offsets of a topic's group; `bootstrap_servers` are the topic's, where they are not the settings' own."""
         address = {"bootstrap.servers": bootstrap_servers} if bootstrap_servers else {}
-        return ConfluentGroupOffsets({**self.settings.kafka, **address}, group, self.settings.answer_timeout_s)
+        kafka, limit_s = {**self.settings.kafka, **address}, self.settings.answer_timeout_s
+        if self.settings.fence == TRANSACTIONAL_FENCE:
+            return TransactionalGroupOffsets(kafka, group, self.settings.cluster, limit_s)
+        return ConfluentGroupOffsets(kafka, group, limit_s)
 
 
 @contextmanager

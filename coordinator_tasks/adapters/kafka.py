@@ -26,7 +26,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from coordinator_tasks.core.errors import CoordinatorError, GroupInUse, KafkaUnavailable, Refused
-from coordinator_tasks.core.model import Committed, TopicDescription
+from coordinator_tasks.core.model import Committed, Token, TopicDescription
 from coordinator_tasks.core.ports import GroupAnswer, Wanted
 from coordinator_tasks.core.status_codec import decode_metadata, encode_metadata
 
@@ -42,6 +42,7 @@ _DENIED = frozenset(
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.GROUP_AUTHORIZATION_FAILED,
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
 _MOVING = frozenset(
@@ -51,7 +52,7 @@ _NO_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPT
 K = TypeVar("K")
 
 
-class _Broker:
+class Broker:
     """An admin client whose requests end: with a result, or with one of our errors within `limit_s`."""
 
     def __init__(self, settings: Mapping[str, str], limit_s: float) -> None:
@@ -61,11 +62,10 @@ class _Broker:
         self.limit_s = limit_s
         self._troubles: list[KafkaError] = []
         self._lock = threading.Lock()
-        self._readers: dict[str, Consumer] = {}
-        usable = {key: value for key, value in settings.items() if key not in _CLIENT_ONLY}
+        self._readers: dict[tuple[str, bool], Consumer] = {}
+        self.usable = usable = {key: value for key, value in settings.items() if key not in _CLIENT_ONLY}
         try:
             # The callback stands among the settings, though the library's own types do not know it.
-            self._usable = usable
             self.client = AdminClient({**usable, "error_cb": self._troubles.append})  # type: ignore[dict-item]
         except (KafkaException, ValueError, TypeError) as error:
             raise Refused(f"the Kafka settings are not usable: {_said(error)}; correct them") from error
@@ -102,14 +102,14 @@ class _Broker:
                 raise self.unavailable("no answer")
         return {key: future.exception() or future.result() for key, future in futures.items()}
 
-    def committed(self, group: str, places: list[TopicPartition]) -> list[TopicPartition]:
-        """The committed offsets of a group.
+    def committed(self, group: str, places: list[TopicPartition], stable: bool) -> list[TopicPartition]:
+        """The committed offsets of a group; `stable` = wait for the end of transactions that would change them.
 
         Asked through a consumer that never subscribes: librdkafka's admin client dereferences a null pointer when the
         answer is that the coordinator loads or has moved (`rd_kafka_handle_OffsetFetch`, 2.16.1), and the process ends.
         """
         self._troubles.clear()
-        reader = self._reader(group)
+        reader = self._reader(group, stable)
         deadline_s = time.monotonic() + self.limit_s
         while True:
             try:
@@ -121,13 +121,19 @@ class _Broker:
                     raise self.translated(error, f"group {group!r}") from error
                 time.sleep(_LOOK_S)
 
-    def _reader(self, group: str) -> Consumer:
+    def group_metadata(self, group: str) -> Any:
+        """What a transaction needs to commit for a group without members."""
+        return self._reader(group, stable=True).consumer_group_metadata()
+
+    def _reader(self, group: str, stable: bool) -> Consumer:
+        key = (group, stable)
         with self._lock:
-            reader = self._readers.pop(group, None)
+            reader = self._readers.pop(key, None)
             if reader is None:
                 own = {"group.id": group, "enable.auto.commit": False, "error_cb": self._troubles.append}
-                reader = Consumer({**self._usable, **own})
-            self._readers[group] = reader
+                isolation = "read_committed" if stable else "read_uncommitted"
+                reader = Consumer({**self.usable, **own, "isolation.level": isolation})
+            self._readers[key] = reader
             if len(self._readers) > _MAX_READERS:
                 del self._readers[next(iter(self._readers))]  # ends with its last user
             return reader
@@ -162,7 +168,7 @@ class _Broker:
 
 
 class _Results(Generic[K]):
-    def __init__(self, results: Mapping[K, Any], broker: _Broker) -> None:
+    def __init__(self, results: Mapping[K, Any], broker: Broker) -> None:
         self._results = results
         self._broker = broker
 
@@ -187,7 +193,7 @@ class ConfluentKafkaAdmin:
     """`ports.KafkaAdmin`. Each request takes at most `limit_s`; a `KafkaUnavailable` says what to check."""
 
     def __init__(self, settings: Mapping[str, str], limit_s: float = DEFAULT_LIMIT_S) -> None:
-        self._broker = _Broker(settings, limit_s)
+        self._broker = Broker(settings, limit_s)
 
     def describe(self, topics: Collection[str]) -> Mapping[str, TopicDescription | None]:
         return _describe(self._broker, topics)
@@ -201,7 +207,7 @@ class ConfluentKafkaAdmin:
 
     def _group(self, group: str, topics: Mapping[str, Collection[int]]) -> GroupAnswer:
         try:
-            return _committed(self._broker, group, topics)
+            return committed_offsets(self._broker, group, topics)
         except CoordinatorError as error:
             return error
 
@@ -227,14 +233,17 @@ class ConfluentGroupOffsets:
     """`ports.GroupOffsets` of one consumer group; `isolation.level` of the settings decides what `ends` means."""
 
     def __init__(self, settings: Mapping[str, str], group: str, limit_s: float = DEFAULT_LIMIT_S) -> None:
-        self._broker = _Broker(settings, limit_s)
+        self._broker = Broker(settings, limit_s)
         self._group = group
         # librdkafka's own default, so that an end here is one that a reader with the same settings reaches.
         committed_only = settings.get("isolation.level", "read_committed") == "read_committed"
         self._isolation = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
 
     def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
-        return _committed(self._broker, self._group, {topic: partitions}).get(topic, {})
+        return committed_offsets(self._broker, self._group, {topic: partitions}).get(topic, {})
+
+    def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> None:
+        """Nothing: these commits are not fenced by the broker."""
 
     def commit(self, topic: str, offsets: Mapping[int, Committed]) -> None:
         if not offsets:
@@ -282,7 +291,7 @@ class ConfluentGroupOffsets:
         return {p: int(answers.get(one, f"partition {topic}-{p}").offset) for p, one in asked.items()}
 
 
-def _describe(broker: _Broker, topics: Collection[str]) -> dict[str, TopicDescription | None]:
+def _describe(broker: Broker, topics: Collection[str]) -> dict[str, TopicDescription | None]:
     if not topics:
         return {}
     client, limit_s = broker.client, broker.limit_s
@@ -303,16 +312,19 @@ def _racks(partitions: Iterable[Any]) -> dict[int, tuple[str, ...]]:
     return {partition: racks for partition, racks in found.items() if racks}
 
 
-def _topics(broker: _Broker, topics: Collection[str]) -> dict[str, Any]:
+def _topics(broker: Broker, topics: Collection[str]) -> dict[str, Any]:
     client, limit_s, names = broker.client, broker.limit_s, sorted(set(topics))
     answers = broker.results(lambda: client.describe_topics(TopicCollection(names), request_timeout=limit_s))
     return {name: answers.get(name, f"topic {name!r}", missing=_NO_TOPIC) for name in names}
 
 
-def _committed(broker: _Broker, group: str, topics: Mapping[str, Collection[int]]) -> dict[str, dict[int, Committed]]:
+def committed_offsets(
+    broker: Broker, group: str, topics: Mapping[str, Collection[int]], *, stable: bool = False
+) -> dict[str, dict[int, Committed]]:
+    """Topic → partition → what the group has committed; `stable` as in `Broker.committed`."""
     places = [TopicPartition(topic, p) for topic in sorted(topics) for p in sorted(set(topics[topic]))]
     found: dict[str, dict[int, Committed]] = {}
-    for one in broker.committed(group, places) if places else ():
+    for one in broker.committed(group, places, stable) if places else ():
         if one.error is not None:
             error = KafkaException(one.error)
             raise broker.translated(error, f"partition {one.topic}-{one.partition} of group {group!r}") from error
@@ -321,7 +333,7 @@ def _committed(broker: _Broker, group: str, topics: Mapping[str, Collection[int]
     return found
 
 
-def _members(broker: _Broker, group: str) -> tuple[str, ...]:
+def _members(broker: Broker, group: str) -> tuple[str, ...]:
     answers = broker.results(lambda: broker.client.describe_consumer_groups([group], request_timeout=broker.limit_s))
     described = answers.get(group, f"group {group!r}", missing=(KafkaError.GROUP_ID_NOT_FOUND,))
     members = described.members if described is not None else []

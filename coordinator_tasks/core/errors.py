@@ -31,6 +31,14 @@ class GroupInUse(Refused):
     """The consumer group has members that subscribe, so Kafka would refuse every commit of ours."""
 
 
+class CommitFenced(Refused):
+    """Kafka has refused the commits of these partitions: somebody else has taken them over since."""
+
+    def __init__(self, problem: str, partitions: tuple[int, ...]) -> None:
+        super().__init__(problem)
+        self.partitions = partitions
+
+
 class NotManaged(Refused):
     """The named topic, consumer or application is not known to this cluster."""
 

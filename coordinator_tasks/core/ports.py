@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from coordinator_tasks.core.errors import CoordinatorError
-from coordinator_tasks.core.model import Answer, Committed, Member, TopicDescription
+from coordinator_tasks.core.model import Answer, Committed, Member, Token, TopicDescription
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +184,15 @@ class GroupOffsets(Protocol):
     def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
         """The committed offsets of the group, with their metadata read; partitions without one are left out."""
 
+    def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> None:
+        """All that the caller holds of a topic from here on, by that id of it. Called before it reads where a new holding begins.
+
+        Where commits are transactions, nobody else's commit of a partition that is new here reaches Kafka any more,
+        until somebody else holds it; elsewhere it has no effect.
+        """
+
     def commit(self, topic: str, offsets: Mapping[int, Committed]) -> None:
-        """Commit synchronously; raises `KafkaUnavailable` (unknown outcome) or `GroupInUse`."""
+        """Commit synchronously; raises `KafkaUnavailable` (unknown outcome), `GroupInUse` or `CommitFenced`."""
 
     def topic_id(self, topic: str) -> str:
         """The id that the topic has now; empty = there is no such topic."""

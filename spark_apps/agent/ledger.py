@@ -6,6 +6,7 @@ Rules:
 - Every owner looks at the committed entries at least once per `look_s`, also of an idle partition, and commits nothing
   on a look older than `fresh_s`: a process that slept looks before it writes.
 - A newer token in an entry: no further commit, no release. An older one or none: report it and write ours again.
+- A commit that Kafka refuses because somebody else took the partition ends our holding, whatever the entries say.
 - A commit never goes back, and says only what has passed the sink.
 """
 
@@ -125,7 +126,7 @@ class Ledger:
             return self._commit(due)
         lookable = self._lookable()
         if lookable and (not fresh or self._look_due(now)):
-            return Look(lookable, self._next_number)
+            return self._look(lookable)
         if due and (self._urgent(due) or now >= self._commit_at):
             return self._commit(due)
         unknown = self._unknown()
@@ -159,6 +160,11 @@ class Ledger:
     @property
     def _next_number(self) -> int:
         return self._number + 1
+
+    def _look(self, partitions: tuple[int, ...]) -> Look:
+        topic_id = self.node.topic_id if self.node is not None else ""
+        held = {p: h.token for p, h in self.held.items() if not h.fenced and h.topic_id == topic_id}
+        return Look(partitions, self._next_number, topic_id, held)
 
     def _look_due(self, now: float) -> bool:
         if now >= self._look_at or any(not owing.unknown for owing in self.owing.values()):
@@ -223,6 +229,9 @@ class Ledger:
                     self.held[partition].measure(ends[partition], now)
 
     def _failed(self, work: Work | None, failed: Failed, now: float) -> None:
+        if isinstance(work, Commit) and failed.fenced:
+            self._refused(work, failed)
+            return
         pause = min(self._timing.retry_max_s, self._timing.retry_s * 2**self._failures)
         self._retry_at = now + pause
         self._failures = min(self._failures + 1, 10)
@@ -236,6 +245,13 @@ class Ledger:
                 self.bars[partition] = Bar(held.token.epoch, held.topic_id)
                 lasted = f"its commits failed for {self._timing.give_up_s:g} s"
                 self._reports.add(partition, f"partition {partition} stopped: {lasted}: {failed.reason}")
+
+    def _refused(self, work: Commit, failed: Failed) -> None:
+        """The broker knows a newer owner, or one that was wrong: we stop either way, and hold it again when granted anew."""
+        for partition, held in self._mine(failed.fenced, work.number):
+            held.fence()
+            self.bars[partition] = Bar(held.token.epoch, held.topic_id)
+            self._reports.add(partition, f"partition {partition} stopped: {failed.reason}")
 
     def _mine(self, partitions: Iterable[int], number: int) -> list[tuple[int, Held]]:
         """The holdings that a request was about: one that began after it is another one."""

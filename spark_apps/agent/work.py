@@ -7,18 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from coordinator_tasks.core.errors import GroupInUse, KafkaUnavailable, Refused
+from coordinator_tasks.core.errors import CommitFenced, GroupInUse, KafkaUnavailable, Refused
 from coordinator_tasks.core.fence import Bounds
-from coordinator_tasks.core.model import Committed
+from coordinator_tasks.core.model import Committed, Token
 from coordinator_tasks.core.ports import GroupOffsets
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Read the committed entries of `partitions`, in one request."""
+    """Read the committed entries of `partitions`, in one request. `holding`: all that is held of this topic id by then."""
 
     partitions: tuple[int, ...]
     number: int
+    topic_id: str = field(default="", compare=False)
+    holding: Mapping[int, Token] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +87,14 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The brokers did not do it, or a commit's outcome is unknown. `refused`: the group has subscribed members."""
+    """The brokers did not do it, or a commit's outcome is unknown. `refused`: the group has subscribed members.
+
+    `fenced`: partitions of a commit that somebody else has taken over, by what the broker says.
+    """
 
     reason: str
     refused: bool = False
+    fenced: tuple[int, ...] = ()
 
 
 Result: TypeAlias = Looked | Done | Surveyed | Measured | Failed
@@ -98,7 +104,8 @@ def perform(offsets: GroupOffsets, topic: str, work: Work) -> Result:
     """Ask Kafka; blocks as long as the port does."""
     try:
         match work:
-            case Look(partitions=partitions):
+            case Look(partitions=partitions, topic_id=topic_id, holding=holding):
+                offsets.hold(topic, topic_id, holding)
                 return Looked(offsets.committed(topic, partitions), offsets.topic_id(topic))
             case Commit(offsets=entries):
                 offsets.commit(topic, entries)
@@ -109,5 +116,7 @@ def perform(offsets: GroupOffsets, topic: str, work: Work) -> Result:
                 return Surveyed(bounds, offsets.at_times(topic, times_ms))
             case Measure(partitions=partitions):
                 return Measured(offsets.ends(topic, partitions))
+    except CommitFenced as error:
+        return Failed(str(error), fenced=error.partitions)
     except (KafkaUnavailable, Refused) as error:
         return Failed(str(error), refused=isinstance(error, GroupInUse))

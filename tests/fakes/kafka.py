@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.errors import CoordinatorError, GroupInUse, KafkaUnavailable
-from coordinator_tasks.core.model import Committed, TopicDescription
+from coordinator_tasks.core.model import Committed, Token, TopicDescription
 from coordinator_tasks.core.ports import GroupAnswer, Wanted
 from coordinator_tasks.core.status_codec import decode_metadata, encode_metadata
 
@@ -108,6 +108,9 @@ class FakeGroupOffsets:
 
     def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
         return self.kafka.committed_of(self.group, topic, partitions)
+
+    def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> None:
+        """Nothing: commits are no transactions."""
 
     def commit(self, topic: str, offsets: Mapping[int, Committed]) -> None:
         members = self.kafka.group_members(self.group)

@@ -38,6 +38,7 @@ OPERATIONS: Mapping[str, frozenset[str]] = {
     "GroupOffsets": frozenset({"committed", "commit", "topic_id", "ends", "beginnings", "at_times"}),
 }
 NO_FAILPOINT: Mapping[str, str] = {
+    "GroupOffsets.hold": "asks nothing, unless commits are transactions",
     "ZooKeeper.listen": "adds a listener in this process",
     "ZooKeeper.session_id": "reads a number of this process",
     "ZooKeeper.session_timeout_s": "reads a number of this process",

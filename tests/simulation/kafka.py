@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.errors import KafkaUnavailable
-from coordinator_tasks.core.model import Committed, TopicDescription
+from coordinator_tasks.core.model import Committed, Token, TopicDescription
 from coordinator_tasks.core.ports import GroupAnswer, Wanted
 from coordinator_tasks.core.status_codec import decode_metadata, encode_metadata
 from tests.simulation.faults import Fault
@@ -89,6 +89,9 @@ class Offsets:
     def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
         self.brokers.request("kafka.read")
         return self.brokers.read(self.group, topic, partitions)
+
+    def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> None:
+        """Nothing: commits are no transactions."""
 
     def commit(self, topic: str, offsets: Mapping[int, Committed]) -> None:
         fault = self.brokers.request("kafka.commit")

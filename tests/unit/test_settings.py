@@ -34,6 +34,7 @@ def test_everything_from_the_environment() -> None:
             "COORDINATOR_KAFKA_SASL_PASSWORD": "p",
             "COORDINATOR_DISCOVERY": "file:/srv/registry",
             "COORDINATOR_STATUS_TOKEN": "t",
+            "COORDINATOR_FENCE": "transactional",
             "COORDINATOR_SESSION_TIMEOUT_S": "6",
             "COORDINATOR_ZOOKEEPER_USER": "u",
             "COORDINATOR_ZOOKEEPER_PASSWORD": "z",
@@ -48,6 +49,7 @@ def test_everything_from_the_environment() -> None:
     assert settings.zookeeper_access == ZooKeeperAccess("u", "z", open_nodes=True)
     assert settings.policy == Policy(settle_s=0.5, hold_absent=True, max_restarts=7)
     assert (settings.discovery, settings.status_token, settings.session_timeout_s) == ("file:/srv/registry", "t", 6.0)
+    assert settings.fence == "transactional"
 
 
 def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
@@ -130,6 +132,7 @@ def test_settings_are_read_back_from_what_is_written_for_a_consumer(tmp_path: Pa
         ("ZOOKEEPER", "", "no ZooKeeper address is set.*COORDINATOR_ZOOKEEPER"),
         ("KAFKA_BOOTSTRAP_SERVERS", "", "no Kafka address is set"),
         ("DISCOVERY", "consul", "'consul' is no registry"),
+        ("FENCE", "barbed", "'barbed' is no fence; set `fence` to token or transactional"),
         ("SESSION_TIMEOUT_S", "soon", "session_timeout_s is 'soon', not a number"),
         ("ASK_TIMEOUT_S", "-1", "ask_timeout_s is '-1', not a number from 0 on"),
         ("ASK_TIMEOUT_S", "nan", "ask_timeout_s is 'nan'"),

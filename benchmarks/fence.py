@@ -1,0 +1,172 @@
+"""What `fence=transactional` costs beside the default: commits, taking over, and a consumer's throughput, in one run.
+
+    python -m benchmarks.fence [--commits 100] [--records 400000] [--json FILE]
+
+Commits: all partitions of one consumer at once, as its agent does. Throughput: a plain consumer reads a backlog; its agent
+commits at most twenty times a second. Alternating, so that a busy machine is busy for both.
+"""
+
+import argparse
+import json
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+import psutil
+from confluent_kafka import Producer
+from rich.console import Console
+from rich.table import Table
+
+from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
+from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffsets
+from coordinator_tasks.core.model import Actor, Committed, StartRule, Token
+from coordinator_tasks.core.ports import GroupOffsets
+from coordinator_tasks.core.world import Policy
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service import loop, topics
+from coordinator_tasks.settings import TOKEN_FENCE, TRANSACTIONAL_FENCE
+from coordinator_tasks.wiring import Settings, open_coordinator
+from spark_apps.agent.process import ConsumerSettings
+from spark_apps.plain import PlainConsumer, Record
+
+FENCES = (TOKEN_FENCE, TRANSACTIONAL_FENCE)
+PARTITIONS = (1, 10, 50)
+ROUNDS = 2
+LIMIT_S = 240.0
+TOKEN = Token(1, 1, "g")
+
+
+def offsets_of(fence: str, kafka: str, group: str) -> GroupOffsets:
+    settings = {"bootstrap.servers": kafka, "log_level": "1"}
+    if fence == TRANSACTIONAL_FENCE:
+        return TransactionalGroupOffsets(settings, group, "bench", 30.0)
+    return ConfluentGroupOffsets(settings, group, 30.0)
+
+
+def commits(kafka: str, fence: str, partitions: int, count: int) -> dict[str, Any]:
+    """Milliseconds of one commit of so many partitions; `hold_ms`: until they could be committed at all."""
+    topic = f"commits-{fence}-{partitions}"
+    ConfluentKafkaAdmin({"bootstrap.servers": kafka}).create_topic(topic, partitions)
+    offsets = offsets_of(fence, kafka, topic)
+    offsets.committed(topic, range(partitions))  # the group's coordinator is found
+    me = psutil.Process()
+    threads, memory = me.num_threads(), me.memory_info().rss
+    began = time.perf_counter()
+    offsets.hold(topic, "id", dict.fromkeys(range(partitions), TOKEN))
+    hold_ms = 1000 * (time.perf_counter() - began)
+    times = []
+    for number in range(count + 5):
+        began = time.perf_counter()
+        offsets.commit(topic, {p: Committed(number, TOKEN, "bench", "bench", "id") for p in range(partitions)})
+        times.append(1000 * (time.perf_counter() - began))
+    times = times[5:]
+    return {
+        "fence": fence,
+        "partitions": partitions,
+        "hold_ms": round(hold_ms, 1),
+        "commit_ms_median": round(median(times), 2),
+        "commit_ms_p95": round(quantiles(times, n=20)[-1], 2),
+        "threads": me.num_threads() - threads,
+        "mib": round((me.memory_info().rss - memory) / 2**20, 1),
+    }
+
+
+class Count:
+    """A sink that counts."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.first_at = 0.0
+
+    def __call__(self, _topic: str, records: Sequence[Record]) -> None:
+        self.first_at = self.first_at or time.perf_counter()
+        self.records += len(records)
+
+
+@contextmanager
+def looping(settings: Settings, topic: str) -> Iterator[None]:
+    stop = threading.Event()
+    with open_coordinator(settings) as c:
+        topics.add_topic(c, topic, f"g-{topic}", start=StartRule.EARLIEST, actor=Actor("command", "benchmark"))
+        thread = threading.Thread(target=loop.run, args=(c, stop, "benchmark"), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+
+def backlog(kafka: str, topic: str, partitions: int, records: int) -> None:
+    ConfluentKafkaAdmin({"bootstrap.servers": kafka}).create_topic(topic, partitions)
+    producer = Producer({"bootstrap.servers": kafka, "linger.ms": 50, "queue.buffering.max.messages": 2_000_000})
+    for number in range(records):
+        producer.produce(topic, b"x" * 100, partition=number % partitions)
+        if number % 10_000 == 0:
+            producer.poll(0)
+    producer.flush()
+
+
+def throughput(zookeeper: str, kafka: str, fence: str, topic: str, records: int) -> dict[str, Any]:
+    """Records per second of one plain consumer from its first record to its last."""
+    client = {"bootstrap.servers": kafka, "log_level": "1"}
+    cluster = f"{topic}-{fence}".lower()
+    settings = Settings(cluster, zookeeper, client, fence=fence, policy=Policy(settle_s=0.1))
+    sink = Count()
+    consumer = PlainConsumer(ConsumerSettings(settings, "a"), sink)
+    thread = threading.Thread(target=consumer.run, daemon=True)
+    with looping(settings, topic):
+        thread.start()
+        deadline = time.monotonic() + LIMIT_S
+        while sink.records < records and time.monotonic() < deadline:
+            time.sleep(0.01)
+        took_s = time.perf_counter() - sink.first_at
+        consumer.leave(5.0)
+        thread.join(30)
+    return {"fence": fence, "records": sink.records, "records_per_s": round(sink.records / took_s)}
+
+
+def show(result: dict[str, Any]) -> None:
+    for part in ("commits", "throughput"):
+        table = Table(title=f"{part}, load {result['load']:.0f} on {os.cpu_count()} cores")
+        for name in result[part][0]:
+            table.add_column(name, justify="right")
+        for line in result[part]:
+            table.add_row(*(f"{value:,}" if not isinstance(value, str) else value for value in line.values()))
+        Console().print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--commits", type=int, default=100)
+    parser.add_argument("--records", type=int, default=400_000)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    result: dict[str, Any] = {"load": os.getloadavg()[0], "commits": [], "throughput": []}
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fence-")))
+        zookeeper = stack.enter_context(EmbeddedZooKeeper(folder / "zookeeper")).connect_string
+        kafka = stack.enter_context(EmbeddedKafka(folder / "kafka")).bootstrap_servers
+        for partitions in PARTITIONS:
+            for fence in FENCES:
+                result["commits"].append(commits(kafka, fence, partitions, given.commits))
+        for number in range(ROUNDS):
+            for fence in FENCES:
+                topic = f"backlog-{number}-{fence}"
+                backlog(kafka, topic, 10, given.records)
+                result["throughput"].append(throughput(zookeeper, kafka, fence, topic, given.records))
+    show(result)
+    if given.json:
+        given.json.parent.mkdir(parents=True, exist_ok=True)
+        given.json.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""`ports.GroupOffsets` whose commits are Kafka transactions, so that the broker itself refuses an owner of the past.
+
+One producer for each partition that is held, `transactional.id` = cluster/group/topic/partition. Whoever begins to hold it
+initializes the producer: from then on Kafka refuses every commit of the producer before, also one that is on its way
+(KIP-98, KIP-447). That happens before the committed entry is read, so a start is never older than what it replaces.
+
+Kafka does not refuse these commits while somebody subscribes in the group, as it does refuse plain ones: an intruder is
+noticed by what it commits.
+"""
+
+import logging
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+
+from coordinator_tasks.adapters.kafka import DEFAULT_LIMIT_S, ConfluentGroupOffsets, committed_offsets
+from coordinator_tasks.core.errors import CommitFenced
+from coordinator_tasks.core.model import Committed, Token
+from coordinator_tasks.core.status_codec import encode_metadata
+
+log = logging.getLogger(__name__)
+
+TRANSACTION_TIMEOUT_MS = 10_000  # after which the broker ends what a dead owner began, if nobody takes the partition
+_AT_ONCE = 16
+_FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})  # noqa: SLF001 - its only name
+_OF_CONSUMERS = ("fetch.", "queued.", "auto.", "enable.partition.eof", "partition.assignment.", "heartbeat.")
+
+
+class TransactionalGroupOffsets(ConfluentGroupOffsets):
+    """Everything but commits is as in `ConfluentGroupOffsets`. `limit_s` is that of each request of a transaction."""
+
+    def __init__(self, settings: Mapping[str, str], group: str, cluster: str, limit_s: float = DEFAULT_LIMIT_S) -> None:
+        super().__init__(settings, group, limit_s)
+        self._cluster = cluster
+        self._producers: dict[tuple[str, int], tuple[Token, Producer]] = {}
+        self._begun: dict[tuple[str, int], tuple[Token, Producer]] = {}
+        self._lost: dict[tuple[str, int], Token] = {}
+        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="commit")
+
+    def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
+        """With the last commit that was acknowledged: Kafka may show it a moment after that."""
+        return committed_offsets(self._broker, self._group, {topic: partitions}, stable=True).get(topic, {})
+
+    def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> None:
+        for made in (self._producers, self._begun):
+            for place in [p for p, (token, _) in made.items() if p[0] == topic and tokens.get(p[1]) != token]:
+                del made[place]
+        self._take(topic, topic_id, tokens)
+
+    def commit(self, topic: str, offsets: Mapping[int, Committed]) -> None:
+        for topic_id in {one.topic_id for one in offsets.values()}:  # again, after a commit whose outcome is unknown
+            tokens = {p: o.token for p, o in offsets.items() if o.token is not None and o.topic_id == topic_id}
+            self._take(topic, topic_id, tokens)
+        failed = dict(zip(offsets, self._pool.map(lambda p: self._commit(topic, p, offsets[p]), offsets), strict=True))
+        # What is fenced has to be told, whatever became of the others: it must not be taken again.
+        fenced = tuple(p for p, error in failed.items() if isinstance(error, CommitFenced))
+        if fenced:
+            raise CommitFenced(str(failed[fenced[0]]), fenced)
+        for error in failed.values():
+            if error is not None:
+                raise error
+
+    def _take(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> None:
+        """Become the only one who can commit these, unless we have lost them, or the entry names a newer owner."""
+        new = {p: token for p, token in tokens.items() if (topic, p) not in self._producers}
+        tokens = {p: token for p, token in new.items() if self._lost.get((topic, p)) != token}
+        if not tokens:
+            return
+        # Without waiting: a dead owner's transaction has no end until somebody takes the partition.
+        entries = super().committed(topic, tokens)
+        mine = {p: token for p, token in tokens.items() if not _newer(entries.get(p), token, topic_id)}
+        failed = list(self._pool.map(lambda p: self._initialize(topic, p, mine[p]), mine))
+        for error in failed:
+            if error is not None:
+                raise error
+
+    def _initialize(self, topic: str, partition: int, token: Token) -> Exception | None:
+        """Fence everybody else; why not, if it could not be. What was begun goes on with the next attempt."""
+        place = (topic, partition)
+        begun = self._begun.get(place)
+        if begun is None or begun[0] != token:
+            begun = self._begun[place] = (token, self._producer(topic, partition))
+        try:
+            begun[1].init_transactions(self._broker.limit_s)
+        except KafkaException as error:
+            if not error.args[0].retriable():
+                del self._begun[place]
+            return self._broker.translated(error, f"transactions of {topic}-{partition}")
+        self._producers[place] = self._begun.pop(place)
+        return None
+
+    def _producer(self, topic: str, partition: int) -> Producer:
+        usable = {key: value for key, value in self._broker.usable.items() if not key.startswith(_OF_CONSUMERS)}
+        own = {
+            "transactional.id": self._id(topic, partition),
+            "transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS),
+            "linger.ms": "0",
+        }
+        return Producer({**usable, **own}, logger=log)
+
+    def _commit(self, topic: str, partition: int, entry: Committed) -> Exception | None:
+        """Commit one partition; why not, if it could not be."""
+        held = self._producers.get((topic, partition))
+        if held is None:
+            return self._fenced(topic, partition)
+        token, producer = held
+        producer.poll(0)  # what the library has logged
+        try:
+            producer.begin_transaction()
+            self._send(producer, topic, partition, entry)
+            producer.commit_transaction(self._broker.limit_s)
+        except KafkaException as error:
+            self._producers.pop((topic, partition), None)
+            if error.args[0].code() in _FENCED:
+                self._lost[topic, partition] = token
+                return self._fenced(topic, partition)
+            with suppress(KafkaException):
+                producer.abort_transaction(self._broker.limit_s)
+            place = f"the offset of {topic}-{partition} in group {self._group!r}"
+            return self._broker.translated(error, place)
+        return None
+
+    def _fenced(self, topic: str, partition: int) -> CommitFenced:
+        return CommitFenced(
+            "Kafka refuses its commit, since another consumer has taken the partition (transactional.id "
+            f"{self._id(topic, partition)}); it is held again when the coordinator grants it anew",
+            (partition,),
+        )
+
+    def _send(self, producer: Producer, topic: str, partition: int, entry: Committed) -> None:
+        place = TopicPartition(topic, partition, entry.offset, encode_metadata(entry))
+        producer.send_offsets_to_transaction([place], self._broker.group_metadata(self._group), self._broker.limit_s)
+
+    def _id(self, topic: str, partition: int) -> str:
+        # Another group may read the same topic, for a cluster of the same name in another ZooKeeper.
+        return f"{self._cluster}/{self._group}/{topic}/{partition}"
+
+
+def _newer(entry: Committed | None, token: Token, topic_id: str) -> bool:
+    if entry is None or entry.token is None or entry.topic_id not in ("", topic_id):
+        return False  # an entry of the topic's former life is nobody's
+    return entry.token > token
