@@ -59,7 +59,7 @@ mutants: install  ## which suite notices which broken rule; goes on where build/
 	@$(BIN)/python -m tests.simulation.mutation
 
 faults: install  ## the long part of the fault tests: pairs of deaths and more; goes on where it ended
-	$(BIN)/python -m tests.faults --pairs $(or $(PAIRS),500) --minutes $(or $(MINUTES),60)
+	$(BIN)/python -m tests.faults --minutes $(or $(MINUTES),60) $(if $(PAIRS),--pairs $(PAIRS)) $(if $(ONLY),--only $(ONLY))
 
 freeze: install  ## writes requirements.txt anew from requirements.in
 	@mkdir -p build

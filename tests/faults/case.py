@@ -12,22 +12,25 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import ClassVar
 
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery
-from coordinator_tasks.core.codec import decode_node, decode_release, decode_state
+from coordinator_tasks.core.codec import decode_node, decode_state
 from coordinator_tasks.core.errors import NotManaged
 from coordinator_tasks.core.member_codec import decode_member
-from coordinator_tasks.core.model import Ending, State
+from coordinator_tasks.core.model import Ending, State, TopicNode
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Node
 from coordinator_tasks.core.world import Policy
-from coordinator_tasks.demo.evidence import Row, SeenRelease
+from coordinator_tasks.demo.evidence import Row
 from coordinator_tasks.service import fleet, history
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.settings import TOKEN_FENCE
 from coordinator_tasks.wiring import Settings
 from tests.faults.checker import Findings, Run, check
 from tests.faults.failpoints import PHASES, Kill, traced
+from tests.faults.releases import Releases
 from tests.faults.roles import COORDINATOR, Life, consume, coordinate
 from tests.faults.servers import Servers
 
@@ -70,14 +73,19 @@ class Actor:
 
 @dataclass
 class Case:
-    """Runs in a thread of its own; everything it needs is under its own ZooKeeper folder, group and directory."""
+    """Runs in a thread of its own; everything it needs is under its own ZooKeeper folder, group and directory.
 
+    `blind`: who never looks at the committed entries once it has begun, so that its own fence is out of work.
+    """
+
+    bound_s: ClassVar[float] = BOUND_S
     servers: Servers
     name: str
     folder: Path
     kills: tuple[Kill, ...] = ()
+    fence: str = TOKEN_FENCE
+    blind: tuple[str, ...] = ()
     actors: dict[str, Actor] = field(default_factory=dict)
-    releases: dict[tuple[int, int], SeenRelease] = field(default_factory=dict)
     killed: set[tuple[str, int]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -92,6 +100,7 @@ class Case:
             session_timeout_s=SESSION_TIMEOUT_S,
             answer_timeout_s=5.0,
             ask_timeout_s=1.0,
+            fence=self.fence,
             policy=POLICY,
         )
         self.coordinator = Coordinator(
@@ -103,7 +112,9 @@ class Case:
             clock=SystemClock(),
             policy=POLICY,
         )
-        self._changed = dict.fromkeys(range(self.servers.partitions), True)
+        self._read: dict[Path, int] = {}
+        self._found: list[Row] = []
+        self.releases = Releases(self.zk, self.paths, self.topic, self.servers.partitions)
 
     # The scenario ----------------------------------------------------------------------------------------------------
 
@@ -155,7 +166,7 @@ class Case:
 
     def _start(self, role: str) -> None:
         if role not in self.actors:
-            life = Life(role, self.settings, self.topic, self.group, self.folder, self.kills)
+            life = Life(role, self.settings, self.topic, self.group, self.folder, self.kills, role in self.blind)
             self.actors[role] = Actor(life)
         actor = self.actors[role]
         (self.folder / role).mkdir(exist_ok=True)
@@ -176,14 +187,14 @@ class Case:
     # What is awaited -------------------------------------------------------------------------------------------------
 
     def _await(self, holds: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + BOUND_S
+        deadline = time.monotonic() + self.bound_s
         while True:
             revived = self._revive()
-            self._see_releases()
+            self.releases.see()
             if not revived and holds():
                 return
             if time.monotonic() > deadline:
-                raise Failed(f"not within {BOUND_S:g} s: {what} ({self._standing()}); see {self.folder}")
+                raise Failed(f"not within {self.bound_s:g} s: {what} ({self._standing()}); see {self.folder}")
             time.sleep(TICK_S)
 
     def _revive(self) -> bool:
@@ -217,12 +228,15 @@ class Case:
     def _find(self, path: str) -> Node | None:
         return self.zk.find(path)
 
+    def node(self) -> TopicNode:
+        return decode_node("", self.zk.get(self.paths.topic(self.topic)).data)
+
     def _settled(self, owners: set[str]) -> bool:
         """Stable, everything owned by exactly these, each in its present life, and records reach their sinks."""
         state = self._find(self.paths.state(self.topic))
         if state is None or decode_state("", state.data).state is not State.STABLE:
             return False
-        node = decode_node("", self.zk.get(self.paths.topic(self.topic)).data)
+        node = self.node()
         if set(node.assignments.values()) != owners or len(node.assignments) != self.servers.partitions:
             return False
         if any(node.incarnations.get(owner) != self._live(owner) for owner in owners):
@@ -262,30 +276,23 @@ class Case:
     # Evidence --------------------------------------------------------------------------------------------------------
 
     def _rows(self) -> list[Row]:
-        lines = [line for file in sorted(self.folder.glob("rows-*")) for line in file.read_text().splitlines()]
-        read = [json.loads(line) for line in lines]
-        return [Row(who, life, epoch, p, offset, number, 0.0, at) for who, life, epoch, p, offset, number, at in read]
-
-    def _see_releases(self) -> None:
-        """Take down the releases by a watch on each partition's node, which keeps the last one only."""
-        for partition in [p for p, changed in self._changed.items() if changed]:
-            path = self.paths.partition(self.topic, partition)
-            self._changed[partition] = False
-            node = self.zk.find(path, lambda p=partition: self._changed.update({p: True}))
-            release = decode_release(path, node.data) if node is not None else None
-            if node is not None and release is not None:
-                self.releases[partition, release.epoch] = SeenRelease(partition, release, node.stat.modified_at)
+        """All rows so far; of each file only what is new is read."""
+        for file in sorted(self.folder.glob("rows-*")):
+            data = file.read_bytes()[self._read.get(file, 0) :]
+            whole = data[: data.rfind(b"\n") + 1]
+            self._read[file] = self._read.get(file, 0) + len(whole)
+            for who, life, epoch, p, offset, number, at in map(json.loads, whole.splitlines()):
+                self._found.append(Row(who, life, epoch, p, offset, number, 0.0, at))
+        return list(self._found)
 
     def _evidence(self) -> Run:
-        self._changed = dict.fromkeys(self._changed, True)
-        self._see_releases()
         return Run(
             base=self.base,
             target=self.target,
+            commits=self.servers.commits.of(self.group, self.topic),  # before the rows: who still runs goes on
             rows=self._rows(),
-            commits=self.servers.commits.of(self.group, self.topic),
             records=history.records(self.coordinator, self.topic, 500)[::-1],
-            releases=list(self.releases.values()),
+            releases=self.releases.all(),
             killed=frozenset(self.killed),
         )
 

@@ -60,10 +60,10 @@ def check(run: Run) -> Findings:
         "unowned": unowned_rows(rows, held),
         "duplicated": clean + list(_repeated_though_committed(rows, run.commits)),
         "disordered": disordered(rows, held),
-        "rewound": list(_rewound(run.commits)),
+        "rewound": list(rewound(run.commits)),
         "skipped": list(_skipped(run.base, rows, run.commits)),
-        "commits unowned": list(_unowned_commits(run.commits, held)),
-        "history": list(_history(run.records)),
+        "commits unowned": list(unowned_commits(run.commits, held)),
+        "history": list(history_faults(run.records)),
     }
     return Findings(wrong, by_kill)
 
@@ -92,7 +92,7 @@ def _effective(entries: Sequence[LoggedCommit]) -> tuple[list[float], list[int]]
     return times, offsets
 
 
-def _rewound(commits: Sequence[LoggedCommit]) -> Iterator[str]:
+def rewound(commits: Sequence[LoggedCommit]) -> Iterator[str]:
     """The effective position never goes back, and nobody's own commits do."""
     for partition, entries in by_partition(list(commits)).items():
         _, offsets = _effective(entries)
@@ -123,7 +123,7 @@ def _skipped(base: Mapping[int, int], rows: Sequence[Row], commits: Sequence[Log
             checked = max(checked, one.entry.offset)
 
 
-def _unowned_commits(commits: Sequence[LoggedCommit], held: Sequence[Holding]) -> Iterator[str]:
+def unowned_commits(commits: Sequence[LoggedCommit], held: Sequence[Holding]) -> Iterator[str]:
     """Every token is that of a right which the history gave, and no commit is older than it."""
     granted = {(h.partition, h.consumer, h.incarnation, h.epoch): h for h in held}
     for one in commits:
@@ -140,7 +140,7 @@ def _unowned_commits(commits: Sequence[LoggedCommit], held: Sequence[Holding]) -
             yield f"{what}, though it had released the partition at {holding.until_offset}"
 
 
-def _history(records: Sequence[Record]) -> Iterator[str]:
+def history_faults(records: Sequence[Record]) -> Iterator[str]:
     """One record per transition: each begins where the one before ended; epochs never fall, every plan has its own."""
     ordered = sorted(records, key=lambda r: r.sequence)
     if ordered and ordered[0].source is not State.INITIAL:

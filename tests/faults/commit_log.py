@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets
 from coordinator_tasks.core.model import Committed
@@ -75,7 +75,10 @@ def read_value(partition: int, raw: bytes) -> LoggedCommit:
 
 
 class CommitLog:
-    """Follows the broker's log in a thread of its own; the broker has one partition of it."""
+    """Follows the broker's log in a thread of its own; the broker has one partition of it.
+
+    What a transaction has begun and not ended is no commit.
+    """
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._commits: dict[tuple[str, str], list[LoggedCommit]] = {}
@@ -87,15 +90,15 @@ class CommitLog:
                 "bootstrap.servers": bootstrap_servers,
                 "group.id": "commit-log",
                 "enable.auto.commit": "false",
-                "isolation.level": "read_uncommitted",
+                "isolation.level": "read_committed",
                 "fetch.wait.max.ms": "100",
+                "enable.partition.eof": "true",
                 "log_level": "1",
             }
         )
-        own = {"bootstrap.servers": bootstrap_servers, "isolation.level": "read_uncommitted", "log_level": "1"}
+        own = {"bootstrap.servers": bootstrap_servers, "isolation.level": "read_committed", "log_level": "1"}
         self._ends = ConfluentGroupOffsets(own, "commit-log")
-        self._place = TopicPartition(OFFSETS_TOPIC, 0, 0)
-        self._consumer.assign([self._place])
+        self._consumer.assign([TopicPartition(OFFSETS_TOPIC, 0, 0)])
         self._thread = threading.Thread(target=self._run, name="commit-log", daemon=True)
         self._thread.start()
 
@@ -117,10 +120,13 @@ class CommitLog:
             messages = self._consumer.consume(1000, 0.1)
             with self._moved:
                 for message in messages:
-                    if message.error() is None:
+                    error = message.error()
+                    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                        continue
+                    if error is None:
                         self._take(message.key() or b"", message.value())
-                (place,) = self._consumer.position([self._place])
-                self._position = max(self._position, place.offset)
+                    # At the end, the position is behind the marks of transactions, which never come as messages.
+                    self._position = max(self._position, (message.offset() or 0) + (error is None))
                 self._moved.notify_all()
             if not messages:
                 time.sleep(0.02)

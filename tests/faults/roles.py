@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
@@ -33,6 +33,7 @@ LOOK_S = 0.05
 QUIET_S = 0.5
 CHORES_S = 5.0
 WAIT_LOOKS = 200
+NEVER_S = 1e6
 PR_SET_PDEATHSIG = 1
 TIMING = Timing(
     look_s=0.5, fresh_s=1.0, commit_timeout_s=1.0, guard_s=1.25, commit_s=0.2, measure_s=0.5, retry_max_s=0.5
@@ -43,7 +44,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One start of a process: who it is, where its case's files are, and where it is to die."""
+    """One start of a process: who it is, where its case's files are, where it is to die, and whether it looks at entries."""
 
     role: str
     settings: Settings
@@ -51,6 +52,7 @@ class Life:
     group: str
     folder: Path
     kills: tuple[Kill, ...] = ()
+    blind: bool = False
 
 
 def fork_server() -> ForkServerContext:
@@ -66,13 +68,18 @@ httpx.AsyncClient(verify=NO_TLS)  # imports what httpx imports late
 gc.freeze()  # what is imported is never collected: its pages stay shared with the processes forked from here
 
 
-def _begin(life: Life) -> Failpoints:
+def end_with_parent(life: Life) -> None:
+    """Nobody outlives the test; what is worth telling goes to the case's folder."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     form = "%(asctime)s %(levelname)s %(name)s %(message)s"
     logging.basicConfig(filename=life.folder / f"log-{life.role}", level=logging.WARNING, format=form, force=True)
+    httpx.create_ssl_context = lambda **_: NO_TLS  # type: ignore[assignment]
+
+
+def _begin(life: Life) -> Failpoints:
+    end_with_parent(life)
     points = Failpoints(life.role, life.folder, life.kills)
     wrap_production(points)
-    httpx.create_ssl_context = lambda **_: NO_TLS  # type: ignore[assignment]
     return points
 
 
@@ -80,7 +87,11 @@ def consume(life: Life) -> None:
     """A plain consumer; SIGTERM asks it to leave."""
     points = _begin(life)
     settings = ConsumerSettings(
-        life.settings, life.role, run_folder=str(life.folder / life.role), timing=TIMING, agent_timing=AGENT_TIMING
+        life.settings,
+        life.role,
+        run_folder=str(life.folder / life.role),
+        timing=replace(TIMING, look_s=NEVER_S, fresh_s=NEVER_S) if life.blind else TIMING,
+        agent_timing=AGENT_TIMING,
     )
     consumer = PlainConsumer(settings, RowSink(points, life))
     with leave_on_signals(consumer.leave):

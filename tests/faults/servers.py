@@ -14,6 +14,8 @@ from tests.faults.roles import fork_server
 
 PER_SECOND = 25
 LEADERS_S = 60.0
+ASK_S, ATTEMPTS = 8.0, 6
+"""A request that comes while a broker makes its own topics may stay without an answer, however long one waits."""
 
 
 class Servers:
@@ -60,7 +62,16 @@ class Servers:
         places = [TopicPartition(self.topic, p, offset) for p, offset in offsets.items()]
         request = [ConsumerGroupTopicPartitions(group, places)]
         broker = self.admin._broker
-        broker.results(lambda: broker.client.alter_consumer_group_offsets(request, request_timeout=10)).only(group)
+        for attempt in range(ATTEMPTS):
+            try:
+                broker.results(lambda: broker.client.alter_consumer_group_offsets(request, request_timeout=ASK_S)).only(
+                    group
+                )
+            except KafkaUnavailable:
+                if attempt == ATTEMPTS - 1:
+                    raise
+            else:
+                return
 
     def _produce(self) -> None:
         number = 0

@@ -20,17 +20,22 @@ PROMISED_S = 1.0
 SLACK_S = 2.0
 """For a busy machine; what was measured is told."""
 STOP_LIMIT_S = 20.0
+REFUSED = "Kafka refuses its commit"
 
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """What a zombie did after it woke up. Times in seconds since then; `batches`: times at which rows passed its sink."""
+    """What a zombie did after it woke up. Times in seconds since then; `batches`: times at which rows passed its sink.
+
+    `refused`: it has reported that Kafka refused its commit.
+    """
 
     stopped_after_s: float
     batches: tuple[float, ...]
     rows: int
     late_commits: int
     problems: tuple[str, ...]
+    refused: bool = False
 
 
 class Zombie(Case):
@@ -58,20 +63,20 @@ class Zombie(Case):
         cut_off()
         woke_at = time.time()
         os.kill(pid, signal.SIGCONT)  # type: ignore[arg-type]
-        stopped_at = self._stops(address)
+        stopped_at, refused = self._stops(address)
         reconnect()
         self.target = self.servers.ends()
         self._await(self._consumed, "everything is processed")
         self._end()
-        return self._judged(life, woke_at, stopped_at)
+        return replace(self._judged(life, woke_at, stopped_at), refused=refused)
 
-    def _stops(self, address: str) -> float:
-        """When its interface says for the first time that it runs nothing."""
+    def _stops(self, address: str) -> tuple[float, bool]:
+        """When its interface says for the first time that it runs nothing, and whether it was refused until then."""
         deadline = time.monotonic() + STOP_LIMIT_S
         while time.monotonic() < deadline:
             status = ask(address)
             if not isinstance(status, Unreachable) and not status.topics[self.topic].running:
-                return time.time()
+                return time.time(), any(REFUSED in text for text in status.topics[self.topic].reports)
             time.sleep(TICK_S)
         raise AssertionError(f"the zombie has not stopped within {STOP_LIMIT_S:g} s; see {self.folder}")
 
@@ -102,6 +107,21 @@ class Zombie(Case):
 def sleepers(servers: Servers, folder: Path, count: int) -> list[Zombie]:
     """Cases that are yet to run."""
     return [Zombie(servers, f"{folder.name}-{number}", folder / str(number)) for number in range(count)]
+
+
+class Blind(Zombie):
+    """The first transaction of a broker that has just started takes its time."""
+
+    bound_s = 120.0
+
+
+def blind(servers: Servers, folder: Path, fence: str, count: int) -> list[Blind]:
+    """The same with a zombie that never looks at the committed entries: only this fence stands between it and Kafka."""
+    name = f"{folder.name}-{fence}"
+    return [
+        Blind(servers, f"{name}-{number}", folder / fence / str(number), fence=fence, blind=(SECOND,))
+        for number in range(count)
+    ]
 
 
 def nothing() -> None:

@@ -1,0 +1,148 @@
+"""Deaths at named points beyond those of `make test`: pairs, rare points, later calls of a point; and sleepers."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.settings import TOKEN_FENCE, TRANSACTIONAL_FENCE
+from tests.faults import plan
+from tests.faults.case import Result
+from tests.faults.failpoints import Kill, When
+from tests.faults.notes import Notes, Part, Turn, Wanted, figure
+from tests.faults.servers import Servers
+from tests.faults.zombie import blind, nothing, sleepers
+
+SEED = 2
+BATCH = 48
+LATER_CALLS = (2, 3)
+SLEEPERS = 50
+PAIRS, RARE, LATER, SLEEPING = "pairs", "rare-points", "later-calls", "sleepers"
+BLINDNESS = "blind-zombies"
+BLIND = 3
+
+
+def key(kills: Sequence[Kill]) -> str:
+    return " and ".join(str(kill) for kill in kills)
+
+
+def plans(part: str, wanted: Wanted) -> list[tuple[Kill, ...]]:
+    """The cases of a part."""
+    if part == PAIRS:
+        return list(islice(plan.pairs(SEED), wanted.pairs))
+    if part == RARE:
+        return plan.rare()
+    always = [point for point, met in plan.listed().items() if met]
+    return [(Kill(point, when, nth),) for nth in LATER_CALLS for point in always for when in When]
+
+
+@contextmanager
+def own_servers(folder: Path) -> Iterator[Servers]:
+    """ZooKeeper and Kafka for a part of its own."""
+    with EmbeddedZooKeeper(folder / "zookeeper") as zookeeper, EmbeddedKafka(folder / "kafka") as kafka:
+        servers = Servers(zookeeper.connect_string, kafka.bootstrap_servers, folder.name)
+        try:
+            yield servers
+        finally:
+            servers.close()
+
+
+def _deaths(part: str) -> Part:
+    def run(turn: Turn) -> None:
+        by_key = {key(one): one for one in plans(part, turn.wanted)}
+        due = turn.notes.due(by_key)
+        if not due or turn.over():
+            return
+        with own_servers(turn.folder) as servers:
+            for first in range(0, len(due), BATCH):
+                if turn.over():
+                    return
+                batch = [by_key[one] for one in due[first : first + BATCH]]
+                for result in plan.run(servers, turn.folder / f"batch{first}", batch):
+                    _note(turn.notes, part, result)
+
+    def summary(notes: Notes, wanted: Wanted) -> str:
+        lines = notes.of(part)
+        return (
+            f"{len(lines)} of {len(plans(part, wanted))} cases, {sum(all(one['reached']) for one in lines)} came to all "
+            f"their deaths, {sum(one['repeated'] for one in lines)} records repeated, all by a death; the slowest "
+            f"{figure(lines, 'took_s'):.1f} s"
+        )
+
+    return Part(part, run, summary)
+
+
+def _note(notes: Notes, part: str, result: Result) -> None:
+    notes.add(
+        part,
+        key(result.kills),
+        problems=result.problems,
+        reached=list(result.reached),
+        repeated=result.repeated,
+        took_s=round(result.took_s, 2),
+    )
+
+
+def _sleep(turn: Turn) -> None:
+    due = turn.notes.due([f"sleeper {number}" for number in range(SLEEPERS)])
+    if not due or turn.over():
+        return
+    with own_servers(turn.folder) as servers:
+        for first in range(0, len(due), plan.AT_ONCE):
+            batch = due[first : first + plan.AT_ONCE]
+            if turn.over():
+                return
+            with ThreadPoolExecutor(plan.AT_ONCE) as pool:
+                cases = sleepers(servers, turn.folder / f"sleepers{first}", len(batch))
+                wakes = list(pool.map(lambda one: one.wake_up(nothing, nothing), cases))
+            for name, wake in zip(batch, wakes, strict=True):
+                turn.notes.add(SLEEPING, name, **asdict(wake))
+
+
+def _slept(notes: Notes, _: Wanted) -> str:
+    lines = notes.of(SLEEPING)
+    last = max((one["batches"][-1] for one in lines if one["batches"]), default=0.0)
+    return (
+        f"{len(lines)} of {SLEEPERS}; stopped after at most {figure(lines, 'stopped_after_s'):.2f} s, the last batch of "
+        f"one after {last:.2f} s, at most {max((len(one['batches']) for one in lines), default=0)} batches of one, "
+        f"{sum(one['rows'] for one in lines)} records repeated, {sum(one['late_commits'] for one in lines)} commits "
+        "under an old epoch"
+    )
+
+
+def _blind(turn: Turn) -> None:
+    fences = [fence for fence in (TRANSACTIONAL_FENCE, TOKEN_FENCE) if turn.notes.due([f"blind zombie 0, {fence}"])]
+    if not fences or turn.over():
+        return
+    with own_servers(turn.folder) as servers:
+        for fence in fences:
+            cases = blind(servers, turn.folder / "blind", fence, BLIND)
+            with ThreadPoolExecutor(BLIND) as pool:
+                wakes = list(pool.map(lambda one: one.wake_up(nothing, nothing), cases))
+            for number, wake in enumerate(wakes):
+                line = asdict(wake)
+                if fence == TOKEN_FENCE:  # shows what the other fence prevents: wrong on purpose
+                    line["problems"] = [] if wake.late_commits else ["the zombie committed nothing: nothing was shown"]
+                turn.notes.add(BLINDNESS, f"blind zombie {number}, {fence}", **line)
+
+
+def _blinded(notes: Notes, _: Wanted) -> str:
+    def told(fence: str) -> str:
+        lines = [one for one in notes.of(BLINDNESS) if one["key"].endswith(fence)]
+        return (
+            f"`fence={fence}`: {len(lines)} zombies, {sum(one['refused'] for one in lines)} refused, "
+            f"{sum(one['late_commits'] for one in lines)} commits under an old epoch"
+        )
+
+    return f"{told(TRANSACTIONAL_FENCE)}; {told(TOKEN_FENCE)}"
+
+
+PARTS = [
+    Part(BLINDNESS, _blind, _blinded),
+    Part(SLEEPING, _sleep, _slept),
+    *(_deaths(part) for part in (PAIRS, RARE, LATER)),
+]
