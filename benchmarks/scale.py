@@ -1,0 +1,298 @@
+"""How rebalances grow with consumers and partitions: up to 1,000 light consumers × 10,000 partitions on one machine.
+
+    python -m benchmarks.scale [--sizes 10x10000 100x10000 ...] [--parts ...] [--json build/benchmarks/scale.json] [--plot scale.svg]
+
+A real ZooKeeper, the production coordinator (the plain loop in this process), and light consumers in one other process
+(`benchmarks/light.py`): each with a session, a registration, watches, releases and an interface. Kafka is not asked: its
+answers are made here. Parts of sizes that the JSON file has already are not measured again.
+
+For each size: one joins, a tenth joins, a tenth leaves cleanly; and a rolling restart, a tenth at a time.
+"""
+
+import argparse
+import json
+import logging
+import multiprocessing
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import light
+from benchmarks.plot import Line, Plot
+from coordinator_tasks.adapters.clock import SystemClock
+from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery
+from coordinator_tasks.adapters.status import HttpStatusClient
+from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
+from coordinator_tasks.core.model import Actor, Record, State, TopicDescription
+from coordinator_tasks.core.names import Paths
+from coordinator_tasks.core.ports import GroupAnswer, Wanted
+from coordinator_tasks.core.world import Policy
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service import history, loop, observe, store, topics, transitions
+from coordinator_tasks.service.coordinator import Coordinator
+
+SIZES = ("10x10000", "100x10000", "1000x10000", "100x100", "100x1000")
+TOPIC, GROUP = "orders", "orders"
+LIMIT_S = 600.0
+SETTLE_S = 1.0
+ASK_LIMIT_S = 30.0
+FIGURES = ("look_s", "plan_s", "commit_s", "to_plan_s", "confirm_s", "total_s", "operations", "mib", "moves")
+
+
+class Answers:
+    """`ports.KafkaAdmin`: a topic of so many partitions, nothing committed, nobody subscribes."""
+
+    def __init__(self, partitions: int) -> None:
+        self._partitions = partitions
+
+    def describe(self, topics: Collection[str]) -> Mapping[str, TopicDescription | None]:
+        return {topic: TopicDescription(topic, "id-1", self._partitions, "kafka") for topic in topics}
+
+    def committed(self, wanted: Wanted) -> Mapping[str, GroupAnswer]:
+        return {group: {topic: {} for topic in asked} for group, asked in wanted.items()}
+
+    def group_members(self, group: str) -> tuple[str, ...]:  # noqa: ARG002 - the port's
+        return ()
+
+
+class Stopwatch:
+    """The longest call of each of the coordinator's parts since the last `reset`, in seconds."""
+
+    def __init__(self) -> None:
+        self.longest: dict[str, float] = {}
+        for name, module, function in (
+            ("look_s", observe, "look"),
+            ("plan_s", transitions, "decide"),
+            ("commit_s", store, "commit"),
+        ):
+            setattr(module, function, self._timed(name, getattr(module, function)))
+
+    def reset(self) -> None:
+        self.longest = {}
+
+    def _timed(self, name: str, act: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*arguments: Any, **named: Any) -> Any:
+            began = time.perf_counter()
+            try:
+                return act(*arguments, **named)
+            finally:
+                self.longest[name] = max(self.longest.get(name, 0.0), time.perf_counter() - began)
+
+        return timed
+
+
+class Site:
+    """One size on the running ZooKeeper."""
+
+    def __init__(self, zookeeper: EmbeddedZooKeeper, consumers: int, partitions: int, watch: Stopwatch) -> None:
+        self.zookeeper, self.watch = zookeeper, watch
+        self.size = f"{consumers}x{partitions}"
+        self.partitions = partitions
+        self.names = [f"c{number:04d}" for number in range(consumers)]
+        self.live: list[str] = []
+        self.paths = Paths(f"s{self.size}")
+        self.zk = KazooZooKeeper(zookeeper.connect_string)
+        for folder in self.paths.folders():
+            self.zk.ensure(folder)
+        self.statuses = HttpStatusClient(self.paths.cluster, limit_s=ASK_LIMIT_S)
+        self.c = Coordinator(
+            paths=self.paths,
+            zk=self.zk,
+            discovery=ZooKeeperDiscovery(self.zk, self.paths),
+            statuses=self.statuses,
+            kafka=Answers(partitions),
+            clock=SystemClock(),
+            policy=Policy(settle_s=SETTLE_S, flap_registrations=1_000),
+            bootstrap_servers="none:9092",
+        )
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        address = (theirs, "127.0.0.1", zookeeper.port, self.paths.cluster, TOPIC)
+        self.process = context.Process(target=light.serve, args=address, daemon=True)
+        self.process.start()
+
+    def order(self, what: str, names: Sequence[str] = ()) -> light.Traffic:
+        self.pipe.send((what, list(names)))
+        answer: light.Traffic = self.pipe.recv()
+        return answer
+
+    def join(self, names: Sequence[str]) -> None:
+        self.order("join", names)
+        self.live += names
+
+    def leave(self, names: Sequence[str]) -> None:
+        self.order("leave", names)
+        self.live = [name for name in self.live if name not in set(names)]
+
+    @contextmanager
+    def looping(self) -> Iterator[None]:
+        stop = threading.Event()
+        thread = threading.Thread(target=loop.run, args=(self.c, stop, "benchmark"), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    def measure(self, what: str, act: Callable[[], None]) -> dict[str, Any]:
+        """From the beginning of the change to Stable with everybody who is there."""
+        known = len(self.records())
+        traffic, packets = self.order("count"), self.packets()
+        self.watch.reset()
+        began = time.time()
+        act()
+        self.stable()
+        after, records = self.order("count"), self.records()[known:]
+        plans = [record for record in records if record.moves]
+        figures = {
+            "what": what,
+            **{name: round(self.watch.longest.get(name, 0.0), 3) for name in ("look_s", "plan_s", "commit_s")},
+            "to_plan_s": round(plans[0].at - began, 2),
+            "confirm_s": round(records[-1].at - plans[-1].at, 2),
+            "total_s": round(records[-1].at - began, 2),
+            "transitions": len(records),
+            "plans": len(plans),
+            "moves": sum(len(record.moves) for record in plans),
+            "operations": after.operations - traffic.operations,
+            "watches": after.watches - traffic.watches,
+            "packets": self.packets() - packets,
+            "mib": round((after.received + after.sent - traffic.received - traffic.sent) / 2**20, 1),
+        }
+        print(self.size, figures, file=sys.stderr, flush=True)
+        return figures
+
+    def records(self) -> Sequence[Record]:
+        """Oldest first."""
+        return history.records(self.c, TOPIC, 10_000)[::-1]
+
+    def packets(self) -> int:
+        """That ZooKeeper has received from everybody, the coordinator included."""
+        words = (line.split("\t") for line in self.zookeeper.ask("mntr").splitlines())
+        return int(next(words[1] for words in words if words[0] == "zk_packets_received"))
+
+    def stable(self) -> None:
+        deadline = time.monotonic() + LIMIT_S
+        while not self._is_stable():
+            if time.monotonic() > deadline or not self.process.is_alive():
+                sys.exit(f"{self.size} was not Stable within {LIMIT_S:g} s")
+            time.sleep(0.1)
+
+    def _is_stable(self) -> bool:
+        view = store.load(self.zk, self.paths, TOPIC).view
+        if view.state is None or view.node is None or view.state.state is not State.STABLE:
+            return False
+        owners = set(self.live) if len(self.live) <= self.partitions else set(view.node.assignments.values())
+        return len(view.node.assignments) == self.partitions and set(view.node.assignments.values()) == owners
+
+    def close(self) -> None:
+        self.pipe.send(("end", []))
+        self.process.join(10)
+        self.process.kill()
+        self.statuses.close()
+        self.zk.close()
+
+
+def joins_and_leaves(site: Site, tenth: int) -> Iterator[dict[str, Any]]:
+    """One joins, a tenth joins, a tenth leaves."""
+    staying, one, more = site.names[: -tenth - 1], site.names[-tenth - 1 : -tenth], site.names[-tenth:]
+    site.join(staying)
+    with site.looping():
+        site.stable()
+        yield site.measure("one joins", lambda: site.join(one))
+        yield site.measure("a tenth joins", lambda: site.join(more))
+        yield site.measure("a tenth leaves", lambda: site.leave(more))
+
+
+def rolling_restart(site: Site, tenth: int) -> Iterator[dict[str, Any]]:
+    """Everybody leaves and comes back, a tenth at a time."""
+    site.join(site.names)
+    with site.looping():
+        site.stable()
+        yield site.measure("rolling restart", lambda: rolling(site, tenth))
+
+
+PARTS: Mapping[str, Callable[[Site, int], Iterator[dict[str, Any]]]] = {
+    "joins and leaves": joins_and_leaves,
+    "rolling restart": rolling_restart,
+}
+
+
+def rolling(site: Site, tenth: int) -> None:
+    """A tenth at a time leaves, and comes back when the rest is Stable."""
+    everybody = list(site.live)
+    for first in range(0, len(everybody), tenth):
+        some = everybody[first : first + tenth]
+        site.leave(some)
+        site.join(some)
+        site.stable()
+
+
+def plot(results: Mapping[str, Any]) -> Plot:
+    """The time to Stable and the bytes of each change by the number of consumers, at the most partitions."""
+    most = max(int(size.split("x")[1]) for size in results)
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for size, result in results.items():
+        consumers, partitions = map(int, size.split("x"))
+        for change in result.get("joins and leaves", {"changes": []})["changes"] if partitions == most else ():
+            lines.setdefault(f"{change['what']}: seconds", []).append((consumers, change["total_s"]))
+            lines.setdefault(f"{change['what']}: MiB", []).append((consumers, change["mib"]))
+    found = [Line(name, tuple(sorted(points))) for name, points in lines.items()]
+    return Plot(f"consumers of {most:,} partitions", "seconds to Stable, MiB to and from ZooKeeper", found)
+
+
+def show(results: Mapping[str, Any]) -> None:
+    table = Table(title=f"{os.cpu_count()} cores, settle {SETTLE_S:g} s")
+    for name in ("consumers × partitions", "change", *FIGURES, "load"):
+        table.add_column(name, justify="left" if name == "change" else "right")
+    for size, result in results.items():
+        for part in result.values():
+            for change in part["changes"]:
+                table.add_row(size, change["what"], *(f"{change[name]:,}" for name in FIGURES), f"{part['load']:.0f}")
+    Console(width=160).print(table)
+
+
+def measured(size: str, part: str, watch: Stopwatch) -> dict[str, Any]:
+    """One part of one size, on a ZooKeeper of its own."""
+    consumers, partitions = map(int, size.split("x"))
+    with tempfile.TemporaryDirectory(prefix="scale-") as folder, EmbeddedZooKeeper(Path(folder)) as zookeeper:
+        site = Site(zookeeper, consumers, partitions, watch)
+        try:
+            topics.add_topic(site.c, TOPIC, GROUP, actor=Actor("command", "benchmark"))
+            changes = list(PARTS[part](site, max(1, consumers // 10)))
+        finally:
+            site.close()
+    return {"load": os.getloadavg()[0], "changes": changes}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--sizes", nargs="+", default=list(SIZES), help="consumers x partitions")
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("--json", type=Path, default=Path("build/benchmarks/scale.json"))
+    parser.add_argument("--plot", type=Path, help="an SVG file")
+    given = parser.parse_args()
+    logging.basicConfig(level=logging.ERROR)
+    results = json.loads(given.json.read_text()) if given.json.exists() else {}
+    watch = Stopwatch()
+    for size, part in ((size, part) for part in given.parts for size in given.sizes):
+        if part not in results.get(size, {}):
+            results.setdefault(size, {})[part] = measured(size, part, watch)
+            given.json.parent.mkdir(parents=True, exist_ok=True)
+            given.json.write_text(json.dumps(results, indent=2) + "\n")
+    show(results)
+    if given.plot:
+        given.plot.write_text(plot(results).svg())
+
+
+if __name__ == "__main__":
+    main()
