@@ -162,9 +162,10 @@ def main() -> None:
                 topic = f"backlog-{number}-{fence}"
                 backlog(kafka, topic, 10, given.records)
                 result["throughput"].append(throughput(zookeeper, kafka, fence, topic, given.records))
-    if given.json:
-        given.json.write_text(json.dumps(result, indent=2) + "\n")
     show(result)
+    if given.json:
+        given.json.parent.mkdir(parents=True, exist_ok=True)
+        given.json.write_text(json.dumps(result, indent=2) + "\n")
 
 
 if __name__ == "__main__":
