@@ -61,12 +61,13 @@ class Broker:
             raise Refused("the Kafka settings name no bootstrap.servers; set it to host:port of one or more brokers")
         self.limit_s = limit_s
         self._troubles: list[KafkaError] = []
+        self._last_trouble: KafkaError | None = None
         self._lock = threading.Lock()
         self._readers: dict[tuple[str, bool], Consumer] = {}
         self.usable = usable = {key: value for key, value in settings.items() if key not in _CLIENT_ONLY}
         try:
             # The callback stands among the settings, though the library's own types do not know it.
-            self.client = AdminClient({**usable, "error_cb": self._troubles.append})  # type: ignore[dict-item]
+            self.client = AdminClient({**usable, "error_cb": self._trouble})  # type: ignore[dict-item]
         except (KafkaException, ValueError, TypeError) as error:
             raise Refused(f"the Kafka settings are not usable: {_said(error)}; correct them") from error
 
@@ -100,7 +101,14 @@ class Broker:
             self._check_login()
             if pending and time.monotonic() > deadline_s:
                 raise self.unavailable("no answer")
-        return {key: future.exception() or future.result() for key, future in futures.items()}
+        found = {key: future.exception() or future.result() for key, future in futures.items()}
+        if not any(isinstance(one, BaseException) for one in found.values()):
+            self._last_trouble = None
+        return found
+
+    def _trouble(self, error: KafkaError) -> None:
+        self._troubles.append(error)
+        self._last_trouble = error
 
     def committed(self, group: str, places: list[TopicPartition], stable: bool) -> list[TopicPartition]:
         """The committed offsets of a group; `stable` = wait for the end of transactions that would change them.
@@ -113,13 +121,16 @@ class Broker:
         deadline_s = time.monotonic() + self.limit_s
         while True:
             try:
-                return reader.committed(places, timeout=max(_LOOK_S, deadline_s - time.monotonic()))
+                found = reader.committed(places, timeout=max(_LOOK_S, deadline_s - time.monotonic()))
             except KafkaException as error:
                 reader.poll(0)  # what went wrong on the way is told here
                 self._check_login()
                 if time.monotonic() > deadline_s or not _is_moving(error):
                     raise self.translated(error, f"group {group!r}") from error
                 time.sleep(_LOOK_S)
+            else:
+                self._last_trouble = None
+                return found
 
     def group_metadata(self, group: str) -> Any:
         """What a transaction needs to commit for a group without members."""
@@ -130,7 +141,7 @@ class Broker:
         with self._lock:
             reader = self._readers.pop(key, None)
             if reader is None:
-                own = {"group.id": group, "enable.auto.commit": False, "error_cb": self._troubles.append}
+                own = {"group.id": group, "enable.auto.commit": False, "error_cb": self._trouble}
                 isolation = "read_committed" if stable else "read_uncommitted"
                 reader = Consumer({**self.usable, **own, "isolation.level": isolation})
             self._readers[key] = reader
@@ -147,7 +158,9 @@ class Broker:
             )
 
     def unavailable(self, what: object) -> KafkaUnavailable:
-        trouble = f" ({self._troubles[0].str()})" if self._troubles else ""
+        # librdkafka tells the same trouble only once in half a minute.
+        last = self._troubles[0] if self._troubles else self._last_trouble
+        trouble = f" ({last.str()})" if last is not None else ""
         return KafkaUnavailable(
             f"Kafka at {self.address} does not answer within {self.limit_s:g} s: {_said(what)}{trouble}; "
             "check that it runs and that this address is right"

@@ -66,3 +66,12 @@ def test_any_other_error_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
     answer = admin(monkeypatch, codes, limit_s=30.0).committed({"g": {"t": [0]}})["g"]
     assert isinstance(answer, KafkaUnavailable)
     assert "UNKNOWN_TOPIC_OR_PART" in str(answer)
+
+
+def test_a_trouble_that_the_library_tells_once_is_named_until_an_answer_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = admin(monkeypatch, [], limit_s=0.05)
+    made._broker._trouble(KafkaError(KafkaError._TRANSPORT, "Connection refused"))
+    made._broker._troubles.clear()  # as at the next request
+    assert "Connection refused" in str(made._broker.unavailable("no answer"))
+    made.committed({"g": {"t": [0]}})
+    assert "Connection refused" not in str(made._broker.unavailable("no answer"))
