@@ -49,7 +49,8 @@ def master(tmp_path: Path) -> Iterator[str]:
         started[0].start(READY_S)
         for number in range(2):
             page = free_port()
-            size = ("--host", HOST, "--cores", "1", "--memory", "512m", "--webui-port", str(page))
+            # Spark starts no copy of a task on the host of the first.
+            size = ("--host", f"127.0.0.{number + 1}", "--cores", "1", "--memory", "512m", "--webui-port", str(page))
             work = ("--work-dir", str(tmp_path / f"work-{number}"), f"spark://{HOST}:{port}")
             name = f"worker-{number}"
             started.append(spark_process(name, tmp_path, page, f"{deploy}.worker.Worker", *size, *work))
