@@ -36,7 +36,8 @@ def run_all(
             if totals.failed or time.monotonic() > until:
                 return
         return
-    with multiprocessing.get_context("fork").Pool(workers) as pool:
+    # Not forked: what other tests have opened in this process would be collected in a child that has not its threads.
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
         for totals in pool.imap(run_chunk, chunks):
             done(totals)
             if totals.failed or time.monotonic() > until:
