@@ -166,19 +166,19 @@ MUTANTS = (
     ),
     Mutant(
         _LEDGER,
-        'if looked.topic_id not in ("", held.topic_id):',
+        "if looked.topic_id and looked.topic_id != held.topic_id:",
         "if False:",
         "a topic that was created anew is noticed at every look",
     ),
     Mutant(
         _HELD,
-        "return not self.pending and (self.fenced or not self.due)",
-        "return not self.pending",
+        "return not (self.pending or self.parting) and (self.fenced or not self.due)",
+        "return not (self.pending or self.parting)",
         "the last commit comes before the release",
     ),
     Mutant(
         _HELD,
-        "return not self.pending and (self.fenced or not self.due)",
+        "return not (self.pending or self.parting) and (self.fenced or not self.due)",
         "return self.fenced or not self.due",
         "a partition runs until its last batch has passed",
     ),
