@@ -23,6 +23,7 @@ from confluent_kafka import Producer
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.plain_loop import looping
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffsets
 from coordinator_tasks.core.model import Actor, Committed, StartRule, Token
@@ -30,7 +31,7 @@ from coordinator_tasks.core.ports import GroupOffsets
 from coordinator_tasks.core.world import Policy
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import loop, topics
+from coordinator_tasks.service import topics
 from coordinator_tasks.settings import TOKEN_FENCE, TRANSACTIONAL_FENCE
 from coordinator_tasks.wiring import Settings, open_coordinator
 from spark_apps.agent.process import ConsumerSettings
@@ -91,17 +92,11 @@ class Count:
 
 
 @contextmanager
-def looping(settings: Settings, topic: str) -> Iterator[None]:
-    stop = threading.Event()
+def managing(settings: Settings, topic: str) -> Iterator[None]:
     with open_coordinator(settings) as c:
         topics.add_topic(c, topic, f"g-{topic}", start=StartRule.EARLIEST, actor=Actor("command", "benchmark"))
-        thread = threading.Thread(target=loop.run, args=(c, stop, "benchmark"), daemon=True)
-        thread.start()
-        try:
+        with looping(c):
             yield
-        finally:
-            stop.set()
-            thread.join()
 
 
 def backlog(kafka: str, topic: str, partitions: int, records: int) -> None:
@@ -122,7 +117,7 @@ def throughput(zookeeper: str, kafka: str, fence: str, topic: str, records: int)
     sink = Count()
     consumer = PlainConsumer(ConsumerSettings(settings, "a"), sink)
     thread = threading.Thread(target=consumer.run, daemon=True)
-    with looping(settings, topic):
+    with managing(settings, topic):
         thread.start()
         deadline = time.monotonic() + LIMIT_S
         while sink.records < records and time.monotonic() < deadline:

@@ -13,7 +13,6 @@ import platform
 import shutil
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -26,6 +25,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.plain_loop import looping
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.model import Actor, Record, State
 from coordinator_tasks.core.world import Policy
@@ -34,7 +34,7 @@ from coordinator_tasks.embedded.errors import AirflowUnavailable
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import history, loop, store, topics
+from coordinator_tasks.service import history, store, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.wiring import Settings, open_coordinator
 
@@ -150,20 +150,6 @@ def wait(what: str, done: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def plain_loop(site: Site) -> Iterator[None]:
-    """The transitions run in a thread of this process."""
-    stop = threading.Event()
-    with open_coordinator(site.settings) as c:
-        thread = threading.Thread(target=loop.run, args=(c, stop, "benchmark"))
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
-
-
-@contextmanager
 def under_airflow(site: Site) -> Iterator[EmbeddedAirflow]:
     """The transitions run as Airflow's tasks."""
     dags = site.folder / "dags"
@@ -274,7 +260,7 @@ def measure(only: str, rounds: int, settle_s: float) -> dict[str, Any]:
         address = (zookeeper.connect_string, kafka.bootstrap_servers)
         if only in ("", "loop"):
             site = Site("loop", *address, folder / "loop", settle_s)
-            with open_coordinator(site.settings) as c, plain_loop(site):
+            with open_coordinator(site.settings) as c, open_coordinator(site.settings) as own, looping(own):
                 result["loop"] = summary(Rounds(site, c).run(rounds))
         if only in ("", "airflow"):
             site = Site("airflow", *address, folder / "airflow", settle_s)

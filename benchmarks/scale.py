@@ -16,10 +16,8 @@ import multiprocessing
 import os
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import light
+from benchmarks.plain_loop import looping
 from benchmarks.plot import Line, Plot
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery
@@ -37,7 +36,7 @@ from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import GroupAnswer, Wanted
 from coordinator_tasks.core.world import Policy
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import history, loop, observe, store, topics, transitions
+from coordinator_tasks.service import history, observe, store, topics, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 
 SIZES = ("10x10000", "100x10000", "1000x10000", "100x100", "100x1000")
@@ -133,17 +132,6 @@ class Site:
         self.order("leave", names)
         self.live = [name for name in self.live if name not in set(names)]
 
-    @contextmanager
-    def looping(self) -> Iterator[None]:
-        stop = threading.Event()
-        thread = threading.Thread(target=loop.run, args=(self.c, stop, "benchmark"), daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
-
     def measure(self, what: str, act: Callable[[], None]) -> dict[str, Any]:
         """From the beginning of the change to Stable with everybody who is there."""
         known = len(self.records())
@@ -206,7 +194,7 @@ def joins_and_leaves(site: Site, tenth: int) -> Iterator[dict[str, Any]]:
     """One joins, a tenth joins, a tenth leaves."""
     staying, one, more = site.names[: -tenth - 1], site.names[-tenth - 1 : -tenth], site.names[-tenth:]
     site.join(staying)
-    with site.looping():
+    with looping(site.c):
         site.stable()
         yield site.measure("one joins", lambda: site.join(one))
         yield site.measure("a tenth joins", lambda: site.join(more))
@@ -216,7 +204,7 @@ def joins_and_leaves(site: Site, tenth: int) -> Iterator[dict[str, Any]]:
 def rolling_restart(site: Site, tenth: int) -> Iterator[dict[str, Any]]:
     """Everybody leaves and comes back, a tenth at a time."""
     site.join(site.names)
-    with site.looping():
+    with looping(site.c):
         site.stable()
         yield site.measure("rolling restart", lambda: rolling(site, tenth))
 
