@@ -4,16 +4,13 @@ import fcntl
 import os
 import shutil
 import sys
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
-
 import coordinator_tasks
+from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.embedded import detached
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.embedded.java import find_java
@@ -140,18 +137,8 @@ class Stack:
         return {"bootstrap.servers": self.kafka.bootstrap_servers, "log_level": "0"}
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        """Create a topic, and wait until the broker knows it; raises `DemoFailed`."""
-        admin = AdminClient({**self.client})
-        for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-            try:
-                future.result(TOPIC_TIMEOUT_S)
-            except Exception as error:  # whatever the client raises from its thread
-                raise DemoFailed(f"topic {topic} was not created: {error}") from error
-        deadline = time.monotonic() + TOPIC_TIMEOUT_S
-        while topic not in admin.list_topics(timeout=TOPIC_TIMEOUT_S).topics:
-            if time.monotonic() > deadline:
-                raise DemoFailed(f"topic {topic} was created, and the broker does not know it")
-            time.sleep(0.1)
+        """Create a topic, and wait until the broker knows it; raises `KafkaUnavailable`."""
+        ConfluentKafkaAdmin(self.client, TOPIC_TIMEOUT_S).create_topic(topic, partitions)
 
     def start_producer(self, topic: str, partitions: int, rate: float) -> None:
         """Start the steady producer in a process of its own."""
