@@ -39,7 +39,7 @@ def isolate(c: Coordinator, consumer: str, *, by: str, why: str, until_at: float
 
     Raises `NotManaged` for a consumer that this cluster has never seen.
     """
-    _check_known(c, consumer)
+    check_known(c, consumer)
 
     def change(old: Directive) -> Directive:
         now = old.isolation
@@ -53,7 +53,7 @@ def isolate(c: Coordinator, consumer: str, *, by: str, why: str, until_at: float
 
 def readmit(c: Coordinator, consumer: str, by: str) -> Directive:
     """Let the consumer in again as soon as it confirms that it runs nothing; without effect if it is not isolated."""
-    _check_known(c, consumer)
+    check_known(c, consumer)
 
     def change(old: Directive) -> Directive:
         if old.isolation is None or old.isolation.readmit:
@@ -66,7 +66,7 @@ def readmit(c: Coordinator, consumer: str, by: str) -> Directive:
 
 def drain(c: Coordinator, consumer: str, by: str, why: str) -> Directive:
     """The consumer is to give everything away, and is no longer wanted in any fleet: both in one transaction."""
-    _check_known(c, consumer)
+    check_known(c, consumer)
     for _ in range(MAX_ATTEMPTS):
         old = read_directive(c, consumer)
         new = old
@@ -87,7 +87,7 @@ def drain(c: Coordinator, consumer: str, by: str, why: str) -> Directive:
 
 def undrain(c: Coordinator, consumer: str) -> Directive:
     """The consumer may be given partitions again. The fleet is not changed: add it there if it should be kept running."""
-    _check_known(c, consumer)
+    check_known(c, consumer)
     return _change(c, consumer, lambda old: replace(old, draining=None))
 
 
@@ -117,7 +117,8 @@ def _write(c: Coordinator, directive: Directive) -> Operation:
     return Create(path, data) if directive.version < 0 else SetData(path, data, directive.version)
 
 
-def _check_known(c: Coordinator, consumer: str) -> None:
+def check_known(c: Coordinator, consumer: str) -> None:
+    """Raises `NotManaged` for a consumer that has never registered in this cluster."""
     if c.zk.find(c.paths.id(consumer)) is not None:
         return
     try:

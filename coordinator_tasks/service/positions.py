@@ -13,7 +13,7 @@ from coordinator_tasks.core.errors import LookAgain, Refused
 from coordinator_tasks.core.model import Actor, Committed, Explanation, Reason, TopicConfig
 from coordinator_tasks.service import history, transitions
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.topics import change_config, configuration
+from coordinator_tasks.service.topics import change_config, chosen_partitions, configuration
 from coordinator_tasks.service.transitions import Outcome
 
 EARLIEST, LATEST = "earliest", "latest"
@@ -46,7 +46,7 @@ class Shift:
 def preview(c: Coordinator, topic: str, to: str, partitions: Collection[int] = ()) -> tuple[Shift, ...]:
     """What `reset` would do now; none = all partitions. Raises `Refused`, `NotManaged`, the `Unavailable` kinds."""
     config = configuration(c, topic)
-    wanted = _partitions(c, config, partitions)
+    wanted = chosen_partitions(c, config, partitions)
     committed = c.kafka.committed({config.group_id: {topic: wanted}})[config.group_id]
     if not isinstance(committed, Mapping):
         raise committed
@@ -81,12 +81,12 @@ def reset(
 def would_pause(c: Coordinator, topic: str, partitions: Collection[int], *, paused: bool) -> tuple[int, ...]:
     """The partitions that `set_paused` would change."""
     config = configuration(c, topic)
-    return tuple(p for p in _partitions(c, config, partitions) if (p in config.paused) != paused)
+    return tuple(p for p in chosen_partitions(c, config, partitions) if (p in config.paused) != paused)
 
 
 def set_paused(c: Coordinator, topic: str, partitions: Collection[int], *, paused: bool, actor: Actor) -> TopicConfig:
     """Partitions that are not read, or are again; none = all. They stay with their owner, which goes on committing."""
-    wanted = _partitions(c, configuration(c, topic), partitions)
+    wanted = chosen_partitions(c, configuration(c, topic), partitions)
 
     def change(config: TopicConfig) -> TopicConfig:
         return replace(config, paused=config.paused | set(wanted) if paused else config.paused - set(wanted))
@@ -94,19 +94,6 @@ def set_paused(c: Coordinator, topic: str, partitions: Collection[int], *, pause
     changed = change_config(c, topic, change)
     log.info("topic %s has %d paused partitions, asked by %s %s", topic, len(changed.paused), actor.kind, actor.who)
     return changed
-
-
-def _partitions(c: Coordinator, config: TopicConfig, asked: Collection[int]) -> Sequence[int]:
-    described = c.kafka.describe([config.topic])[config.topic]
-    count = described.partition_count if described is not None else 0
-    wanted = sorted(set(asked)) or list(range(count))
-    if not count or wanted[0] < 0 or wanted[-1] >= count:
-        raise Refused(
-            f"topic {config.topic!r} has partitions 0 to {count - 1}; name some of these"
-            if count
-            else f"topic {config.topic!r} is not in Kafka; create it, or remove it here"
-        )
-    return wanted
 
 
 def _targets(c: Coordinator, topic: str, to: str, partitions: Sequence[int]) -> dict[int, int]:

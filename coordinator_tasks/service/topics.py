@@ -217,6 +217,20 @@ def configuration(c: Coordinator, topic: str) -> TopicConfig:
     return found[0]
 
 
+def chosen_partitions(c: Coordinator, config: TopicConfig, asked: Collection[int]) -> Sequence[int]:
+    """The partitions that a person means, sorted; none = all that Kafka has. Raises `Refused` for others."""
+    described = c.kafka.describe([config.topic])[config.topic]
+    count = described.partition_count if described is not None else 0
+    wanted = sorted(set(asked)) or list(range(count))
+    if not count or wanted[0] < 0 or wanted[-1] >= count:
+        raise Refused(
+            f"topic {config.topic!r} has partitions 0 to {count - 1}; name some of these"
+            if count
+            else f"topic {config.topic!r} is not in Kafka; create it, or remove it here"
+        )
+    return wanted
+
+
 def list_topics(c: Coordinator) -> tuple[TopicConfig, ...]:
     """The managed topics, sorted by name, those being removed included. Raises `Malformed`."""
     names = [name for name in _names(c) if is_topic(name)]
