@@ -26,7 +26,7 @@ from coordinator_tasks.core.partition_text import ranges
 from coordinator_tasks.service import directives as directive_service
 from coordinator_tasks.service import fleet as fleet_service
 from coordinator_tasks.service import history as history_service
-from coordinator_tasks.service import loop, overview, transitions
+from coordinator_tasks.service import loop, overview, transitions, wishes
 from coordinator_tasks.service import positions as position_service
 from coordinator_tasks.service import topics as topic_service
 from coordinator_tasks.service.coordinator import Coordinator
@@ -222,6 +222,54 @@ def _set_paused(
         what = f"partitions {ranges(changes)} of topic {topic}" if changes else f"nothing of topic {topic}"
         text = f"{what} would be {verb}" if dry_run else f"{what} is {verb} with the next plan"
         _print(changes, json, lambda _: text)
+
+
+@app.command()
+def freeze(context: typer.Context, topic: Topic, json: Json = False) -> None:
+    """Let nothing move for those who come or go; what nobody runs any more is placed all the same."""
+    with _open(context) as c:
+        config = wishes.set_frozen(c, topic, frozen=True, actor=_actor())
+        _print(config, json, lambda _: f"topic {topic} is frozen: nothing moves for those who come or go")
+
+
+@app.command()
+def unfreeze(context: typer.Context, topic: Topic, json: Json = False) -> None:
+    """Let a frozen topic be planned again; see `plan --dry-run` for what that moves."""
+    with _open(context) as c:
+        config = wishes.set_frozen(c, topic, frozen=False, actor=_actor())
+        _print(config, json, lambda _: f"topic {topic} is not frozen; the next plan is for everybody who is there")
+
+
+@app.command()
+def pin(
+    context: typer.Context,
+    topic: Topic,
+    consumer: Consumer,
+    partition: Partitions = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
+    """Keep partitions with one consumer whenever it is there; they move to it with the next plan."""
+    _set_pins(context, topic, consumer, partition or (), dry_run, json)
+
+
+@app.command()
+def unpin(
+    context: typer.Context, topic: Topic, partition: Partitions = None, dry_run: DryRun = False, json: Json = False
+) -> None:
+    """Let pinned partitions go where the strategy puts them."""
+    _set_pins(context, topic, "", partition or (), dry_run, json)
+
+
+def _set_pins(
+    context: typer.Context, topic: str, consumer: str, partitions: Sequence[int], dry_run: bool, json: bool
+) -> None:
+    with _open(context) as c:
+        if dry_run:
+            pins = wishes.would_pin(c, topic, consumer, partitions)
+        else:
+            pins = wishes.set_pins(c, topic, consumer, partitions, actor=_actor())
+        _print(pins, json, show.pins)
 
 
 @app.command()

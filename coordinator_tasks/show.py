@@ -12,6 +12,7 @@ from coordinator_tasks.service.history import Rebalance
 from coordinator_tasks.service.overview import ConsumerOverview, RunningTopic, TopicOverview
 from coordinator_tasks.service.positions import Shift
 from coordinator_tasks.service.transitions import TopicReport
+from coordinator_tasks.service.wishes import Pin
 
 NOBODY = "-"
 _HOW: Mapping[MoveKind, str] = {
@@ -66,7 +67,7 @@ def topics(found: Iterable[TopicOverview]) -> str:
                 owners or NOBODY,
                 ranges(one.moving) or NOBODY,
                 ranges(one.unowned) or NOBODY,
-                one.problem or one.reason + blockers,
+                one.problem or "; ".join(part for part in (one.reason + blockers, *one.wishes) if part),
             )
         )
     headers = ("topic", "state", "epoch", "partitions", "owners", "moving", "unowned", "now")
@@ -121,6 +122,11 @@ def explanation(found: Explanation, partition: int | None = None) -> str:
 def shifts(found: Iterable[Shift]) -> str:
     """One line for each partition whose offsets are reset."""
     return "\n".join(one.text for one in found) or "nothing is to be done"
+
+
+def pins(found: Iterable[Pin]) -> str:
+    """One line for each partition that gets another pin; the next plan goes by them."""
+    return "\n".join(one.text for one in found) or "no pin changes"
 
 
 def moves(found: Iterable[Move]) -> str:

@@ -23,6 +23,9 @@ PARAMETERS = Param(
 PARTITIONS = Param(
     [], type="array", items={"type": "integer", "minimum": 0}, title="Partitions", description="None means all."
 )
+PINNED = Param(
+    type="array", items={"type": "integer", "minimum": 0}, minItems=1, title="Partitions", description="At least one."
+)
 TO = Param(
     type="string", minLength=1, title="To", description="earliest, latest, an offset, or a time: 2026-11-21T08:15:00Z."
 )
@@ -59,6 +62,22 @@ ACTIONS: Mapping[str, tuple[str, Mapping[str, Param]]] = {
     ),
     "resume": (
         "Read paused partitions again, from where they are.",
+        {"topic": topic_param(), "partitions": PARTITIONS},
+    ),
+    "freeze": (
+        "Let nothing of a topic move for those who come or go. What nobody runs any more is placed all the same.",
+        {"topic": topic_param()},
+    ),
+    "unfreeze": (
+        "Let a frozen topic be planned again; a dry run of `rebalance` then shows what that moves.",
+        {"topic": topic_param()},
+    ),
+    "pin": (
+        "Keep partitions with one consumer whenever it is there. They move to it with the next plan.",
+        {"topic": topic_param(), "consumer": consumer_param(), "partitions": PINNED},
+    ),
+    "unpin": (
+        "Let pinned partitions go where the strategy puts them.",
         {"topic": topic_param(), "partitions": PARTITIONS},
     ),
     "reset_offsets": (

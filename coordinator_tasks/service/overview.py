@@ -20,7 +20,7 @@ from coordinator_tasks.core.model import (
 )
 from coordinator_tasks.core.presence import is_draining, presence
 from coordinator_tasks.core.world import Presence, TopicView, World
-from coordinator_tasks.service import store, transitions
+from coordinator_tasks.service import store, transitions, wishes
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import fleets
 from coordinator_tasks.service.observe import load_claims, load_directives
@@ -31,7 +31,8 @@ DRAINING = "draining"
 @dataclass(frozen=True, slots=True)
 class TopicOverview:
     """One managed topic. `owners`: consumer → how many partitions; `moving` are those on their way; `reason` says what
-    is due or waited for, `blockers` who holds it up, `problem` why it cannot be read (then the figures are empty).
+    is due or waited for, `blockers` who holds it up, `wishes` what a person has frozen, paused or pinned, `problem` why it
+    cannot be read (then the figures are empty).
     """
 
     topic: str
@@ -43,6 +44,7 @@ class TopicOverview:
     unowned: tuple[int, ...] = ()
     reason: str = ""
     blockers: tuple[str, ...] = ()
+    wishes: tuple[str, ...] = ()
     problem: str = ""
 
 
@@ -99,6 +101,7 @@ def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) ->
         unowned=tuple(p for p in view.partitions if p not in moving and not _assigned(view, p)),
         reason=report.reason if report is not None else "",
         blockers=report.blockers if report is not None else (),
+        wishes=wishes.told(view.config),
     )
 
 

@@ -10,7 +10,7 @@ from coordinator_tasks.core.errors import NotManaged, TopicConflict
 from coordinator_tasks.core.model import Actor, StartRule, TopicConfig
 from coordinator_tasks.core.names import check_consumer, check_topic
 from coordinator_tasks.core.partition_text import ranges
-from coordinator_tasks.service import directives, positions, topics, transitions
+from coordinator_tasks.service import directives, positions, topics, transitions, wishes
 from coordinator_tasks.service.coordinator import Coordinator
 
 Given: TypeAlias = Mapping[str, Any]
@@ -112,6 +112,44 @@ def _set_paused(c: Coordinator, given: Given, actor: Actor, dry_run: bool, pause
         yield "the next plan hands it to the consumers"
 
 
+def freeze(c: Coordinator, given: Given, actor: Actor, dry_run: bool) -> Iterator[str]:
+    """Let nothing move for those who come or go."""
+    return _set_frozen(c, given, actor, dry_run, True)
+
+
+def unfreeze(c: Coordinator, given: Given, actor: Actor, dry_run: bool) -> Iterator[str]:
+    """Let a frozen topic be planned again."""
+    return _set_frozen(c, given, actor, dry_run, False)
+
+
+def _set_frozen(c: Coordinator, given: Given, actor: Actor, dry_run: bool, frozen: bool) -> Iterator[str]:
+    topic = check_topic(given["topic"])
+    same = topics.configuration(c, topic).frozen == frozen
+    yield f"{topic} {'is' if same else 'gets'} {'frozen' if frozen else 'planned for everybody who is there'}"
+    if not dry_run:
+        wishes.set_frozen(c, topic, frozen=frozen, actor=actor)
+
+
+def pin(c: Coordinator, given: Given, actor: Actor, dry_run: bool) -> Iterator[str]:
+    """Keep partitions with one consumer whenever it is there."""
+    return _set_pins(c, given, check_consumer(given["consumer"]), actor, dry_run)
+
+
+def unpin(c: Coordinator, given: Given, actor: Actor, dry_run: bool) -> Iterator[str]:
+    """Let pinned partitions go where the strategy puts them."""
+    return _set_pins(c, given, "", actor, dry_run)
+
+
+def _set_pins(c: Coordinator, given: Given, consumer: str, actor: Actor, dry_run: bool) -> Iterator[str]:
+    topic, partitions = check_topic(given["topic"]), given.get("partitions") or ()
+    pins = wishes.would_pin(c, topic, consumer, partitions)
+    yield from (f"{topic}: {one.text}" for one in pins)
+    if not pins:
+        yield f"no pin of {topic} changes"
+    if not dry_run:
+        wishes.set_pins(c, topic, consumer, partitions, actor=actor)
+
+
 def reset_offsets(c: Coordinator, given: Given, actor: Actor, dry_run: bool) -> Iterator[str]:
     """Let the owners of partitions stop them, commit, and start them again somewhere else."""
     topic, to, partitions = check_topic(given["topic"]), given["to"], given.get("partitions") or ()
@@ -134,6 +172,10 @@ ACTIONS: Mapping[str, Action] = {
     "readmit": readmit,
     "pause": pause,
     "resume": resume,
+    "freeze": freeze,
+    "unfreeze": unfreeze,
+    "pin": pin,
+    "unpin": unpin,
     "reset_offsets": reset_offsets,
 }
 

@@ -13,7 +13,7 @@ from coordinator_tasks.core.errors import CoordinatorError, DiscoveryUnavailable
 from coordinator_tasks.core.history_codec import decode_record
 from coordinator_tasks.core.model import Member, Record, State
 from coordinator_tasks.core.world import TopicView, World
-from coordinator_tasks.service import history, overview, store, transitions
+from coordinator_tasks.service import history, overview, store, transitions, wishes
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.history import Rebalance
 from coordinator_tasks.service.observe import load_claims, load_directives
@@ -32,7 +32,7 @@ class TopicPicture:
     """One topic now. `owners`: consumer → partitions; `since`: partition → the epoch at which its holding began.
 
     `closing`, `starting`: consumer → partitions not confirmed yet; `blockers`: consumer → what is missing from it;
-    `last` is the newest record; `problem` is why the topic cannot be read (then the figures are empty).
+    `wishes`: what a person has frozen, paused or pinned; `last` is the newest record; `problem` is why the topic cannot be read (then the figures are empty).
     """
 
     topic: str
@@ -47,6 +47,7 @@ class TopicPicture:
     closing: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     starting: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     blockers: Mapping[str, str] = field(default_factory=dict)
+    wishes: tuple[str, ...] = ()
     last: Record | None = None
     removed: bool = False
     problem: str = ""
@@ -203,6 +204,7 @@ def _picture(c: Coordinator, topic: str, view: TopicView | str, missing: Mapping
         closing=dict(state.to_close) if state is not None else {},
         starting=dict(state.to_start) if state is not None else {},
         blockers=missing,
+        wishes=wishes.told(view.config),
         last=last,
         removed=view.config.removed,
         problem=problem,

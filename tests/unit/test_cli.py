@@ -239,6 +239,32 @@ def test_partitions_are_paused_and_resumed(run: Run, site: Site) -> None:
     assert run("resume", "orders")[1].strip() == "partitions 1-2 of topic orders is read again with the next plan"
 
 
+def test_a_topic_is_frozen_and_that_is_shown(run: Run, site: Site) -> None:
+    stable(run, site, "consumer-a")
+    assert "is frozen" in run("freeze", "orders")[1]
+    steps(run)
+    assert "frozen: nothing moves" in run("topics")[1]
+    assert "is not frozen" in run("unfreeze", "orders")[1]
+    assert "frozen" not in run("topics")[1]
+
+
+def test_partitions_are_pinned_after_a_look_at_what_that_means(run: Run, site: Site) -> None:
+    stable(run, site, "consumer-a")
+    pin = ("pin", "orders", "consumer-a", "--partition", "1", "--partition", "0")
+    said = "partition 0 is pinned to consumer-a and stays there"
+    assert run(*pin, "--dry-run")[1].splitlines()[0] == said
+    assert run("unpin", "orders")[1].strip() == "no pin changes"
+    assert [one["partition"] for one in the_json(run(*pin, "--json"))] == [0, 1]
+    assert "pinned to consumer-a: partitions 0-1" in run("topics")[1]
+    assert run("unpin", "orders", "--partition", "1")[1].strip() == (
+        "partition 1 may move again, was pinned to consumer-a"
+    )
+    code, _, error = run("pin", "orders", "consumer-z", "--partition", "0")
+    assert (code, "never seen a consumer 'consumer-z' (it knows: consumer-a)" in error) == (2, True)
+    code, _, error = run("pin", "orders", "consumer-a")
+    assert (code, "no partition of topic 'orders' is named" in error) == (2, True)
+
+
 def test_offsets_are_reset_after_a_look_at_what_that_means(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a")
     site.kafka.append("orders", 0, 50)

@@ -515,3 +515,24 @@ def test_wrong_names_in_a_form_are_one_line_that_says_what_to_do(shop: Cluster) 
         list(actions.isolate(shop.coordinator, {"consumer": "zoe", "why": ""}, AIRFLOW, True))
     with pytest.raises(NotManaged, match="'nothing' is not managed"):
         list(actions.remove_topic(shop.coordinator, {"topic": "nothing"}, AIRFLOW, True))
+
+
+def test_a_topic_is_frozen_and_its_partitions_pinned_by_forms(shop: Cluster) -> None:
+    shop.join("a")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    given = {"topic": "orders", "consumer": "a", "partitions": [2]}
+    said = ["orders: partition 2 is pinned to a and stays there"]
+    assert list(actions.pin(shop.coordinator, given, AIRFLOW, True)) == said
+    assert topics.configuration(shop.coordinator, "orders").pins == {}
+    assert list(actions.pin(shop.coordinator, given, AIRFLOW, False)) == said
+    assert list(actions.pin(shop.coordinator, given, AIRFLOW, False)) == ["no pin of orders changes"]
+    assert topics.configuration(shop.coordinator, "orders").pins == {2: "a"}
+    assert list(actions.unpin(shop.coordinator, {"topic": "orders"}, AIRFLOW, False)) == [
+        "orders: partition 2 may move again, was pinned to a"
+    ]
+    assert list(actions.freeze(shop.coordinator, given, AIRFLOW, True)) == ["orders gets frozen"]
+    assert not topics.configuration(shop.coordinator, "orders").frozen
+    list(actions.freeze(shop.coordinator, given, AIRFLOW, False))
+    assert list(actions.freeze(shop.coordinator, given, AIRFLOW, False)) == ["orders is frozen"]
+    list(actions.unfreeze(shop.coordinator, given, AIRFLOW, False))
+    assert not topics.configuration(shop.coordinator, "orders").frozen

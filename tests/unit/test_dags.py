@@ -73,6 +73,10 @@ ACTIONS = {
     "readmit",
     "pause",
     "resume",
+    "freeze",
+    "unfreeze",
+    "pin",
+    "unpin",
     "reset_offsets",
 }
 UPKEEP = {"rebalance", "reconcile", "consumers", "stuck_topic"}

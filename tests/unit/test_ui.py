@@ -35,7 +35,7 @@ from coordinator_tasks.core.model import (
     TopicState,
 )
 from coordinator_tasks.core.ports import Create, SetData
-from coordinator_tasks.service import directives, topics
+from coordinator_tasks.service import directives, positions, topics, wishes
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.history import Rebalance, rebalances
 from tests.fakes.cluster import PERSON, Cluster
@@ -168,6 +168,20 @@ def test_a_removed_topic_keeps_its_history_and_an_unknown_one_is_a_404(shop: Clu
     assert unknown.status_code == 404
     assert "topic 'other' is not managed by cluster 'shop'; add it first" in unknown.text.replace("&#39;", "'")
     assert client.get("/clusters/shop/topics/orders/rebalances/9-nope").status_code == 404
+
+
+def test_what_a_person_has_frozen_paused_or_pinned_is_shown_where_the_topic_is(shop: Cluster) -> None:
+    under_way(shop)
+    for page in ("/clusters/shop", "/clusters/shop/topics/orders"):
+        assert "frozen" not in text_of(pages_of(shop).get(page).text)
+    wishes.set_frozen(shop.coordinator, "orders", frozen=True, actor=PERSON)
+    wishes.set_pins(shop.coordinator, "orders", "b", [2], actor=PERSON)
+    positions.set_paused(shop.coordinator, "orders", [0, 1], paused=True, actor=PERSON)
+    for page in ("/clusters/shop", "/clusters/shop/topics/orders"):
+        said = text_of(pages_of(shop).get(page).text)
+        assert wishes.FROZEN in said
+        assert "paused: partitions 0-1" in said
+        assert "pinned to b: partitions 2" in said
 
 
 def test_the_story_of_a_rebalance_goes_step_by_step(shop: Cluster) -> None:

@@ -1,0 +1,104 @@
+"""What a person wants of where partitions are: a topic that is left as it is, partitions that stay with one consumer.
+
+These are wishes in the topic's configuration, which the next plan goes by; the same wish again changes nothing.
+"""
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from coordinator_tasks.core.codec import decode_node
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.model import Actor, TopicConfig
+from coordinator_tasks.core.names import check_consumer
+from coordinator_tasks.core.partition_text import ranges
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.directives import check_known
+from coordinator_tasks.service.topics import change_config, chosen_partitions, configuration
+
+FROZEN = "frozen: nothing moves for those who come or go"
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """One partition that gets another pin: `owner` has it now, `before` was its pin, `after` is; empty = none."""
+
+    partition: int
+    owner: str
+    before: str
+    after: str
+
+    @property
+    def text(self) -> str:
+        """For a person; what it says of before is what brings it back."""
+        was = f", was pinned to {self.before}" if self.before else ""
+        if not self.after:
+            return f"partition {self.partition} may move again{was}"
+        where = "stays there" if self.owner == self.after else f"moves there from {self.owner or 'nobody'}"
+        return f"partition {self.partition} is pinned to {self.after} and {where}{was}"
+
+
+def told(config: TopicConfig) -> tuple[str, ...]:
+    """What a person has asked for that keeps plans from being what the strategy alone would make them."""
+    pinned: dict[str, list[int]] = {}
+    for partition, consumer in config.pins.items():
+        pinned.setdefault(consumer, []).append(partition)
+    texts = [FROZEN] if config.frozen else []
+    texts += [f"paused: partitions {ranges(config.paused)}"] if config.paused else []
+    return (*texts, *(f"pinned to {who}: partitions {ranges(which)}" for who, which in sorted(pinned.items())))
+
+
+def set_frozen(c: Coordinator, topic: str, *, frozen: bool, actor: Actor) -> TopicConfig:
+    """Keep plans from moving anything for those who come or go, or let them again. Raises `NotManaged`.
+
+    What nobody runs any more is placed all the same: a frozen topic loses no progress.
+    """
+    changed = change_config(c, topic, lambda config: replace(config, frozen=frozen))
+    log.info("topic %s is %s, asked by %s %s", topic, "frozen" if frozen else "not frozen", actor.kind, actor.who)
+    return changed
+
+
+def would_pin(c: Coordinator, topic: str, consumer: str, partitions: Collection[int]) -> tuple[Pin, ...]:
+    """What `set_pins` would change. Raises `NotManaged` (topic, or a consumer that never registered) and `Refused`."""
+    config = configuration(c, topic)
+    wanted = _pinned(c, config, consumer, partitions)
+    path = c.paths.topic(topic)
+    node = c.zk.find(path)
+    owners = decode_node(path, node.data).assignments if node is not None and node.data else {}
+    found = (Pin(p, owners.get(p, ""), config.pins.get(p, ""), consumer) for p in wanted)
+    return tuple(one for one in found if one.before != one.after)
+
+
+def set_pins(
+    c: Coordinator, topic: str, consumer: str, partitions: Collection[int], *, actor: Actor
+) -> tuple[Pin, ...]:
+    """Partitions that belong to this consumer whenever it is there; an empty `consumer` takes their pins away again.
+
+    Returns and raises what `would_pin` does. Without its consumer a pinned partition goes where the strategy puts it.
+    """
+    found = would_pin(c, topic, consumer, partitions)
+
+    def change(config: TopicConfig) -> TopicConfig:
+        others = {p: who for p, who in config.pins.items() if p not in {one.partition for one in found}}
+        return replace(config, pins=others | {one.partition: one.after for one in found if one.after})
+
+    if found:
+        change_config(c, topic, change)
+    log.info("topic %s: %d pins changed, asked by %s %s", topic, len(found), actor.kind, actor.who)
+    return found
+
+
+def _pinned(c: Coordinator, config: TopicConfig, consumer: str, partitions: Collection[int]) -> Collection[int]:
+    if not consumer:
+        # Also those that Kafka no longer has: otherwise nobody could take their pins away.
+        unknown = sorted(set(partitions) - config.pins.keys())
+        if unknown:
+            raise Refused(
+                f"partitions {ranges(unknown)} of topic {config.topic!r} have no pin; name others, or none for all"
+            )
+        return sorted(set(partitions) or config.pins)
+    check_known(c, check_consumer(consumer))
+    if not partitions:
+        raise Refused(f"no partition of topic {config.topic!r} is named; say which ones belong to {consumer}")
+    return chosen_partitions(c, config, partitions)
