@@ -3,7 +3,7 @@
 Kafka's jars are resolved by the Ivy inside Spark's own ``spark-submit --packages``, which every installation of PySpark
 has and which knows the registries. What it brings is compared with the checksums in ``kafka-4.3.1.sha256`` beside this
 file, and becomes visible under its final name in one rename, so that an interrupted fetch leaves nothing half done.
-Spark's own Kafka source, which tests and benchmarks compare ours with, comes the same way.
+Spark's own Kafka source, which tests and benchmarks compare ours with, and its Avro functions come the same way.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from coordinator_tasks.embedded.java import QUICK_START_OPTIONS, find_java
 
 KAFKA_VERSION = "4.3.1"
 CONNECTOR_VERSION = "4.2.0"
+AVRO_VERSION = "4.1.1"
 FETCH_TIMEOUT_S = 300.0
 
 
@@ -69,6 +70,12 @@ CONNECTOR = JarSet(
         Resolution(f"org.apache.spark:spark-sql-kafka-0-10_2.13:{CONNECTOR_VERSION}", f"{_TOKENS},{_PROVIDED}"),
         Resolution(f"{_TOKENS}:4.1.0-preview1", f"org.apache.kafka:kafka-clients,{_PROVIDED}"),
     ),
+)
+
+AVRO = JarSet(
+    f"spark-avro-{AVRO_VERSION}",
+    f"Spark's Avro functions {AVRO_VERSION}",
+    (Resolution(f"org.apache.spark:spark-avro_2.13:{AVRO_VERSION}", f"org.tukaani:xz,{_PROVIDED}"),),
 )
 
 # A class that is in PySpark's own jars and ends at once: Spark resolves the packages and then runs it, and nothing else.
