@@ -14,11 +14,12 @@ from coordinator_tasks.adapters.discovery import (
 )
 from coordinator_tasks.adapters.file_registry import FileDiscovery, FileRegistry
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
+from coordinator_tasks.adapters.kafka_samples import ConfluentRecordSampler
 from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffsets
 from coordinator_tasks.adapters.status import HttpStatusClient
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.core.names import Paths
-from coordinator_tasks.core.ports import Clock, Discovery, GroupOffsets, Registry, ZooKeeper
+from coordinator_tasks.core.ports import Clock, Discovery, GroupOffsets, RecordSampler, Registry, ZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.settings import FILE_DISCOVERY, TRANSACTIONAL_FENCE, Settings, settings_from_environment
 from coordinator_tasks.site_strategies import strategies_of
@@ -82,6 +83,10 @@ class ConsumerSession:
         if self.settings.fence == TRANSACTIONAL_FENCE:
             return TransactionalGroupOffsets(kafka, group, self.settings.cluster, limit_s)
         return ConfluentGroupOffsets(kafka, group, limit_s)
+
+    def sampler(self) -> RecordSampler:
+        """Looks at records of the settings' own brokers."""
+        return ConfluentRecordSampler(self.settings.kafka, f"{self.settings.cluster}-samples")
 
 
 @contextmanager

@@ -67,6 +67,9 @@ def add_consumer_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--close-timeout", type=float, default=30.0, help="seconds that a leave waits for hand-offs")
     parser.add_argument("--max-poll-interval", type=float, default=300.0, help="seconds without progress")
     parser.add_argument("--batch-interval", type=float, default=0.2, help="seconds between two batches, at least")
+    parser.add_argument(
+        "--measure-bytes", action="store_true", help="sample records now and then, for plans by bytes per second"
+    )
     parser.add_argument("--run-folder", default="", help="the launcher's folder, where the incarnation is written")
 
 
@@ -94,6 +97,7 @@ def consumer_settings(given: argparse.Namespace, environ: Mapping[str, str] = os
         advertised=given.advertise,
         run_folder=given.run_folder,
         start_timeout_s=given.start_timeout,
+        measure_bytes=given.measure_bytes,
         pacing=replace(Pacing(), batch_interval_s=given.batch_interval),
         agent_timing=replace(AgentTiming(), close_timeout_s=given.close_timeout, stalled_s=given.max_poll_interval),
     )

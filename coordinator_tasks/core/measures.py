@@ -18,6 +18,7 @@ class Measure(StrEnum):
     PARTITIONS = "partitions"  # each counts the same
     LAG = "lag"  # records between what was processed and the log's end
     RECORDS = "records"  # records written to it per second
+    BYTES = "bytes"  # bytes of keys, values and headers written to it per second
 
     @property
     def unit(self) -> str:
@@ -25,19 +26,26 @@ class Measure(StrEnum):
         return _UNITS[self]
 
 
-_UNITS = {Measure.PARTITIONS: "partitions", Measure.LAG: "records of lag", Measure.RECORDS: "records/s"}
+_UNITS = {
+    Measure.PARTITIONS: "partitions",
+    Measure.LAG: "records of lag",
+    Measure.RECORDS: "records/s",
+    Measure.BYTES: "bytes/s",
+}
+_MEASURED = (Measure.LAG, Measure.RECORDS, Measure.BYTES)  # as `Totals` has them
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What one consumer runs over all topics, as far as it knows it."""
+    """What one consumer runs over all topics, as far as it knows it, in each measure."""
 
     lag: float = 0.0
     records: float = 0.0
+    bytes: float = 0.0
 
     def of(self, measure: Measure) -> float:
         """The one of that measure."""
-        return self.lag if measure is Measure.LAG else self.records
+        return {Measure.LAG: self.lag, Measure.BYTES: self.bytes}.get(measure, self.records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +62,7 @@ def totals(answers: Mapping[str, Answer]) -> dict[str, Totals]:
     for consumer, answer in answers.items():
         if isinstance(answer, ConsumerStatus):
             running = [one for topic in answer.topics.values() for one in topic.running.values()]
-            found[consumer] = Totals(
-                fsum(one.lag_records or 0 for one in running), fsum(one.rate or 0 for one in running)
-            )
+            found[consumer] = Totals(*(fsum(_value(one, measure) or 0 for one in running) for measure in _MEASURED))
     return found
 
 
@@ -94,4 +100,8 @@ def measured(
 
 
 def _value(one: RunningPartition, measure: Measure) -> float | None:
-    return one.lag_records if measure is Measure.LAG else one.rate
+    if measure is Measure.LAG:
+        return one.lag_records
+    if measure is Measure.RECORDS or one.rate == 0:  # nothing is written: no size is needed
+        return one.rate
+    return one.rate * one.record_bytes if one.rate is not None and one.record_bytes is not None else None

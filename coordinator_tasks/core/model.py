@@ -250,7 +250,7 @@ class RunningPartition:
     """One partition that a consumer runs. `position` is the next offset to process; `lag_records` is None if unknown.
 
     `started`: its start position is committed under `token`, and it was part of a planned batch or at the log's end.
-    `rate` is how many records per second are written to it; None if unknown.
+    `rate` is how many records per second are written to it, `record_bytes` how large they are on average; None if unknown.
     `closing`: it is no longer held, and a batch with it is under way.
     """
 
@@ -260,6 +260,7 @@ class RunningPartition:
     closing: bool = False
     lag_records: int | None = None
     rate: float | None = None
+    record_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

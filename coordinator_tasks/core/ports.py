@@ -213,6 +213,16 @@ class GroupOffsets(Protocol):
         """Partition → offset of its first record at or after a time (milliseconds since 1970), where there is one."""
 
 
+class RecordSampler(Protocol):
+    """Looks at a few records of partitions, to know how large they are."""
+
+    def mean_bytes(self, topic: str, offsets: Mapping[int, int]) -> Mapping[int, float]:
+        """Partition → mean bytes (key, value and headers) of records from that offset on, of those that came in time.
+
+        Blocks for some seconds; raises `KafkaUnavailable`.
+        """
+
+
 class Clock(Protocol):
     """Time and sleep, so that tests and the simulation own them."""
 

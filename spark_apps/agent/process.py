@@ -14,11 +14,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from coordinator_tasks.core.errors import StoreUnavailable
-from coordinator_tasks.core.model import Member, TopicNode
+from coordinator_tasks.core.model import ConsumerStatus, Member, TopicNode
 from coordinator_tasks.core.names import check_consumer
 from coordinator_tasks.core.ports import GroupOffsets
 from coordinator_tasks.wiring import ConsumerSession, Settings, open_consumer_session
 from spark_apps.agent.agent import Agent, AgentTiming
+from spark_apps.agent.sampling import SampledStatus
 from spark_apps.agent.settings import Identity, Pacing, Timing
 from spark_apps.agent.status_server import Interface, StatusServer
 from spark_apps.agent.topics import Topics
@@ -38,6 +39,7 @@ class ConsumerSettings:
     `topics`: the names or regular expressions it wants, empty = any; `host`, `port`: where its interface listens
     (the token is `site.status_token`); `run_folder`: where its launcher looks for the incarnation, empty = nowhere.
     `start_timeout_s`: how long a start waits for ZooKeeper.
+    `measure_bytes`: whether it looks at a few records of each partition now and then, so that plans can go by bytes.
     `advertised`: the address that others ask, if it is not the one that is bound; `direct` False = it is a proxy's.
     """
 
@@ -53,6 +55,7 @@ class ConsumerSettings:
     direct: bool = True
     run_folder: str = ""
     start_timeout_s: float = 60.0
+    measure_bytes: bool = False
     timing: Timing = field(default_factory=Timing)
     pacing: Pacing = field(default_factory=Pacing)
     agent_timing: AgentTiming = field(default_factory=AgentTiming)
@@ -101,16 +104,27 @@ class Process:
         server = StatusServer(interface, self.settings.host, self.settings.port, self.settings.site.status_token)
         try:
             self.agent = self._agent(server.address, topics)
-            interface.serve(self.agent.status, self.agent.posted)
-            while not self.agent.finished:
-                self.agent.step()
-                self._wake.wait(LONGEST_SLEEP_S)
-                self._wake.clear()
+            with self._status(self.agent) as status:
+                interface.serve(status, self.agent.posted)
+                while not self.agent.finished:
+                    self.agent.step()
+                    self._wake.wait(LONGEST_SLEEP_S)
+                    self._wake.clear()
             if self.agent.failure:
                 log.error("consumer %s has left: %s", self.settings.consumer, self.agent.failure)
             return 1 if self.agent.failure else 0
         finally:
             server.close()
+
+    @contextmanager
+    def _status(self, agent: Agent) -> Iterator[Callable[[], ConsumerStatus]]:
+        """What the interface says of the agent, with samples of its records if that is wanted."""
+        if not self.settings.measure_bytes:
+            yield agent.status
+            return
+        sampled = SampledStatus(agent.status, self._session.sampler())
+        with sampled.sampling():
+            yield sampled.status
 
     def _agent(self, address: str, topics: Topics) -> Agent:
         settings = self.settings

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
+from coordinator_tasks.adapters.kafka_samples import ConfluentRecordSampler
 from coordinator_tasks.core.errors import GroupInUse, KafkaUnavailable, Refused
 from coordinator_tasks.core.model import Committed, Token
 from coordinator_tasks.core.ports import GroupOffsets, KafkaAdmin
@@ -208,3 +209,20 @@ def test_ends_stop_at_an_open_transaction_only_when_reading_committed(request: p
     while committed.ends(topic, [0]) != {0: 2} and time.monotonic() < deadline_s:
         time.sleep(0.02)  # the transaction's marker is written after the commit is answered
     assert committed.ends(topic, [0]) == {0: 2}
+
+
+def test_a_sample_tells_how_large_keys_values_and_headers_are_and_leaves_nothing_in_the_group(
+    request: pytest.FixtureRequest,
+) -> None:
+    servers = {"bootstrap.servers": request.getfixturevalue("kafka").bootstrap_servers}
+    topic = f"t-{uuid.uuid4().hex[:8]}"
+    ConfluentKafkaAdmin(servers).create_topic(topic, 3)
+    producer = Producer(servers)
+    for _ in range(3):
+        producer.produce(topic, b"v" * 1_000, b"k" * 10, partition=0, headers=[("name", b"value"), ("none", None)])
+    for size in (100, 10, 30):
+        producer.produce(topic, b"v" * size, partition=1)
+    producer.flush(WAIT_S)
+    found = ConfluentRecordSampler(servers, f"g-{topic}").mean_bytes(topic, {0: 0, 1: 1, 2: 0})
+    assert found == {0: 1_023.0, 1: 20.0}
+    assert ConfluentGroupOffsets(servers, f"g-{topic}").committed(topic, [0, 1, 2]) == {}

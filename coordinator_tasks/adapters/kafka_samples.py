@@ -1,0 +1,61 @@
+"""`ports.RecordSampler` on a confluent_kafka consumer: a few records of each partition are read and thrown away."""
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from coordinator_tasks.core.errors import KafkaUnavailable
+
+LIMIT_S = 3.0
+"""For one sample of all partitions that were asked for; of those that are slower nothing is known."""
+AT_ONCE = 500
+_OWN = {
+    "enable.auto.commit": False,
+    "auto.offset.reset": "earliest",
+    # A broker sends whole batches of records, and of each partition at least one: more is not needed.
+    "max.partition.fetch.bytes": 4_096,
+    "queued.max.messages.kbytes": 1_024,
+    "fetch.queue.backoff.ms": 1_000,
+}
+
+
+class ConfluentRecordSampler:
+    """Used by one thread. `group` commits nothing, and nobody subscribes in it."""
+
+    def __init__(self, settings: Mapping[str, str], group: str) -> None:
+        self._settings: dict[str, Any] = {**settings, **_OWN, "group.id": group}
+
+    def mean_bytes(self, topic: str, offsets: Mapping[int, int]) -> Mapping[int, float]:
+        """See `ports.RecordSampler`."""
+        try:
+            consumer = Consumer(self._settings)
+        except KafkaException as error:
+            raise KafkaUnavailable(f"records of topic {topic} could not be sampled: {error}") from error
+        try:
+            consumer.assign([TopicPartition(topic, p, offset) for p, offset in offsets.items()])
+            return self._means(consumer, len(offsets))
+        except KafkaException as error:
+            raise KafkaUnavailable(f"records of topic {topic} could not be sampled: {error}") from error
+        finally:
+            consumer.close()
+
+    @staticmethod
+    def _means(consumer: Consumer, wanted: int) -> dict[int, float]:
+        deadline = time.monotonic() + LIMIT_S
+        sums: defaultdict[int, int] = defaultdict(int)
+        counts: defaultdict[int, int] = defaultdict(int)
+        while len(counts) < wanted and (left := deadline - time.monotonic()) > 0:
+            for message in consumer.consume(AT_ONCE, min(left, 0.1)):
+                partition = message.partition()
+                if message.error() is None and partition is not None:
+                    sums[partition] += _bytes(message)
+                    counts[partition] += 1
+        return {partition: sums[partition] / count for partition, count in counts.items()}
+
+
+def _bytes(message: Any) -> int:
+    headers = sum(len(name) + len(value or b"") for name, value in message.headers() or ())
+    return len(message.key() or b"") + len(message.value() or b"") + headers

@@ -1,0 +1,102 @@
+"""The mean size of records: which partitions are sampled, what is kept of it, and what plans make of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pytest
+
+from coordinator_tasks.core.measures import Measure, measured, totals
+from coordinator_tasks.core.model import ConsumerStatus, RunningPartition, Token, TopicStatus
+from coordinator_tasks.core.status_codec import decode_status, encode_status
+from spark_apps.agent.sampling import AT_ONCE, RECENT, SampledStatus
+
+TOKEN = Token(1, 1, "g")
+
+
+@dataclass
+class Broker:
+    """`means` are what a sample of a partition gives; it answers for no other."""
+
+    means: dict[int, float] = field(default_factory=dict)
+    asked: list[tuple[str, dict[int, int]]] = field(default_factory=list)
+
+    def mean_bytes(self, topic: str, offsets: Mapping[int, int]) -> Mapping[int, float]:
+        self.asked.append((topic, dict(offsets)))
+        return {p: self.means[p] for p in offsets if p in self.means}
+
+
+def running(rate: float | None = 2.0, lag: int | None = 100, record_bytes: float | None = None) -> RunningPartition:
+    return RunningPartition(500, TOKEN, True, False, lag, rate, record_bytes)
+
+
+def status(**partitions: RunningPartition) -> ConsumerStatus:
+    """`p3=...` is partition 3."""
+    topic = TopicStatus("g", 1, running={int(name[1:]): one for name, one in partitions.items()})
+    return ConsumerStatus("a", "shop", 1, "boot", "ok", {"orders": topic})
+
+
+def test_only_partitions_with_a_flow_are_sampled_shortly_before_the_end() -> None:
+    broker = Broker({0: 150.0})
+    said = status(p0=running(), p1=running(rate=0.0), p2=running(rate=None), p3=running(lag=None), p4=running(lag=0))
+    sampled = SampledStatus(lambda: said, broker)
+    assert sampled.status() == said
+    sampled.sample()
+    assert broker.asked == [("orders", {0: 600 - RECENT, 4: 500 - RECENT})]
+    found = sampled.status().topics["orders"].running
+    assert {p: one.record_bytes for p, one in found.items()} == {0: 150.0, 1: None, 2: None, 3: None, 4: None}
+
+
+def test_a_sample_before_the_first_record_begins_at_it() -> None:
+    broker = Broker()
+    early = RunningPartition(3, TOKEN, True, False, 4, 1.0)
+    SampledStatus(lambda: status(p0=early), broker).sample()
+    assert broker.asked == [("orders", {0: 0})]
+
+
+def test_those_that_were_sampled_longest_ago_come_first() -> None:
+    broker = Broker()
+    many = status(**{f"p{number}": running() for number in range(AT_ONCE + 10)})
+    sampled = SampledStatus(lambda: many, broker)
+    for _ in range(3):
+        sampled.sample()
+    first, second, third = (list(offsets) for _, offsets in broker.asked)
+    assert first == list(range(AT_ONCE))
+    assert second == [*range(AT_ONCE, AT_ONCE + 10), *range(AT_ONCE - 10)]
+    assert third[0] == AT_ONCE - 10
+
+
+def test_a_new_sample_counts_half_and_none_changes_nothing() -> None:
+    broker = Broker({0: 100.0})
+    sampled = SampledStatus(lambda: status(p0=running()), broker)
+    for mean, expected in ((100.0, 100.0), (200.0, 150.0), (None, 150.0)):
+        broker.means = {} if mean is None else {0: mean}
+        sampled.sample()
+        assert sampled.status().topics["orders"].running[0].record_bytes == expected
+
+
+def test_what_does_not_run_any_more_is_forgotten() -> None:
+    said = [status(p0=running())]
+    sampled = SampledStatus(lambda: said[0], Broker({0: 100.0}))
+    sampled.sample()
+    said[0] = status()
+    sampled.sample()
+    said[0] = status(p0=running())
+    assert sampled.status().topics["orders"].running[0].record_bytes is None
+
+
+def test_the_size_crosses_the_network() -> None:
+    said = status(p0=running(record_bytes=12.5), p1=running())
+    assert decode_status("http://a", encode_status(said)) == said
+
+
+@pytest.mark.parametrize(
+    ("one", "weight"),
+    [(running(rate=3.0, record_bytes=200.0), 600.0), (running(rate=0.0), 0.0), (running(record_bytes=None), None)],
+)
+def test_bytes_per_second_are_the_rate_times_the_size(one: RunningPartition, weight: float | None) -> None:
+    answers = {"a": status(p0=one, p1=running(rate=1.0, record_bytes=50.0))}
+    carried = totals(answers)
+    assert carried["a"].of(Measure.BYTES) == (weight or 0.0) + 50.0
+    found = measured("orders", Measure.BYTES, [0, 1], {0: "a", 1: "a"}, answers, carried, {})
+    assert found.partitions == ({1: 50.0} if weight is None else {0: weight, 1: 50.0})
+    assert found.carried == {"a": 0.0}
