@@ -105,7 +105,9 @@ class Held:
     @property
     def due(self) -> bool:
         """Something stands to be committed: the start, what passed the sink, or our entry once more."""
-        if self.fenced or self.phase not in _COMMITTING or self.parting or (self.closing and not self.sent):
+        if self.fenced or self.phase not in _COMMITTING or (self.closing and not self.sent):
+            return False
+        if self.parting and not self.promised:  # the last commit comes after the telling, which a batch under way delays
             return False
         return self.committed is None or self.rewrite or self.passed > self.committed
 

@@ -344,6 +344,26 @@ def test_a_batch_that_waits_for_its_commit_is_delivered_before_the_partition_is_
     assert first.holder.outbox[2].offset == 100
 
 
+def test_a_batch_that_waits_for_its_commit_is_delivered_before_its_end_is_told(first: Play) -> None:
+    first.holder.agree(Terms(commit_first=True, listening=True))
+    first.own(2)
+    first.tell()
+    first.wait(1)
+    planner = planner_of(first)
+    start = planner.initial()
+    assert planner.offer(start) is None
+    give(first, 2)
+    first.wait(1)
+    assert first.holder.telling() is None
+    batch = planner.offer(start)
+    assert batch is not None
+    assert planner.offer(batch) is None
+    telling = first.tell()
+    assert telling is not None
+    assert (telling.happening, telling.offsets) == (Happening.REVOKED, {2: 100})
+    assert first.holder.outbox[2].offset == 100
+
+
 def test_commits_after_the_sink_need_no_confirmation(first: Play) -> None:
     first.holder.agree(Terms())
     first.own(2)
