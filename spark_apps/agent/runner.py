@@ -18,7 +18,7 @@ from spark_apps.agent.first import FirstOffsets
 from spark_apps.agent.holder import Holder
 from spark_apps.agent.planner import BatchPlanner
 from spark_apps.agent.settings import Identity, Pacing, Terms, Timing
-from spark_apps.agent.work import Commit, Done, perform
+from spark_apps.agent.work import Commit, Done, Failed, Result, Work, perform
 from spark_apps.batches import BatchOffset
 from spark_apps.delivery import Delivery, TransactionalSink
 from spark_apps.hooks import Hooks
@@ -131,10 +131,17 @@ class TopicRunner:
                 pause = self.holder.next_at() - self._clock.monotonic()
                 self._turn.wait(max(0.001, min(pause, LONGEST_SLEEP_S)))
                 return
-        result = perform(offsets, self.topic, work, self._sink)
+        result = self._perform(offsets, work)
         self.edit(lambda holder: holder.answer(result))
         if self._callbacks is not None and isinstance(work, Commit) and isinstance(result, Done):
             self._callbacks.committed({p: entry.offset for p, entry in work.offsets.items()})
+
+    def _perform(self, offsets: GroupOffsets, work: Work) -> Result:
+        try:
+            return perform(offsets, self.topic, work, self._sink)
+        except Exception as error:  # the edge to the clients: a request without an answer would be the topic's last one
+            log.exception("topic %s: a request to Kafka failed in an unexpected way", self.topic)
+            return Failed(f"a request to Kafka failed in an unexpected way ({type(error).__name__}: {error})")
 
     def _connected(self) -> GroupOffsets | None:
         if self._offsets is None:

@@ -1,19 +1,21 @@
 """A topic's runner: what its reader is told, and how the log's ends are asked for."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 
 import pytest
 
 from coordinator_tasks.adapters.clock import SystemClock
-from coordinator_tasks.core.model import TopicNode
+from coordinator_tasks.core.model import Committed, TopicNode
 from coordinator_tasks.core.ports import GroupOffsets
 from spark_apps.agent.runner import TopicRunner
 from spark_apps.agent.settings import Identity
 from spark_apps.options import parse_options
-from tests.fakes.kafka import FakeKafka
+from tests.fakes.kafka import FakeGroupOffsets, FakeKafka
 
 PROPERTIES = {"isolation.level": "read_committed", "fetch.max.wait.ms": "7", "max.poll.records": "5"}
+NODE = TopicNode("host:9092", "g", 1, "g1", "id-1", initial_partitions=1, properties=PROPERTIES)
 
 
 class Connected:
@@ -23,18 +25,21 @@ class Connected:
         self.kafka = FakeKafka()
         self.kafka.create_topic("t", 1)
         self.levels: list[str | None] = []
-        node = TopicNode("host:9092", "g", 1, "g1", "id-1", initial_partitions=1, properties=PROPERTIES)
-        self.runner = TopicRunner("t", node, Identity("a", "c", 1), SystemClock(), self.connect, bool)
+        self.runner = TopicRunner("t", NODE, Identity("a", "c", 1), SystemClock(), self.connect, bool)
 
     def connect(self, node: TopicNode) -> GroupOffsets:
         self.levels.append(node.properties.get("isolation.level"))
         return self.kafka.offsets(node.group_id)
 
     def connected(self, levels: list[str]) -> bool:
-        until = time.monotonic() + 10
-        while self.levels != levels and time.monotonic() < until:
-            time.sleep(0.01)
-        return self.levels == levels
+        return comes(lambda: self.levels == levels)
+
+
+def comes(holds: Callable[[], bool]) -> bool:
+    until = time.monotonic() + 10
+    while not holds() and time.monotonic() < until:
+        time.sleep(0.01)
+    return holds()
 
 
 @pytest.fixture
@@ -59,3 +64,23 @@ def test_the_ends_are_those_that_the_reader_reaches_by_its_own_option(connected:
     assert connected.connected(["read_committed", "read_uncommitted"])
     connected.runner.attach("r2", parse_options({"subscribe": "t", "kafka.isolation.level": "read_uncommitted"}))
     assert connected.connected(["read_committed", "read_uncommitted"]), "the same again changes nothing"
+
+
+def test_a_request_that_fails_in_an_unexpected_way_is_made_again(
+    connected: Connected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nobody else would ever answer it: the topic would never look at its fence again.
+    right = FakeGroupOffsets.committed
+    fails = [RuntimeError("a defect")]
+
+    def committed(self: FakeGroupOffsets, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
+        if fails:
+            raise fails.pop()
+        return right(self, topic, partitions)
+
+    monkeypatch.setattr(FakeGroupOffsets, "committed", committed)
+    runner = connected.runner
+    node = replace(NODE, epoch=2, assignments={0: "a"}, since={0: 2}, incarnations={"a": 1})
+    runner.edit(lambda holder: holder.on_node(node))
+    assert comes(lambda: runner.edit(lambda holder: holder.ready().keys() == {0}))
+    assert not fails
