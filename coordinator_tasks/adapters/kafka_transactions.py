@@ -45,8 +45,10 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
 
     def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> None:
         for made in (self._producers, self._begun):
-            for place in [p for p, (token, _) in made.items() if p[0] == topic and tokens.get(p[1]) != token]:
-                del made[place]
+            # A copy: the workers of the group's other topics use the same dictionaries.
+            for place, (token, _) in list(made.items()):
+                if place[0] == topic and tokens.get(place[1]) != token:
+                    del made[place]
         self._take(topic, topic_id, tokens)
 
     def commit(self, topic: str, offsets: Mapping[int, Committed]) -> None:

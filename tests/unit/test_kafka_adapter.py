@@ -4,11 +4,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from coordinator_tasks.adapters import kafka
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
+from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffsets
 from coordinator_tasks.core.errors import KafkaUnavailable
+from coordinator_tasks.core.model import Token
 
 
 @dataclass
@@ -75,3 +77,22 @@ def test_a_trouble_that_the_library_tells_once_is_named_until_an_answer_comes(mo
     assert "Connection refused" in str(made._broker.unavailable("no answer"))
     made.committed({"g": {"t": [0]}})
     assert "Connection refused" not in str(made._broker.unavailable("no answer"))
+
+
+class Meanwhile(dict[int, Token]):
+    """What is held of a topic; whenever it is looked at, the worker of another topic of the group takes a partition."""
+
+    def __init__(self, offsets: TransactionalGroupOffsets, taken: tuple[Token, Producer]) -> None:
+        super().__init__()
+        self._offsets, self._taken = offsets, taken
+
+    def get(self, partition: int, *_: object) -> None:  # type: ignore[override]
+        self._offsets._producers["u", partition] = self._taken
+
+
+def test_the_topics_of_a_group_take_and_give_up_partitions_at_the_same_time() -> None:
+    offsets = TransactionalGroupOffsets({"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}, "g", "c")
+    taken = (Token(3, 1, "gen"), offsets._producer("t", 1))
+    offsets._producers.update({("t", 1): taken, ("t", 2): taken})
+    offsets.hold("t", "id-1", Meanwhile(offsets, taken))
+    assert offsets._producers.keys() == {("u", 1), ("u", 2)}
