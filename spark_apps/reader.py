@@ -113,7 +113,7 @@ def read(job: Job) -> Iterator[pa.RecordBatch]:
         yield from _Reading(job, kept).batches()
         kept.client.unassign()
     except BaseException as error:
-        _close(kept)
+        _close(kept.client)
         if isinstance(error, KafkaException):
             raise ReadFailed(f"topic {job.topic} cannot be read: {_shown(error.args[0])}") from error
         raise
@@ -137,9 +137,9 @@ def _new_client(settings: Mapping[str, Any], *, fast: bool) -> Client:
         raise ReadFailed(f"librdkafka refuses the Kafka settings: {_shown(error.args[0])}") from error
 
 
-def _close(kept: _Kept) -> None:
+def _close(client: Client) -> None:
     try:
-        kept.client.close()
+        client.close()
     except (KafkaException, RuntimeError):
         log.exception("a Kafka client could not be closed")
 
@@ -235,8 +235,9 @@ class _Reading:
     def _read_by_consume(self, reason: Unfit) -> None:
         """The library is not what it was taken for: go on from the positions with the other client."""
         log.warning("records are read by consume() from here on: %s", reason)
-        _close(self._kept)
+        unfit_client = self._kept.client
         self._kept.client = _new_client(dict(self._kept.key), fast=False)
+        _close(unfit_client)
         self._assign()
 
     def _build(self, fetched: Fetched, chosen: NDArray[np.int64]) -> pa.RecordBatch:

@@ -2,7 +2,7 @@
 
 import ctypes
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 import numpy as np
@@ -11,8 +11,11 @@ from confluent_kafka import KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_apps import librdkafka
+from spark_apps import librdkafka, reader
+from spark_apps.batches import Range
+from spark_apps.errors import ReadFailed
 from spark_apps.fast_fetch import FastClient, _copied
+from spark_apps.fetching import Fetched
 from spark_apps.reader import BATCH_BYTES, _parts
 
 
@@ -91,3 +94,34 @@ def test_parts_hold_every_record_once_and_are_as_large_as_allowed(sizes: list[in
     assert [size for part in parts for size in part] == sizes
     assert all(sum(part) <= BATCH_BYTES or len(part) == 1 for part in parts)
     assert all(sum(part) + following[0] > BATCH_BYTES for part, following in pairwise(parts))
+
+
+class UnfitClient:
+    """Finds out while it fetches that its library is another one."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    def assign(self, topic: str, positions: Mapping[int, int]) -> None:
+        pass
+
+    def fetch(self, most: int, timeout_s: float) -> Fetched:
+        raise librdkafka.Unfit("a record's time is elsewhere")
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_a_client_that_cannot_be_replaced_is_closed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A second time, librdkafka would work on a handle that is gone.
+    client = UnfitClient()
+
+    def made(_: object, *, fast: bool) -> UnfitClient:
+        if fast:
+            return client
+        raise ReadFailed("refused")
+
+    monkeypatch.setattr(reader, "_new_client", made)
+    with pytest.raises(ReadFailed):
+        list(reader.read(reader.Job("t", (Range(0, 0, 5, 1),), {"bootstrap.servers": "127.0.0.1:1"})))
+    assert client.closed == 1
