@@ -74,7 +74,7 @@ class Held:
     topic_id: str
     born: int
     phase: Phase = Phase.LOOKING
-    settled: bool = False  # the sink or the application gave the position: Kafka's entry no longer changes it
+    settled: bool = False  # the sink, the application or the log gave the position: Kafka's entry no longer changes it
     listened: Listened = Listened.NOTHING
     position: int = 0
     passed: int = 0
@@ -107,7 +107,7 @@ class Held:
         """Something stands to be committed: the start, what passed the sink, or our entry once more."""
         if self.fenced or self.phase not in _COMMITTING or (self.closing and not self.sent):
             return False
-        if self.parting and not self.promised:  # the last commit comes after the telling, which a batch under way delays
+        if self.parting and not self.promised:  # what is committed last waits for the telling, and that for its batch
             return False
         return self.committed is None or self.rewrite or self.passed > self.committed
 
@@ -198,6 +198,7 @@ class Held:
     def jump(self, offset: int) -> None:
         """The log no longer has our position: begin anew at `offset`, which may also be an earlier one."""
         self.committed = self.ahead_since = self.handed_from = None
+        self.settled = True
         self.place(offset)
 
     def status(self, alive: bool, paused: bool) -> RunningPartition:

@@ -793,6 +793,22 @@ def test_a_committed_offset_that_retention_has_passed_is_reported_and_the_start_
     assert stage.reported("partition 0: offsets 10 to 39 are gone, the log begins at 40: goes on at")
 
 
+def test_a_look_before_the_new_start_is_committed_does_not_bring_back_the_lost_one(stage: Stage) -> None:
+    stage.commit(0, 10, Token(1, 6, GENERATION))
+    stage.kafka.expire("t", 0, 40)
+    opened(stage, fails=False)
+    stage.holder.on_node(replace(stage.node, epoch=4, assignments={0: "a"}, since={0: 4}))
+    work = stage.holder.work()
+    while work is not None and not isinstance(work, Measure):
+        stage.holder.answer(perform(stage.offsets, "t", work))
+        work = stage.holder.work()
+    assert work is not None
+    stage.clock.advance(1.0)  # a broker that takes its time: the next look is due
+    stage.holder.answer(perform(stage.offsets, "t", work))
+    stage.tick()
+    assert stage.committed(0).offset == 40
+
+
 @pytest.mark.parametrize(
     ("fails", "rule"), [(True, StartRule.EARLIEST), (False, StartRule.NONE)], ids=["failOnDataLoss", "rule none"]
 )
