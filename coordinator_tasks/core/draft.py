@@ -210,7 +210,6 @@ def draft_of(
         draft.since = dict(node.since)
         draft.handoff = dict(node.handoff)
         draft.incarnations = dict(node.incarnations)
-        draft.seeks = dict(node.seeks)
     if state is not None:
         for consumer, partitions in state.to_close.items():
             for partition in partitions:
@@ -218,8 +217,9 @@ def draft_of(
         draft.to_start = {p: c for c, ps in state.to_start.items() for p in ps}
         draft.epochs = dict(state.epochs)
     if node is not None:
-        # A guard has served when its start is confirmed; the node is not written again for that.
+        # A guard, and a seek, has served when its start is confirmed; the node is not written again for that.
         draft.guarded = set(node.guarded) & draft.in_flight()
+        draft.seeks = {p: one for p, one in node.seeks.items() if not draft.runs(p)}
     return draft
 
 

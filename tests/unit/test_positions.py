@@ -19,7 +19,7 @@ from coordinator_tasks.core.model import (
     TopicNode,
     TopicStatus,
 )
-from coordinator_tasks.service import history, positions, transitions
+from coordinator_tasks.service import directives, history, positions, transitions
 from coordinator_tasks.service.topics import add_topic, configuration, remove_topic
 from tests.fakes.cluster import PERSON, Cluster
 
@@ -136,6 +136,15 @@ def test_a_seek_that_has_served_goes_with_the_next_write_and_asks_for_none(shop:
     positions.set_paused(shop.coordinator, "orders", [2], paused=True, actor=PERSON)
     shop.settle()
     assert (shop.node.seeks, shop.node.epoch) == ({}, epoch + 1)
+
+
+def test_a_seek_that_has_served_is_not_done_again_by_a_later_owner(shop: Shop) -> None:
+    positions.reset(shop.coordinator, "orders", "20", [0], why="", actor=PERSON)
+    shop.settle()
+    assert shop.node.seeks
+    directives.isolate(shop.coordinator, "a", by="ada", why="")
+    shop.settle()
+    assert (shop.node.assignments, shop.node.seeks) == ({}, {})
 
 
 def test_a_seek_of_a_partition_without_an_owner_waits_for_one(shop: Shop) -> None:
