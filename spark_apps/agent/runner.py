@@ -144,13 +144,16 @@ class TopicRunner:
             return Failed(f"a request to Kafka failed in an unexpected way ({type(error).__name__}: {error})")
 
     def _connected(self) -> GroupOffsets | None:
-        if self._offsets is None:
+        node, offsets = self._node, self._offsets
+        if offsets is None:
             try:
-                self._offsets = self._connect(self._node)
+                offsets = self._connect(node)
             except CoordinatorError as error:
                 sentence = str(error)
                 self.edit(lambda holder: holder.reports.add("kafka", sentence))
                 self._clock.sleep(LONGEST_SLEEP_S)
+            with self._turn:  # unless a reader has come meanwhile that reads otherwise
+                self._offsets = offsets if node is self._node else None
         return self._offsets
 
     # The reader ------------------------------------------------------------------------------------------------------

@@ -25,10 +25,12 @@ class Connected:
         self.kafka = FakeKafka()
         self.kafka.create_topic("t", 1)
         self.levels: list[str | None] = []
+        self.meanwhile: Callable[[], object] = bool
         self.runner = TopicRunner("t", NODE, Identity("a", "c", 1), SystemClock(), self.connect, bool)
 
     def connect(self, node: TopicNode) -> GroupOffsets:
         self.levels.append(node.properties.get("isolation.level"))
+        self.meanwhile()
         return self.kafka.offsets(node.group_id)
 
     def connected(self, levels: list[str]) -> bool:
@@ -64,6 +66,21 @@ def test_the_ends_are_those_that_the_reader_reaches_by_its_own_option(connected:
     assert connected.connected(["read_committed", "read_uncommitted"])
     connected.runner.attach("r2", parse_options({"subscribe": "t", "kafka.isolation.level": "read_uncommitted"}))
     assert connected.connected(["read_committed", "read_uncommitted"]), "the same again changes nothing"
+
+
+def test_a_reader_that_comes_while_the_clients_are_made_has_the_last_word_on_the_ends(connected: Connected) -> None:
+    assert connected.connected(["read_committed"])
+
+    def read_by(reader: str, level: str) -> None:
+        connected.runner.attach(reader, parse_options({"subscribe": "t", "kafka.isolation.level": level}))
+
+    def meanwhile() -> None:
+        if connected.levels[-1] == "read_uncommitted":
+            read_by("r2", "read_committed")
+
+    connected.meanwhile = meanwhile
+    read_by("r", "read_uncommitted")
+    assert connected.connected(["read_committed", "read_uncommitted", "read_committed"])
 
 
 def test_a_request_that_fails_in_an_unexpected_way_is_made_again(
