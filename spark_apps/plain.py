@@ -81,9 +81,12 @@ class PlainTopic:
         self._thread.start()
 
     def halt(self) -> None:
-        """Finish the batch under way and end."""
+        """Finish the batch under way and end; what does not end in time goes on counting as running."""
         self._stop.set()
         self._thread.join(JOIN_TIMEOUT_S)
+        if self._thread.is_alive():
+            log.error("reading topic %s did not end within %g s", self.runner.topic, JOIN_TIMEOUT_S)
+            return
         why = self.failure
         self.runner.edit(lambda holder: holder.query_ended(why))
 

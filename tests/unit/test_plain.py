@@ -1,0 +1,61 @@
+"""The plain consumer's reading thread: what it says of itself when it does not end."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from coordinator_tasks.adapters.clock import SystemClock
+from coordinator_tasks.core.model import TopicNode
+from spark_apps import plain
+from spark_apps.agent.runner import TopicRunner
+from spark_apps.agent.settings import Identity
+from tests.fakes.kafka import FakeKafka
+
+NODE = TopicNode("127.0.0.1:1", "g", 1, "g1", "id-1", initial_partitions=1)
+
+
+class Client:
+    """A Kafka client that is stuck until it is let go."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    entered, free = threading.Event(), threading.Event()
+
+    def list_topics(self, *_: object, **__: object) -> None:
+        raise plain.KafkaException
+
+    def consume(self, *_: object) -> list[object]:
+        self.entered.set()
+        self.free.wait()
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def topic(monkeypatch: pytest.MonkeyPatch) -> Iterator[plain.PlainTopic]:
+    monkeypatch.setattr(plain, "Consumer", Client)
+    monkeypatch.setattr(plain, "JOIN_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(Client, "entered", threading.Event())
+    monkeypatch.setattr(Client, "free", threading.Event())
+    kafka = FakeKafka()
+    kafka.create_topic("t", 1)
+    runner = TopicRunner("t", NODE, Identity("a", "c", 1), SystemClock(), lambda _: kafka.offsets("g"), bool)
+    yield plain.PlainTopic(runner, NODE, {}, plain.Output(lambda *_: None))
+    Client.free.set()
+    runner.close()
+
+
+def test_a_thread_that_does_not_end_goes_on_counting_as_running(
+    topic: plain.PlainTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Client.entered.wait(10)
+    topic.halt()
+    assert topic.runner.status().query_alive, "its batch may still be delivered"
+    Client.free.set()
+    monkeypatch.setattr(plain, "JOIN_TIMEOUT_S", 10.0)
+    topic.halt()
+    assert not topic.runner.status().query_alive
