@@ -60,7 +60,7 @@ def reset(
     """Let the owners stop these partitions, commit, and start them again at `to`: `earliest`, `latest`, offset or time.
 
     Raises what `preview` raises, and `LookAgain` while one of them is being moved. Once per task of Airflow, however
-    often it is tried.
+    often it is tried, also at the same time; an attempt that comes too late returns nothing.
     """
     if _done(c, topic, actor):
         return ()
@@ -69,7 +69,10 @@ def reset(
     by = actor.who or actor.dag or actor.kind
     said = f"{RESET} of {len(shifts)} partitions to {to} (by {by}{f': {why}' if why else ''})"
     plan = Explanation(RESET, "", said, reasons)
-    report = transitions.seek(c, topic, {one.partition: one.target for one in shifts}, plan, actor)
+    targets = {one.partition: one.target for one in shifts}
+    report = transitions.seek(c, topic, targets, plan, actor, done=lambda: _done(c, topic, actor))
+    if report.outcome is Outcome.UNCHANGED:
+        return ()
     if report.outcome in (Outcome.WAITING, Outcome.OVERTAKEN):
         raise LookAgain(report.reason)
     if report.outcome is not Outcome.WRITTEN:
@@ -134,7 +137,7 @@ def _before(committed: Mapping[str, Mapping[int, Committed]], topic: str, partit
 
 
 def _done(c: Coordinator, topic: str, actor: Actor) -> bool:
-    """Whether an earlier try of this task has done it."""
+    """Whether another try of this task has done it."""
     if actor.kind != "airflow":
         return False
     same = (actor.dag, actor.run, actor.task)

@@ -125,13 +125,24 @@ def explain(c: Coordinator, topic: str) -> Explanation:
     return machine.explain(_effective(c, view), snapshot.world_of(topic), c.policy)
 
 
-def seek(c: Coordinator, topic: str, offsets: Mapping[int, int], plan: Explanation, actor: Actor) -> TopicReport:
+def seek(
+    c: Coordinator,
+    topic: str,
+    offsets: Mapping[int, int],
+    plan: Explanation,
+    actor: Actor,
+    *,
+    done: Callable[[], bool],
+) -> TopicReport:
     """Let partitions go on at these offsets, in one transaction with its record.
 
-    An outcome other than `WRITTEN` says in its reason why it is not possible now.
+    `done` says whether the history has it already: then the outcome is `UNCHANGED`. Any other but `WRITTEN` says in its
+    reason why it is not possible now.
     """
 
     def act(stored: Stored, snapshot: Snapshot) -> TopicReport:
+        if done():  # asked after the topic was read: what is recorded later makes the write fail
+            return _report(stored, Decision(Verdict.NOTHING, "done already"))
         view = _effective(c, stored.view)
         decision = machine.seek(view, snapshot.world_of(topic), c.policy, actor, offsets, plan)
         report = _report(stored, decision)

@@ -158,7 +158,7 @@ def reset_offsets(c: Coordinator, given: Given, actor: Actor, dry_run: bool) -> 
     else:
         found = positions.reset(c, topic, to, partitions, why=given["why"], actor=actor)
         if not found:
-            yield "an earlier try of this task has done it"
+            yield "another try of this task has done it"
     for shift in found:
         yield f"{topic}: {shift.text}"
 

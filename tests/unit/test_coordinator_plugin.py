@@ -487,7 +487,7 @@ def test_offsets_are_reset_and_partitions_paused_by_forms_that_show_it_first(sho
     assert shop.zk.get(shop.paths.topic("orders")).stat.version == epoch
     assert list(actions.reset_offsets(shop.coordinator, given, AIRFLOW, False)) == shown
     assert list(actions.reset_offsets(shop.coordinator, given, AIRFLOW, False)) == [
-        "an earlier try of this task has done it"
+        "another try of this task has done it"
     ]
     said = "partitions 1 of orders are paused"
     assert list(actions.pause(shop.coordinator, given, AIRFLOW, True)) == [said]

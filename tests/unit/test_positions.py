@@ -1,5 +1,6 @@
 """Pausing partitions and resetting their offsets: what is asked, what is written, what is kept of it."""
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
@@ -20,6 +21,7 @@ from coordinator_tasks.core.model import (
     TopicStatus,
 )
 from coordinator_tasks.service import directives, history, positions, transitions
+from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.topics import add_topic, configuration, remove_topic
 from tests.fakes.cluster import PERSON, Cluster
 
@@ -155,7 +157,7 @@ def test_a_seek_of_a_partition_without_an_owner_waits_for_one(shop: Shop) -> Non
     shop.zk.transact([transitions.store.write(path, draft_free, shop.zk.get(path).stat.version)])
     shop.statuses.answers["a"] = shop.answer
     shop.kafka.stored.clear()
-    transitions.seek(shop.coordinator, "orders", {1: 33}, history_plan(), PERSON)
+    transitions.seek(shop.coordinator, "orders", {1: 33}, history_plan(), PERSON, done=lambda: False)
     assert shop.node.seeks[1].offset == 33
     shop.settle()
     assert shop.node.assignments[1] == "a"
@@ -204,6 +206,19 @@ def test_a_task_that_is_tried_again_resets_once(shop: Shop) -> None:
     assert positions.reset(shop.coordinator, "orders", "earliest", [0], why="", actor=again) == ()
     other = replace(DAG_TASK, run="run-2")
     assert positions.reset(shop.coordinator, "orders", "earliest", [0], why="", actor=other)
+
+
+def test_two_attempts_of_one_task_at_once_reset_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    preview, epoch = positions.preview, shop.node.epoch
+
+    def overtaken(c: Coordinator, topic: str, to: str, partitions: Collection[int] = ()) -> tuple[positions.Shift, ...]:
+        monkeypatch.setattr(positions, "preview", preview)
+        assert positions.reset(c, topic, to, partitions, why="", actor=replace(DAG_TASK, attempt=2))
+        return preview(c, topic, to, partitions)
+
+    monkeypatch.setattr(positions, "preview", overtaken)
+    assert positions.reset(shop.coordinator, "orders", "earliest", [0], why="", actor=DAG_TASK) == ()
+    assert shop.node.epoch == epoch + 1
 
 
 @pytest.mark.parametrize(
