@@ -1,6 +1,6 @@
-"""What a consumer holds of one topic, and everything that Kafka is asked about it.
+"""What a consumer holds of one topic, and what the answers of Kafka and of the sink make of it.
 
-Rules:
+Rules, those of the asking in `schedule`:
 - One request at a time. The commits of partitions that are being closed come first: somebody waits for them.
 - Before anything is read, the start is committed; before that, the committed entry is read *after* the grant came.
 - Every owner looks at the committed entries at least once per `look_s`, also of an idle partition, and commits nothing
@@ -13,7 +13,6 @@ Rules:
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from math import inf
 
 from coordinator_tasks.core.fence import Bounds, NoStart, Start, Verdict, judge, sought, start_position
@@ -21,11 +20,12 @@ from coordinator_tasks.core.holding import Grant, Via
 from coordinator_tasks.core.model import Committed, Handoff, Release, StartRule, Token, TopicNode
 from coordinator_tasks.core.ports import Clock
 from spark_apps.agent.bounds import misplaced, overtaken
-from spark_apps.agent.claims import settle, superseded, unclaimed
-from spark_apps.agent.first import FirstOffsets
+from spark_apps.agent.claims import settle
 from spark_apps.agent.held import Held, Listened, Phase
+from spark_apps.agent.holdings import Holdings, Owing
 from spark_apps.agent.reports import Reports
-from spark_apps.agent.settings import Identity, Terms, Timing
+from spark_apps.agent.schedule import Schedule
+from spark_apps.agent.settings import Identity, Timing
 from spark_apps.agent.work import (
     Claim,
     Claimed,
@@ -46,64 +46,29 @@ from spark_apps.delivery import Standing
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Owing:
-    """A release that is owed for a partition that does not run here: the committed offset has to be read first."""
-
-    entry: Handoff
-    born: int
-    unknown: bool = False  # there is no committed offset: the log's bounds decide
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """Why a grant of this topic id up to `epoch` is not taken up again; `by` is the token that fenced it."""
-
-    epoch: int
-    topic_id: str
-    by: Token | None = None
-
-
-class Ledger:
+class Ledger(Holdings):
     """The holdings of one topic; the holder acquires, stops and forgets them."""
 
     def __init__(self, identity: Identity, clock: Clock, timing: Timing, reports: Reports) -> None:
-        self.held: dict[int, Held] = {}
-        self.owing: dict[int, Owing] = {}
-        self.answered: dict[int, tuple[Handoff, int, Token]] = {}
-        self.bars: dict[int, Bar] = {}
-        self.node: TopicNode | None = None
-        self.first: FirstOffsets | None = None
-        self.terms = Terms()
-        self.fail_on_data_loss = True
+        super().__init__()
         self.flight: Work | None = None
         self._identity = identity
         self._clock = clock
         self._timing = timing
         self._reports = reports
-        self._number = 0
-        self._asked_at = -inf
-        self._look_at = -inf
-        self._id_at = -inf
-        self._commit_at = -inf
-        self._retry_at = -inf
-        self._claim_at = -inf
-        self._failures = 0
-        self._measured_at = -inf
-        self._measure_wanted = False
-        self._bounds_at = -inf
+        self._schedule = Schedule(self, identity, clock, timing)
 
     # What the holder tells -------------------------------------------------------------------------------------------
 
     def acquire(self, grant: Grant, node: TopicNode) -> None:
         """Begin to hold a partition."""
         phase = Phase.CLAIMING if self.terms.claims else Phase.LOOKING
-        self.held[grant.partition] = Held(grant, node.topic_id, self._number, phase)
+        self.held[grant.partition] = Held(grant, node.topic_id, self._schedule.number, phase)
         self._reports.clear(grant.partition)
 
     def owe(self, partition: int, entry: Handoff) -> None:
         """A release is owed for a partition that does not run here."""
-        self.owing[partition] = Owing(entry, self._number)
+        self.owing[partition] = Owing(entry, self._schedule.number)
 
     def committing(self, partition: int) -> bool:
         """Whether a commit of this partition is on its way."""
@@ -111,7 +76,7 @@ class Ledger:
 
     def want_ends(self) -> None:
         """Somebody plans batches: read the log's ends as soon as that is allowed again."""
-        self._measure_wanted = True
+        self._schedule.want_ends()
 
     def look_soon(self) -> None:
         """Rely on no earlier look: others may own what we hold."""
@@ -122,134 +87,14 @@ class Ledger:
 
     def work(self) -> Work | None:
         """The next request to Kafka, if one is due; it has to be answered by `answer` before there is another."""
-        now = self._clock.monotonic()
-        if self.flight is not None or now < self._retry_at:
-            return None
-        self.flight = self._next(now)
         if self.flight is not None:
-            self._number += 1
-            self._asked_at = now
+            return None
+        self.flight = self._schedule.next()
         return self.flight
 
     def next_at(self) -> float:
         """When something is due next if nothing happens (the clock's monotonic seconds; infinite = never)."""
-        due = self._due()
-        if self._urgent(due) or self._unknown():
-            return self._retry_at
-        if not self._lookable():
-            return inf
-        times = [self._look_at]
-        if due:
-            times.append(self._commit_at)
-        times += [h.looked_at + self._timing.guard_look_s for h in self.held.values() if h.phase is Phase.GUARDING]
-        if unclaimed(self.held, self.node):
-            times.append(self._claim_at)
-        if self._measure_wanted:
-            times.append(self._measured_at + self._measure_s)
-        return max(min(times), self._retry_at)
-
-    def _next(self, now: float) -> Work | None:
-        due = self._due()
-        fresh = all(now - h.looked_at <= self._timing.fresh_s for h in due.values())
-        if due and fresh and any(h.closing for h in due.values()):
-            return self._commit(due)
-        lookable = self._lookable()
-        if lookable and (not fresh or self._look_due(now)):
-            return self._look(lookable, now)
-        if due and (self._urgent(due) or now >= self._commit_at):
-            return self._commit(due)
-        tokens = unclaimed(self.held, self.node)
-        if tokens and self.node is not None and now >= self._claim_at:
-            return Claim(self._identity, self.node.topic_id, tokens, superseded(tokens, self.node), self._next_number)
-        unknown = self._unknown()
-        if unknown:
-            return Survey(unknown, self._next_number, self._times_ms(unknown))
-        return self._measure(now) or self._recommit(now)
-
-    def _due(self) -> dict[int, Held]:
-        return {p: h for p, h in self.held.items() if h.due}
-
-    @staticmethod
-    def _urgent(due: Mapping[int, Held]) -> bool:
-        """Whether somebody waits for these commits: a start, a stop, an entry that was overwritten."""
-        return any(h.closing or h.rewrite or h.promised or h.committed is None for h in due.values())
-
-    def _lookable(self) -> tuple[int, ...]:
-        return tuple(sorted({p for p, h in self.held.items() if not h.fenced} | self.owing.keys()))
-
-    def _unknown(self) -> tuple[int, ...]:
-        """Partitions without any position, so that the log's bounds decide."""
-        held = {p for p, h in self.held.items() if h.phase is Phase.SURVEYING and not h.closing}
-        return tuple(sorted(held | {p for p, owing in self.owing.items() if owing.unknown}))
-
-    def _times_ms(self, partitions: Iterable[int]) -> dict[int, int]:
-        first, node = self.first, self.node
-        if first is None or node is None:
-            return {}
-        times = {p: first.time_ms(p) for p in partitions if p < node.initial_partitions}
-        return {p: at for p, at in times.items() if at is not None}
-
-    @property
-    def _next_number(self) -> int:
-        return self._number + 1
-
-    def _look(self, partitions: tuple[int, ...], now: float) -> Look:
-        topic_id = self.node.topic_id if self.node is not None else ""
-        held = {p: h.token for p, h in self.held.items() if not h.fenced and h.topic_id == topic_id}
-        return Look(partitions, self._next_number, self._id_due(now), topic_id, held)
-
-    def _look_due(self, now: float) -> bool:
-        if now >= self._look_at or any(not owing.unknown for owing in self.owing.values()):
-            return True
-        return any(
-            (h.phase is Phase.LOOKING and not h.closing)
-            or (h.phase is Phase.GUARDING and now - h.looked_at >= self._timing.guard_look_s and not h.closing)
-            for h in self.held.values()
-        )
-
-    def _id_due(self, now: float) -> bool:
-        """Whether a look asks for the topic's id as well: a holding begins, or it was not asked for in a while."""
-        begins = any(h.phase is not Phase.READY and not h.closing for h in self.held.values())
-        partitions = self.node.initial_partitions if self.node is not None else 0
-        return begins or bool(self.owing) or now - self._id_at >= partitions * self._timing.id_each_s
-
-    def _commit(self, due: Mapping[int, Held]) -> Commit:
-        self._commit_at = self._clock.monotonic() + self._timing.commit_s
-        for held in due.values():
-            held.sent = True
-        return Commit({p: self._entry(h) for p, h in sorted(due.items())}, self._next_number)
-
-    def _entry(self, held: Held) -> Committed:
-        offset = max(held.passed, held.committed or 0)
-        return Committed(offset, held.token, self._identity.consumer, self._identity.cluster, held.topic_id)
-
-    def _measure(self, now: float) -> Measure | None:
-        ready = {p: h for p, h in self.held.items() if h.phase is Phase.READY and not h.closing}
-        allowed = self._measure_wanted and now - self._measured_at >= self._measure_s
-        if not allowed:
-            # Somebody waits for those that have just begun, and for no other.
-            ready = {p: h for p, h in ready.items() if not h.measured}
-        if not ready:
-            return None
-        everything = allowed and now - self._bounds_at >= self._timing.bounds_s
-        # What was just released has just been read: its start does not wait for a second question.
-        bounds = [p for p, h in ready.items() if everything or (not h.measured and h.grant.release is None)]
-        self._bounds_at = now if everything else self._bounds_at
-        for held in ready.values():
-            held.measured = True
-        if allowed:
-            self._measure_wanted = False
-            self._measured_at = now
-        return Measure(tuple(sorted(ready)), self._next_number, tuple(sorted(bounds)))
-
-    @property
-    def _measure_s(self) -> float:
-        return max(self._timing.measure_s, len(self.held) * self._timing.measure_each_s)
-
-    def _recommit(self, now: float) -> Commit | None:
-        idle = [h for h in self.held.values() if h.phase is Phase.READY and not h.fenced]
-        old = {h.grant.partition: h for h in idle if now - h.committed_at >= self._timing.recommit_s}
-        return self._commit(old) if old else None
+        return self._schedule.next_at()
 
     # What came back --------------------------------------------------------------------------------------------------
 
@@ -260,7 +105,7 @@ class Ledger:
         if isinstance(result, Failed):
             self._failed(work, result, now)
             return
-        self._failures = 0
+        self._schedule.answered()
         self._reports.clear("sink" if isinstance(work, Claim) else "kafka")
         if isinstance(work, Commit):
             self._reports.clear("group")
@@ -272,53 +117,43 @@ class Ledger:
             case Survey(partitions, number), Surveyed() as surveyed:
                 self._surveyed(partitions, number, surveyed)
                 if surveyed.bounds.keys() < set(partitions):
-                    # Kafka does not know them (yet): not asked again at once.
-                    self._retry_at = now + self._timing.retry_max_s
+                    self._schedule.pause()
             case Claim() as claim, Claimed(found):
-                self._claimed(claim, found, now)
+                self._claimed(claim, found)
             case Measure(partitions, number), Measured() as measured:
                 self._measured(partitions, number, measured, now)
 
     def _failed(self, work: Work | None, failed: Failed, now: float) -> None:
-        if isinstance(work, Claim):  # it keeps nothing waiting that goes to Kafka
-            self._claim_at = now + self._timing.retry_max_s
+        if isinstance(work, Claim):
+            self._schedule.pause_claims()
             self._reports.add("sink", failed.reason)
             return
         if isinstance(work, Commit) and failed.fenced:
             self._refused(work, failed)
             return
-        pause = min(self._timing.retry_max_s, self._timing.retry_s * 2**self._failures)
-        self._retry_at = now + pause
-        self._failures = min(self._failures + 1, 10)
+        self._schedule.failed()
         self._reports.add("group" if failed.refused else "kafka", failed.reason)
         if not isinstance(work, Commit):
             return
-        for partition, held in self._mine(work.offsets, work.number):
+        for partition, held in self.of_request(work.offsets, work.number):
             held.failing_at = held.failing_at if held.failing_at is not None else now
             if held.phase is Phase.READY and not held.closing and now - held.failing_at >= self._timing.give_up_s:
                 held.closing = True
-                self.bars[partition] = Bar(held.token.epoch, held.topic_id)
+                self.bar(held)
                 lasted = f"its commits failed for {self._timing.give_up_s:g} s"
                 self._reports.add(partition, f"partition {partition} stopped: {lasted}: {failed.reason}")
 
     def _refused(self, work: Commit, failed: Failed) -> None:
         """The broker knows a newer owner, or one that was wrong: we stop either way, and hold it again when granted anew."""
-        for partition, held in self._mine(failed.fenced, work.number):
+        for partition, held in self.of_request(failed.fenced, work.number):
             held.fence()
-            self.bars[partition] = Bar(held.token.epoch, held.topic_id)
+            self.bar(held)
             self._reports.add(partition, f"partition {partition} stopped: {failed.reason}")
 
-    def _mine(self, partitions: Iterable[int], number: int) -> list[tuple[int, Held]]:
-        """The holdings that a request was about: one that began after it is another one."""
-        found = [(p, self.held[p]) for p in partitions if p in self.held]
-        return [(p, h) for p, h in found if number > h.born]
-
     def _looked(self, look: Look, looked: Looked, now: float) -> None:
-        self._look_at = self._asked_at + self._timing.look_s
-        if looked.topic_id is not None:
-            self._id_at = self._asked_at
+        self._schedule.looked(looked.topic_id is not None)
         entries = looked.entries
-        for partition, held in self._mine(look.partitions, look.number):
+        for partition, held in self.of_request(look.partitions, look.number):
             if looked.topic_id and looked.topic_id != held.topic_id:
                 self._created_anew(partition, held, looked.topic_id)
             elif not held.fenced:
@@ -331,7 +166,7 @@ class Ledger:
     def _created_anew(self, partition: int, held: Held, topic_id: str) -> None:
         """Our position means other records now: nothing more is committed."""
         held.fence()
-        self.bars[partition] = Bar(held.token.epoch, held.topic_id)
+        self.bar(held)
         self._reports.add(
             f"topic id {partition}",
             f"partition {partition} stopped: its topic was created anew in Kafka (topic id {topic_id}, held is "
@@ -339,7 +174,7 @@ class Ledger:
         )
 
     def _judge(self, partition: int, held: Held, entry: Committed | None, now: float) -> None:
-        held.looked_at = self._asked_at
+        held.looked_at = self._schedule.asked_at
         if entry is not None and entry.topic_id not in ("", held.topic_id):
             self._reports.add(
                 f"topic id {partition}",
@@ -349,7 +184,7 @@ class Ledger:
         verdict = judge(held.token, entry, held.topic_id, self._identity.consumer)
         if verdict is Verdict.FENCED and entry is not None:
             held.fence()
-            self.bars[partition] = Bar(held.token.epoch, held.topic_id, entry.token)
+            self.bar(held, entry.token)
             owner = entry.owner or "another owner"
             self._reports.add(partition, f"partition {partition} was taken by {owner} ({_shown(entry.token)}): stopped")
         elif held.phase in (Phase.LOOKING, Phase.STARTING) and not held.settled:
@@ -387,20 +222,20 @@ class Ledger:
         if self.terms.listening and held.phase is Phase.STARTING and held.listened is Listened.NOTHING:
             held.phase = Phase.ASSIGNING
 
-    def _claimed(self, claim: Claim, found: Mapping[int, Standing], now: float) -> None:
-        mine = self._mine(claim.tokens, claim.number)
+    def _claimed(self, claim: Claim, found: Mapping[int, Standing]) -> None:
+        mine = self.of_request(claim.tokens, claim.number)
         for partition, standing in settle(mine, found, self._identity.consumer).items():
             self.refused(partition, standing)
         for _, held in mine:
             self._announce(held)
         if found.keys() < claim.tokens.keys():
-            self._claim_at = now + self._timing.retry_max_s
+            self._schedule.pause_claims()
 
     def refused(self, partition: int, standing: Standing) -> None:
         """The sink has another owner's token: ours is over."""
         held = self.held[partition]
         held.fence()
-        self.bars[partition] = Bar(held.token.epoch, held.topic_id, standing.token)
+        self.bar(held, standing.token)
         self._reports.add(
             partition,
             f"partition {partition} stands in the sink under {standing.consumer} ({_shown(standing.token)}): stopped; if "
@@ -408,13 +243,13 @@ class Ledger:
         )
 
     def _surveyed(self, partitions: Iterable[int], number: int, surveyed: Surveyed) -> None:
-        for partition, held in self._mine(partitions, number):
+        for partition, held in self.of_request(partitions, number):
             if held.phase is Phase.SURVEYING and partition in surveyed.bounds:
                 try:
                     self._begin(held, self._initial(partition, surveyed).offset)
                 except NoStart as error:
                     held.closing = True
-                    self.bars[partition] = Bar(held.token.epoch, held.topic_id)
+                    self.bar(held)
                     self._reports.add(partition, str(error))
         for partition in partitions:
             owing = self.owing.get(partition)
@@ -441,13 +276,13 @@ class Ledger:
         return start_position(partition, entry, release, node.topic_id, node.start, node.initial_partitions, bounds)
 
     def _committed(self, offsets: Mapping[int, Committed], number: int, now: float) -> None:
-        for partition, held in self._mine(offsets, number):
+        for partition, held in self.of_request(offsets, number):
             # A sink with our token takes no older one's rows: nothing has to be waited for.
             guarded = held.grant.via is Via.GUARDED and not self.terms.claims
             held.acknowledge(offsets[partition].offset, guarded, now)
 
     def _measured(self, partitions: Iterable[int], number: int, measured: Measured, now: float) -> None:
-        for partition, held in self._mine(partitions, number):
+        for partition, held in self.of_request(partitions, number):
             if partition not in measured.ends:
                 continue
             held.measure(measured.ends[partition], now)
@@ -465,11 +300,11 @@ class Ledger:
         rule = self.node.start if self.node is not None else StartRule.NONE
         if self.fail_on_data_loss or rule is StartRule.NONE or self.terms.claims:
             held.closing = True
-            self.bars[partition] = Bar(held.token.epoch, held.topic_id)
+            self.bar(held)
             otherwise = ", or set failOnDataLoss=false" if self.fail_on_data_loss and not self.terms.claims else ""
             self._lost(partition, f"{sentence}: stopped; reset its offsets{otherwise}")
         elif beginning is None:
-            self._bounds_at = -inf  # asked for with the next look at the ends
+            self._schedule.want_bounds()
         else:
             target = held.end if rule is StartRule.LATEST and held.end is not None else beginning
             self._lost(partition, f"{sentence}: goes on at {target} ({rule.value}), because failOnDataLoss is false")

@@ -26,6 +26,8 @@ _DIRECTIVES = "coordinator_tasks/service/directives.py"
 _LEDGER = "spark_apps/agent/ledger.py"
 _HELD = "spark_apps/agent/held.py"
 _HOLDER = "spark_apps/agent/holder.py"
+_HOLDINGS = "spark_apps/agent/holdings.py"
+_SCHEDULE = "spark_apps/agent/schedule.py"
 
 MUTANTS = (
     Mutant(_CONFIRM, "if status.acted_epoch < epoch:", "if False:", "a confirmation is for an epoch"),
@@ -138,7 +140,7 @@ MUTANTS = (
         "a release comes after the partition was stopped",
     ),
     Mutant(
-        _LEDGER,
+        _SCHEDULE,
         "fresh = all(now - h.looked_at <= self._timing.fresh_s for h in due.values())",
         "fresh = True",
         "nothing is committed on an old look",
@@ -153,13 +155,13 @@ MUTANTS = (
         _LEDGER, "held.grant.via is Via.GUARDED", "False", "a guarded start waits until its commit has stayed its own"
     ),
     Mutant(
-        _LEDGER,
+        _SCHEDULE,
         "offset = max(held.passed, held.committed or 0)",
         "offset = max(held.position, held.committed or 0)",
         "only what has passed the sink is committed",
     ),
     Mutant(
-        _LEDGER,
+        _HOLDINGS,
         "return [(p, h) for p, h in found if number > h.born]",
         "return found",
         "an answer says nothing of a holding that began after it was asked for",
