@@ -134,7 +134,7 @@ class Schedule:
         node = self._holdings.node
         topic_id = node.topic_id if node is not None else ""
         held = {p: h.token for p, h in self._holdings.held.items() if not h.fenced and h.topic_id == topic_id}
-        return Look(partitions, self._next_number, self._id_due(now), topic_id, held)
+        return Look(partitions, self._next_number, topic_id, held, self._id_due(now))
 
     def _look_due(self, now: float) -> bool:
         if now >= self._look_at or any(not owing.unknown for owing in self._holdings.owing.values()):

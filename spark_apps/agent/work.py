@@ -20,16 +20,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Read the committed entries of `partitions`, in one request; `topic_id`: and then the id that the topic has.
+    """Read the committed entries of `partitions`, in one request; `asks_id`: and then the id that the topic has now.
 
-    `holding`: all that is held under the topic id `held_id` by then.
+    `holding`: all that is held by then, under the id `topic_id` of the topic.
     """
 
     partitions: tuple[int, ...]
     number: int
-    topic_id: bool = True
-    held_id: str = field(default="", compare=False)
-    holding: Mapping[int, Token] = field(default_factory=dict, compare=False)
+    topic_id: str
+    holding: Mapping[int, Token]
+    asks_id: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +138,10 @@ def perform(offsets: GroupOffsets, topic: str, work: Work, sink: TransactionalSi
     """Ask Kafka, or the sink that keeps the positions; blocks as long as they do."""
     try:
         match work:
-            case Look(partitions=partitions, topic_id=asked, held_id=held_id, holding=holding):
-                offsets.hold(topic, held_id, holding)
-                entries = offsets.committed(topic, partitions)
-                return Looked(entries, offsets.topic_id(topic) if asked else None)
+            case Look() as look:
+                offsets.hold(topic, look.topic_id, look.holding)
+                entries = offsets.committed(topic, look.partitions)
+                return Looked(entries, offsets.topic_id(topic) if look.asks_id else None)
             case Commit(offsets=entries):
                 offsets.commit(topic, entries)
                 return Done()
