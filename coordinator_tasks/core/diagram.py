@@ -1,4 +1,4 @@
-"""Pictures of the state machine, made from `machine.TRANSITIONS` and from nothing else.
+"""Pictures of the state machine, made from `table.TRANSITIONS` and from nothing else.
 
 `python -m coordinator_tasks.core.diagram svg`, `mermaid` or `table` prints one; the committed copies under `docs/` are
 compared with these functions by a test. The layout is fixed for the four states: a new state needs a place in `_PLACES`.
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import TypeAlias
 
-from coordinator_tasks.core.machine import TRANSITIONS, Signal
 from coordinator_tasks.core.model import State
+from coordinator_tasks.core.table import TRANSITIONS, Signal
 
 Table: TypeAlias = Mapping[State, Mapping[Signal, State]]
 Point: TypeAlias = tuple[float, float]

@@ -1,7 +1,7 @@
 """The state machine of a topic.
 
 Rules:
-- Only `TRANSITIONS` changes a state; the states sum up the partitions (`draft.label`), and both must agree.
+- Only the table changes a state (`table.TRANSITIONS`).
 - `decide` is pure and total; the caller performs what comes back, as one guarded transaction.
 - Level-triggered: what is stored and seen now decides, never which event woke us. First match wins, with its reason:
   hold, recovery, lost owners and unowned partitions, confirmed closes, confirmed starts, a new plan, a restart.
@@ -9,108 +9,15 @@ Rules:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 
 from coordinator_tasks.core import causes, invariants, recovery
-from coordinator_tasks.core.confirm import blockers, not_closed, not_running, not_started
-from coordinator_tasks.core.draft import Draft, by_consumer, draft_of, label, node_of, unless_same
-from coordinator_tasks.core.errors import CoordinatorError, Refused
-from coordinator_tasks.core.model import Actor, Ending, Explanation, MoveKind, Record, State, TopicNode, TopicState
-from coordinator_tasks.core.planning import finish, patience_s, place, rebalance, why
-from coordinator_tasks.core.presence import presence, targets
-from coordinator_tasks.core.world import LOST, Policy, Presence, TopicView, World
-
-
-class Signal(StrEnum):
-    """What was seen; the labels of the diagram."""
-
-    PLANNED_CLOSES = "planned: something to close"
-    PLANNED_STARTS = "planned: only starts"
-    PLANNED_NOTHING = "planned: nothing moves"
-    SOME_CLOSED = "some closes confirmed"
-    ALL_CLOSED = "all closes confirmed"
-    CLOSED_FOR_GOOD = "all closes confirmed, nothing to start"
-    ALL_STARTED = "all starts confirmed"
-    OWNER_LOST = "an owner is isolated or gone"
-    NOBODY_LEFT = "all consumers gone"
-    NOT_RUNNING = "a consumer does not run what it holds"
-
-
-TRANSITIONS: Mapping[State, Mapping[Signal, State]] = {
-    State.INITIAL: {
-        Signal.PLANNED_STARTS: State.STARTING,
-        Signal.PLANNED_CLOSES: State.CLOSING,
-    },
-    State.STARTING: {
-        Signal.ALL_STARTED: State.STABLE,
-        Signal.OWNER_LOST: State.STARTING,
-        Signal.PLANNED_STARTS: State.STARTING,
-        Signal.PLANNED_CLOSES: State.CLOSING,
-        Signal.PLANNED_NOTHING: State.STABLE,
-        Signal.NOBODY_LEFT: State.STABLE,
-    },
-    State.STABLE: {
-        Signal.PLANNED_CLOSES: State.CLOSING,
-        Signal.PLANNED_STARTS: State.STARTING,
-        Signal.PLANNED_NOTHING: State.STABLE,
-        Signal.NOT_RUNNING: State.STARTING,
-        Signal.NOBODY_LEFT: State.STABLE,
-    },
-    State.CLOSING: {
-        Signal.ALL_CLOSED: State.STARTING,
-        Signal.SOME_CLOSED: State.CLOSING,
-        Signal.CLOSED_FOR_GOOD: State.STABLE,
-        Signal.PLANNED_CLOSES: State.CLOSING,
-        Signal.PLANNED_STARTS: State.STARTING,
-        Signal.PLANNED_NOTHING: State.STABLE,
-        Signal.NOBODY_LEFT: State.STABLE,
-    },
-}
-
-
-class Step(StrEnum):
-    """What a task may do; losses are dealt with by every one of them."""
-
-    PLAN = "plan"
-    START = "start"
-    SETTLE = "settle"
-
-
-ALL_STEPS = frozenset(Step)
-
-
-class Verdict(StrEnum):
-    """What the caller does with a decision."""
-
-    WRITE = "write"
-    NOTHING = "nothing"  # everything is as it should be
-    WAIT = "wait"  # a confirmation or a waiting time is outstanding
-    HOLD = "hold"  # a person or a neighbour has to act first
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """One step of one topic. With `WRITE`: the new state, its record, and the node if it changes.
-
-    `relies_on` are consumers taken for closed without their own word: the write is guarded by the versions of their
-    `ids` and `directives` nodes. `blockers`: consumer → what is missing from it. `wake_in_s`: look again then.
-    `explanation`: why the strategy that was asked moves what it moves, and why nothing else.
-    """
-
-    verdict: Verdict
-    reason: str
-    state: TopicState | None = None
-    node: TopicNode | None = None
-    record: Record | None = None
-    relies_on: frozenset[str] = frozenset()
-    blockers: Mapping[str, str] | None = None
-    wake_in_s: float = 0.0
-    explanation: Explanation | None = None
-
-
-class TableBroken(CoordinatorError):
-    """A decision and the table disagree: a defect of ours, found before anything is written."""
+from coordinator_tasks.core.deciding import Deciding
+from coordinator_tasks.core.decision import ALL_STEPS, Decision, Step, Verdict
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.model import Actor, Explanation
+from coordinator_tasks.core.planning import place, why
+from coordinator_tasks.core.table import signal_of_plan
+from coordinator_tasks.core.world import Policy, TopicView, World
 
 
 def decide(view: TopicView, world: World, policy: Policy, actor: Actor, steps: frozenset[Step] = ALL_STEPS) -> Decision:
@@ -122,7 +29,7 @@ def decide(view: TopicView, world: World, policy: Policy, actor: Actor, steps: f
         found = recovery.needed(view, world)
         if found is not None:
             return _recover(view, world, policy, actor, steps, found)
-        return _Deciding(view, world, policy, actor).run(steps)
+        return Deciding(view, world, policy, actor).run(steps)
     except Refused as error:
         return Decision(Verdict.HOLD, str(error))
 
@@ -138,7 +45,7 @@ def seek(
     if held or view.config.removed or view.node is None:
         nothing = "removed" if view.config.removed else "not planned yet; plan it first"
         return Decision(Verdict.HOLD, held or f"topic {view.topic} is {nothing}")
-    deciding = _Deciding(view, world, policy, actor)
+    deciding = Deciding(view, world, policy, actor)
     touched, _ = deciding.drop_lost()
     draft = deciding.draft
     moving = [p for p in sorted(offsets) if not draft.owners(p) <= {draft.assignments.get(p, "")}]
@@ -151,12 +58,12 @@ def seek(
     for partition, offset in sorted(offsets.items()):
         draft.seek(partition, offset)
     draft.kept = plan
-    return deciding.write(_planned(draft), plan.summary)
+    return deciding.write(signal_of_plan(draft), plan.summary)
 
 
 def explain(view: TopicView, world: World, policy: Policy) -> Explanation:
     """Why every partition is where it is, and what the topic's strategy would do with it. Raises `Refused`."""
-    deciding = _Deciding(view, world, policy, Actor("explain"))
+    deciding = Deciding(view, world, policy, Actor("explain"))
     return why(deciding.draft, view, world, deciding.able(), policy)
 
 
@@ -179,7 +86,7 @@ def _recover(
         return Decision(Verdict.NOTHING, "the topic was removed, and nobody runs anything of it")
     if Step.PLAN not in steps:
         return Decision(Verdict.WAIT, f"{found.cause}; a plan is due")
-    deciding = _Deciding(view, world, policy, actor, found.draft, found.supersedes)
+    deciding = Deciding(view, world, policy, actor, found.draft, found.supersedes)
     deciding.drop_lost()
     able = deciding.able()
     place(deciding.draft, view, world, able, policy)
@@ -188,274 +95,4 @@ def _recover(
     if not deciding.draft.in_flight() and view.state is None:
         return Decision(Verdict.WAIT, f"{found.cause}; no live consumer is there to take partitions")
     planned = "" if found.adopted else causes.digest(view, world, able)
-    return deciding.write(_planned(deciding.draft), found.cause, targets=able, planned=planned)
-
-
-def _planned(draft: Draft) -> Signal:
-    if draft.to_close:
-        return Signal.PLANNED_CLOSES
-    return Signal.PLANNED_STARTS if draft.to_start else Signal.PLANNED_NOTHING
-
-
-class _Deciding:
-    """One call of `decide` past the holds: the draft, and the steps in the order in which they match."""
-
-    def __init__(
-        self,
-        view: TopicView,
-        world: World,
-        policy: Policy,
-        actor: Actor,
-        draft: Draft | None = None,
-        supersedes: Mapping[str, int] | None = None,
-    ) -> None:
-        node = view.node
-        self.view, self.world, self.policy, self.actor = view, world, policy, actor
-        self.state = view.state or TopicState(State.INITIAL)
-        epoch = node.epoch + 1 if node is not None else 1
-        self.draft = draft or draft_of(node, view.state, view.releases, epoch, node.generation if node else world.fresh)
-        self.supersedes = supersedes if supersedes is not None else (node.supersedes if node is not None else {})
-        self.relies_on: frozenset[str] = frozenset()
-
-    def run(self, steps: frozenset[Step]) -> Decision:
-        decision = self._lost_or_unowned()
-        if decision is None and Step.START in steps:
-            decision = self._closed()
-        if decision is None and Step.SETTLE in steps:
-            decision = self._started()
-        if decision is None and Step.PLAN in steps:
-            decision = self._plan()
-        return decision or self._rest()
-
-    def drop_lost(self) -> tuple[set[int], frozenset[str]]:
-        """Drop everything from lost consumers; returns the partitions changed and who is lost."""
-        known = {c: presence(c, i, self.world, self.policy) for c, i in self.draft.incarnations.items()}
-        lost = frozenset(c for c, how in known.items() if how in LOST) & self.draft.holders()
-        clean = {c for c in lost if known[c] is Presence.GONE and self._ending(c) is Ending.LEFT}
-        self.relies_on = lost
-        return self.draft.drop_lost(lost, clean), lost
-
-    def _ending(self, consumer: str) -> Ending | None:
-        claim = self.world.claims.get(consumer)
-        return claim.ended.get(self.draft.incarnations[consumer]) if claim is not None else None
-
-    def able(self) -> dict[str, int]:
-        """The consumers that may be given partitions now."""
-        holders = self.draft.holders()
-        held = {c: i for c, i in self.draft.incarnations.items() if c in holders}
-        return targets(self.view.topic, held, self.world, self.policy)
-
-    def _lost_or_unowned(self) -> Decision | None:
-        touched, lost = self.drop_lost()
-        able = self.able()
-        place(self.draft, self.view, self.world, able, self.policy)
-        if not touched and not self.draft.moves:
-            return None
-        cause = causes.of_placement(self.view, self.world, self.draft, lost)
-        kept = {c: i for c, i in self.state.targets.items() if c not in lost}
-        first = self.view.node is None or not kept
-        planned = self._digest_if_whole(able) if first else self.state.planned
-        return self.write(self._signal_of_loss(), cause, targets=able if first else kept, planned=planned)
-
-    def _digest_if_whole(self, able: Mapping[str, int]) -> str:
-        """What everybody was planned by; empty where only the homeless were placed, and the rest is still to be planned."""
-        placed = {move.partition for move in self.draft.moves}
-        whole = self.draft.assignments.keys() | self.draft.handoff.keys() | self.draft.in_flight() <= placed
-        return causes.digest(self.view, self.world, able) if whole else ""
-
-    def _signal_of_loss(self) -> Signal:
-        before, after = self.state.state, label(self.draft)
-        if not self.draft.assignments and after is State.STABLE:
-            return Signal.NOBODY_LEFT
-        if before is State.CLOSING and after is State.STARTING:
-            return Signal.ALL_CLOSED
-        if before is State.CLOSING and after is State.STABLE:
-            return Signal.CLOSED_FOR_GOOD
-        if before is State.STARTING and after is State.STARTING:
-            return Signal.OWNER_LOST
-        if before is State.STARTING and after is State.STABLE:
-            return Signal.NOBODY_LEFT
-        return _planned(self.draft)
-
-    def _closed(self) -> Decision | None:
-        node = self.view.node
-        if node is None or not self.draft.to_close:
-            return None
-        free: set[int] = set()
-        urgent, confirmed = False, []
-        for partition, owners in sorted(self.draft.to_close.items()):
-            epoch = self.draft.epochs.get(partition, node.epoch)
-            closed = {c for c in owners if not not_closed(c, partition, self.view.topic, node, epoch, self.world)}
-            confirmed += [(c, partition) for c in closed]
-            if closed == owners:
-                free.add(partition)
-                urgent = urgent or partition not in self.draft.handoff
-        everything = len(free) == len(self.draft.to_close)
-        late = self.world.now - self.state.since_at >= self.policy.settle_max_s
-        if not free or not (everything or urgent or late):
-            return None
-        for partition in sorted(free):
-            self.draft.close_confirmed(partition, self.draft.to_close[partition])
-        signal = Signal.SOME_CLOSED
-        if everything:
-            signal = Signal.ALL_CLOSED if self.draft.to_start else Signal.CLOSED_FOR_GOOD
-        kept = [(c, p) for c, p in confirmed if p in free]
-        return self.write(signal, self.state.cause, confirmed=by_consumer(kept))
-
-    def _started(self) -> Decision | None:
-        node = self.view.node
-        if node is None or self.draft.to_close or not self.draft.to_start:
-            return None
-        for partition, consumer in self.draft.to_start.items():
-            epoch = self.draft.epochs.get(partition, node.epoch)
-            if not_started(consumer, partition, self.view.topic, node, epoch, self.world):
-                return None
-        confirmed = by_consumer([(c, p) for p, c in self.draft.to_start.items()])
-        self.draft.to_start.clear()
-        self.draft.epochs.clear()
-        return self.write(Signal.ALL_STARTED, self.state.cause, confirmed=confirmed, same_node=True)
-
-    def _plan(self) -> Decision | None:
-        able = self.able()
-        due = causes.of_plan(self.view, self.world, self.draft, self.state, able)
-        if due is None:
-            return self._restart() or self._drifted(able)
-        wait_s = causes.settling(due, self.world, self.policy)
-        if wait_s > 0:
-            return Decision(Verdict.WAIT, f"{due.text}; waiting until membership is still", wake_in_s=wait_s)
-        complete = rebalance(self.draft, self.view, self.world, able, self.policy)
-        planned = causes.digest(self.view, self.world, able) if complete else ""
-        if self.view.config.removed:
-            finish(self.draft)
-        moved = bool(self.draft.moves)
-        counted = dict(self.state.targets) if self.view.config.frozen else able
-        if not moved and counted == self.state.targets and self._same_for_consumers():
-            return self._restart()  # whatever changed, the plan would be the same
-        return self.write(
-            _planned(self.draft), due.text, targets=counted, planned=planned, restarts={}, same_node=not moved
-        )
-
-    def _drifted(self, able: Mapping[str, int]) -> Decision | None:
-        """Loads have changed so much that the strategy would move something, and the topic has been Stable for long."""
-        settled = self.state.state is State.STABLE and not self.view.config.frozen and not self.view.config.removed
-        patience = patience_s(self.view, self.policy) if settled and able and self.view.node is not None else None
-        if patience is None or self.world.now - self.state.since_at < patience:
-            return None
-        complete = rebalance(self.draft, self.view, self.world, able, self.policy)
-        if not self.draft.moves:
-            return None
-        planned = causes.digest(self.view, self.world, able) if complete else ""
-        summary = self.draft.explanation.summary if self.draft.explanation is not None else ""
-        return self.write(_planned(self.draft), f"loads have changed: {summary}", targets=able, planned=planned)
-
-    def _same_for_consumers(self) -> bool:
-        return unless_same(self.view.node, node_of(self.draft, self.view.config, self.supersedes), True) is None
-
-    def _restart(self) -> Decision | None:
-        node = self.view.node
-        if node is None or self.state.state is not State.STABLE:
-            return None
-        restarts = dict(self.state.restarts)
-        tired: dict[str, str] = {}
-        for consumer in sorted(set(node.assignments.values())):
-            missing = not_running(consumer, self.view.topic, node, self.world)
-            if missing and restarts.get(consumer, 0) >= self.policy.max_restarts:
-                tired[consumer] = (
-                    f"{consumer} was told {restarts[consumer]} times to start {list(missing)} and does not"
-                )
-            elif missing:
-                restarts[consumer] = restarts.get(consumer, 0) + 1
-                for partition in missing:
-                    self.draft.restart(partition)
-        if self.draft.moves:
-            who = sorted({m.taker for m in self.draft.moves})
-            return self.write(Signal.NOT_RUNNING, f"not running what it holds: {', '.join(who)}", restarts=restarts)
-        return Decision(Verdict.HOLD, "; ".join(tired.values()), blockers=tired) if tired else None
-
-    def _rest(self) -> Decision:
-        """Nothing to write: say what is waited for."""
-        missing = blockers(self.view, self.world)
-        if missing:
-            return Decision(Verdict.WAIT, "; ".join(missing.values()), blockers=missing)
-        unowned = [p for p in self.view.partitions if self.draft.target(p) is None]
-        if unowned and self.able() and self.view.node is not None and not self.view.config.removed:
-            limits = f"strategy {self.view.config.strategy!r} may give them to none of the live consumers"
-            return Decision(
-                Verdict.HOLD,
-                f"partitions {causes.shown(unowned)} have no owner: {limits}; start one that may have them, or change "
-                "its limits, bans or zones",
-            )
-        if self.view.node is None or (
-            self.view.partitions and not self.draft.assignments and not self.view.node.removed
-        ):
-            return Decision(Verdict.WAIT, "no live consumer is there to take partitions")
-        return Decision(Verdict.NOTHING, "every partition is where it should be")
-
-    def write(
-        self,
-        signal: Signal,
-        cause: str,
-        *,
-        confirmed: Mapping[str, tuple[int, ...]] | None = None,
-        targets: Mapping[str, int] | None = None,
-        planned: str | None = None,
-        restarts: Mapping[str, int] | None = None,
-        same_node: bool = False,
-    ) -> Decision:
-        """The decision to write the draft; checks it against the table."""
-        before, now = self.state, self.world.now
-        after = _next(before.state, signal, self.draft)
-        node = node_of(self.draft, self.view.config, self.supersedes)
-        written = unless_same(self.view.node, node, same_node)
-        fresh = before.state in (State.INITIAL, State.STABLE) or not before.rebalance
-        began_at = now if fresh else before.began_at
-        name = f"{node.epoch}-{self.world.fresh[:8]}" if fresh else before.rebalance
-        flight = self.draft.in_flight()
-        state = TopicState(
-            state=after,
-            to_start=by_consumer([(c, p) for p, c in self.draft.to_start.items()]),
-            to_close=by_consumer([(c, p) for p, owners in self.draft.to_close.items() for c in owners]),
-            epochs={p: e for p, e in sorted(self.draft.epochs.items()) if p in flight},
-            rebalance=name,
-            since_at=now,
-            began_at=began_at,
-            cause=cause,
-            targets=dict(sorted((targets if targets is not None else before.targets).items())),
-            planned=planned if planned is not None else before.planned,
-            restarts=dict(restarts if restarts is not None else before.restarts),
-        )
-        record = Record(
-            topic=self.view.topic,
-            source=before.state,
-            target=after,
-            epoch=written.epoch if written is not None else (self.view.node.epoch if self.view.node else 0),
-            generation=node.generation,
-            rebalance=name,
-            cause=cause,
-            actor=self.actor,
-            at=now,
-            lasted_s=max(0.0, now - before.since_at) if before.since_at else 0.0,
-            rebalance_s=max(0.0, now - began_at),
-            moves=tuple(sorted(self.draft.moves, key=lambda m: m.partition)),
-            confirmed=dict(confirmed or {}),
-            counts=_counts(self.draft),
-            digest=state.planned,
-            incarnations=node.incarnations,
-            plan=self.draft.kept,
-        )
-        return Decision(
-            Verdict.WRITE, cause, state, written, record, self.relies_on, explanation=self.draft.explanation
-        )
-
-
-def _next(before: State, signal: Signal, draft: Draft) -> State:
-    after = TRANSITIONS[before].get(signal)
-    if after is not label(draft):
-        raise TableBroken(f"{before} with {signal!r} should give {label(draft)}, the table says {after}")
-    return after
-
-
-def _counts(draft: Draft) -> dict[str, int]:
-    counts = {"assigned": len(draft.assignments), "handoff": len(draft.handoff), "closing": len(draft.to_close)}
-    kinds = {kind: sum(1 for m in draft.moves if m.kind is kind) for kind in MoveKind}
-    return counts | {kind.value: n for kind, n in kinds.items() if n}
+    return deciding.write(signal_of_plan(deciding.draft), found.cause, targets=able, planned=planned)

@@ -12,10 +12,12 @@ from enum import StrEnum
 
 from coordinator_tasks.core import codec, machine
 from coordinator_tasks.core.confirm import blockers
+from coordinator_tasks.core.decision import ALL_STEPS, Decision, Step, Verdict
 from coordinator_tasks.core.errors import DiscoveryUnavailable, LookAgain, Malformed, Refused
-from coordinator_tasks.core.machine import ALL_STEPS, Decision, Step, TableBroken, Verdict, decide
+from coordinator_tasks.core.machine import decide
 from coordinator_tasks.core.model import Actor, Explanation, Member, Move, State
 from coordinator_tasks.core.presence import presence
+from coordinator_tasks.core.table import TableBroken
 from coordinator_tasks.core.world import Presence, TopicView
 from coordinator_tasks.service import observe, store
 from coordinator_tasks.service.coordinator import Coordinator

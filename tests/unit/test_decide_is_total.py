@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coordinator_tasks.core import invariants
-from coordinator_tasks.core.machine import ALL_STEPS, Decision, Step, Verdict, decide
+from coordinator_tasks.core.decision import ALL_STEPS, Decision, Step, Verdict
+from coordinator_tasks.core.machine import decide
 from coordinator_tasks.core.model import (
     Absence,
     Committed,

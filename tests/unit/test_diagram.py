@@ -6,8 +6,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from coordinator_tasks.core import diagram
-from coordinator_tasks.core.machine import TRANSITIONS, Signal
 from coordinator_tasks.core.model import State
+from coordinator_tasks.core.table import TRANSITIONS, Signal
 
 DOCS = Path(__file__).parents[2] / "docs"
 AGAIN = "print it anew with: python -m coordinator_tasks.core.diagram"

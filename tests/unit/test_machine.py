@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks.core.machine import TRANSITIONS, Decision, Signal, Step, Verdict
+from coordinator_tasks.core.decision import Decision, Step, Verdict
 from coordinator_tasks.core.model import Ending, Move, MoveKind, State, TopicConfig, TopicDescription
+from coordinator_tasks.core.table import TRANSITIONS, Signal
 from coordinator_tasks.core.world import Policy
 from tests.world.scene import CONFIG, NOW, TOPIC, Scene, stable
 

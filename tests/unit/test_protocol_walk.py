@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from coordinator_tasks.core import invariants
-from coordinator_tasks.core.machine import ALL_STEPS, Step
+from coordinator_tasks.core.decision import ALL_STEPS, Step
 from coordinator_tasks.core.model import State
 from tests.world.protocol import Cluster
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.core.causes import shown
+from coordinator_tasks.core.decision import Step, Verdict
 from coordinator_tasks.core.holding import Reading, accepts
-from coordinator_tasks.core.machine import Step, Verdict
 from coordinator_tasks.core.model import Committed, MoveKind, State, Token, TopicDescription, TopicNode
 from tests.world.scene import TOPIC, Scene, stable
 

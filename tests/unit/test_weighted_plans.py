@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from coordinator_tasks.core.decision import Verdict
 from coordinator_tasks.core.history_codec import decode_record, encode_record
-from coordinator_tasks.core.machine import Verdict, explain
+from coordinator_tasks.core.machine import explain
 from coordinator_tasks.core.measures import Measure, Totals, measured, totals
 from coordinator_tasks.core.model import (
     ConsumerStatus,

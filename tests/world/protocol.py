@@ -6,8 +6,9 @@ import random
 from dataclasses import dataclass, field, replace
 
 from coordinator_tasks.core import invariants
+from coordinator_tasks.core.decision import ALL_STEPS, Step, Verdict
 from coordinator_tasks.core.holding import Reading, accepts, grants, may_hold, owes_release, steps
-from coordinator_tasks.core.machine import ALL_STEPS, Step, Verdict, decide
+from coordinator_tasks.core.machine import decide
 from coordinator_tasks.core.model import (
     Actor,
     Committed,

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from coordinator_tasks.core import invariants
+from coordinator_tasks.core.decision import ALL_STEPS, Decision, Step, Verdict
 from coordinator_tasks.core.holding import may_hold
-from coordinator_tasks.core.machine import ALL_STEPS, Decision, Step, Verdict, decide
+from coordinator_tasks.core.machine import decide
 from coordinator_tasks.core.measures import totals
 from coordinator_tasks.core.model import (
     Actor,

@@ -1,0 +1,47 @@
+"""What `machine` gives back: one step of one topic, for the caller to perform."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from coordinator_tasks.core.model import Explanation, Record, TopicNode, TopicState
+
+
+class Step(StrEnum):
+    """What a task may do; losses are dealt with by every one of them."""
+
+    PLAN = "plan"
+    START = "start"
+    SETTLE = "settle"
+
+
+ALL_STEPS = frozenset(Step)
+
+
+class Verdict(StrEnum):
+    """What the caller does with a decision."""
+
+    WRITE = "write"
+    NOTHING = "nothing"  # everything is as it should be
+    WAIT = "wait"  # a confirmation or a waiting time is outstanding
+    HOLD = "hold"  # a person or a neighbour has to act first
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One step of one topic. With `WRITE`: the new state, its record, and the node if it changes.
+
+    `relies_on` are consumers taken for closed without their own word: the write is guarded by the versions of their
+    `ids` and `directives` nodes. `blockers`: consumer → what is missing from it. `wake_in_s`: look again then.
+    `explanation`: why the strategy that was asked moves what it moves, and why nothing else.
+    """
+
+    verdict: Verdict
+    reason: str
+    state: TopicState | None = None
+    node: TopicNode | None = None
+    record: Record | None = None
+    relies_on: frozenset[str] = frozenset()
+    blockers: Mapping[str, str] | None = None
+    wake_in_s: float = 0.0
+    explanation: Explanation | None = None
