@@ -6,7 +6,6 @@ them at once). A holder is used by one thread at a time. Cut off between any two
 comes first, then the partition is closed, then its release is written.
 """
 
-from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 
 from coordinator_tasks.core.holding import (
@@ -34,7 +33,10 @@ from spark_apps.delivery import Standing, Step, Writer
 
 
 class Holder:
-    """One topic of one incarnation. `acquiring` False = start nothing before `open` (until a query reads)."""
+    """One topic of one incarnation. `acquiring` False = start nothing before `open` (until a query reads).
+
+    `outstanding`: the number and the ranges of the batch that is handed out and not covered; there is one at most.
+    """
 
     def __init__(
         self, topic: str, identity: Identity, clock: Clock, timing: Timing | None = None, *, acquiring: bool = True
@@ -52,7 +54,7 @@ class Holder:
         self._stopping = False
         self._releases: dict[int, Release] = {}
         self._released: dict[int, int] = {}
-        self._batches: deque[tuple[int, tuple[Range, ...]]] = deque()
+        self.outstanding: tuple[int, tuple[Range, ...]] | None = None
         self._last_batch: dict[str, float] = {}
         self._granted: dict[int, Grant] | None = None
 
@@ -117,7 +119,7 @@ class Holder:
     def query_ended(self, why: str) -> None:
         """The query is terminated and no task of it is active: what it did not pass is not ours to finish."""
         self.alive = False
-        self._batches.clear()
+        self.outstanding = None
         for held in self._ledger.held.values():
             held.discard()
         self.stop(why)
@@ -137,24 +139,23 @@ class Holder:
         return {p: h for p, h in held if h.phase is Phase.READY and not h.closing and p not in paused}
 
     def hand_out(self, batch: int, ranges: Collection[Range]) -> None:
-        """A batch is planned: from now on its partitions count as running."""
+        """A batch is planned, the one before it is covered: from now on its partitions count as running."""
         for one in ranges:
             self._ledger.held[one.partition].hand_out(one.end, self._ledger.terms.commit_first)
-        self._batches.append((batch, tuple(ranges)))
+        self.outstanding = (batch, tuple(ranges))
         records = float(sum(one.size for one in ranges))
         self._last_batch = {"batch": float(batch), "offsets": records, "planned_at": self._clock.now()}
 
     def cover(self, batch: int) -> None:
         """Everything up to this batch has passed the sink."""
-        now = self._clock.monotonic()
-        while self._batches and self._batches[0][0] <= batch:
-            number, ranges = self._batches.popleft()
+        if self.outstanding is not None and self.outstanding[0] <= batch:
+            _, ranges = self.outstanding
+            self.outstanding = None
             for one in ranges:
                 held = self._ledger.held.get(one.partition)
                 if held is not None and held.token.epoch == one.token_epoch:
-                    held.cover(one.end, now)
-            if number == self._last_batch.get("batch"):
-                self._last_batch["passed_at"] = self._clock.now()
+                    held.cover(one.end, self._clock.monotonic())
+            self._last_batch["passed_at"] = self._clock.now()
         self._settle()
 
     def refuse(self, refused: Mapping[int, Standing]) -> None:
@@ -174,9 +175,9 @@ class Holder:
 
     def withdraw(self, partitions: Collection[int]) -> None:
         """These are no longer part of the batch handed out: nothing of it has passed the sink."""
-        if self._batches:
-            batch, ranges = self._batches.pop()
-            self._batches.append((batch, tuple(one for one in ranges if one.partition not in partitions)))
+        if self.outstanding is not None:
+            batch, ranges = self.outstanding
+            self.outstanding = (batch, tuple(one for one in ranges if one.partition not in partitions))
         for partition in self._ledger.held.keys() & set(partitions):
             self._ledger.held[partition].discard()
         self._settle()
@@ -197,11 +198,6 @@ class Holder:
         for partition in partitions:
             self._ledger.held[partition].progressed_at = self._clock.monotonic()
 
-    @property
-    def outstanding(self) -> tuple[int, tuple[Range, ...]] | None:
-        """The oldest batch that is handed out and not covered."""
-        return self._batches[0] if self._batches else None
-
     def want_ends(self) -> None:
         """Batches are being planned: keep the log's ends fresh."""
         self._ledger.want_ends()
@@ -217,7 +213,7 @@ class Holder:
         paused = self.picture.paused if self.picture is not None else frozenset()
         held = {p: h for p, h in self._ledger.held.items() if p not in paused}
         done = all(h.phase is Phase.READY and h.goal is not None and h.passed >= h.goal for h in held.values())
-        return bool(self._ledger.held) and done and not self._batches and not self.awaited()
+        return bool(self._ledger.held) and done and self.outstanding is None and not self.awaited()
 
     # Kafka -----------------------------------------------------------------------------------------------------------
 
