@@ -255,12 +255,19 @@ def planner_of(play: Play) -> BatchPlanner:
     return BatchPlanner(play.holder, play.clock, Pacing(batch_interval_s=0.0))
 
 
-def test_a_batch_is_offered_when_its_ends_are_committed_and_not_before(first: Play) -> None:
-    first.own(1, 2)
-    first.wait(1)
-    planner = planner_of(first)
+def waiting(play: Play, *partitions: int) -> tuple[BatchPlanner, BatchOffset]:
+    """A planner whose first batch, of all these, waits for its commit, and the offset before it."""
+    play.own(*partitions)
+    play.tell()
+    play.wait(1)
+    planner = planner_of(play)
     start = planner.initial()
     assert planner.offer(start) is None
+    return planner, start
+
+
+def test_a_batch_is_offered_when_its_ends_are_committed_and_not_before(first: Play) -> None:
+    planner, start = waiting(first, 1, 2)
     assert first.committed(1).offset == 0
     first.kafka.down = True
     first.wait(1)
@@ -294,11 +301,7 @@ def test_a_commit_that_a_batch_waits_for_is_not_put_off(first: Play) -> None:
 
 
 def test_what_is_taken_from_us_before_its_commit_is_left_out_of_the_batch(first: Play) -> None:
-    first.own(1, 2)
-    first.wait(1)
-    planner = planner_of(first)
-    start = planner.initial()
-    assert planner.offer(start) is None
+    planner, start = waiting(first, 1, 2)
     first.commit(2, 0, Token(99, 1, "g1"), owner="b")
     first.holder._ledger.look_soon()
     first.wait(1)
@@ -309,11 +312,7 @@ def test_what_is_taken_from_us_before_its_commit_is_left_out_of_the_batch(first:
 
 
 def test_a_batch_of_which_nothing_is_left_is_none_and_its_number_is_used_again(first: Play) -> None:
-    first.own(2)
-    first.wait(1)
-    planner = planner_of(first)
-    start = planner.initial()
-    assert planner.offer(start) is None
+    planner, start = waiting(first, 2)
     first.commit(2, 0, Token(99, 1, "g1"), owner="b")
     first.holder._ledger.look_soon()
     first.wait(1)
@@ -329,11 +328,7 @@ def test_a_batch_of_which_nothing_is_left_is_none_and_its_number_is_used_again(f
 
 
 def test_a_batch_that_waits_for_its_commit_is_delivered_before_the_partition_is_released(first: Play) -> None:
-    first.own(2)
-    first.wait(1)
-    planner = planner_of(first)
-    start = planner.initial()
-    assert planner.offer(start) is None
+    planner, start = waiting(first, 2)
     give(first, 2)
     first.wait(1)
     assert first.holder.outbox == {}
@@ -346,12 +341,7 @@ def test_a_batch_that_waits_for_its_commit_is_delivered_before_the_partition_is_
 
 def test_a_batch_that_waits_for_its_commit_is_delivered_before_its_end_is_told(first: Play) -> None:
     first.holder.agree(Terms(commit_first=True, listening=True))
-    first.own(2)
-    first.tell()
-    first.wait(1)
-    planner = planner_of(first)
-    start = planner.initial()
-    assert planner.offer(start) is None
+    planner, start = waiting(first, 2)
     give(first, 2)
     first.wait(1)
     assert first.holder.telling() is None
