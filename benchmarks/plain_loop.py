@@ -1,21 +1,28 @@
-"""The transitions without Airflow, beside what is measured: the plain loop in a thread of this process."""
+"""The transitions without Airflow, beside what is measured or tested: the plain loop in a thread of this process."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from coordinator_tasks.service import loop
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.transitions import TopicReport
+
+JOIN_TIMEOUT_S = 30.0
 
 
 @contextmanager
-def looping(c: Coordinator) -> Iterator[None]:
-    """Run the loop until the block ends."""
+def looping(
+    c: Coordinator, who: str = "benchmark", show: Callable[[TopicReport], None] | None = None
+) -> Iterator[None]:
+    """Run the loop until the block ends, and notice if it has ended before; `who` and `show` as in `loop.run`."""
     stop = threading.Event()
-    thread = threading.Thread(target=loop.run, args=(c, stop, "benchmark"), daemon=True)
+    thread = threading.Thread(target=loop.run, args=(c, stop, who, show), daemon=True)
     thread.start()
     try:
         yield
+        if not thread.is_alive():
+            raise AssertionError(f"the loop of {who} has died")
     finally:
         stop.set()
-        thread.join()
+        thread.join(JOIN_TIMEOUT_S)

@@ -6,6 +6,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from benchmarks.plain_loop import looping
 from coordinator_tasks.core.codec import decode_node, decode_state
 from coordinator_tasks.core.errors import Unavailable
 from coordinator_tasks.core.model import ConsumerStatus, StartRule, State, TopicNode
@@ -15,7 +16,7 @@ from coordinator_tasks.core.world import Policy
 from coordinator_tasks.demo.checker import disordered, lost_records, repeated, unowned_rows
 from coordinator_tasks.demo.evidence import Produced, Row, SeenRelease
 from coordinator_tasks.demo.ownership import holdings
-from coordinator_tasks.service import history, loop, topics
+from coordinator_tasks.service import history, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import TopicReport
 from coordinator_tasks.wiring import Settings, open_coordinator
@@ -139,17 +140,9 @@ class Managed:
     @contextmanager
     def looping(self, wrap: Wrap = same, policy: Policy = QUICK, settings: Settings | None = None) -> Iterator[None]:
         """The plain loop in a thread, over sessions of its own."""
-        stop = threading.Event()
         quick = replace(settings or self.site.settings, policy=policy, answer_timeout_s=4.0)
-        with open_coordinator(quick) as c:
-            thread = threading.Thread(target=loop.run, args=(wrap(c), stop, "test", self._seen), daemon=True)
-            thread.start()
-            try:
-                yield
-                assert thread.is_alive(), "the loop has died"
-            finally:
-                stop.set()
-                thread.join(30)
+        with open_coordinator(quick) as c, looping(wrap(c), "test", self._seen):
+            yield
 
     def _seen(self, report: TopicReport) -> None:
         self.reports.append(report)

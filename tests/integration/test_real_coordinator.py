@@ -1,15 +1,15 @@
 """The coordinator itself on a real ZooKeeper: killed between its writes, run twice at once, lied to."""
 
 import itertools
-import threading
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 import pytest
 
+from benchmarks.plain_loop import looping
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.codec import decode_node, decode_state
 from coordinator_tasks.core.invariants import of_topic
@@ -18,7 +18,7 @@ from coordinator_tasks.core.ports import ZooKeeper
 from coordinator_tasks.core.status_codec import decode_status, encode_status
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import directives, history, loop, topics, transitions
+from coordinator_tasks.service import directives, history, topics, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.wiring import Settings, open_coordinator
 from tests.fakes.cluster import PERSON
@@ -147,25 +147,11 @@ def _join_with_a_death(cluster: Cluster, number: int, when: str) -> bool:
     return died
 
 
-@contextmanager
-def looping(settings: Settings, who: str) -> Iterator[None]:
-    stop = threading.Event()
-    with open_coordinator(settings) as c:
-        thread = threading.Thread(target=loop.run, args=(c, stop, who), daemon=True)
-        thread.start()
-        try:
-            yield
-            assert thread.is_alive(), f"the loop of {who} has died"
-        finally:
-            stop.set()
-            thread.join(30)
-
-
 def test_two_loops_at_once_have_one_effect_and_one_record_for_each_transition(cluster: Cluster) -> None:
     with ExitStack() as ending:
         c = ending.enter_context(open_coordinator(cluster.settings))
         for who in ("first", "second"):
-            ending.enter_context(looping(cluster.settings, who))
+            ending.enter_context(looping(ending.enter_context(open_coordinator(cluster.settings)), who))
         cluster.join("a")
         wait_for(lambda: cluster.is_stable(c, "a"), "Stable with a", LIMIT_S)
         for name in ("b", "d"):
