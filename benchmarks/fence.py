@@ -7,7 +7,6 @@ commits at most twenty times a second. Alternating, so that a busy machine is bu
 """
 
 import argparse
-import json
 import os
 import tempfile
 import threading
@@ -24,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.plain_loop import looping
+from benchmarks.result import report
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffsets
 from coordinator_tasks.core.model import Actor, Committed, StartRule, Token
@@ -157,10 +157,7 @@ def main() -> None:
                 topic = f"backlog-{number}-{fence}"
                 backlog(kafka, topic, 10, given.records)
                 result["throughput"].append(throughput(zookeeper, kafka, fence, topic, given.records))
-    show(result)
-    if given.json:
-        given.json.parent.mkdir(parents=True, exist_ok=True)
-        given.json.write_text(json.dumps(result, indent=2) + "\n")
+    report(result, show, given.json)
 
 
 if __name__ == "__main__":

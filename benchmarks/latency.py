@@ -32,6 +32,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.result import report
 from benchmarks.source import open_stream, spread
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.embedded.jars import CONNECTOR, ensure_jars
@@ -232,9 +233,7 @@ def main() -> None:
         print(json.dumps(worker(*given.worker, given.seconds)))
         return
     result = all_runs(given.rounds, given.seconds)
-    if given.json:
-        given.json.write_text(json.dumps(result, indent=2) + "\n")
-    show(result)
+    report(result, show, given.json)
 
 
 if __name__ == "__main__":

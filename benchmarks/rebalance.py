@@ -26,6 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.plain_loop import looping
+from benchmarks.result import report
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.model import Actor, Record, State
 from coordinator_tasks.core.world import Policy
@@ -302,9 +303,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     result = measure(given.only, given.rounds, given.settle)
-    if given.json:
-        given.json.write_text(json.dumps(result, indent=2) + "\n")
-    show(result)
+    report(result, show, given.json)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ writes them. The steps are stamped in the Spark consumer's driver, which is this
 """
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -33,6 +32,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.result import report
 from benchmarks.source import spread
 from coordinator_tasks.core.holding import Reading
 from coordinator_tasks.core.model import Release, TopicNode
@@ -238,9 +238,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     result = measure(given.moves, given.interval)
-    if given.json:
-        given.json.write_text(json.dumps(result, indent=2) + "\n")
-    show(result)
+    report(result, show, given.json)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.result import report
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.core.model import TopicNode
@@ -319,11 +320,10 @@ def main() -> None:
         print(json.dumps(measure(*what, int(records))))
         return
     result = all_runs(given)
-    if given.json:
-        given.json.write_text(json.dumps(result, indent=2) + "\n")
+    report(result, show, given.json)
     if given.svg:
+        given.svg.parent.mkdir(parents=True, exist_ok=True)
         given.svg.write_text(plot(result))
-    show(result)
 
 
 if __name__ == "__main__":
