@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from multiprocessing.context import ForkServerContext
 
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
@@ -13,8 +14,8 @@ from tests.faults.commit_log import CommitLog
 from tests.faults.roles import fork_server
 
 PER_SECOND = 25
-LEADERS_S = 60.0
-ASK_S, ATTEMPTS = 8.0, 6
+INSIST_S = 60.0
+ASK_S = 8.0
 """A request that comes while a broker makes its own topics may stay without an answer, however long one waits."""
 
 
@@ -33,25 +34,13 @@ class Servers:
         self.admin = ConfluentKafkaAdmin(quiet)
         self.admin.create_topic(self.topic, partitions)
         self._ends = ConfluentGroupOffsets({**quiet, "isolation.level": "read_uncommitted"}, "ends")
-        self._await_leaders()
+        _insist(self.ends)
         self._producer = Producer({**quiet, "linger.ms": 5, "enable.idempotence": True})
         self._stop = threading.Event()
         self._flow = threading.Thread(target=self._produce, name="flow", daemon=True)
         self._flow.start()
         self.begin_group(f"first-{name}", dict.fromkeys(range(partitions), 0))
         self.commits = CommitLog(kafka)
-
-    def _await_leaders(self) -> None:
-        """A topic that has just been made is refused until its partitions have leaders."""
-        deadline = time.monotonic() + LEADERS_S
-        led = False
-        while not led:
-            try:
-                led = bool(self.ends())
-            except KafkaUnavailable:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.1)
 
     def ends(self) -> dict[int, int]:
         """The offset after the last record of each partition."""
@@ -62,16 +51,11 @@ class Servers:
         places = [TopicPartition(self.topic, p, offset) for p, offset in offsets.items()]
         request = [ConsumerGroupTopicPartitions(group, places)]
         broker = self.admin._broker
-        for attempt in range(ATTEMPTS):
-            try:
-                broker.results(lambda: broker.client.alter_consumer_group_offsets(request, request_timeout=ASK_S)).only(
-                    group
-                )
-            except KafkaUnavailable:
-                if attempt == ATTEMPTS - 1:
-                    raise
-            else:
-                return
+        _insist(
+            lambda: broker.results(
+                lambda: broker.client.alter_consumer_group_offsets(request, request_timeout=ASK_S)
+            ).only(group)
+        )
 
     def _produce(self) -> None:
         number = 0
@@ -87,3 +71,17 @@ class Servers:
         self._producer.flush()
         self.commits.close()
         self.zk.close()
+
+
+def _insist(ask: Callable[[], object]) -> None:
+    """Until there is an answer: partitions that have just been made have no leaders, and the broker makes its own topics."""
+    deadline = time.monotonic() + INSIST_S
+    while True:
+        try:
+            ask()
+        except KafkaUnavailable:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return

@@ -1,8 +1,7 @@
 """Topics and records on the tests' broker."""
 
 import itertools
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -10,9 +9,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
-    NewTopic,
     ResourceType,
 )
+
+from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 
 _number = itertools.count(1)
 
@@ -20,9 +20,7 @@ _number = itertools.count(1)
 def new_topic(bootstrap_servers: str, partitions: int, *, name: str = "", **config: str) -> str:
     """A topic of its own for one test; underscores in the names of its settings stand for dots."""
     topic = name or f"source-{next(_number)}"
-    settings = {key.replace("_", "."): value for key, value in config.items()}
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    admin.create_topics([NewTopic(topic, partitions, config=settings)])[topic].result(20)
+    ConfluentKafkaAdmin({"bootstrap.servers": bootstrap_servers}).create_topic(topic, partitions, **config)
     return topic
 
 
@@ -53,11 +51,3 @@ def transaction(producer: Producer, topic: str, values: list[bytes], *, commit: 
     else:
         producer.flush(20)
         producer.abort_transaction()
-
-
-def wait_for(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
-    """For what the broker does in its own time."""
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.2)

@@ -21,8 +21,9 @@ from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from spark_apps import reader
 from spark_apps.batches import Range
 from spark_apps.reader import Job
+from tests.integration.agent_site import wait_for
 from tests.integration.both_sources import LEVELS
-from tests.integration.kafka_topics import new_topic, produce, set_broker, transaction, wait_for
+from tests.integration.kafka_topics import new_topic, produce, set_broker, transaction
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -134,7 +135,7 @@ class Topics:
         """A record in a new segment, so that what is before it may be compacted."""
         time.sleep(max(0.0, self.compacted_at + 0.5 - time.monotonic()))
         produce(self.servers, self.compacted, [b"last"])
-        wait_for(lambda: self.readable(self.compacted) < 300)
+        wait_for(lambda: self.readable(self.compacted) < 300, "the log is compacted")
 
     def readable(self, topic: str) -> int:
         """How many records are left in its only partition."""

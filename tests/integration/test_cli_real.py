@@ -9,8 +9,8 @@ import time
 from collections.abc import Mapping
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 
+from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.ports import free_port
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
@@ -21,9 +21,7 @@ TOPIC = "cli-orders"
 
 @pytest.fixture(scope="module")
 def environment(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Mapping[str, str]:
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    for future in admin.create_topics([NewTopic(TOPIC, 4, 1)]).values():
-        future.result(30)
+    ConfluentKafkaAdmin({"bootstrap.servers": kafka.bootstrap_servers}).create_topic(TOPIC, 4)
     return {
         **os.environ,
         "COORDINATOR_CLUSTER": "cli-site",

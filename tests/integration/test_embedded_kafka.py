@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
+from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.embedded.errors import ProcessFailed
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 
@@ -18,8 +19,7 @@ RECORDS = 10
 def test_records_and_ports_outlive_a_crash(tmp_path: Path) -> None:
     with EmbeddedKafka(tmp_path) as broker:
         address = broker.bootstrap_servers
-        admin = AdminClient({"bootstrap.servers": address})
-        admin.create_topics([NewTopic("kept", 1, 1)])["kept"].result(ANSWER_TIMEOUT_S)
+        ConfluentKafkaAdmin({"bootstrap.servers": address}).create_topic("kept", 1)
         producer = Producer({"bootstrap.servers": address})
         for number in range(RECORDS):
             producer.produce("kept", str(number))

@@ -12,7 +12,8 @@ from spark_apps import reader
 from spark_apps.batches import Range
 from spark_apps.errors import DataLost, ReadFailed
 from spark_apps.reader import BATCH_BYTES, Job
-from tests.integration.kafka_topics import new_topic, produce, set_broker, transaction, wait_for
+from tests.integration.agent_site import wait_for
+from tests.integration.kafka_topics import new_topic, produce, set_broker, transaction
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def test_compaction_leaves_gaps(servers: str) -> None:
     time.sleep(0.5)
     produce(servers, topic, [b"last"])  # a new segment, so that the first may be compacted
     whole = job(servers, topic, Range(0, 0, 51, 1))
-    wait_for(lambda: len(offsets(whole)) < 51)
+    wait_for(lambda: len(offsets(whole)) < 51, "the log is compacted")
     assert offsets(whole) == [49, 50]
     assert offsets(job(servers, topic, Range(0, 10, 40, 1))) == []
 
