@@ -54,7 +54,7 @@ class Answers:
         self._partitions = partitions
 
     def describe(self, topics: Collection[str]) -> Mapping[str, TopicDescription | None]:
-        return {topic: TopicDescription(topic, "id-1", self._partitions, "kafka") for topic in topics}
+        return {topic: TopicDescription(topic, "id-1", self._partitions) for topic in topics}
 
     def committed(self, wanted: Wanted) -> Mapping[str, GroupAnswer]:
         return {group: {topic: {} for topic in asked} for group, asked in wanted.items()}

@@ -321,16 +321,9 @@ def _listed(broker: Broker, topic: str, specs: Mapping[int, Any], isolation: Iso
 
 
 def _describe(broker: Broker, topics: Collection[str]) -> dict[str, TopicDescription | None]:
-    if not topics:
-        return {}
-    client, limit_s = broker.client, broker.limit_s
-    cluster = broker.results(lambda: {"": client.describe_cluster(request_timeout=limit_s)}).only("the cluster")
-    found = _topics(broker, topics)
+    found = _topics(broker, topics) if topics else {}
     return {
-        name: topic
-        and TopicDescription(
-            name, str(topic.topic_id), len(topic.partitions), cluster.cluster_id or "", _racks(topic.partitions)
-        )
+        name: topic and TopicDescription(name, str(topic.topic_id), len(topic.partitions), _racks(topic.partitions))
         for name, topic in found.items()
     }
 

@@ -315,7 +315,7 @@ Answer: TypeAlias = ConsumerStatus | Unreachable
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """What Kafka says of a topic: its id, its partitions 0..count-1, and the id of the Kafka cluster.
+    """What Kafka says of a topic: its id, and its partitions 0..count-1.
 
     `racks`: partition → the racks of the brokers with its replicas, the preferred leader's first, where brokers have racks.
     """
@@ -323,7 +323,6 @@ class TopicDescription:
     topic: str
     topic_id: str
     partition_count: int
-    kafka_cluster_id: str = ""
     racks: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 

@@ -18,7 +18,6 @@ from coordinator_tasks.core.model import (
     TopicDescription,
     TopicNode,
     TopicState,
-    TopicStatus,
 )
 
 
@@ -87,11 +86,6 @@ class World:
         """The consumer's answer, if it gave one."""
         answer = self.answers.get(consumer)
         return answer if isinstance(answer, ConsumerStatus) else None
-
-    def topic_status(self, consumer: str, incarnation: int, topic: str) -> TopicStatus | None:
-        """What that incarnation says of the topic; evidence of another incarnation is none."""
-        status = self.status(consumer)
-        return status.topics.get(topic) if status is not None and status.incarnation == incarnation else None
 
 
 class Presence(StrEnum):

@@ -61,7 +61,6 @@ def test_a_topic_has_an_id_and_partitions_and_an_unknown_one_is_none(bench: Benc
     assert described is not None
     assert (described.topic, described.partition_count) == (bench.topic, 3)
     assert described.topic_id
-    assert described.kafka_cluster_id
     assert found["no-such-topic"] is None
     assert bench.admin.describe([]) == {}
     assert bench.offsets(bench.group).topic_id(bench.topic) == described.topic_id

@@ -21,7 +21,6 @@ class _Topic:
 class FakeKafka:
     """The brokers; `ports.KafkaAdmin`. `down` makes every request fail; `members` are the groups' subscribers."""
 
-    cluster_id: str = "kafka-1"
     down: bool = False
     members: dict[str, tuple[str, ...]] = field(default_factory=dict)
     stored: dict[tuple[str, str, int], tuple[int, str]] = field(default_factory=dict)
@@ -58,7 +57,7 @@ class FakeKafka:
 
     def _described(self, topic: str) -> TopicDescription | None:
         found = self._topics.get(topic)
-        return TopicDescription(topic, found.topic_id, len(found.ends), self.cluster_id) if found else None
+        return TopicDescription(topic, found.topic_id, len(found.ends)) if found else None
 
     def committed_of(self, group: str, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
         self._answer()

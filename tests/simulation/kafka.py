@@ -141,7 +141,7 @@ class Admin:
 
     def _described(self, topic: str) -> TopicDescription | None:
         log = self.brokers.logs.get(topic)
-        return TopicDescription(topic, log.topic_id, len(log.ends), "kafka-1") if log else None
+        return TopicDescription(topic, log.topic_id, len(log.ends)) if log else None
 
     def committed(self, wanted: Wanted) -> Mapping[str, GroupAnswer]:
         try:
