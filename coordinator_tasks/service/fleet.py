@@ -77,15 +77,6 @@ def _check_apart(fleet: Fleet, other: Fleet) -> None:
         )
 
 
-def get_fleet(c: Coordinator, app: str) -> Fleet:
-    """The desired consumers of an application; raises `NotManaged`."""
-    node = c.zk.find(c.paths.fleet(app))
-    if node is None:
-        known = ", ".join(one.app for one in fleets(c)) or "none"
-        raise NotManaged(f"cluster {c.paths.cluster!r} has no fleet {app!r} (it has: {known}); set it first")
-    return decode_fleet(c.paths.fleet(app), node.data, app, node.stat.version)
-
-
 def fleets(c: Coordinator) -> tuple[Fleet, ...]:
     """All fleets, sorted by application."""
     try:

@@ -11,7 +11,7 @@ from coordinator_tasks.core.ports import Check, Create
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.directives import drain, read_directive
-from coordinator_tasks.service.fleet import get_fleet, missing, record_end, set_fleet
+from coordinator_tasks.service.fleet import fleets, missing, record_end, set_fleet
 from coordinator_tasks.service.topics import add_topic, list_topics, refresh_partitions
 from coordinator_tasks.wiring import Settings, open_consumer_session, open_coordinator
 
@@ -68,7 +68,7 @@ def test_draining_and_relaunching_a_fleet(settings: Settings) -> None:
         session.registry.register(Member("a", session.claim_incarnation("a"), "http://127.0.0.1:7001", c.boot_id))
         assert [one.consumer for one in missing(c)] == ["b"]
         assert drain(c, "a", "ada", "upgrade").draining is not None
-        assert get_fleet(c, "etl").consumers == ("b",)
+        assert fleets(c)[0].consumers == ("b",)
         stats = [c.zk.get(path).stat.modified_zxid for path in (c.paths.directive("a"), c.paths.fleet("etl"))]
         assert stats[0] == stats[1]
         assert record_end(c, "a", 1, Ending.LEFT).ended == {1: Ending.LEFT}

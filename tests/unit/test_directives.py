@@ -19,7 +19,7 @@ from coordinator_tasks.core.model import (
 )
 from coordinator_tasks.core.ports import Create, Operation, SetData
 from coordinator_tasks.service.directives import complete_readmissions, drain, isolate, read_directive, readmit, undrain
-from coordinator_tasks.service.fleet import get_fleet, record_end, set_fleet
+from coordinator_tasks.service.fleet import fleets, record_end, set_fleet
 from tests.fakes.cluster import PERSON, Cluster
 from tests.fakes.zookeeper import FakeZooKeeper
 
@@ -201,7 +201,7 @@ def test_draining_takes_the_consumer_out_of_its_fleet_in_the_same_transaction(sh
     set_fleet(shop.coordinator, Fleet("etl", "app.py", ("a", "b")))
     directive = drain(shop.coordinator, "a", "ada", "upgrade")
     assert directive.draining is not None
-    assert get_fleet(shop.coordinator, "etl").consumers == ("b",)
+    assert fleets(shop.coordinator)[0].consumers == ("b",)
     directive_stat, fleet_stat = (
         shop.zk.get(path).stat for path in (shop.paths.directive("a"), shop.paths.fleet("etl"))
     )

@@ -7,7 +7,7 @@ from coordinator_tasks.core.errors import DiscoveryUnavailable, InvalidName, Loo
 from coordinator_tasks.core.model import Ending, Fleet
 from coordinator_tasks.core.ports import Operation
 from coordinator_tasks.service.directives import drain, isolate
-from coordinator_tasks.service.fleet import get_fleet, missing, record_end, set_fleet
+from coordinator_tasks.service.fleet import fleets, missing, record_end, set_fleet
 from tests.fakes.cluster import Cluster
 from tests.fakes.consumers import FakeDiscovery
 from tests.fakes.zookeeper import FakeZooKeeper
@@ -28,12 +28,12 @@ def absent(cluster: Cluster) -> list[str]:
 
 def test_a_fleet_is_kept_and_the_same_again_changes_nothing(shop: Cluster) -> None:
     assert set_fleet(shop.coordinator, ETL).version == 0
-    assert get_fleet(shop.coordinator, "etl") == replace(ETL, version=0)
+    assert fleets(shop.coordinator)[0] == replace(ETL, version=0)
     assert set_fleet(shop.coordinator, replace(ETL, consumers=("a",))).version == 1
 
 
 def test_a_fleet_changed_by_somebody_else_is_not_overwritten_by_its_version(shop: Cluster) -> None:
-    seen = get_fleet(shop.coordinator, "etl")
+    seen = fleets(shop.coordinator)[0]
     set_fleet(shop.coordinator, replace(ETL, consumers=("c",)))
     with pytest.raises(LookAgain):
         set_fleet(shop.coordinator, replace(seen, consumers=("d",)))
@@ -58,11 +58,6 @@ def test_two_fleets_that_take_the_same_id_at_once_do_not_both_get_it(shop: Clust
     shop.server.before_write = in_between
     with pytest.raises(Refused, match="consumer 'n' is in the fleet of 'ml' already"):
         set_fleet(shop.coordinator, replace(ETL, consumers=("n",)))
-
-
-def test_an_unknown_fleet_is_named(shop: Cluster) -> None:
-    with pytest.raises(NotManaged, match=r"no fleet 'elt' \(it has: etl\)"):
-        get_fleet(shop.coordinator, "elt")
 
 
 def test_consumers_that_never_ran_are_missing_with_all_that_a_launch_needs(shop: Cluster) -> None:
