@@ -1,8 +1,8 @@
 """From Airflow's connections to the coordinator's settings.
 
 ZooKeeper's connection: host (several with commas) and port, or all of it in the host; login and password; in the extra
-any other field of the settings (`chroot`, `discovery`, `status_token`, `zookeeper_access`, `policy`, `strategy` with
-`parameters`, `strategies`, the limits).
+any other field of the settings (`chroot`, `discovery`, `status_token`, `zookeeper_access`, `policy`, `fence`, `strategy`
+with `parameters`, `strategies`, the limits).
 Kafka's connection: host and port, or `bootstrap.servers` in the extra; every name with a dot in the extra is a setting
 of librdkafka (`security.protocol`, `sasl.mechanism`, `ssl.ca.location`, ...); login and password are those of SASL.
 """
