@@ -1,19 +1,15 @@
 """`ports.KafkaAdmin` and `ports.GroupOffsets` on confluent_kafka's admin client.
 
 Commits go through the admin client as well: unlike a consumer's own synchronous commit it has a time limit, and needs
-no consumer. SASL and TLS settings are passed on as they are. librdkafka tries for ever, also with a wrong password, so
-every request has a limit here, and a refused log-in ends it at once with its reason.
+no consumer.
 """
 
-import concurrent.futures
-import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from confluent_kafka import (
-    Consumer,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
@@ -21,185 +17,16 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
-from coordinator_tasks.core.errors import CoordinatorError, GroupInUse, KafkaUnavailable, Refused
+from coordinator_tasks.adapters.broker import DEFAULT_LIMIT_S, LOOK_S, MAX_READERS, Broker
+from coordinator_tasks.core.errors import CoordinatorError, GroupInUse
 from coordinator_tasks.core.model import Committed, Token, TopicDescription
 from coordinator_tasks.core.ports import GroupAnswer, Wanted
 from coordinator_tasks.core.status_codec import decode_metadata, encode_metadata
 
-DEFAULT_LIMIT_S = 10.0
-_GRACE_S = 1.0  # librdkafka ends a request at the limit by itself; this only covers its own delay
-_LOOK_S = 0.1
-_MAX_READERS = 8  # groups whose committed offsets are asked for again and again
-_CLIENT_ONLY = ("isolation.level", "group.id", "enable.auto.commit")  # consumer settings that an admin client warns of
-_LOGIN_ERRORS = frozenset({"_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED"})
-_NO_ANSWER = frozenset({"_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE"})
-_DENIED = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    }
-)
-_MOVING = frozenset(
-    {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
-)
 _NO_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION})  # unknown, or no possible name
-K = TypeVar("K")
-
-
-class Broker:
-    """An admin client whose requests end: with a result, or with one of our errors within `limit_s`."""
-
-    def __init__(self, settings: Mapping[str, str], limit_s: float) -> None:
-        self.address = settings.get("bootstrap.servers", "")
-        if not self.address:
-            raise Refused("the Kafka settings name no bootstrap.servers; set it to host:port of one or more brokers")
-        self.limit_s = limit_s
-        self._troubles: list[KafkaError] = []
-        self._last_trouble: KafkaError | None = None
-        self._lock = threading.Lock()
-        self._readers: dict[tuple[str, bool], Consumer] = {}
-        self.usable = usable = {key: value for key, value in settings.items() if key not in _CLIENT_ONLY}
-        try:
-            # The callback stands among the settings, though the library's own types do not know it.
-            self.client = AdminClient({**usable, "error_cb": self._trouble})  # type: ignore[dict-item]
-        except (KafkaException, ValueError, TypeError) as error:
-            raise Refused(f"the Kafka settings are not usable: {_said(error)}; correct them") from error
-
-    def results(self, send: Callable[[], Mapping[K, Any]]) -> "_Results[K]":
-        """Send a request with `request_timeout=limit_s`; its futures' results or `KafkaException`s, by their keys.
-
-        It is sent again for up to `limit_s` while a group's coordinator loads or moves, which a broker does when it
-        starts: such an answer has changed nothing.
-        """
-        deadline_s = time.monotonic() + self.limit_s
-        while True:
-            found = self._once(send)
-            if time.monotonic() > deadline_s or not any(_is_moving(one) for one in found.values()):
-                return _Results(found, self)
-            time.sleep(_LOOK_S)
-
-    def _once(self, send: Callable[[], Mapping[K, Any]]) -> dict[K, Any]:
-        self.client.poll(0)
-        self._troubles.clear()
-        deadline_s = time.monotonic() + self.limit_s + _GRACE_S
-        try:
-            futures = send()
-        except (KafkaException, ValueError, TypeError) as error:
-            raise Refused(f"Kafka's client does not accept the request: {_said(error)}; correct it") from error
-        pending = set(futures.values())
-        while pending:
-            _, pending = concurrent.futures.wait(
-                pending, timeout=_LOOK_S, return_when=concurrent.futures.FIRST_EXCEPTION
-            )
-            self.client.poll(0)
-            self._check_login()
-            if pending and time.monotonic() > deadline_s:
-                raise self.unavailable("no answer")
-        found = {key: future.exception() or future.result() for key, future in futures.items()}
-        if not any(isinstance(one, BaseException) for one in found.values()):
-            self._last_trouble = None
-        return found
-
-    def _trouble(self, error: KafkaError) -> None:
-        self._troubles.append(error)
-        self._last_trouble = error
-
-    def committed(self, group: str, places: list[TopicPartition], stable: bool) -> list[TopicPartition]:
-        """The committed offsets of a group; `stable` = wait for the end of transactions that would change them.
-
-        Asked through a consumer that never subscribes: librdkafka's admin client dereferences a null pointer when the
-        answer is that the coordinator loads or has moved (`rd_kafka_handle_OffsetFetch`, 2.16.1), and the process ends.
-        """
-        self._troubles.clear()
-        reader = self._reader(group, stable)
-        deadline_s = time.monotonic() + self.limit_s
-        while True:
-            try:
-                found = reader.committed(places, timeout=max(_LOOK_S, deadline_s - time.monotonic()))
-            except KafkaException as error:
-                reader.poll(0)  # what went wrong on the way is told here
-                self._check_login()
-                if time.monotonic() > deadline_s or not _is_moving(error):
-                    raise self.translated(error, f"group {group!r}") from error
-                time.sleep(_LOOK_S)
-            else:
-                self._last_trouble = None
-                return found
-
-    def group_metadata(self, group: str) -> Any:
-        """What a transaction needs to commit for a group without members."""
-        return self._reader(group, stable=True).consumer_group_metadata()
-
-    def _reader(self, group: str, stable: bool) -> Consumer:
-        key = (group, stable)
-        with self._lock:
-            reader = self._readers.pop(key, None)
-            if reader is None:
-                own = {"group.id": group, "enable.auto.commit": False, "error_cb": self._trouble}
-                isolation = "read_committed" if stable else "read_uncommitted"
-                reader = Consumer({**self.usable, **own, "isolation.level": isolation})
-            self._readers[key] = reader
-            if len(self._readers) > _MAX_READERS:
-                del self._readers[next(iter(self._readers))]  # ends with its last user
-            return reader
-
-    def _check_login(self) -> None:
-        refusal = next((trouble for trouble in self._troubles if trouble.name() in _LOGIN_ERRORS), None)
-        if refusal is not None:
-            raise KafkaUnavailable(
-                f"Kafka at {self.address} refuses the log-in ({refusal.str()}); "
-                "check security.protocol, user, password and certificates in the settings"
-            )
-
-    def unavailable(self, what: object) -> KafkaUnavailable:
-        # librdkafka tells the same trouble only once in half a minute.
-        last = self._troubles[0] if self._troubles else self._last_trouble
-        trouble = f" ({last.str()})" if last is not None else ""
-        return KafkaUnavailable(
-            f"Kafka at {self.address} does not answer within {self.limit_s:g} s: {_said(what)}{trouble}; "
-            "check that it runs and that this address is right"
-        )
-
-    def translated(self, error: Exception, about: object) -> Exception:
-        """One of our errors for a failed part of a request; `about` names the part."""
-        cause = error.args[0] if isinstance(error, KafkaException) and error.args else None
-        if not isinstance(cause, KafkaError):
-            return self.unavailable(error)
-        if cause.code() in _DENIED:
-            return Refused(f"Kafka at {self.address} does not let this user ask for {about}: {cause.str()}; grant it")
-        if cause.name() in _NO_ANSWER:
-            return self.unavailable(error)
-        return KafkaUnavailable(
-            f"Kafka at {self.address} could not answer for {about}: {cause.name()}, {cause.str()}; try again"
-        )
-
-
-class _Results(Generic[K]):
-    def __init__(self, results: Mapping[K, Any], broker: Broker) -> None:
-        self._results = results
-        self._broker = broker
-
-    def get(self, key: K, about: object, missing: Collection[int] = ()) -> Any:
-        """The result, `None` for an error whose code is in `missing`; raises one of our errors for any other."""
-        result = self._results[key]
-        if not isinstance(result, BaseException):
-            return result
-        if isinstance(result, KafkaException) and result.args[0].code() in missing:
-            return None
-        if isinstance(result, Exception):
-            raise self._broker.translated(result, about) from result
-        raise result
-
-    def only(self, about: object) -> Any:
-        """The result of the only part."""
-        (key,) = self._results
-        return self.get(key, about)
 
 
 class ConfluentKafkaAdmin:
@@ -215,7 +42,7 @@ class ConfluentKafkaAdmin:
         if not wanted:
             return {}
         # A group's first request waits for its coordinator to be found: several at once.
-        with ThreadPoolExecutor(min(len(wanted), _MAX_READERS)) as pool:
+        with ThreadPoolExecutor(min(len(wanted), MAX_READERS)) as pool:
             return dict(zip(wanted, pool.map(self._group, wanted, wanted.values()), strict=True))
 
     def _group(self, group: str, topics: Mapping[str, Collection[int]]) -> GroupAnswer:
@@ -251,7 +78,7 @@ class ConfluentKafkaAdmin:
         while self.describe([topic])[topic] is None:
             if time.monotonic() > deadline_s:
                 raise self._broker.unavailable(f"topic {topic!r} was created but is not known")
-            time.sleep(_LOOK_S)
+            time.sleep(LOOK_S)
 
 
 class ConfluentGroupOffsets:
@@ -368,15 +195,3 @@ def _intruded(group: str, members: Collection[str]) -> str:
         f"Kafka refuses commits of group {group!r} because {who} subscribes with the same group id; "
         "stop that client or give it another group.id"
     )
-
-
-def _is_moving(result: Any) -> bool:
-    """Whether the whole answer, or that for a partition, is that the group's coordinator is not ready."""
-    errors = [result.args[0]] if isinstance(result, KafkaException) and result.args else []
-    errors += [one.error for one in getattr(result, "topic_partitions", [])]
-    return any(isinstance(error, KafkaError) and error.code() in _MOVING for error in errors)
-
-
-def _said(error: object) -> str:
-    cause = error.args[0] if isinstance(error, KafkaException) and error.args else error
-    return cause.str() if isinstance(cause, KafkaError) else str(cause)

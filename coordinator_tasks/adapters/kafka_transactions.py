@@ -15,7 +15,8 @@ from contextlib import suppress
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from coordinator_tasks.adapters.kafka import DEFAULT_LIMIT_S, ConfluentGroupOffsets, committed_offsets
+from coordinator_tasks.adapters.broker import DEFAULT_LIMIT_S
+from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, committed_offsets
 from coordinator_tasks.core.errors import CommitFenced
 from coordinator_tasks.core.model import Committed, Token
 from coordinator_tasks.core.status_codec import encode_metadata

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from coordinator_tasks.adapters import kafka
+from coordinator_tasks.adapters import broker, kafka
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffsets
 from coordinator_tasks.core.errors import KafkaUnavailable
@@ -47,7 +47,7 @@ class Reader:
 def admin(monkeypatch: pytest.MonkeyPatch, codes: list[int], limit_s: float) -> ConfluentKafkaAdmin:
     made = ConfluentKafkaAdmin({"bootstrap.servers": "127.0.0.1:1"}, limit_s)
     monkeypatch.setattr(made._broker, "_reader", lambda *_: Reader(codes))
-    monkeypatch.setattr(kafka, "_LOOK_S", 0.001)
+    monkeypatch.setattr(broker, "LOOK_S", 0.001)
     return made
 
 
