@@ -1,0 +1,55 @@
+"""The coordinator for a person at a terminal: `python -m coordinator_tasks`, or `coordinator` where it is installed.
+
+The same service calls as in Airflow, with the settings of `coordinator_tasks.settings`. Every error is one line that
+says what, why and what to do next. Exit codes: 0 done; 1 a topic is held, a person has to look at it; 2 the request or
+the settings are wrong; 3 a neighbour does not answer; 4 stored data cannot be read; 5 somebody else was faster, repeat.
+"""
+
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+import typer
+from typer.exceptions import TyperException
+
+from coordinator_tasks.cli import consumers, rebalances, topics
+from coordinator_tasks.cli.base import HELD_EXIT, Opener
+from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, Refused, Unavailable
+
+EXITS: Mapping[type[CoordinatorError], int] = {Refused: 2, Unavailable: 3, Malformed: 4, LookAgain: 5}
+
+app = typer.Typer(
+    name="coordinator",
+    help="Who reads which Kafka partition: look at it, plan it, change it.",
+    epilog="Settings: environment variables COORDINATOR_..., or the file that COORDINATOR_SETTINGS names.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for part in (topics, rebalances, consumers):
+    app.add_typer(part.commands)
+
+
+def main(arguments: Sequence[str] | None = None, opener: Opener | None = None) -> NoReturn:
+    """Run one command and exit. `opener` takes the place of the settings, for tests."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)
+    code: object = 0
+    try:
+        code = app(args=arguments, obj=opener, standalone_mode=False)
+    except CoordinatorError as error:
+        _say(error)
+        code = next((number for kind, number in EXITS.items() if isinstance(error, kind)), HELD_EXIT)
+    except TyperException as error:
+        _say(error.format_message().rstrip(".") + "; --help shows how")
+        code = 2
+    except (typer.Abort, KeyboardInterrupt):
+        code = 130
+    except BrokenPipeError:  # the reader, such as head, has enough
+        sys.stderr.close()
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _say(error: object) -> None:
+    print("error: " + " ".join(str(error).split()), file=sys.stderr)

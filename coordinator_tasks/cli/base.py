@@ -1,0 +1,102 @@
+"""What all commands share: arguments and options, the coordinator, and how things are shown."""
+
+import getpass
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from coordinator_tasks import show
+from coordinator_tasks.core.errors import NotManaged, Refused
+from coordinator_tasks.core.model import Actor
+from coordinator_tasks.service import transitions
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.transitions import Outcome, TopicReport
+from coordinator_tasks.wiring import open_coordinator, settings_from_environment
+
+HELD_EXIT = 1
+Opener = Callable[[], AbstractContextManager[Coordinator]]
+
+Topic = Annotated[str, typer.Argument(help="A topic of Kafka.", show_default=False)]
+Topics = Annotated[list[str] | None, typer.Argument(help="Managed topics; none = all.", show_default=False)]
+Consumer = Annotated[str, typer.Argument(help="The id of a consumer.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Strategy = Annotated[str, typer.Option(help="How partitions are spread over the consumers; none = the cluster's.")]
+Parameters = Annotated[list[str] | None, typer.Option("--parameter", help="name=value of the strategy; repeatable.")]
+Why = Annotated[str, typer.Option("--why", help="The reason; it stands in the history.", show_default=False)]
+Partitions = Annotated[
+    list[int] | None,
+    typer.Option("--partition", min=0, help="A partition, repeatable; none = all.", show_default=False),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, change nothing.")]
+By = Annotated[str, typer.Option("--by", help="Who asks; default: your user name.", show_default=False)]
+
+
+@contextmanager
+def opened(context: typer.Context) -> Iterator[Coordinator]:
+    """The coordinator that the command works on, until it has ended."""
+    opener: Opener = context.obj or _from_environment
+    with opener() as coordinator:
+        yield coordinator
+
+
+def _from_environment() -> AbstractContextManager[Coordinator]:
+    if not {"COORDINATOR_SETTINGS", "COORDINATOR_CLUSTER"} & os.environ.keys():
+        raise Refused(
+            "no settings are given, so no cluster is known; name a settings file in COORDINATOR_SETTINGS, or set "
+            "COORDINATOR_CLUSTER, COORDINATOR_ZOOKEEPER and COORDINATOR_KAFKA_BOOTSTRAP_SERVERS"
+        )
+    settings = settings_from_environment()
+    # What librdkafka would print of its own stands in our one line as well.
+    return open_coordinator(replace(settings, kafka={"log_level": "2", **settings.kafka}))
+
+
+def output(found: object, as_json: bool, render: show.Render) -> None:
+    """Print what was found, for a program or for a person."""
+    print(show.as_json(found) if as_json else render(found))
+
+
+def actor(by: str = "") -> Actor:
+    """Who stands in the history."""
+    return Actor("command", who=by or user())
+
+
+def user() -> str:
+    """The name of whoever runs the command."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        return "unknown"
+
+
+def managed(c: Coordinator, names: Sequence[str] | None) -> tuple[str, ...]:
+    """The topics named, or all; raises `NotManaged`."""
+    every = transitions.topics(c)
+    for name in names or ():
+        if name not in every:
+            known = ", ".join(every[:10]) or "none"
+            raise NotManaged(
+                f"topic {name!r} is not managed by cluster {c.paths.cluster!r} (it manages: {known}); "
+                "correct the name, or add the topic first"
+            )
+    return tuple(names or every)
+
+
+def exit_if_held(reports: Sequence[TopicReport]) -> None:
+    """Say by the exit code that a topic is held."""
+    if any(report.outcome is Outcome.HELD for report in reports):
+        raise typer.Exit(HELD_EXIT)
+
+
+def name_values(given: Sequence[str] | None, option: str) -> dict[str, str]:
+    """What stands in a repeatable option name=value; raises `Refused`."""
+    found: dict[str, str] = {}
+    for one in given or ():
+        name, equals, value = one.partition("=")
+        if not equals or not name:
+            raise Refused(f"{option} {one!r} is not name=value; write it like {option} name=value")
+        found[name] = value
+    return found
