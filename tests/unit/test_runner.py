@@ -1,4 +1,4 @@
-"""A topic's runner: what its reader is told, and how the log's ends are asked for."""
+"""A topic's runner: what its reader is told, how Kafka is asked, and when a release wakes the agent."""
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.adapters.clock import SystemClock
-from coordinator_tasks.core.model import Committed, TopicNode
+from coordinator_tasks.core.model import Committed, Handoff, TopicNode
 from coordinator_tasks.core.ports import GroupOffsets
 from spark_apps.agent.runner import TopicRunner
 from spark_apps.agent.settings import Identity
 from spark_apps.options import parse_options
+from tests.fakes.clock import FakeClock
 from tests.fakes.kafka import FakeGroupOffsets, FakeKafka
 
 PROPERTIES = {"isolation.level": "read_committed", "fetch.max.wait.ms": "7", "max.poll.records": "5"}
@@ -101,3 +102,54 @@ def test_a_request_that_fails_in_an_unexpected_way_is_made_again(
     runner.edit(lambda holder: holder.on_node(node))
     assert comes(lambda: runner.edit(lambda holder: holder.ready().keys() == {0}))
     assert not fails
+
+
+# Releases -----------------------------------------------------------------------------------------------------------
+
+STILL = TopicNode("host:9092", "g", 1, "g1", "id-1", incarnations={"a": 1, "b": 1}, initial_partitions=2)
+
+
+class Stage:
+    """A runner whose worker has ended: the test does its work, and counts how often the agent is woken."""
+
+    def __init__(self) -> None:
+        kafka = FakeKafka()
+        kafka.create_topic("t", 2)
+        self.offsets = kafka.offsets("g")
+        self.woken = 0
+        self.runner = TopicRunner("t", STILL, Identity("a", "c", 1), FakeClock(), lambda _: self.offsets, self._wake)
+        self.runner.close()
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    def see(self, node: TopicNode) -> None:
+        self.runner.edit(lambda holder: holder.on_node(node))
+        self.runner.edit(lambda holder: holder.tick(self.offsets))
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def give_everything(stage: Stage) -> None:
+    stage.see(replace(STILL, epoch=2, assignments={0: "a", 1: "a"}, since={0: 2, 1: 2}))
+    assert stage.woken == 0
+    stage.see(replace(STILL, epoch=3, handoff={0: Handoff("a", "b", 3), 1: Handoff("a", "b", 3)}))
+    assert set(stage.runner.holder.outbox) == {0, 1}
+
+
+def test_a_posted_release_wakes_the_agent(stage: Stage) -> None:
+    give_everything(stage)
+    assert stage.woken > 0
+
+
+def test_a_release_that_has_to_wait_keeps_nobody_awake(stage: Stage) -> None:
+    # While ZooKeeper is gone, every look of the agent at its topics would wake it for the next one.
+    give_everything(stage)
+    woken = stage.woken
+    for _ in range(3):
+        stage.runner.status()
+    stage.runner.edit(lambda holder: holder.released(0, 3))
+    assert stage.woken == woken
