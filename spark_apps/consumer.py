@@ -28,7 +28,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from coordinator_tasks.core.errors import CoordinatorError, Refused
+from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import TopicNode
 from spark_apps import session, source
 from spark_apps.agent.holder import Holder
@@ -46,6 +46,7 @@ CHECK_S = 0.5
 START_ATTEMPTS = 6
 SLOW_START = "Python worker failed to connect back"
 """Spark gives its Python process ten seconds to start, which cannot be changed and is too little on a busy host."""
+TRACEBACK = "Traceback (most recent call last):"
 V = TypeVar("V")
 
 log = logging.getLogger(__name__)
@@ -111,7 +112,7 @@ class SparkTopic:
             self._query = self._start()
         except Exception as error:  # the edge of a thread, and of a user's function: the consumer leaves with it
             log.exception("the query of topic %s could not be started", self.runner.topic)
-            self.problem = f"topic {self.runner.topic}: the query could not be started: {_first_line(error)}"
+            self.problem = f"topic {self.runner.topic}: the query could not be started: {_reason(error)}"
 
     def check(self) -> str:
         """Why the query no longer runs; empty while it does. Asks Spark at most twice a second."""
@@ -130,7 +131,7 @@ class SparkTopic:
                 log.warning("topic %s: %s; starting the query again", self.runner.topic, SLOW_START)
                 self._thread = self._begin()
                 return ""
-            why = _first_line(error) if error is not None else "it was stopped"
+            why = _reason(error) if error is not None else "it was stopped"
             self.problem = f"topic {self.runner.topic}: the query has ended: {why}"
             return self.problem
         self.problem = f"topic {self.runner.topic}: Spark no longer answers"
@@ -318,10 +319,15 @@ class Consumer:
         return sum(stage.numActiveTasks for stage in stages if stage)
 
 
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = next((line for line in lines if any(line.startswith(f"{one.__name__}:") for one in _OURS)), None)
-    return told or (lines[0] if lines else type(error).__name__)
-
-
-_OURS = (CoordinatorError,)
+def _reason(error: BaseException) -> str:
+    """What Spark's text names as the cause: the error at the end of its last Python traceback, or else its first line."""
+    raised, inside = "", False
+    lines = str(error).splitlines()
+    for line in lines:
+        if line.endswith(TRACEBACK):
+            inside = True
+        elif inside and line[:1].strip():
+            raised, inside = line, False
+    kind, colon, text = raised.partition(": ")
+    first = next((line.strip() for line in lines if line.strip()), type(error).__name__)
+    return f"{kind.rpartition('.')[2]}{colon}{text}" or first

@@ -65,6 +65,40 @@ def test_anything_else_ends_the_consumer_at_once(why: str, opened: bool) -> None
     assert outcome(why, opened=opened) == (1, f"topic orders: the query has ended: {why}")
 
 
+NESTED = """An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
+  File "/spark/sql/utils.py", line 163, in call
+    self.func(DataFrame(jdf, wrapped_session_jdf), batch_id)
+pyspark.errors.exceptions.captured.PythonException: An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "/spark_apps/reader.py", line 19, in read
+    raise DataLost(text)
+spark_apps.errors.DataLost: topic orders, partition 0: offsets 1 to 3 are gone; set failOnDataLoss=false
+
+=== Streaming Query ===
+Identifier: [id = b731b029]
+"""
+IN_THE_SOURCE = """[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when latestOffset: Traceback (most recent call last):
+  File "/source.py", line 15, in latestOffset
+    client.latest(start)
+ValueError
+ SQLSTATE: 38000
+"""
+
+
+@pytest.mark.parametrize(
+    ("why", "says"),
+    [
+        (NESTED, "DataLost: topic orders, partition 0: offsets 1 to 3 are gone; set failOnDataLoss=false"),
+        (IN_THE_SOURCE, "ValueError"),
+        ("\n[STREAM_FAILED] the query\nhas failed", "[STREAM_FAILED] the query"),
+        ("", "RuntimeError"),
+    ],
+    ids=["on an executor", "in the source", "in Spark", "without a word"],
+)
+def test_what_ended_a_query_is_said_by_the_last_error_of_python(why: str, says: str) -> None:
+    assert outcome(why, opened=True) == (1, f"topic orders: the query has ended: {says}")
+
+
 def build_of(made: Consumer, topic: str) -> str:
     return next((str(one.build) for one in made._pipelines if one.matches(topic)), "")
 
