@@ -2,6 +2,9 @@
 PYTHON ?= python3.11
 UV_VERSION := 0.13.8
 BIN := .venv/bin
+# A company's own certificate authority stands in the system's store, which uv reads only when told; bare images have none.
+CERTIFICATES := $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt)
+UV := $(BIN)/uv $(if $(CERTIFICATES),--system-certs)
 STAMP := .venv/.installed
 CODE := $(wildcard coordinator_tasks spark_apps dags plugins)
 ALL := $(CODE) $(wildcard tests benchmarks)
@@ -23,8 +26,8 @@ $(STAMP): requirements.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	$(BIN)/python -m pip uninstall --quiet --yes --disable-pip-version-check pyspark-client 2>/dev/null
-	$(BIN)/uv pip install --quiet --no-deps --compile-bytecode -r requirements.txt
-	$(BIN)/python -c "import pyspark.core.context" || $(BIN)/uv pip install --quiet --no-deps --compile-bytecode --reinstall-package pyspark -r requirements.txt
+	$(UV) pip install --quiet --no-deps --compile-bytecode -r requirements.txt
+	$(BIN)/python -c "import pyspark.core.context" || $(UV) pip install --quiet --no-deps --compile-bytecode --reinstall-package pyspark -r requirements.txt
 	touch $@
 
 test: install lint types imports dead unit  ## the whole check; the last line is pytest's own
@@ -64,7 +67,7 @@ faults: install  ## the long part of the fault tests: pairs of deaths and more; 
 freeze: install  ## writes requirements.txt anew from requirements.in
 	@mkdir -p build
 	@head -2 requirements.txt > build/requirements.txt
-	$(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-package pyspark-client requirements.in >> build/requirements.txt
+	$(UV) pip compile --quiet --upgrade --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-package pyspark-client requirements.in >> build/requirements.txt
 	mv build/requirements.txt requirements.txt
 
 clean:  ## removes what was built here; the cache of fetched files stays
