@@ -4,7 +4,7 @@ Pure string functions; a name is checked where it enters a path, so that none th
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from coordinator_tasks.core.errors import InvalidName
 
@@ -75,13 +75,10 @@ class Paths:
     """The znodes of one cluster; the cluster's name is checked when this is made."""
 
     cluster: str
+    base: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        check_cluster(self.cluster)
-
-    @property
-    def base(self) -> str:
-        return f"{ROOT}/{self.cluster}"
+        object.__setattr__(self, "base", f"{ROOT}/{check_cluster(self.cluster)}")
 
     @property
     def assignments(self) -> str:
