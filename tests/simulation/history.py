@@ -45,7 +45,8 @@ class _Draws:
 
 
 @contextmanager
-def _without_chance() -> Iterator[None]:
+def without_chance() -> Iterator[None]:
+    """What the product draws by chance is counted."""
     before = observe.secrets
     observe.secrets = _Draws()  # type: ignore[assignment]
     try:
@@ -109,7 +110,7 @@ def run(setup: Setup, actions: Sequence[Action], *, traced: bool = False) -> Out
     """Safety through the actions, then liveness."""
     trace: list[str] | None = [] if traced else None
     rule, broken, rounds = "", "", 0
-    with _without_chance(), remembering():
+    with without_chance(), remembering():
         world = World(setup, trace)
         try:
             for action in actions:
