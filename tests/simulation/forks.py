@@ -102,12 +102,15 @@ class Tests:
     seconds: dict[str, float] = field(default_factory=dict)
     reach: dict[str, set[str]] = field(default_factory=dict)
 
-    def running(self, places: Collection[str], files: Collection[str] = ()) -> list[pytest.Item]:
-        """Those that run one of these functions, the quickest first; `files`: only in these."""
+    def running(self, places: Collection[str]) -> list[pytest.Item]:
+        """The measured ones that run one of these functions, the quickest first."""
         wanted = set(places)
         found = [name for name, ran in self.reach.items() if ran & wanted]
-        kept = [name for name in found if not files or name.partition("::")[0] in files]
-        return [self.items[name] for name in sorted(kept, key=lambda name: (self.seconds[name], name))]
+        return [self.items[name] for name in sorted(found, key=lambda name: (self.seconds[name], name))]
+
+    def of(self, files: Collection[str]) -> list[pytest.Item]:
+        """All tests of these files."""
+        return [item for name, item in self.items.items() if name.partition("::")[0] in files]
 
     def fail(self, items: list[pytest.Item]) -> bool:
         """Whether one of these does not pass."""
@@ -121,26 +124,27 @@ class Tests:
 class _Instead:
     """A plugin of pytest: what was collected is handed over instead of being run."""
 
-    def __init__(self, work: Callable[[Tests], int]) -> None:
+    def __init__(self, measured: Collection[str], work: Callable[[Tests], int]) -> None:
+        self.measured = measured
         self.work = work
         self.result = 2
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         tests = Tests(session, {item.nodeid: item for item in session.items})
-        _measure(tests)
+        _measure(tests, tests.of(self.measured))
         self.result = self.work(tests)
         return True
 
 
-def with_tests(files: Iterable[str], work: Callable[[Tests], int]) -> int:
-    """Collect these files and do `work`, with nothing of it written into the tree."""
+def with_tests(measured: Collection[str], others: Collection[str], work: Callable[[Tests], int]) -> int:
+    """Collect these files and do `work`, with nothing of it written into the tree; what `measured` runs is found out."""
     with tempfile.TemporaryDirectory(prefix="forks-") as folder:
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = folder
-        instead = _Instead(work)
+        instead = _Instead(measured, work)
         options = ("-q", "-s", "-p", "no:cacheprovider", f"--basetemp={folder}/pytest", f"--rootdir={ROOT}")
         os.chdir(ROOT)
-        pytest.main([*options, *files], plugins=[instead])
+        pytest.main([*options, *measured, *others], plugins=[instead])
         return instead.result
 
 
@@ -187,13 +191,13 @@ def _forked(do: Callable[[T], int], job: T) -> int:
 # What runs what -------------------------------------------------------------------------------------------------------
 
 
-def _measure(tests: Tests) -> None:
+def _measure(tests: Tests, items: list[pytest.Item]) -> None:
     """Which test runs which functions of the product; known for the tree as it is."""
     known = json.loads(REACH.read_text()) if REACH.exists() else {}
-    tree = _fingerprint(tests)
+    tree = _fingerprint(items)
     if known.get("tree") != tree:
-        print(f"finding out which of {len(tests.items)} tests runs what", flush=True)
-        each([tree], lambda tree: _watched(tests, tree), lambda *_: None, workers=1, limit_s=WALL_S)
+        print(f"finding out which of {len(items)} tests runs what", flush=True)
+        each([tree], lambda tree: _watched(tests.session, items, tree), lambda *_: None, workers=1, limit_s=WALL_S)
         known = json.loads(REACH.read_text())
     if known.get("tree") != tree:
         raise SystemExit("the tests did not come to an end")
@@ -203,7 +207,7 @@ def _measure(tests: Tests) -> None:
     tests.reach = {name: {known["places"][n] for n in ran} for name, ran in known["reach"].items()}
 
 
-def _watched(tests: Tests, tree: str) -> int:
+def _watched(session: pytest.Session, items: list[pytest.Item], tree: str) -> int:
     resource.setrlimit(resource.RLIMIT_CPU, (WALL_S, resource.RLIM_INFINITY))
     folders = tuple(str(ROOT / folder) for folder in PRODUCT)
     places: dict[str, int] = {}
@@ -220,7 +224,6 @@ def _watched(tests: Tests, tree: str) -> int:
             number = numbers[id(code)] = places.setdefault(place(code), len(places)) if mine else -1
         ran.add(number)
 
-    items = list(tests.items.values())
     for item, following in zip(items, [*items[1:], None], strict=True):
         ran: set[int] = set()
         began = time.process_time()
@@ -229,9 +232,9 @@ def _watched(tests: Tests, tree: str) -> int:
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         sys.settrace(None)
         threading.settrace(None)  # type: ignore[arg-type]
-        if tests.session.testsfailed:
+        if session.testsfailed:
             failed.append(item.nodeid)
-            tests.session.testsfailed = 0
+            session.testsfailed = 0
             continue
         seconds[item.nodeid] = round(time.process_time() - began, 3)
         reach[item.nodeid] = sorted(ran - {-1})
@@ -241,8 +244,8 @@ def _watched(tests: Tests, tree: str) -> int:
     return 0
 
 
-def _fingerprint(tests: Tests) -> str:
-    digest = hashlib.sha256(repr(sorted(tests.items)).encode())
+def _fingerprint(items: list[pytest.Item]) -> str:
+    digest = hashlib.sha256(repr(sorted(item.nodeid for item in items)).encode())
     for folder in (*PRODUCT, "tests"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             digest.update(path.read_bytes())

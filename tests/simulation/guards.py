@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from tests.simulation.forks import ENDLESS, AtImport, Change, Tests, each, with_tests
 from tests.simulation.mutants import ROOT
-from tests.simulation.suites import MACHINE, UNIT, histories
+from tests.simulation.suites import UNIT, histories
 
 FILE = ROOT / "build" / "guards.json"
 FOLDERS = ("coordinator_tasks/core", "spark_apps/agent")
@@ -128,7 +128,7 @@ def main() -> int:
     parser.add_argument("--limit-s", type=float, default=float("inf"), help="begin none after so long")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
-    return with_tests((*UNIT, *MACHINE), lambda tests: _all(tests, given))
+    return with_tests(UNIT, (), lambda tests: _all(tests, given))
 
 
 def _all(tests: Tests, given: argparse.Namespace) -> int:
