@@ -139,7 +139,7 @@ class Fields:
 
 def read_json(text: str) -> Any:
     """The value of a JSON text; raises `ValueError`, also for half a character (a lone surrogate), and `RecursionError`."""
-    data = json.loads(text, parse_constant=_refuse_constant)
+    data = _DECODER.decode(text)
     if "\\u" in text:  # the only way to half a character, which could be read but never be written again
         json.dumps(data, ensure_ascii=False).encode()
     return data
@@ -147,7 +147,7 @@ def read_json(text: str) -> Any:
 
 def dump(version: int, body: Mapping[str, Any]) -> bytes:
     """The bytes of a znode: compact JSON with its format version first."""
-    return json.dumps({"version": version, **body}, separators=(",", ":"), ensure_ascii=False).encode()
+    return _ENCODER.encode({"version": version, **body}).encode()
 
 
 def _shown(value: object) -> str:
@@ -157,3 +157,7 @@ def _shown(value: object) -> str:
 
 def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is no JSON number")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)

@@ -4,7 +4,7 @@ Pure string functions; a name is checked where it enters a path, so that none th
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from coordinator_tasks.core.errors import InvalidName
 
@@ -62,12 +62,12 @@ _ID_RULE = "it begins with a letter or digit and goes on with letters, digits, '
 def _checked(name: object, kind: str, pattern: re.Pattern[str], limit: int, rule: str) -> str:
     if not isinstance(name, str) or not name:
         raise InvalidName(f"the {kind} is empty; give one ({rule}, at most {limit} characters)")
+    if len(name) <= limit and name not in (".", "..") and pattern.fullmatch(name):
+        return name
     shown = repr(name if len(name) <= 80 else name[:77] + "...")
     if len(name) > limit:
         raise InvalidName(f"the {kind} {shown} has {len(name)} characters, more than {limit}; give a shorter one")
-    if name in (".", "..") or not pattern.fullmatch(name):
-        raise InvalidName(f"{shown} cannot be a {kind}: {rule}; choose another name")
-    return name
+    raise InvalidName(f"{shown} cannot be a {kind}: {rule}; choose another name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +75,10 @@ class Paths:
     """The znodes of one cluster; the cluster's name is checked when this is made."""
 
     cluster: str
+    base: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        check_cluster(self.cluster)
-
-    @property
-    def base(self) -> str:
-        return f"{ROOT}/{self.cluster}"
+        object.__setattr__(self, "base", f"{ROOT}/{check_cluster(self.cluster)}")
 
     @property
     def assignments(self) -> str:

@@ -209,8 +209,9 @@ class _Run:
     def _one(self, stored: Stored, snapshot: Snapshot) -> TopicReport:
         topic = stored.view.topic
         settled = self.c.clock.monotonic() >= self.deadline
-        still = replace(self.c.policy, settle_s=0.0, settle_max_s=0.0)
-        c = replace(self.c, policy=still) if settled else self.c
+        c = self.c
+        if settled:
+            c = replace(c, policy=replace(c.policy, settle_s=0.0, settle_max_s=0.0))
         decision = _decide(c, stored, snapshot, self.steps, self.actor)
         self.pending[topic] = None
         if decision.verdict is Verdict.WRITE:

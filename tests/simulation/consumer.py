@@ -114,7 +114,9 @@ class Consumer(Host):
             return self._query(topic)
         fiber = self.slots.get(slot)
         if fiber is None:
-            run = self._agent_step if kind == "agent" else lambda: self._worker_step(topic)
+            run = self._agent_step if kind == "agent" else self._worker_step(topic)
+            if run is None:
+                return True
             fiber = self.slots[slot] = Fiber(self, slot, run)
             self.kernel.resume(fiber)
         fiber.fault = fault
@@ -178,15 +180,13 @@ class Consumer(Host):
     def _wake(self) -> None:
         self.woken = True
 
-    def _worker_step(self, topic: str) -> None:
+    def _worker_step(self, topic: str) -> Callable[[], None] | None:
         """As the runner does it: ask the holder, perform outside of its lock, answer."""
         holder = self.holder(topic)
         if holder is None or holder.picture is None:
-            return
-        work = holder.work()
-        if work is not None:
-            offsets = Offsets(self._brokers, self, holder.picture.group_id)
-            holder.answer(perform(offsets, topic, work))
+            return None
+        work, offsets = holder.work(), Offsets(self._brokers, self, holder.picture.group_id)
+        return None if work is None else lambda: holder.answer(perform(offsets, topic, work))
 
     def _query(self, topic: str) -> bool:
         """One step of the query: plan a batch (which covers the last), or let the one under way pass the sink."""

@@ -15,6 +15,7 @@ from coordinator_tasks.service import directives, observe, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from tests.simulation.actions import FAULTS, Action, perform
 from tests.simulation.faults import Fault
+from tests.simulation.memo import remembering
 from tests.simulation.mishaps import removed
 from tests.simulation.oracle import Broken
 from tests.simulation.upheavals import readd, relaunch
@@ -44,7 +45,8 @@ class _Draws:
 
 
 @contextmanager
-def _without_chance() -> Iterator[None]:
+def without_chance() -> Iterator[None]:
+    """What the product draws by chance is counted."""
     before = observe.secrets
     observe.secrets = _Draws()  # type: ignore[assignment]
     try:
@@ -108,7 +110,7 @@ def run(setup: Setup, actions: Sequence[Action], *, traced: bool = False) -> Out
     """Safety through the actions, then liveness."""
     trace: list[str] | None = [] if traced else None
     rule, broken, rounds = "", "", 0
-    with _without_chance():
+    with without_chance(), remembering():
         world = World(setup, trace)
         try:
             for action in actions:

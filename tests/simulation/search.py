@@ -11,10 +11,13 @@ more happens by itself, with all answers there: Stable.
 """
 
 import argparse
+import gc
+import pickle
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
 from coordinator_tasks.core import invariants
@@ -112,38 +115,60 @@ class Search:
         self._node_ids: dict[bytes, int] = {}
         self._states: list[TopicState] = []
         self._state_ids: dict[str, int] = {}
+        self._valid: set[tuple[int | None, ...]] = set()
         self._moves: dict[object, tuple[tuple[Process, tuple[Release, ...]], ...]] = {}
         self._decisions: dict[object, tuple[tuple[bool, int, int | None], ...]] = {}
+        fresh = Process(1, -1, False, (), ())
+        n = bounds.consumers
+        first = Site((), -1, (), (fresh,) * n, (1,) * n, ((),) * n, (False,) * n, (), 0, 0)
+        self._seen = {hash(first)}
+        self._layer = [first]
+        self._following: list[Site] = []
         self._config = TopicConfig("t", "id-1", "h:1", "g", initial_partitions=bounds.partitions)
         self._description = TopicDescription("t", "id-1", bounds.partitions)
 
     def run(self, limit_s: float = float("inf")) -> None:
-        """Look at everything within the bounds, or until the time is over; raises `Found` with the way there."""
-        n = self.bounds.consumers
-        fresh = Process(1, -1, False, (), ())
-        first = Site((), -1, (), (fresh,) * n, (1,) * n, ((),) * n, (False,) * n, (), 0, 0)
-        seen: set[int] = {hash(first)}
-        layer = [first]
+        """Look at everything within the bounds, or go on until the time is over; raises `Found` with the way there."""
         until = time.monotonic() + limit_s
-        while layer and self.reached < self.bounds.most and time.monotonic() < until:
-            following: list[Site] = []
-            for site in layer:
-                self.reached += 1
-                by_itself = False
-                for free, successor in self._successors(site):
-                    self.edges += 1
-                    by_itself = by_itself or (free and successor != site)
-                    key = hash(successor)
-                    if key not in seen:
-                        seen.add(key)
-                        self._check(successor)
-                        following.append(successor)
-                if not by_itself:
-                    self._check_quiet(site)
-                if self.reached >= self.bounds.most or time.monotonic() >= until:
-                    return
-            layer = following
-        self.complete = not layer
+        while self._layer and self.reached < self.bounds.most and time.monotonic() < until:
+            self._look_at(self._layer.pop())
+            if not self._layer:
+                self._layer, self._following = self._following[::-1], []
+        self.complete = not self._layer
+
+    def _look_at(self, site: Site) -> None:
+        self.reached += 1
+        by_itself = False
+        for free, successor in self._successors(site):
+            self.edges += 1
+            by_itself = by_itself or (free and successor != site)
+            key = hash(successor)
+            if key not in self._seen:
+                self._seen.add(key)
+                self._check(successor)
+                self._following.append(successor)
+        if not by_itself:
+            self._check_quiet(site)
+
+    def save(self, path: Path) -> None:
+        """To go on later, in a process that hashes in the same way."""
+        self._moves.clear()
+        self._decisions.clear()
+        partial = path.with_suffix(".partial")
+        with partial.open("wb") as file:
+            pickle.dump((hash(NAMES), self), file, pickle.HIGHEST_PROTOCOL)
+        partial.replace(path)
+
+    @staticmethod
+    def begun(bounds: Bounds, path: Path) -> "Search":
+        """The search that `path` holds, or a new one."""
+        if not path.exists():
+            return Search(bounds)
+        with path.open("rb") as file:
+            hashed, search = pickle.load(file)
+        if hashed != hash(NAMES) or search.bounds != bounds:
+            raise SystemExit(f"{path} is of other bounds or another PYTHONHASHSEED: delete it, or set the same")
+        return search  # type: ignore[no-any-return]
 
     # What must hold ---------------------------------------------------------------------------------------------------
 
@@ -309,11 +334,17 @@ class Search:
         if decision.verdict is not Verdict.WRITE or decision.state is None:
             return
         written = decision.node or node
-        if written is None or invariants.of_topic(written, decision.state):
-            raise Found(f"what is written is not valid: {decision}")
-        if decision.node is not None and node is not None and invariants.of_step(node, decision.node):
-            raise Found(f"epochs fall: {decision}")
-        yield self._state_id(decision.state), None if decision.node is None else self._node_id(decision.node)
+        if written is None:
+            raise Found(f"a state is written without a node: {decision}")
+        ids = self._state_id(decision.state), None if decision.node is None else self._node_id(decision.node)
+        step = (*site.versions[-1:], *ids)
+        if step not in self._valid:
+            if invariants.of_topic(written, decision.state):
+                raise Found(f"what is written is not valid: {decision}")
+            if decision.node is not None and node is not None and invariants.of_step(node, decision.node):
+                raise Found(f"epochs fall: {decision}")
+            self._valid.add(step)
+        yield ids
 
     @property
     def _partitions(self) -> range:
@@ -341,7 +372,7 @@ def _put(values: tuple, n: int, value: object) -> tuple:  # type: ignore[type-ar
 
 
 SMALL = (Bounds(3, 1, 3, 1, 1, most=25_000), Bounds(2, 2, 3, 1, 1, most=25_000))
-FULL = (Bounds(3, 1, 6, 2, 1), Bounds(3, 2, 4, 1, 0), Bounds(3, 3, 4, 0, 0))
+FULL = (Bounds(3, 1, 99, 2, 1), Bounds(3, 2, 4, 2, 1), Bounds(3, 3, 4, 2, 1))
 
 
 def main() -> int:
@@ -349,11 +380,14 @@ def main() -> int:
     parser.add_argument("--small", action="store_true", help="the bounds of the tests")
     parser.add_argument("--only", type=int, nargs="*", help="numbers of the bounds")
     parser.add_argument("--limit-s", type=float, default=float("inf"), help="for each of the bounds")
+    parser.add_argument("--folder", type=Path, help="where searches that are not complete go on; set PYTHONHASHSEED")
     given = parser.parse_args()
+    gc.disable()  # millions of states that all live on
     for number, bounds in enumerate(SMALL if given.small else FULL):
         if given.only is not None and number not in given.only:
             continue
-        search, began = Search(bounds), time.monotonic()
+        path = given.folder / f"search-{number}.pickle" if given.folder is not None else None
+        search, began = Search(bounds) if path is None else Search.begun(bounds, path), time.monotonic()
         try:
             search.run(given.limit_s)
         except Found as found:
@@ -361,6 +395,8 @@ def main() -> int:
             return 1
         took_s, how = time.monotonic() - began, "all of them" if search.complete else "not all"
         print(f"{bounds}: {search.reached:,} states ({how}), {search.edges:,} steps, {took_s:.0f} s", flush=True)
+        if path is not None:
+            search.save(path)
     return 0
 
 

@@ -20,8 +20,8 @@ from tests.simulation.shrink import shrunk
 from tests.simulation.totals import Totals, joined, load, save
 
 BLOCK = 1_000
-BLOCKS = 5
-EACH = 30
+BLOCKS = 10
+EACH = 100
 
 
 @pytest.fixture(scope="module")

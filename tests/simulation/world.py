@@ -239,9 +239,10 @@ class World:
                 for slot in one.threads():
                     self.go((one, slot), 100)
                 for slot in one.threads():
-                    for _ in range(MAX_TURNS):
-                        if one.due(slot):
-                            self.go((one, slot), 100)
+                    turns = 0
+                    while turns < MAX_TURNS and one.due(slot):
+                        self.go((one, slot), 100)
+                        turns += 1
         for attempt in list(self.attempts):
             if attempt.ready:
                 self.go((attempt, ""), 500)

@@ -6,6 +6,7 @@ client is paused or cut off is ended by the server after its time-out, which the
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 from coordinator_tasks.adapters.zookeeper import check_size
@@ -42,6 +43,7 @@ class Server:
         self.nodes: dict[str, Znode] = {}
         self._on_write = on_write
         self._past: list[tuple[int, dict[str, Znode | None], list[tuple[str, bool]]]] = []
+        self._shown: dict[str, tuple[Znode, Node]] = {}
         self._numbers = 0
         self._orphans: list[tuple[float, int]] = []
         self.nodes["/"] = znodes.fresh(b"", 0, 0, kernel.now)
@@ -65,13 +67,21 @@ class Server:
                 found = before[path]
         return found
 
+    def shown(self, path: str, node: Znode) -> Node:
+        """The node as the port gives it."""
+        known = self._shown.get(path)
+        if known is None or known[0] is not node:
+            known = self._shown[path] = node, Node(node.data, node.stat())
+        return known[1]
+
     def events(self, after: int) -> list[tuple[str, bool]]:
         """What changed since that transaction, in order: path, and whether it is the list of its children."""
-        found: list[tuple[str, bool]] = []
-        for number, _, events in self._past:
-            if number > after:
-                found += events
-        return found
+        missed = []
+        for number, _, events in reversed(self._past):
+            if number <= after:
+                break
+            missed.append(events)
+        return [event for events in reversed(missed) for event in events]
 
     @property
     def oldest(self) -> int:
@@ -282,10 +292,8 @@ class Session:
         raise StoreUnavailable("the connection broke; what was written may or may not be there")
 
     def ensure(self, path: str) -> None:
-        parts = path.strip("/").split("/")
-        for n in range(len(parts)):
-            one = "/" + "/".join(parts[: n + 1])
-            if self.server.nodes.get(one) is None:
+        for one in _upwards(path):
+            if one not in self.server.nodes:
                 self._request("zk.write")
                 try:
                     self.server.apply([Create(one)], self.number, self.host.name)
@@ -334,4 +342,11 @@ class Session:
 
     def _read(self, path: str) -> Node | None:
         node = self._znode(path)
-        return None if node is None else Node(node.data, node.stat())
+        return None if node is None else self.server.shown(path, node)
+
+
+@lru_cache(1_000)
+def _upwards(path: str) -> tuple[str, ...]:
+    """The folders that the path leads through, and itself."""
+    parts = path.strip("/").split("/")
+    return tuple("/" + "/".join(parts[: n + 1]) for n in range(len(parts)))

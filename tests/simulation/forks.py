@@ -1,0 +1,252 @@
+"""Changed product code, and tests asked about it in forks of one process that has imported and collected everything.
+
+A change is brought into the living functions, so nothing is imported or collected anew, and only tests that run a changed
+function are asked. What is done once, while a module is imported, cannot be changed this way.
+"""
+
+import gc
+import hashlib
+import inspect
+import json
+import os
+import resource
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType
+from typing import TypeVar
+
+import pytest
+
+from tests.simulation.memo import forget
+
+ROOT = Path(__file__).parents[2]
+REACH = ROOT / "build" / "reach.json"
+PRODUCT = ("coordinator_tasks", "spark_apps")
+ENDLESS = 255
+CPU_S = 150
+WALL_S = 600
+T = TypeVar("T")
+
+
+class AtImport(Exception):
+    """The change is in what a module does while it is imported."""
+
+
+def place(code: CodeType) -> str:
+    """A function's name in this module: file and line."""
+    return f"{Path(code.co_filename).relative_to(ROOT)}:{code.co_firstlineno}:{code.co_name}"
+
+
+@dataclass(frozen=True)
+class Change:
+    """Functions as they are and as they become."""
+
+    pairs: tuple[tuple[CodeType, CodeType], ...]
+
+    @classmethod
+    def of(cls, file: str, before: CodeType, after: CodeType) -> "Change":
+        """Between two compilations of a file; raises `AtImport`."""
+        pairs = tuple(_different(before, after))
+        if not pairs:
+            raise AtImport(f"nothing in {file} is different")
+        return cls(pairs)
+
+    @property
+    def places(self) -> set[str]:
+        return {place(before) for before, _ in self.pairs}
+
+    def apply(self) -> None:
+        """For good; raises `AtImport` where no such function lives."""
+        living: dict[tuple[str, int, str], list[FunctionType]] = {}
+        for one in gc.get_objects():
+            if type(one) is FunctionType:
+                code = one.__code__
+                living.setdefault((code.co_filename, code.co_firstlineno, code.co_qualname), []).append(one)
+        for before, after in self.pairs:
+            found = living.get((before.co_filename, before.co_firstlineno, before.co_qualname), [])
+            if not found:
+                raise AtImport(f"{place(before)} is gone after the import")
+            for function in found:
+                function.__code__ = after
+        forget()
+
+
+def _different(before: CodeType, after: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
+    """The outermost functions that differ."""
+    if before == after:
+        return
+    if before.co_flags & inspect.CO_OPTIMIZED:
+        yield before, after
+        return
+    if before.replace(co_consts=()) != after.replace(co_consts=()):
+        raise AtImport(place(before))
+    for one, other in zip(before.co_consts, after.co_consts, strict=True):
+        if isinstance(one, CodeType) and isinstance(other, CodeType):
+            yield from _different(one, other)
+        elif one != other:
+            raise AtImport(place(before))
+
+
+@dataclass
+class Tests:
+    """All collected tests, the seconds that each takes, and the functions that it runs."""
+
+    session: pytest.Session
+    items: dict[str, pytest.Item]
+    seconds: dict[str, float] = field(default_factory=dict)
+    reach: dict[str, set[str]] = field(default_factory=dict)
+
+    def running(self, places: Collection[str]) -> list[pytest.Item]:
+        """The measured ones that run one of these functions, the quickest first."""
+        wanted = set(places)
+        found = [name for name, ran in self.reach.items() if ran & wanted]
+        return [self.items[name] for name in sorted(found, key=lambda name: (self.seconds[name], name))]
+
+    def of(self, files: Collection[str]) -> list[pytest.Item]:
+        """All tests of these files."""
+        return [item for name, item in self.items.items() if name.partition("::")[0] in files]
+
+    def fail(self, items: list[pytest.Item]) -> bool:
+        """Whether one of these does not pass."""
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self.session.testsfailed:
+                return True
+        return False
+
+
+class _Instead:
+    """A plugin of pytest: what was collected is handed over instead of being run."""
+
+    def __init__(self, measured: Collection[str], work: Callable[[Tests], int]) -> None:
+        self.measured = measured
+        self.work = work
+        self.result = 2
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        tests = Tests(session, {item.nodeid: item for item in session.items})
+        _measure(tests, tests.of(self.measured))
+        self.result = self.work(tests)
+        return True
+
+
+def with_tests(measured: Collection[str], others: Collection[str], work: Callable[[Tests], int]) -> int:
+    """Collect these files and do `work`, with nothing of it written into the tree; what `measured` runs is found out."""
+    with tempfile.TemporaryDirectory(prefix="forks-") as folder:
+        os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = folder
+        instead = _Instead(measured, work)
+        options = ("-q", "-s", "-p", "no:cacheprovider", f"--basetemp={folder}/pytest", f"--rootdir={ROOT}")
+        os.chdir(ROOT)
+        pytest.main([*options, *measured, *others], plugins=[instead])
+        return instead.result
+
+
+def each(
+    jobs: Iterable[T], do: Callable[[T], int], done: Callable[[T, int], None], *, workers: int, limit_s: float
+) -> None:
+    """`do` every job in a fork of its own, `done` with its number (`ENDLESS` = it did not end); none begins after `limit_s`."""
+    until, running = time.monotonic() + limit_s, dict[int, tuple[T, float]]()
+    waiting = iter(jobs)
+    more = True
+    while more or running:
+        while more and len(running) < workers:
+            job = next(waiting, None) if time.monotonic() < until else None
+            more = job is not None
+            if job is not None:
+                running[_forked(do, job)] = job, time.monotonic() + WALL_S
+        time.sleep(0.02)
+        for pid, (job, late_at) in list(running.items()):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if not ended and time.monotonic() < late_at:
+                continue
+            if not ended:
+                os.kill(pid, signal.SIGKILL)
+                _, status = os.waitpid(pid, 0)
+            del running[pid]
+            done(job, os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else ENDLESS)
+
+
+def _forked(do: Callable[[T], int], job: T) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    result = ENDLESS
+    try:
+        silent = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silent, 1)
+        os.dup2(silent, 2)
+        resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, resource.RLIM_INFINITY))
+        result = do(job)
+    finally:
+        os._exit(result)
+
+
+# What runs what -------------------------------------------------------------------------------------------------------
+
+
+def _measure(tests: Tests, items: list[pytest.Item]) -> None:
+    """Which test runs which functions of the product; known for the tree as it is."""
+    known = json.loads(REACH.read_text()) if REACH.exists() else {}
+    tree = _fingerprint(items)
+    if known.get("tree") != tree:
+        print(f"finding out which of {len(items)} tests runs what", flush=True)
+        each([tree], lambda tree: _watched(tests.session, items, tree), lambda *_: None, workers=1, limit_s=WALL_S)
+        known = json.loads(REACH.read_text())
+    if known.get("tree") != tree:
+        raise SystemExit("the tests did not come to an end")
+    for name in known["failed"]:
+        print(f"not asked, because it fails on the tree as it is: {name}")
+    tests.seconds = known["seconds"]
+    tests.reach = {name: {known["places"][n] for n in ran} for name, ran in known["reach"].items()}
+
+
+def _watched(session: pytest.Session, items: list[pytest.Item], tree: str) -> int:
+    resource.setrlimit(resource.RLIMIT_CPU, (WALL_S, resource.RLIM_INFINITY))
+    folders = tuple(str(ROOT / folder) for folder in PRODUCT)
+    places: dict[str, int] = {}
+    reach: dict[str, list[int]] = {}
+    seconds: dict[str, float] = {}
+    numbers: dict[int, int] = {}
+    failed: list[str] = []
+
+    def called(frame: FrameType, _event: str, _arg: object) -> None:
+        code = frame.f_code
+        number = numbers.get(id(code))
+        if number is None:
+            mine = code.co_filename.startswith(folders)
+            number = numbers[id(code)] = places.setdefault(place(code), len(places)) if mine else -1
+        ran.add(number)
+
+    for item, following in zip(items, [*items[1:], None], strict=True):
+        ran: set[int] = set()
+        began = time.process_time()
+        sys.settrace(called)
+        threading.settrace(called)
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        sys.settrace(None)
+        threading.settrace(None)  # type: ignore[arg-type]
+        if session.testsfailed:
+            failed.append(item.nodeid)
+            session.testsfailed = 0
+            continue
+        seconds[item.nodeid] = round(time.process_time() - began, 3)
+        reach[item.nodeid] = sorted(ran - {-1})
+    known = {"tree": tree, "places": list(places), "seconds": seconds, "reach": reach, "failed": failed}
+    REACH.parent.mkdir(exist_ok=True)
+    REACH.write_text(json.dumps(known))
+    return 0
+
+
+def _fingerprint(items: list[pytest.Item]) -> str:
+    digest = hashlib.sha256(repr(sorted(item.nodeid for item in items)).encode())
+    for folder in (*PRODUCT, "tests"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()

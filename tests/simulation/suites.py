@@ -1,0 +1,50 @@
+"""The suites that are asked about changed product code, each within one process (`tests.simulation.forks`)."""
+
+from collections.abc import Callable
+
+from tests.simulation.forks import Change, Tests
+from tests.simulation.history import run_seed
+from tests.simulation.search import SMALL, Found, Search
+
+_QUICK = (
+    *("agent_agent", "agent_delivery", "agent_holder", "agent_runner", "balanced", "batches", "broker_fence", "codecs"),
+    *("confirm", "decide_is_total", "directives", "draft", "explain", "fence", "fleet", "history", "holding"),
+    *("incremental", "machine", "names", "one_topic", "plan_size", "positions", "presence", "query_start", "recovery"),
+    *("registries", "registry", "runner", "services", "settings", "site_strategies", "status_client", "status_server"),
+    *("topics",),
+)
+UNIT = (*(f"tests/unit/test_{name}.py" for name in _QUICK), "tests/scenarios/test_scenarios.py")
+MACHINE = ("tests/unit/test_protocol_walk.py", "tests/simulation/test_machine.py")
+SEEDS = 1500
+
+Suite = Callable[[Tests, Change], bool]
+"""Whether it notices the change, which is there already."""
+
+
+def _unit(tests: Tests, change: Change) -> bool:
+    return tests.fail(tests.running(change.places))
+
+
+def _machine(tests: Tests, _change: Change) -> bool:
+    return tests.fail(tests.of(MACHINE))
+
+
+def _search(_tests: Tests, _change: Change) -> bool:
+    try:
+        for bounds in SMALL:
+            Search(bounds).run()
+    except Found:
+        return True
+    return False
+
+
+def _simulation(_tests: Tests, _change: Change) -> bool:
+    return histories(SEEDS)
+
+
+def histories(count: int) -> bool:
+    """Whether one of the first seeds breaks a rule."""
+    return any(run_seed(seed).broken for seed in range(count))
+
+
+SUITES: dict[str, Suite] = {"unit": _unit, "machine": _machine, "search": _search, "simulation": _simulation}
