@@ -14,7 +14,7 @@ from coordinator_tasks.core import causes, invariants, recovery
 from coordinator_tasks.core.deciding import Deciding
 from coordinator_tasks.core.decision import ALL_STEPS, Decision, Step, Verdict
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.core.model import Actor, Explanation
+from coordinator_tasks.core.model import Actor, Explanation, State
 from coordinator_tasks.core.planning import place, why
 from coordinator_tasks.core.table import signal_of_plan
 from coordinator_tasks.core.world import Policy, TopicView, World
@@ -92,7 +92,7 @@ def _recover(
     place(deciding.draft, view, world, able, policy)
     # Whoever acted on an older generation must see one that covers it, isolated ones too: else nothing confirms that they
     # run nothing, and they can never be readmitted.
-    if not deciding.draft.in_flight() and view.state is None:
+    if not deciding.draft.in_flight() and deciding.state.state is State.INITIAL:
         return Decision(Verdict.WAIT, f"{found.cause}; no live consumer is there to take partitions")
     planned = "" if found.adopted else causes.digest(view, world, able)
     return deciding.write(signal_of_plan(deciding.draft), found.cause, targets=able, planned=planned)

@@ -8,7 +8,7 @@ import pytest
 from coordinator_tasks.core.causes import shown
 from coordinator_tasks.core.decision import Step, Verdict
 from coordinator_tasks.core.holding import Reading, accepts
-from coordinator_tasks.core.model import Committed, MoveKind, State, Token, TopicDescription, TopicNode
+from coordinator_tasks.core.model import Committed, MoveKind, State, Token, TopicDescription, TopicNode, TopicState
 from tests.world.scene import TOPIC, Scene, stable
 
 
@@ -84,6 +84,12 @@ def test_a_person_may_isolate_the_consumer_that_holds_up_a_recovery() -> None:
 
 def test_a_first_plan_waits_for_nobody() -> None:
     assert Scene().joins("a", "b").is_silent("b").decide().verdict is Verdict.WRITE
+
+
+def test_a_state_that_says_no_more_than_that_nothing_was_planned_is_as_good_as_none() -> None:
+    decision = Scene(partitions=0, state=TopicState(State.INITIAL)).decide()
+    assert (decision.verdict, "no live consumer is there" in decision.reason) == (Verdict.WAIT, True)
+    assert Scene(state=TopicState(State.INITIAL)).joins("a").settles().counts() == {"a": 4}
 
 
 def test_a_recovery_is_a_plan_and_no_other_step_makes_it() -> None:
