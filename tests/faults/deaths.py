@@ -41,10 +41,10 @@ def plans(part: str, wanted: Wanted) -> list[tuple[Kill, ...]]:
 
 
 @contextmanager
-def own_servers(folder: Path) -> Iterator[Servers]:
+def own_servers(folder: Path, partitions: int = 2) -> Iterator[Servers]:
     """ZooKeeper and Kafka for a part of its own."""
     with EmbeddedZooKeeper(folder / "zookeeper") as zookeeper, EmbeddedKafka(folder / "kafka") as kafka:
-        servers = Servers(zookeeper.connect_string, kafka.bootstrap_servers, folder.name)
+        servers = Servers(zookeeper.connect_string, kafka.bootstrap_servers, folder.name, partitions)
         try:
             yield servers
         finally:

@@ -213,9 +213,10 @@ class Running:
 class Traffic:
     """Produces steadily to every partition until it is closed."""
 
-    def __init__(self, site: Site, per_second: float = 200.0) -> None:
+    def __init__(self, site: Site, per_second: float = 200.0, value: Callable[[int], str] = json.dumps) -> None:
         self.site = site
         self.sent = 0
+        self._value = value
         self._pause = 1 / per_second
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -224,7 +225,7 @@ class Traffic:
     def _run(self) -> None:
         while not self._stop.wait(self._pause):
             for partition in range(self.site.partitions):
-                self.site.producer.produce(self.site.topic, json.dumps(self.sent).encode(), partition=partition)
+                self.site.producer.produce(self.site.topic, self._value(self.sent).encode(), partition=partition)
             self.sent += 1
             self.site.producer.poll(0)
 
