@@ -1,0 +1,291 @@
+"""Spark drivers killed and stopped in the middle of joins and leaves, judged by the checker of the plain cases.
+
+Two applications stay and a third joins and leaves; one of those that give or take is killed as a host dies (the whole
+process group; nobody says so, and the platform isolates it), as a driver that its launcher reaps, or sleeps for longer than
+its session and wakes up as a zombie.
+"""
+
+import json
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from coordinator_tasks.core.member_codec import decode_member
+from coordinator_tasks.core.model import Ending
+from coordinator_tasks.core.model import State as TopicState
+from coordinator_tasks.demo.evidence import Row
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service import fleet
+from coordinator_tasks.wiring import open_coordinator
+from spark_apps.sinks import read_audit
+from tests.faults.checker import Run, check
+from tests.faults.commit_log import CommitLog
+from tests.faults.notes import Line, Notes, Part, Turn, Wanted, figure
+from tests.faults.releases import Releases
+from tests.integration.agent_site import Site, Traffic, ask, wait_for
+from tests.integration.real_site import QUICK, Managed
+from tests.integration.test_agent_spark import SparkProcess
+
+SPARK = "spark"
+STAYING, MOVER = ("a", "b"), "d"
+PARTITIONS = 6
+PER_SECOND = 20.0
+LIMIT_S = 150.0
+LOOK_S, QUICK_LOOK_S = 0.3, 0.02
+ABSENT_AFTER_S = 3.0
+REPEATS = 2
+
+
+@dataclass
+class Zombie:
+    """A life that slept and woke up."""
+
+    consumer: str
+    incarnation: int
+    woke_at: float
+    stopped_after_s: float = 0.0
+
+
+class Applications:
+    """The site of one run: three Spark consumers under the plain loop, with records flowing."""
+
+    def __init__(self, folder: Path, zookeeper: str, kafka: str) -> None:
+        self.folder = folder
+        self.site = Site(zookeeper, kafka, partitions=PARTITIONS)
+        self.managed = Managed(self.site)
+        self.releases = Releases(self.site.zk, self.site.paths, self.site.topic, PARTITIONS)
+        self.commits = CommitLog(kafka)
+        self.running: dict[str, SparkProcess] = {}
+        self.killed: set[tuple[str, int]] = set()
+        self.zombies: list[Zombie] = []
+        self._started: list[SparkProcess] = []
+        self._told = (0, 0)  # zombies and repetitions that earlier cases have told
+
+    def start(self, *consumers: str) -> None:
+        """Start them, side by side, and wait until all have registered in a new life."""
+        before = {one: self._life(one) for one in consumers}
+        for one in consumers:
+            self.running[one] = SparkProcess(self.site, one, self.folder)
+            self._started.append(self.running[one])
+        for one in consumers:
+            self._await(lambda one=one: self._life(one) > before[one] or self._ended(one), f"{one} registers")
+
+    def _ended(self, consumer: str) -> bool:
+        return self.running[consumer].process.poll() is not None
+
+    def planned(self, after_epoch: int) -> None:
+        self._await(lambda: self.managed.node().epoch > after_epoch, "the plan is written", QUICK_LOOK_S)
+
+    def stable(self, owners: Sequence[str]) -> None:
+        self._await(lambda: self._is_stable(set(owners)), f"Stable with {owners}")
+
+    def kill_host(self, consumer: str) -> None:
+        self.killed.add((consumer, self._life(consumer)))
+        self.running.pop(consumer).kill()
+
+    def kill_driver(self, consumer: str) -> None:
+        """Only the driver; whoever started it reaps the rest, and says so."""
+        life, one = self._life(consumer), self.running.pop(consumer)
+        self.killed.add((consumer, life))
+        one.driver.send_signal(signal.SIGKILL)
+        wait_for(lambda: one.process.poll() is not None, "spark-submit ends after its driver", LIMIT_S)
+        one.close()
+        with open_coordinator(self.site.settings) as c:
+            fleet.record_end(c, consumer, life, Ending.REAPED)
+
+    def sleep(self, consumer: str) -> None:
+        """Stopped until everything of it is somebody else's, then woken up; ended once it has stopped by itself."""
+        zombie = Zombie(consumer, self._life(consumer), 0.0)
+        one = self.running.pop(consumer)
+        address = decode_member("", self.site.zk.get(self.site.paths.member(consumer)).data).address
+        os.killpg(one.process.pid, signal.SIGSTOP)
+        self._await(lambda: self._is_stable(set(self.running)), f"Stable without {consumer}")
+        zombie.woke_at = time.time()
+        os.killpg(one.process.pid, signal.SIGCONT)
+        wait_for(lambda: one.process.poll() is not None or self._runs_nothing(address), "the zombie stops", LIMIT_S)
+        zombie.stopped_after_s = time.time() - zombie.woke_at
+        self.zombies.append(zombie)
+        self.killed.add((consumer, zombie.incarnation))
+        one.close()
+
+    def _runs_nothing(self, address: str) -> bool:
+        try:
+            return not ask(address).topics[self.site.topic].running
+        except OSError:
+            return False
+
+    def _life(self, consumer: str) -> int:
+        """The registered incarnation, 0 if there is none."""
+        found = self.site.zk.find(self.site.paths.member(consumer))
+        return decode_member("", found.data).incarnation if found is not None else 0
+
+    def _is_stable(self, owners: set[str]) -> bool:
+        if self.managed.state() is not TopicState.STABLE:
+            return False
+        node = self.managed.node()
+        if (
+            len(node.assignments) != PARTITIONS
+            or set(node.assignments.values()) != owners
+            or any(node.incarnations.get(o) != self._life(o) for o in owners)
+        ):
+            return False
+        there = {(row.partition, row.consumer, row.incarnation) for row in self.rows()}
+        return all((p, owner, node.incarnations[owner]) in there for p, owner in node.assignments.items())
+
+    def rows(self) -> list[Row]:
+        try:
+            found = read_audit(self.folder / "rows")
+        except sqlite3.OperationalError:  # a writer has made its file and not yet its table
+            return []
+        names = ("consumer", "incarnation", "epoch", "partition", "offset", "sequence", "produced_at", "processed_at")
+        return [Row(*(one[name] for name in names)) for one in found]
+
+    def _await(self, holds: Callable[[], bool], what: str, look_s: float = LOOK_S) -> None:
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            self.releases.see()
+            if holds():
+                return
+            if time.monotonic() > deadline:
+                raise AssertionError(f"not within {LIMIT_S:g} s: {what} ({self.managed.state()}); see {self.folder}")
+            time.sleep(look_s)
+
+    def judged(self) -> Line:
+        """Everything up to now; what the zombies did after they woke is told apart."""
+        ends = self.site.offsets.ends(self.site.topic, range(PARTITIONS))
+        wanted = {(p, offset) for p, end in ends.items() for offset in range(end)}
+        self._await(lambda: wanted <= {(r.partition, r.offset) for r in self.rows()}, "everything is processed")
+        commits = self.commits.of(self.site.group, self.site.topic)
+        rows = self.rows()
+        late = [r for r in rows for z in self.zombies if _is_of(z, r.consumer, r.incarnation, r.processed_at)]
+        run = Run(
+            base=dict.fromkeys(range(PARTITIONS), 0),
+            target=ends,
+            rows=[row for row in rows if row not in late and row.offset < ends[row.partition]],
+            commits=commits,
+            records=self.managed.history(),
+            releases=self.releases.all(),
+            killed=frozenset(self.killed),
+        )
+        found = check(run)
+        zombies, repeated = self.zombies[self._told[0] :], len(found.explained) - self._told[1]
+        self._told = (len(self.zombies), len(found.explained))
+        tokens = [(c.entry.owner, c.entry.token.incarnation, c.at) for c in commits if c.entry.token is not None]
+        return {
+            "problems": found.problems(),
+            "records": len(rows),
+            "repeated": repeated,
+            "late_rows": sum(_is_of(z, r.consumer, r.incarnation, r.processed_at) for r in late for z in zombies),
+            "late_commits": sum(_is_of(z, *one) for one in tokens for z in zombies),
+            "stopped_after_s": round(max((z.stopped_after_s for z in zombies), default=0.0), 2),
+        }
+
+    def close(self) -> None:
+        for one in self._started:
+            one.close()
+        self.commits.close()
+        self.managed.close()
+
+
+def _is_of(zombie: Zombie, consumer: str, incarnation: int, at: float) -> bool:
+    return (zombie.consumer, zombie.incarnation) == (consumer, incarnation) and at >= zombie.woke_at
+
+
+DEEDS: Mapping[str, Callable[[Applications, str], None]] = {
+    "host killed": Applications.kill_host,
+    "driver killed": Applications.kill_driver,
+    "asleep": Applications.sleep,
+}
+ROLES = ("giver", "taker")
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    """A join and a leave of the third, with one deed to whoever gives or takes in each."""
+
+    deed: str
+    role: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"join and leave, {self.deed}, the {self.role}, {self.number}"
+
+    def run(self, apps: Applications) -> None:
+        stays, act = STAYING[self.number % 2], DEEDS[self.deed]
+        epoch = apps.managed.node().epoch
+        apps.start(MOVER)
+        apps.planned(epoch)
+        victim = stays if self.role == "giver" else MOVER
+        act(apps, victim)
+        apps.start(victim)
+        apps.stable([*STAYING, MOVER])
+        leaving = apps.running[MOVER]
+        epoch = apps.managed.node().epoch
+        leaving.driver.send_signal(signal.SIGTERM)
+        apps.planned(epoch)
+        if self.role == "giver":
+            act(apps, MOVER)
+        else:
+            del apps.running[MOVER]
+            act(apps, stays)
+            apps.start(stays)
+        apps.stable(STAYING)
+        leaving.close()
+
+
+def cases() -> list[Both]:
+    return [Both(deed, role, number) for number in range(REPEATS) for deed in DEEDS for role in ROLES]
+
+
+@contextmanager
+def _site(folder: Path) -> Iterator[Applications]:
+    policy = replace(QUICK, absent_after_s=ABSENT_AFTER_S, flap_registrations=1_000_000)
+    with ExitStack() as ending:
+        zookeeper = ending.enter_context(EmbeddedZooKeeper(folder / "zookeeper"))
+        kafka = ending.enter_context(EmbeddedKafka(folder / "kafka"))
+        apps = Applications(folder, zookeeper.connect_string, kafka.bootstrap_servers)
+        ending.callback(apps.close)
+        ending.enter_context(apps.managed.looping(policy=policy))
+        traffic = Traffic(apps.site, PER_SECOND, lambda number: json.dumps({"sequence": number}))
+        ending.callback(traffic.close)
+        apps.start(*STAYING)
+        apps.stable(STAYING)
+        yield apps
+
+
+def _run(turn: Turn) -> None:
+    by_key = {str(one): one for one in cases()}
+    due = turn.notes.due(by_key)
+    if not due or turn.over():
+        return
+    with _site(turn.folder) as apps:
+        for key in due:
+            if turn.over():
+                return
+            began = time.monotonic()
+            try:
+                by_key[key].run(apps)
+                found = apps.judged()
+            except AssertionError as error:
+                turn.notes.add(SPARK, key, problems=[str(error)])
+                return
+            turn.notes.add(SPARK, key, took_s=round(time.monotonic() - began, 1), **found)
+
+
+def _summary(notes: Notes, _: Wanted) -> str:
+    lines = notes.of(SPARK)
+    return (
+        f"{2 * len(lines)} of {2 * len(cases())} cases; {sum(one.get('repeated', 0) for one in lines)} records repeated, all "
+        f"uncommitted ones of a lost owner; zombies stopped after at most {figure(lines, 'stopped_after_s'):.1f} s, with "
+        f"{sum(one.get('late_rows', 0) for one in lines)} records and {sum(one.get('late_commits', 0) for one in lines)} commits after "
+        "they woke up"
+    )
+
+
+PART = Part(SPARK, _run, _summary)
