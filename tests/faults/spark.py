@@ -157,7 +157,7 @@ class Applications:
             time.sleep(look_s)
 
     def judged(self) -> Line:
-        """Everything up to now; what the zombies did after they woke is told apart."""
+        """Everything below the log's present end; what the zombies did after they woke is told apart."""
         ends = self.site.offsets.ends(self.site.topic, range(PARTITIONS))
         wanted = {(p, offset) for p, end in ends.items() for offset in range(end)}
         self._await(lambda: wanted <= {(r.partition, r.offset) for r in self.rows()}, "everything is processed")
@@ -168,7 +168,7 @@ class Applications:
             base=dict.fromkeys(range(PARTITIONS), 0),
             target=ends,
             rows=[row for row in rows if row not in late and row.offset < ends[row.partition]],
-            commits=commits,
+            commits=[one for one in commits if one.entry.offset <= ends[one.partition]],
             records=self.managed.history(),
             releases=self.releases.all(),
             killed=frozenset(self.killed),
