@@ -176,6 +176,9 @@ class _Reading:
         while self._open:
             before = int(self._position.sum())
             for batch, its_size in self._fetch():
+                if waiting and size + its_size > BATCH_BYTES:
+                    yield _joined(waiting)
+                    waiting, size = [], 0
                 waiting.append(batch)
                 size += its_size
                 if size >= BATCH_BYTES * 3 // 4:

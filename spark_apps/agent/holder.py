@@ -15,16 +15,16 @@ from coordinator_tasks.core.holding import (
     accepts,
     grants,
     may_hold,
-    owes_release,
     steps,
     takes_over,
 )
-from coordinator_tasks.core.model import Handoff, Release, Token, TopicNode, TopicStatus
+from coordinator_tasks.core.model import Handoff, Release, TopicNode, TopicStatus
 from coordinator_tasks.core.ports import Clock, GroupOffsets
 from spark_apps.agent.first import FirstOffsets
 from spark_apps.agent.held import Held, Phase
 from spark_apps.agent.ledger import Ledger
 from spark_apps.agent.listening import Telling, next_telling, take_answer
+from spark_apps.agent.releasing import Releasing
 from spark_apps.agent.reports import Reports
 from spark_apps.agent.settings import Identity, Terms, Timing
 from spark_apps.agent.work import Result, Work, perform
@@ -45,15 +45,14 @@ class Holder:
         self.identity = identity
         self.reports = Reports()
         self.picture: TopicNode | None = None
-        self.outbox: dict[int, Release] = {}
         self.alive = True
         self._ledger = Ledger(identity, clock, timing or Timing(), self.reports)
+        self._releasing = Releasing(identity, self._ledger)
         self._clock = clock
         self._acquiring = acquiring
         self._isolated = False
         self._stopping = False
         self._releases: dict[int, Release] = {}
-        self._released: dict[int, int] = {}
         self.outstanding: tuple[int, tuple[Range, ...]] | None = None
         self._last_batch: dict[str, float] = {}
         self._granted: dict[int, Grant] | None = None
@@ -126,9 +125,12 @@ class Holder:
 
     def released(self, partition: int, epoch: int) -> None:
         """Our release is on the partition's node, or a newer one is."""
-        self._released[partition] = epoch
-        if partition in self.outbox and self.outbox[partition].epoch == epoch:
-            del self.outbox[partition]
+        self._releasing.note(partition, epoch)
+
+    @property
+    def outbox(self) -> Mapping[int, Release]:
+        """By partition: the releases that wait to be written on its node."""
+        return self._releasing.outbox
 
     # Batches ---------------------------------------------------------------------------------------------------------
 
@@ -273,7 +275,9 @@ class Holder:
             return False
         if self._isolated or self._stopping:
             return False
-        given = any(entry.giver == consumer and not self._let_go(p, entry) for p, entry in picture.handoff.items())
+        given = any(
+            entry.giver == consumer and not self._releasing.is_written(p, entry) for p, entry in picture.handoff.items()
+        )
         return given or consumer in picture.assignments.values()
 
     @property
@@ -323,8 +327,9 @@ class Holder:
 
     def _settle(self) -> None:
         """Bring what is held in line with what may be held; repeated, because a stop may allow a release or a start."""
-        owed = self._owed()
-        self._prune(owed)
+        owed = {} if self._stopping else self._releasing.owed(self.picture, self._isolated)
+        generation = self.picture.generation if self.picture is not None else ""
+        self._releasing.prune(owed)
         while True:
             due = self._steps(owed)
             for partition in due.stop:
@@ -332,13 +337,15 @@ class Holder:
             held = self._ledger.held.items()
             closed = [p for p, h in held if h.closing and h.done and not self._ledger.committing(p)]
             for partition in closed:
-                self._close(partition, owed)
+                ended = self._ledger.held.pop(partition)
+                if partition in owed:
+                    self._releasing.closed(ended, owed[partition], generation)
             if not closed:
                 break
         for grant in due.start:
             if self.picture is not None:
                 self._ledger.acquire(grant, self.picture)
-        self._owe(due.release, owed)
+        self._releasing.owe(due.release, owed, generation)
 
     def _steps(self, owed: Mapping[int, Handoff]) -> Steps:
         running = {p: h.token for p, h in self._ledger.held.items()}
@@ -350,51 +357,9 @@ class Holder:
         allowed = {p: g for p, g in self._granted.items() if not self._barred(p, g.token.epoch)}
         if not self._acquiring:
             allowed = {p: g for p, g in allowed.items() if p in running}
-        return steps(allowed, running, closing, owed, self._released)
+        return steps(allowed, running, closing, owed, self._releasing.written)
 
     def _barred(self, partition: int, epoch: int) -> bool:
         bar, picture = self._ledger.bars.get(partition), self.picture
         # What stopped a holding of a topic says nothing of the one that was created anew under its name.
         return bar is not None and epoch <= bar.epoch and picture is not None and bar.topic_id == picture.topic_id
-
-    def _owed(self) -> dict[int, Handoff]:
-        if self._stopping:
-            return {}
-        owed = owes_release(self.picture, self.identity.consumer, self.identity.incarnation, self._isolated)
-        return {p: entry for p, entry in owed.items() if not self._fenced_since(p, entry)}
-
-    def _fenced_since(self, partition: int, entry: Handoff) -> bool:
-        """Somebody newer than the entry took the partition from us: it is not ours to release."""
-        bar = self._ledger.bars.get(partition)
-        return bar is not None and bar.by is not None and entry.epoch <= bar.by.epoch
-
-    def _prune(self, owed: Mapping[int, Handoff]) -> None:
-        self.outbox = {p: r for p, r in self.outbox.items() if p in owed and owed[p].epoch == r.epoch}
-        owing = self._ledger.owing
-        for partition in [p for p, one in owing.items() if owed.get(p) != one.entry]:
-            del owing[partition]
-
-    def _close(self, partition: int, owed: Mapping[int, Handoff]) -> None:
-        held = self._ledger.held.pop(partition)
-        entry = owed.get(partition)
-        if entry is not None and held.sent and not held.fenced:
-            self._post(partition, entry, held.passed, held.token)
-
-    def _post(self, partition: int, entry: Handoff, offset: int, token: Token) -> None:
-        generation = self.picture.generation if self.picture is not None else ""
-        mine = self.identity
-        self.outbox[partition] = Release(entry.epoch, mine.consumer, mine.incarnation, offset, generation, token)
-
-    def _owe(self, partitions: Iterable[int], owed: Mapping[int, Handoff]) -> None:
-        answered, self._ledger.answered = self._ledger.answered, {}
-        for partition in partitions:
-            entry, found = owed[partition], answered.get(partition)
-            if partition in self.outbox or partition in self._ledger.owing:
-                continue
-            if found is not None and found[0] == entry:
-                self._post(partition, entry, found[1], found[2])
-            else:
-                self._ledger.owe(partition, entry)
-
-    def _let_go(self, partition: int, entry: Handoff) -> bool:
-        return self._released.get(partition) == entry.epoch

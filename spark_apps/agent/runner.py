@@ -93,7 +93,7 @@ class TopicRunner:
     def edit(self, change: Callable[[Holder], V]) -> V:
         """Look at or change the holder; whoever waits for it looks again."""
         with self._turn:
-            before = self.holder.outbox.copy()
+            before = dict(self.holder.outbox)
             result = change(self.holder)
             posted = self.holder.outbox.items() - before.items()
             self._turn.notify_all()
@@ -181,7 +181,7 @@ class TopicRunner:
 
     def latest(self, reader: str, start: BatchOffset) -> BatchOffset:  # noqa: ARG002
         deadline = self._clock.monotonic() + LONGEST_WAIT_S
-        before = self.holder.outbox.copy()
+        before = dict(self.holder.outbox)
         try:
             with self._turn:
                 while True:

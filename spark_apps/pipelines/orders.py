@@ -103,6 +103,8 @@ def _problem() -> Column:
         (F.col("event._corrupt").isNotNull() | F.col("event").isNull(), "not a JSON order event"),
         (F.coalesce(F.trim("event.order_id"), F.lit("")) == "", "order_id is missing"),
         (F.coalesce(F.trim("event.product"), F.lit("")) == "", "product is missing"),
+        # PostgreSQL refuses it in text: the batch would fail again and again.
+        (F.concat("event.order_id", "event.product").contains("\x00"), "order_id or product holds a NUL"),
         (~F.coalesce(F.col("event.quantity").between(1, MAX_QUANTITY), F.lit(False)), "quantity is out of range"),
         (~F.coalesce(F.expr(PRICE) >= 0, F.lit(False)), "price is not an amount"),
         (F.expr(ORDERED_AT).isNull(), "ordered_at is not a time"),

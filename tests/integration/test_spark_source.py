@@ -325,6 +325,7 @@ def test_the_orders_pipeline_fills_its_tables(stage: Stage) -> None:
         b"{broken",
         b"\xff\xfe",
         None,
+        json.dumps({**good, "order_id": "A\x003"}).encode(),
     ]
     produce(stage.servers, topic, values)
     planner = stage.planner(topic)
@@ -346,6 +347,7 @@ def test_the_orders_pipeline_fills_its_tables(stage: Stage) -> None:
         (6, "not a JSON order event"),
         (7, "not a JSON order event"),
         (8, "no value"),
+        (9, "order_id or product holds a NUL"),
     ]
     connection.close()
 

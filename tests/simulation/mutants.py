@@ -27,6 +27,7 @@ _LEDGER = "spark_apps/agent/ledger.py"
 _HELD = "spark_apps/agent/held.py"
 _HOLDER = "spark_apps/agent/holder.py"
 _HOLDINGS = "spark_apps/agent/holdings.py"
+_RELEASING = "spark_apps/agent/releasing.py"
 _SCHEDULE = "spark_apps/agent/schedule.py"
 
 MUTANTS = (
@@ -185,9 +186,9 @@ MUTANTS = (
         "a partition runs until its last batch has passed",
     ),
     Mutant(
-        _HOLDER,
-        "and held.sent and not held.fenced:",
-        "and held.sent:",
+        _RELEASING,
+        "if held.sent and not held.fenced:",
+        "if held.sent:",
         "who was fenced releases nothing",
     ),
     Mutant(

@@ -4,8 +4,10 @@ import ctypes
 import logging
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from typing import Any, cast
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaException
 from hypothesis import given
@@ -125,3 +127,19 @@ def test_a_client_that_cannot_be_replaced_is_closed_once(monkeypatch: pytest.Mon
     with pytest.raises(ReadFailed):
         list(reader.read(reader.Job("t", (Range(0, 0, 5, 1),), {"bootstrap.servers": "127.0.0.1:1"})))
     assert client.closed == 1
+
+
+def test_fetches_are_joined_into_batches_that_are_as_large_as_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    fetches = [[700_000], [700_000], [1_900_000], [100_000], [50_000, 1_600_000], [10]]
+
+    def fetch(reading: Any) -> list[tuple[pa.RecordBatch, int]]:
+        sizes = fetches.pop(0)
+        if not fetches:
+            reading._open.clear()
+        return [(pa.record_batch({"size": [size]}), size) for size in sizes]
+
+    monkeypatch.setattr(reader._Reading, "_fetch", fetch)
+    monkeypatch.setattr(reader._Reading, "_assign", lambda _: None)
+    reading = reader._Reading(reader.Job("t", (Range(0, 0, 5, 1),), {}), cast(Any, None))
+    found = [batch["size"].to_pylist() for batch in reading.batches()]
+    assert found == [[700_000, 700_000], [1_900_000], [100_000, 50_000, 1_600_000], [10]]

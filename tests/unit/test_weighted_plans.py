@@ -94,7 +94,7 @@ def test_racks_of_replicas_come_from_the_brokers_description() -> None:
 def test_a_wrong_measure_of_another_strategy_holds_with_a_sentence() -> None:
     scene = Scene(config=replace(CONFIG, parameters={"measure": "size"})).joins("a")
     assert scene.decide().verdict is Verdict.HOLD
-    assert "'measure' of topic orders is 'bytes'; choose one of partitions, lag, records" in scene.decide().reason
+    assert "'measure' of topic orders is 'size'; choose one of partitions, lag, records, bytes" in scene.decide().reason
 
 
 # The rate that a consumer reports -----------------------------------------------------------------------------------
