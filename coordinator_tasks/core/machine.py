@@ -185,7 +185,7 @@ def _recover(
     place(deciding.draft, view, world, able, policy)
     # Whoever acted on an older generation must see one that covers it, isolated ones too: else nothing confirms that they
     # run nothing, and they can never be readmitted.
-    if not deciding.draft.in_flight() and view.state is None:
+    if not deciding.draft.in_flight() and deciding.state.state is State.INITIAL:
         return Decision(Verdict.WAIT, f"{found.cause}; no live consumer is there to take partitions")
     planned = "" if found.adopted else causes.digest(view, world, able)
     return deciding.write(_planned(deciding.draft), found.cause, targets=able, planned=planned)

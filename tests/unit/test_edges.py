@@ -11,7 +11,7 @@ from coordinator_tasks.core.confirm import blockers
 from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.fields import MAX_BYTES, MAX_NUMBER, Fields
 from coordinator_tasks.core.machine import Verdict
-from coordinator_tasks.core.model import Actor, Explanation, Member, State
+from coordinator_tasks.core.model import Actor, Explanation, Member, State, TopicState
 from coordinator_tasks.core.partition_text import MAX_PARTITIONS, numbers
 from tests.world.scene import NOW, Scene, stable
 
@@ -121,6 +121,17 @@ def test_a_node_that_is_written_over_by_the_same_epoch_breaks_a_rule() -> None:
     node = stable("a").node
     assert node is not None
     assert invariants.of_step(node, node) == [f"epochs grow: {node.epoch} was followed by {node.epoch}"]
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_a_state_node_that_says_initial_is_as_good_as_none(live: bool) -> None:
+    scene = Scene()
+    scene.state = TopicState(State.INITIAL)
+    if not live:
+        assert scene.decide().verdict is Verdict.WAIT
+        return
+    scene.joins("a").step()
+    assert scene.state.state is State.STARTING
 
 
 def test_no_offset_is_reset_in_what_is_stored_against_the_rules() -> None:
