@@ -273,8 +273,6 @@ class _Deciding:
             return Signal.CLOSED_FOR_GOOD
         if before is State.STARTING and after is State.STARTING:
             return Signal.OWNER_LOST
-        if before is State.STARTING and after is State.STABLE:
-            return Signal.NOBODY_LEFT
         return _planned(self.draft)
 
     def _closed(self) -> Decision | None:
