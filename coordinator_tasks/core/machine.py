@@ -253,9 +253,8 @@ class _Deciding:
             return None
         cause = causes.of_placement(self.view, self.world, self.draft, lost)
         kept = {c: i for c, i in self.state.targets.items() if c not in lost}
-        first = self.view.node is None or not kept
-        planned = self._digest_if_whole(able) if first else self.state.planned
-        return self.write(self._signal_of_loss(), cause, targets=able if first else kept, planned=planned)
+        planned = self.state.planned if kept else self._digest_if_whole(able)
+        return self.write(self._signal_of_loss(), cause, targets=kept or able, planned=planned)
 
     def _digest_if_whole(self, able: Mapping[str, int]) -> str:
         """What everybody was planned by; empty where only the homeless were placed, and the rest is still to be planned."""

@@ -65,6 +65,16 @@ def test_a_first_plan_that_everybody_has_started_is_followed_by_nothing() -> Non
     assert scene.decide().verdict is Verdict.NOTHING
 
 
+def test_who_joins_after_all_were_gone_is_planned_by_what_there_is_now() -> None:
+    scene = stable("a")
+    scene.dies("a").step()
+    scene.joins("b").step()
+    assert scene.state is not None
+    assert scene.state.planned == causes.digest(scene.view(), scene.world(), {"b": 1})
+    scene.acts("b").step()
+    assert scene.decide().verdict is Verdict.NOTHING
+
+
 @pytest.mark.parametrize("frozen", [False, True])
 def test_a_plan_is_made_from_the_members_attributes_unless_the_topic_is_frozen(frozen: bool) -> None:
     scene = stable("a", "b")
