@@ -8,7 +8,7 @@ from tests.simulation.search import SMALL, Found, Search
 
 _QUICK = (
     *("agent_agent", "agent_delivery", "agent_holder", "agent_runner", "balanced", "batches", "broker_fence", "codecs"),
-    *("confirm", "decide_is_total", "directives", "draft", "explain", "fence", "fleet", "history", "holding"),
+    *("confirm", "decide_is_total", "directives", "draft", "edges", "explain", "fence", "fleet", "history", "holding"),
     *("incremental", "machine", "names", "one_topic", "plan_size", "positions", "presence", "query_start", "recovery"),
     *("registries", "registry", "runner", "services", "settings", "site_strategies", "status_client", "status_server"),
     *("topics", "weighted_plans"),
