@@ -152,3 +152,13 @@ def test_no_offset_is_reset_in_what_is_stored_against_the_rules() -> None:
     decision = machine.seek(scene.view(), scene.world(), scene.policy, Actor("command", "ann"), {0: 1}, plan)
     assert decision.verdict is Verdict.HOLD
     assert "breaks the rule" in decision.reason
+
+
+def test_a_record_counts_its_moves_by_kind() -> None:
+    scene = Scene().joins("a")
+    first = scene.step().record
+    assert first is not None
+    assert first.counts == {"assigned": 4, "handoff": 0, "closing": 0, "start": 4}
+    handed = scene.settles().joins("b").step().record
+    assert handed is not None
+    assert handed.counts == {"assigned": 2, "handoff": 2, "closing": 2}
