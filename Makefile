@@ -10,7 +10,7 @@ CODE := $(wildcard coordinator_tasks spark_apps dags plugins)
 ALL := $(CODE) $(wildcard tests benchmarks)
 export PYTHONPATH := $(CURDIR):$(CURDIR)/plugins
 
-.PHONY: demo demo-stop install test lint format types imports dead unit faults simulate search mutants freeze clean
+.PHONY: demo demo-stop install test lint format types imports dead unit faults simulate search mutants guards freeze clean
 
 demo: install  ## shows a join, a drain and a crash on real servers; KEEP=1 leaves all running
 	@$(BIN)/python -m coordinator_tasks.demo $(if $(KEEP),--keep)
@@ -55,11 +55,15 @@ unit: install
 simulate: install  ## SEEDS histories (START= where to begin), added up in build/simulation.json
 	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),10000) $(if $(START),--start $(START))
 
-search: install  ## every state that the rules can reach, within the bounds of docs/reliability.md
-	@$(BIN)/python -m tests.simulation.search
+search: install  ## every state that the rules can reach, within the bounds of docs/reliability.md; LIMIT= seconds, goes on where it ended
+	@mkdir -p build
+	@PYTHONHASHSEED=0 $(BIN)/python -m tests.simulation.search --folder build $(if $(LIMIT),--limit-s $(LIMIT))
 
-mutants: install  ## which suite notices which broken rule; goes on where build/mutants.json ends
-	@$(BIN)/python -m tests.simulation.mutation
+mutants: install  ## which suite notices which broken rule; LIMIT= seconds, goes on where build/mutants.json ends
+	@$(BIN)/python -m tests.simulation.mutation $(if $(LIMIT),--limit-s $(LIMIT))
+
+guards: install  ## changes every comparison and condition of the core and the agent; LIMIT= seconds, goes on where it ended
+	@$(BIN)/python -m tests.simulation.guards $(if $(LIMIT),--limit-s $(LIMIT))
 
 faults: install  ## the long part of the fault tests: pairs of deaths and more; goes on where it ended
 	$(BIN)/python -m tests.faults --minutes $(or $(MINUTES),60) $(if $(PAIRS),--pairs $(PAIRS)) $(if $(ONLY),--only $(ONLY))

@@ -69,9 +69,8 @@ class Deciding:
             return None
         cause = causes.of_placement(self.view, self.world, self.draft, lost)
         kept = {c: i for c, i in self.state.targets.items() if c not in lost}
-        first = self.view.node is None or not kept
-        planned = self._digest_if_whole(able) if first else self.state.planned
-        return self.write(self._signal_of_loss(), cause, targets=able if first else kept, planned=planned)
+        planned = self.state.planned if kept else self._digest_if_whole(able)
+        return self.write(self._signal_of_loss(), cause, targets=kept or able, planned=planned)
 
     def _digest_if_whole(self, able: Mapping[str, int]) -> str:
         """What everybody was planned by; empty where only the homeless were placed, and the rest is still to be planned."""
@@ -89,8 +88,6 @@ class Deciding:
             return Signal.CLOSED_FOR_GOOD
         if before is State.STARTING and after is State.STARTING:
             return Signal.OWNER_LOST
-        if before is State.STARTING and after is State.STABLE:
-            return Signal.NOBODY_LEFT
         return signal_of_plan(self.draft)
 
     def _closed(self) -> Decision | None:

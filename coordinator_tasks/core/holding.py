@@ -36,9 +36,9 @@ def accepts(picture: TopicNode | None, seen: TopicNode) -> Reading:
     if seen.generation != picture.generation:
         covered = seen.supersedes.get(picture.generation, -1)
         return Reading.ACT if covered >= picture.epoch and seen.epoch > picture.epoch else Reading.FOREIGN
-    if seen.epoch == picture.epoch:
-        return Reading.SAME
-    return Reading.ACT if seen.epoch > picture.epoch else Reading.OLDER
+    if seen.epoch > picture.epoch:
+        return Reading.ACT
+    return Reading.SAME if seen.epoch == picture.epoch else Reading.OLDER
 
 
 class Via(StrEnum):

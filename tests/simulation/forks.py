@@ -6,6 +6,7 @@ function are asked. What is done once, while a module is imported, cannot be cha
 
 import gc
 import hashlib
+import importlib
 import inspect
 import json
 import os
@@ -17,21 +18,25 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import TypeVar
 
 import pytest
+from hypothesis import Phase, settings
 
 from tests.simulation.memo import forget
 
 ROOT = Path(__file__).parents[2]
 REACH = ROOT / "build" / "reach.json"
 PRODUCT = ("coordinator_tasks", "spark_apps")
+CHANGED = ("coordinator_tasks/core", "coordinator_tasks/service", "coordinator_tasks/adapters", "spark_apps/agent")
 ENDLESS = 255
 CPU_S = 150
 WALL_S = 600
 T = TypeVar("T")
+_FOLDERS = tuple(str(ROOT / folder) for folder in PRODUCT)
 
 
 class AtImport(Exception):
@@ -63,18 +68,29 @@ class Change:
 
     def apply(self) -> None:
         """For good; raises `AtImport` where no such function lives."""
-        living: dict[tuple[str, int, str], list[FunctionType]] = {}
-        for one in gc.get_objects():
-            if type(one) is FunctionType:
-                code = one.__code__
-                living.setdefault((code.co_filename, code.co_firstlineno, code.co_qualname), []).append(one)
         for before, after in self.pairs:
-            found = living.get((before.co_filename, before.co_firstlineno, before.co_qualname), [])
+            found = _living().get(_key(before), [])
             if not found:
                 raise AtImport(f"{place(before)} is gone after the import")
             for function in found:
                 function.__code__ = after
         forget()
+
+
+def _key(code: CodeType) -> tuple[str, int, str]:
+    return code.co_filename, code.co_firstlineno, code.co_qualname
+
+
+@lru_cache(1)
+def _living() -> dict[tuple[str, int, str], list[FunctionType]]:
+    """The product's functions, once everything is imported."""
+    for path in sorted(path for folder in CHANGED for path in (ROOT / folder).glob("*.py")):
+        importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    found: dict[tuple[str, int, str], list[FunctionType]] = {}
+    for one in gc.get_objects():
+        if type(one) is FunctionType and one.__code__.co_filename.startswith(_FOLDERS):
+            found.setdefault(_key(one.__code__), []).append(one)
+    return found
 
 
 def _different(before: CodeType, after: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
@@ -84,13 +100,18 @@ def _different(before: CodeType, after: CodeType) -> Iterator[tuple[CodeType, Co
     if before.co_flags & inspect.CO_OPTIMIZED:
         yield before, after
         return
-    if before.replace(co_consts=()) != after.replace(co_consts=()):
+    if _without_inner(before) != _without_inner(after):
         raise AtImport(place(before))
     for one, other in zip(before.co_consts, after.co_consts, strict=True):
         if isinstance(one, CodeType) and isinstance(other, CodeType):
             yield from _different(one, other)
         elif one != other:
             raise AtImport(place(before))
+
+
+def _without_inner(code: CodeType) -> CodeType:
+    """Without the constants, and without the columns in which functions end."""
+    return code.replace(co_consts=(), co_linetable=b"")
 
 
 @dataclass
@@ -131,10 +152,26 @@ class _Instead:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        for item in session.items:
+            _once_is_enough(item)
         tests = Tests(session, {item.nodeid: item for item in session.items})
         _measure(tests, tests.of(self.measured))
+        _living()
+        gc.collect()
+        gc.freeze()  # what is here already is not looked at again in every fork
         self.result = self.work(tests)
         return True
+
+
+def _once_is_enough(item: pytest.Item) -> None:
+    """Hypothesis stops at the first example that fails, and does not look for a smaller one."""
+    enough = {"phases": (Phase.explicit, Phase.generate), "report_multiple_bugs": False, "database": None}
+    cls, test = getattr(item, "cls", None), getattr(item, "obj", None)
+    if isinstance(getattr(cls, "settings", None), settings):
+        cls.settings = settings(cls.settings, **enough)  # type: ignore[union-attr]
+    own = getattr(test, "_hypothesis_internal_use_settings", None)
+    if own is not None:
+        getattr(test, "__func__", test)._hypothesis_internal_use_settings = settings(own, **enough)
 
 
 def with_tests(measured: Collection[str], others: Collection[str], work: Callable[[Tests], int]) -> int:
@@ -209,7 +246,6 @@ def _measure(tests: Tests, items: list[pytest.Item]) -> None:
 
 def _watched(session: pytest.Session, items: list[pytest.Item], tree: str) -> int:
     resource.setrlimit(resource.RLIMIT_CPU, (WALL_S, resource.RLIM_INFINITY))
-    folders = tuple(str(ROOT / folder) for folder in PRODUCT)
     places: dict[str, int] = {}
     reach: dict[str, list[int]] = {}
     seconds: dict[str, float] = {}
@@ -220,7 +256,7 @@ def _watched(session: pytest.Session, items: list[pytest.Item], tree: str) -> in
         code = frame.f_code
         number = numbers.get(id(code))
         if number is None:
-            mine = code.co_filename.startswith(folders)
+            mine = code.co_filename.startswith(_FOLDERS)
             number = numbers[id(code)] = places.setdefault(place(code), len(places)) if mine else -1
         ran.add(number)
 
@@ -246,7 +282,7 @@ def _watched(session: pytest.Session, items: list[pytest.Item], tree: str) -> in
 
 def _fingerprint(items: list[pytest.Item]) -> str:
     digest = hashlib.sha256(repr(sorted(item.nodeid for item in items)).encode())
-    for folder in (*PRODUCT, "tests"):
+    for folder in (*PRODUCT, "tests/unit", "tests/scenarios", "tests/world", "tests/fakes"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -118,8 +118,8 @@ MUTANTS = (
     Mutant(_HOLDING, "if entry.giver == consumer}", "if True}", "only the giver owes a release"),
     Mutant(
         _HOLDING,
-        "return Reading.ACT if seen.epoch > picture.epoch else Reading.OLDER",
-        "return Reading.ACT",
+        "if seen.epoch > picture.epoch:",
+        "if seen.epoch != picture.epoch:",
         "an older read replaces nothing",
     ),
     Mutant(

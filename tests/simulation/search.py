@@ -15,15 +15,15 @@ import gc
 import pickle
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
-from coordinator_tasks.core import invariants
+from coordinator_tasks.core import causes, invariants
 from coordinator_tasks.core.codec import encode_node
+from coordinator_tasks.core.decision import Verdict
 from coordinator_tasks.core.holding import Reading, accepts, grants, may_hold, owes_release, steps
-from coordinator_tasks.core.machine import Verdict, decide
+from coordinator_tasks.core.machine import decide
 from coordinator_tasks.core.model import (
     Actor,
     Answer,
@@ -46,42 +46,18 @@ from coordinator_tasks.core.model import (
     Unreachable,
 )
 from coordinator_tasks.core.world import Policy, TopicView, World
+from tests.simulation.states import NAMES, Process, Site
+from tests.simulation.symmetry import Exchange
 
 ACTOR = Actor("loop", "search")
 POLICY = Policy(settle_s=0.0)
-NAMES = "abcd"
 NOW = 1_000.0
 SILENT = Unreachable(Silence.SILENT, "no answer")
 
 
-class Process(NamedTuple):
-    """One consumer. `picture` is a version of the node (-1 = none); `runs`: partition, epoch, closing; 0 = not there."""
-
-    incarnation: int
-    picture: int
-    sees_isolation: bool
-    runs: tuple[tuple[int, int, bool], ...]
-    released: tuple[tuple[int, int], ...]
-
-
-class Site(NamedTuple):
-    """One state. `versions` are the nodes that somebody may still read, the last one being stored."""
-
-    versions: tuple[int, ...]
-    state: int
-    releases: tuple[Release, ...]
-    processes: tuple[Process | None, ...]
-    drawn: tuple[int, ...]
-    ended: tuple[tuple[int, ...], ...]
-    isolated: tuple[bool, ...]
-    excused: tuple[tuple[int, int], ...]
-    crashes: int
-    zombies: int
-
-
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How far a search goes; `stale` = how many older versions may still be read."""
+    """How far a search goes; `stale` = how many older versions may still be read; `symmetric` = names do not count."""
 
     consumers: int
     partitions: int
@@ -90,11 +66,13 @@ class Bounds:
     zombies: int
     stale: int = 1
     most: int = 10_000_000
+    symmetric: bool = False
 
     def __str__(self) -> str:
         return (
             f"{self.consumers} consumers × {self.partitions} partitions, epochs up to {self.epochs}, "
             f"{self.crashes} crashes, {self.zombies} zombies, reads up to {self.stale} versions old"
+            f"{', names exchanged' if self.symmetric else ''}"
         )
 
 
@@ -111,10 +89,11 @@ class Search:
         self.edges = 0
         self.quiet = 0
         self.complete = False
-        self._nodes: list[TopicNode] = []
+        self.nodes: list[TopicNode] = []
         self._node_ids: dict[bytes, int] = {}
-        self._states: list[TopicState] = []
+        self.states: list[TopicState] = []
         self._state_ids: dict[str, int] = {}
+        self._exchange = Exchange(self, bounds.consumers, bounds.partitions) if bounds.symmetric else None
         self._valid: set[tuple[int | None, ...]] = set()
         self._moves: dict[object, tuple[tuple[Process, tuple[Release, ...]], ...]] = {}
         self._decisions: dict[object, tuple[tuple[bool, int, int | None], ...]] = {}
@@ -139,9 +118,10 @@ class Search:
     def _look_at(self, site: Site) -> None:
         self.reached += 1
         by_itself = False
-        for free, successor in self._successors(site):
+        for free, found in self._successors(site):
             self.edges += 1
-            by_itself = by_itself or (free and successor != site)
+            by_itself = by_itself or (free and found != site)
+            successor = self._exchange.canonical(found) if self._exchange is not None else found
             key = hash(successor)
             if key not in self._seen:
                 self._seen.add(key)
@@ -186,16 +166,16 @@ class Search:
     def _check_quiet(self, site: Site) -> None:
         """Nothing more happens by itself: then everything is assigned, if anybody may have it, and runs."""
         self.quiet += 1
-        node = self._nodes[site.versions[-1]] if site.versions else None
+        node = self.nodes[site.versions[-1]] if site.versions else None
         live = [n for n, p in enumerate(site.processes) if p is not None and not site.isolated[n]]
         if node is None or not live or node.epoch >= self.bounds.epochs:
             return
-        if self._states[site.state].state is not State.STABLE or len(node.assignments) < self.bounds.partitions:
+        if self.states[site.state].state is not State.STABLE or len(node.assignments) < self.bounds.partitions:
             raise Found(f"it stands still before Stable: {self._shown(site)}")
 
     def _shown(self, site: Site) -> str:
-        node = self._nodes[site.versions[-1]] if site.versions else None
-        return f"{site} with {node} and {self._states[site.state] if site.state >= 0 else None}"
+        node = self.nodes[site.versions[-1]] if site.versions else None
+        return f"{site} with {node} and {self.states[site.state] if site.state >= 0 else None}"
 
     # What may happen --------------------------------------------------------------------------------------------------
 
@@ -227,11 +207,11 @@ class Search:
         self, n: int, process: Process, versions: tuple[int, ...], releases: tuple[Release, ...], is_isolated: bool
     ) -> Iterator[tuple[Process, tuple[Release, ...]]]:
         """What one consumer may do next: how it then stands, and the releases."""
-        picture = self._nodes[process.picture] if process.picture >= 0 else None
+        picture = self.nodes[process.picture] if process.picture >= 0 else None
         if process.sees_isolation != is_isolated:
             yield process._replace(sees_isolation=is_isolated), releases
         for version in versions:
-            if accepts(picture, self._nodes[version]) is Reading.ACT:
+            if accepts(picture, self.nodes[version]) is Reading.ACT:
                 yield process._replace(picture=version), releases
         name, isolated, runs = NAMES[n], process.sees_isolation, process.runs
         running = {p: Token(epoch, process.incarnation) for p, epoch, _ in runs}
@@ -276,12 +256,12 @@ class Search:
         )
 
     def _confirms_nothing(self, site: Site, process: Process) -> bool:
-        acted = self._nodes[process.picture].epoch if process.picture >= 0 else 0
-        current = self._nodes[site.versions[-1]].epoch if site.versions else 0
+        acted = self.nodes[process.picture].epoch if process.picture >= 0 else 0
+        current = self.nodes[site.versions[-1]].epoch if site.versions else 0
         return process.sees_isolation and not process.runs and acted >= current
 
     def _coordinator(self, site: Site) -> Iterator[tuple[bool, Site]]:
-        if site.versions and self._nodes[site.versions[-1]].epoch >= self.bounds.epochs:
+        if site.versions and self.nodes[site.versions[-1]].epoch >= self.bounds.epochs:
             return
         told = tuple(p and p._replace(released=()) for p in site.processes)
         key = (site.versions[-1:], site.state, site.releases, told, site.drawn, site.ended, site.isolated)
@@ -301,7 +281,7 @@ class Search:
     def _answer(self, n: int, process: Process) -> ConsumerStatus:
         topics = {}
         if process.picture >= 0:
-            node = self._nodes[process.picture]
+            node = self.nodes[process.picture]
             held = may_hold(node, NAMES[n], process.incarnation, process.sees_isolation)
             runs = {
                 p: RunningPartition(0, Token(epoch, process.incarnation, node.generation), True, closes)
@@ -311,9 +291,9 @@ class Search:
         return ConsumerStatus(NAMES[n], "c", process.incarnation, "boot", "ok", topics)
 
     def _decided(self, site: Site, answers: dict[str, Answer]) -> Iterator[tuple[int, int | None]]:
-        node = self._nodes[site.versions[-1]] if site.versions else None
+        node = self.nodes[site.versions[-1]] if site.versions else None
         releases = {r.offset: r for r in site.releases}
-        state = self._states[site.state] if site.state >= 0 else None
+        state = self.states[site.state] if site.state >= 0 else None
         view = TopicView(self._config, node, state, tuple(self._partitions), releases, self._description)
         members = {
             NAMES[n]: Member(NAMES[n], p.incarnation, f"http://{NAMES[n]}", "boot")
@@ -336,7 +316,7 @@ class Search:
         written = decision.node or node
         if written is None:
             raise Found(f"a state is written without a node: {decision}")
-        ids = self._state_id(decision.state), None if decision.node is None else self._node_id(decision.node)
+        ids = self.state_id(decision.state), None if decision.node is None else self.node_id(decision.node)
         step = (*site.versions[-1:], *ids)
         if step not in self._valid:
             if invariants.of_topic(written, decision.state):
@@ -350,14 +330,20 @@ class Search:
     def _partitions(self) -> range:
         return range(self.bounds.partitions)
 
+    def plan_for(self, able: Iterable[str]) -> str:
+        """The digest of a plan for these consumers."""
+        view = TopicView(self._config, None, None, tuple(self._partitions), {}, self._description)
+        members = {name: Member(name, 1, f"http://{name}", "boot") for name in able}
+        return causes.digest(view, World(NOW, members), dict.fromkeys(members, 1))
+
     _generation = "f00dfeedf00dfeed"
 
-    def _node_id(self, node: TopicNode) -> int:
-        return _interned(encode_node(node), node, self._node_ids, self._nodes)
+    def node_id(self, node: TopicNode) -> int:
+        return _interned(encode_node(node), node, self._node_ids, self.nodes)
 
-    def _state_id(self, state: TopicState) -> int:
+    def state_id(self, state: TopicState) -> int:
         told = replace(state, rebalance="r" if state.rebalance else "", cause="")
-        return _interned(repr(told), told, self._state_ids, self._states)
+        return _interned(repr(told), told, self._state_ids, self.states)
 
 
 def _interned(key: object, value: object, ids: dict, values: list) -> int:  # type: ignore[type-arg]
@@ -372,7 +358,7 @@ def _put(values: tuple, n: int, value: object) -> tuple:  # type: ignore[type-ar
 
 
 SMALL = (Bounds(3, 1, 3, 1, 1, most=25_000), Bounds(2, 2, 3, 1, 1, most=25_000))
-FULL = (Bounds(3, 1, 99, 2, 1), Bounds(3, 2, 4, 2, 1), Bounds(3, 3, 4, 2, 1))
+FULL = (Bounds(3, 1, 99, 2, 1), Bounds(3, 2, 4, 2, 1), Bounds(3, 3, 4, 2, 1, symmetric=True))
 
 
 def main() -> int:

@@ -11,9 +11,11 @@ import pytest
 
 from coordinator_tasks.core.model import State
 from spark_apps.agent.ledger import Ledger
+from tests.simulation import guards
 from tests.simulation.faults import Fault
 from tests.simulation.history import generate, run, run_seed
-from tests.simulation.mutants import MUTANTS, ROOT, mutated
+from tests.simulation.mutants import MUTANTS, ROOT, Mutant
+from tests.simulation.mutation import change_of
 from tests.simulation.pool import run_all, run_chunk
 from tests.simulation.search import SMALL, Bounds, Search
 from tests.simulation.shrink import shrunk
@@ -108,8 +110,15 @@ def test_no_state_within_small_bounds_has_two_owners_or_stands_still(bounds: Bou
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.rule)
-def test_every_mutant_still_has_its_line(mutant: object) -> None:
-    compile(mutated(mutant, ROOT), "mutant", "exec")  # type: ignore[arg-type]
+def test_every_mutant_still_has_its_line_in_a_function(mutant: Mutant) -> None:
+    assert len(change_of(mutant).pairs) == 1
+
+
+def test_every_comparison_and_condition_is_a_change_of_one_function() -> None:
+    found = [site for site in guards.sites() if site.file.endswith(("partition_text.py", "claims.py"))]
+    assert len(found) > 10
+    assert all(len(guards.change_of(site).pairs) == 1 for site in found)
+    assert "(found[-1] if found else -1) < begin <= end < begin + MAX_PARTITIONS" in {s.changed for s in found}
 
 
 def test_there_are_enough_mutants_each_of_a_rule_of_its_own() -> None:

@@ -61,6 +61,7 @@ def release(epoch: int = 4, incarnation: int = 1, offset: int = 60) -> Release:
         pytest.param(
             entry(4, 1, offset=70), release(4), StartRule.LATEST, 0, 70, "committed", id="as new, and further"
         ),
+        pytest.param(entry(4, 1, offset=60), release(4), StartRule.LATEST, 0, 60, "committed", id="as new, and as far"),
         pytest.param(
             entry(4, 1), release(4), StartRule.LATEST, 0, 60, "release", id="as new, by a commit that came late"
         ),

@@ -135,7 +135,7 @@ def test_changed_loads_are_a_reason_once_the_topic_was_stable_for_the_interval()
     scene = lags(weighted("a", "b"), 900, 10, 900, 10)
     assert scene.owned == {"a": [0, 2], "b": [1, 3]}
     assert scene.later(99).decide().verdict is Verdict.NOTHING
-    decision = scene.later(2).step()
+    decision = scene.later(1).step()
     assert decision.reason.startswith("loads have changed: weighted by lag: 1 moves; the fullest is ")
     assert decision.record is not None
     assert [(m.giver, m.taker, m.kind) for m in decision.record.moves] == [("a", "b", MoveKind.HANDOFF)]
@@ -170,6 +170,17 @@ def test_otherwise_changed_loads_are_no_reason(change: dict[str, Any]) -> None:
     scene.settles()
     lags(scene, 900, 10, 900, 10).later(1_000)
     assert scene.decide().verdict is Verdict.NOTHING
+
+
+def test_changed_loads_are_no_reason_while_a_start_is_outstanding() -> None:
+    scene = lags(weighted("a", "b"), 900, 10, 900, 10).later(1_000)
+    assert scene.state is not None
+    scene.state = replace(scene.state, state=State.STARTING, to_start={"a": (0,)})
+    status = scene.answers["a"]
+    assert isinstance(status, ConsumerStatus)
+    running = status.topics[TOPIC].running
+    scene.says("a", running={**running, 0: replace(running[0], started=False)})
+    assert scene.decide().verdict is Verdict.WAIT
 
 
 def test_a_joiner_gets_its_floor_and_others_are_left_alone() -> None:

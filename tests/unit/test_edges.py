@@ -1,0 +1,165 @@
+"""Rules at their edges: the last value that still counts, the first that does not, and the half of a condition that
+the tests by subject do not need. Found by changing every comparison and condition (`tests.simulation.guards`)."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from coordinator_tasks.core import causes, history_codec, invariants, machine, member_codec
+from coordinator_tasks.core.confirm import blockers
+from coordinator_tasks.core.deciding import Deciding
+from coordinator_tasks.core.decision import Verdict
+from coordinator_tasks.core.errors import Malformed
+from coordinator_tasks.core.fields import MAX_BYTES, MAX_NUMBER, Fields
+from coordinator_tasks.core.model import Actor, Explanation, Member, State, TopicState
+from coordinator_tasks.core.partition_text import MAX_PARTITIONS, numbers
+from tests.world.scene import NOW, Scene, stable
+
+PATH = "/consumers/c/state/t"
+
+
+# What is read ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_longest_data_and_the_largest_number_are_read() -> None:
+    padded = b'{"version":1}'.ljust(MAX_BYTES)
+    assert Fields.parse(PATH, padded, 1).number("n", MAX_NUMBER) == MAX_NUMBER
+
+
+def test_a_list_of_texts_is_no_list_with_something_else_in_it() -> None:
+    member = json.loads(member_codec.encode_member(Member("a", 1, "http://a", "boot")))
+    with pytest.raises(Malformed, match="not a list of strings"):
+        member_codec.decode_member(PATH, json.dumps({**member, "topics": ["t", 1]}).encode())
+
+
+def test_a_list_of_moves_is_no_list_with_something_else_in_it() -> None:
+    record = stable("a").last
+    assert record is not None
+    assert record.record is not None
+    data = json.loads(history_codec.encode_record(record.record))
+    with pytest.raises(Malformed, match="not a list of objects"):
+        history_codec.decode_record(PATH, json.dumps({**data, "moves": [1]}).encode(), 0)
+
+
+def test_a_value_of_sixty_characters_is_shown_whole_in_an_error() -> None:
+    for length, shown in ((58, "x" * 58 + "'"), (59, "x" * 56 + "...")):
+        with pytest.raises(Malformed, match=f"'{shown}, not a whole number"):
+            Fields(PATH, {"n": "x" * length}).number("n")
+
+
+def test_the_widest_range_of_partitions_is_read() -> None:
+    assert len(numbers(f"0-{MAX_PARTITIONS}")) == MAX_PARTITIONS + 1
+    with pytest.raises(ValueError, match="no range"):
+        numbers(f"0-{MAX_PARTITIONS + 1}")
+
+
+# What asks for a plan -------------------------------------------------------------------------------------------------
+
+
+def test_a_first_plan_that_everybody_has_started_is_followed_by_nothing() -> None:
+    scene = Scene().joins("a", "b")
+    scene.step()
+    scene.acts("a", "b").step()
+    assert scene.state is not None
+    assert scene.state.state is State.STABLE
+    assert scene.decide().verdict is Verdict.NOTHING
+
+
+def test_who_joins_after_all_were_gone_is_planned_by_what_there_is_now() -> None:
+    scene = stable("a")
+    scene.dies("a").step()
+    scene.joins("b").step()
+    assert scene.state is not None
+    assert scene.state.planned == causes.digest(scene.view(), scene.world(), {"b": 1})
+    scene.acts("b").step()
+    assert scene.decide().verdict is Verdict.NOTHING
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_plan_is_made_from_the_members_attributes_unless_the_topic_is_frozen(frozen: bool) -> None:
+    scene = stable("a", "b")
+    view, able = scene.view(), {"a": 1, "b": 1}
+    view = replace(view, config=replace(view.config, frozen=frozen))
+    before = causes.digest(view, scene.world(), able)
+    scene.members["a"] = replace(scene.members["a"], capacity=3.0)
+    assert (causes.digest(view, scene.world(), able) == before) is frozen
+
+
+def test_a_frozen_topic_that_was_changed_says_what_was_changed() -> None:
+    scene = stable("a", "b")
+    scene.config = replace(scene.config, frozen=True)
+    scene.settles()
+    for changed, cause in (
+        ({"paused": frozenset({1})}, "paused: partitions 1"),
+        ({"properties": {"max.poll.records": "7"}}, "configuration changed"),
+    ):
+        scene.config = replace(scene.config, **changed)  # type: ignore[arg-type]
+        decision = scene.step()
+        assert decision.state is not None
+        assert decision.state.cause == cause
+
+
+def test_a_plan_goes_on_only_when_everything_of_it_so_far_is_done() -> None:
+    scene = stable("a", "b").joins("c")
+    scene.step()
+    view, world = scene.view(), scene.world()
+    assert scene.state is not None
+    draft = Deciding(view, world, scene.policy, Actor("loop", "test")).draft
+    unfinished = replace(scene.state, planned="")
+    assert causes.of_plan(view, world, draft, unfinished, dict(scene.state.targets)) is None
+
+
+def test_an_event_as_far_ahead_as_a_plan_waits_at_most_is_waited_for() -> None:
+    scene = Scene()
+    limit_s = scene.policy.settle_max_s
+    due = causes.Due("joined: a", (NOW + limit_s,))
+    assert causes.settling(due, scene.world(), scene.policy) == limit_s
+    assert causes.settling(replace(due, events_at=(NOW + limit_s + 0.1,)), scene.world(), scene.policy) == 0.0
+
+
+# What is stored -------------------------------------------------------------------------------------------------------
+
+
+def test_nobody_holds_up_what_has_a_node_and_no_state_or_a_state_and_no_node() -> None:
+    scene = stable("a")
+    view = scene.view()
+    assert blockers(replace(view, state=None), scene.world()) == {}
+    assert blockers(replace(view, node=None), scene.world()) == {}
+
+
+def test_a_node_that_is_written_over_by_the_same_epoch_breaks_a_rule() -> None:
+    node = stable("a").node
+    assert node is not None
+    assert invariants.of_step(node, node) == [f"epochs grow: {node.epoch} was followed by {node.epoch}"]
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_a_state_node_that_says_initial_is_as_good_as_none(live: bool) -> None:
+    scene = Scene()
+    scene.state = TopicState(State.INITIAL)
+    if not live:
+        assert scene.decide().verdict is Verdict.WAIT
+        return
+    scene.joins("a").step()
+    assert scene.state.state is State.STARTING
+
+
+def test_no_offset_is_reset_in_what_is_stored_against_the_rules() -> None:
+    scene = stable("a")
+    assert scene.node is not None
+    scene.node = replace(scene.node, since=dict.fromkeys(scene.node.since, scene.node.epoch + 1))
+    plan = Explanation("manual", "", "asked for", ())
+    decision = machine.seek(scene.view(), scene.world(), scene.policy, Actor("command", "ann"), {0: 1}, plan)
+    assert decision.verdict is Verdict.HOLD
+    assert "breaks the rule" in decision.reason
+
+
+def test_a_record_counts_its_moves_by_kind() -> None:
+    scene = Scene().joins("a")
+    first = scene.step().record
+    assert first is not None
+    assert first.counts == {"assigned": 4, "handoff": 0, "closing": 0, "start": 4}
+    handed = scene.settles().joins("b").step().record
+    assert handed is not None
+    assert handed.counts == {"assigned": 2, "handoff": 2, "closing": 2}
