@@ -51,13 +51,18 @@ def stalls(produced: Sequence[Produced], rows: Sequence[Row]) -> dict[int, list[
 
 def _of_partition(events: list[tuple[float, float]]) -> list[Stall]:
     """`events`: (processed at, produced at) of every record of one partition."""
-    groups = [(at, min(made for _, made in group)) for at, group in groupby(sorted(events), key=lambda e: e[0])]
+    groups = groupby(sorted(events), key=lambda e: e[0])
+    return between([(at, min(made for _, made in group)) for at, group in groups])
+
+
+def between(processings: Sequence[tuple[float, float]]) -> list[Stall]:
+    """The stalls of one partition between its processings, in order: (when, production of the oldest record in it)."""
     oldest_left = inf
     found: list[Stall] = []
-    for index in range(len(groups) - 1, -1, -1):
-        at, made = groups[index]
+    for index in range(len(processings) - 1, -1, -1):
+        at, made = processings[index]
         oldest_left = min(oldest_left, made)
-        before = groups[index - 1][0] if index else -inf
+        before = processings[index - 1][0] if index else -inf
         found.append(Stall(max(before, oldest_left), at))
     return found[::-1]
 
