@@ -1,0 +1,333 @@
+"""The stall of every moved and unmoved partition when consumers join, leave, are restarted and crash: Kafka's protocols, ours.
+
+    python -m benchmarks.handoff [--partitions 12,48,192] [--rounds 5] [--kinds join,leave,rolling,crash]
+        [--only eager,cooperative,kip848-5s,kip848-1s,ours,spark] [--json build/handoff.json] [--svg FILE]
+
+All plain clients run at once on one broker, each protocol with a topic and a group of its own, so that whatever disturbs
+one disturbs all; Spark applications take turns with them. Every change of membership is followed by an undisturbed window
+of the same length with the same clients, whose longest stall is subtracted, partition by partition.
+
+- join: a further consumer comes; leave: it leaves cleanly; rolling: the staying ones are restarted, one after the other;
+  crash: kill -9 of the further one. Our consumers are watched by their launcher, which reports the death;
+  `crash-unreported` is the same with the launcher gone as well.
+- A stall: the longest time in which a partition had an unprocessed record and none was processed.
+
+`python -m benchmarks.rebalance` measures what Airflow adds to the decision; it is no part of a stall.
+"""
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from benchmarks.handoff_clients import fork_server
+from benchmarks.handoff_lanes import BROKER, OURS, PLAIN, SESSIONS_S, SPARK, ClientLane, Lane, OurLane, SparkLane
+from benchmarks.handoff_report import line_of, plots, show, summary, targets
+from benchmarks.handoff_traffic import TrafficOrder, produce
+from benchmarks.stalls import Flow, Window, course, fewest_moves, impact
+from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+
+UNREPORTED = "crash-unreported"
+ACTS: Mapping[str, Callable[[Lane, str], Any]] = {
+    "join": lambda lane, consumer: lane.join(consumer),
+    "crash": lambda lane, consumer: lane.crash(consumer),
+    UNREPORTED: lambda lane, consumer: lane.vanish(consumer),
+    "leave": lambda lane, consumer: lane.leave(consumer),
+    "rolling": lambda lane, consumer: lane.restart(consumer),
+}
+GOING = ("crash", UNREPORTED, "leave")
+"""What a further consumer does after it has come."""
+KINDS = ("join", "leave", "rolling", "crash")
+STAYING = {True: ("a", "b"), False: ("a", "b", "c")}  # Spark applications are heavy for a small machine
+COMING = "x"
+LOOK_S, AFTER_S, CALM_S, LIMIT_S = 0.2, 1.0, 2.0, 90.0
+APART_S = 1.1  # consumers that start at once would beat their hearts at once, which none do in production
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One change of membership: `steps` are, by lane, the processes that live after each of its parts.
+
+    In the control, the benchmark used so many cores, and all that ran on the machine so large a part of them."""
+
+    kind: str
+    window: Window
+    control: Window
+    steps: dict[str, list[list[str]]]
+    took_s: dict[str, float]
+    own_cores: float
+    busy: float
+
+
+@dataclass
+class Fleet:
+    """Lanes that go through the same events at the same time, beside one flow of records."""
+
+    lanes: Sequence[Lane]
+    ticks: Path
+    events: list[Event] = field(default_factory=list)
+
+    @property
+    def staying(self) -> tuple[str, ...]:
+        return STAYING[any(isinstance(lane, SparkLane) for lane in self.lanes)]
+
+    def run(self, kinds: Collection[str]) -> None:
+        """Everybody comes; then the events."""
+        self._prepare(*self.staying)
+        for consumer in self.staying:
+            self._all("join", consumer)
+            time.sleep(APART_S)
+        self._settle()
+        going = [kind for kind in GOING if kind in kinds]
+        for number, kind in enumerate(going or ["join"] * ("join" in kinds)):
+            consumer = f"{COMING}{number}"
+            self._prepare(consumer)
+            if number == 0 and "join" in kinds:
+                self._event("join", consumer)
+            else:
+                self._all("join", consumer)
+                self._settle()
+            if kind in GOING:
+                self._event(kind, consumer)
+        for consumer in self.staying if "rolling" in kinds else ():
+            self._prepare(consumer)
+            self._event("rolling", consumer)
+
+    def _prepare(self, *consumers: str) -> None:
+        for lane in self.lanes:
+            for consumer in consumers:
+                lane.prepare(consumer)
+            lane.wait_prepared()
+        time.sleep(CALM_S)
+
+    def _all(self, kind: str, consumer: str) -> None:
+        for lane in self.lanes:
+            ACTS[kind](lane, consumer)
+
+    def _event(self, kind: str, consumer: str) -> None:
+        began_at = time.monotonic()
+        self._all(kind, consumer)
+        steps = {lane.name: [lane.keys()] for lane in self.lanes}
+        took_s = self._settle()
+        for lane in self.lanes:
+            if steps[lane.name] != [lane.keys()]:  # it has left, and come back
+                steps[lane.name].append(lane.keys())
+        time.sleep(AFTER_S)
+        window = Window(began_at, time.monotonic())
+        psutil.cpu_percent()
+        own_s = _own_cpu_s()
+        until = window.to_at + AFTER_S / 2 + window.to_at - began_at
+        while time.monotonic() < until:
+            self._look()
+        control = Window(window.to_at + AFTER_S / 2, until)
+        cores = (_own_cpu_s() - own_s) / (until - window.to_at)
+        self.events.append(Event(kind, window, control, steps, took_s, cores, psutil.cpu_percent() / 100))
+
+    def _settle(self) -> dict[str, float]:
+        """Wait for all lanes; how many seconds each of them took."""
+        began_s, found = time.monotonic(), dict[str, float]()
+        while len(found) < len(self.lanes):
+            self._look()
+            now = time.monotonic()
+            found |= {one.name: now - began_s for one in self.lanes if one.name not in found and one.is_settled()}
+            if now - began_s > LIMIT_S:
+                late = {lane.name: str(lane.folder) for lane in self.lanes if lane.name not in found}
+                sys.exit(f"not settled within {LIMIT_S:g} s: {late}; the machine may be too busy to measure on")
+        return found
+
+    def _look(self) -> None:
+        time.sleep(LOOK_S)
+        for lane in self.lanes:
+            lane.follow()
+            if problem := lane.problem():
+                sys.exit(problem)
+
+    def drain(self) -> None:
+        """Until everything that was produced has been processed; what never comes is lost."""
+        flow = flow_of(self.ticks)
+        deadline = time.monotonic() + LIMIT_S / 3
+        while time.monotonic() < deadline and any(
+            np.min(lane.position) < flow.base + len(flow.ticks) for lane in self.lanes
+        ):
+            self._look()
+        for consumer in list(self.lanes[0].lives):
+            self._all("leave", consumer)
+        while time.monotonic() < deadline + LIMIT_S and not all(one.ended for lane in self.lanes for one in lane.all):
+            time.sleep(LOOK_S)
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """What each event did to each lane."""
+        flow = flow_of(self.ticks)
+        for lane in self.lanes:
+            courses = {partition: course(flow, spans) for partition, spans in lane.spans().items()}
+            since = -inf
+            for event in self.events:
+                until = inf if event is self.events[-1] else event.control.to_at
+                owners = {partition: one.owner_at(event.window.from_at) for partition, one in courses.items()}
+                fewest = fewest_moves(owners, *event.steps[lane.name])
+                found = impact(courses, event.window, event.control, Window(since, until), fewest)
+                line = line_of(event.kind, lane.name, found, event.took_s[lane.name])
+                cpu = {"own_cores": round(event.own_cores, 2), "busy": round(event.busy, 2)}
+                yield {**line, **cpu}
+                since = until
+
+
+def _own_cpu_s() -> float:
+    """What all processes of the benchmark have used of the processors."""
+    found = 0.0
+    for one in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            found += sum(one.cpu_times()[:2])
+    return found + sum(psutil.Process().cpu_times()[:2])
+
+
+def flow_of(ticks: Path) -> Flow:
+    found = np.fromfile(ticks, "<f8").tolist()
+    return Flow(int(found[0]), found[1:]) if found else Flow(0, [])
+
+
+@dataclass
+class Bench:
+    """Running servers, and what is measured on them."""
+
+    zookeeper: str
+    kafka: str
+    folder: Path
+    per_second: float
+    batch_interval_s: float
+    count: int = 0
+
+    def __post_init__(self) -> None:
+        self.forks = fork_server()
+
+    def lanes(self, names: Sequence[str], partitions: int) -> list[Lane]:
+        """New ones, on the topics and groups of the rounds before."""
+        self.count += 1
+        found: list[Lane] = []
+        for name in names:
+            given = (name, self.kafka, f"{name}-{partitions}", partitions, self.folder / f"{self.count}-{name}")
+            if name == OURS:
+                found.append(OurLane(*given, zookeeper=self.zookeeper, forks=self.forks))
+            elif name == SPARK:
+                every_s = self.batch_interval_s
+                found.append(SparkLane(*given, zookeeper=self.zookeeper, forks=self.forks, batch_interval_s=every_s))
+            else:
+                found.append(ClientLane(*given, forks=self.forks))
+        return found
+
+    def round(self, names: Sequence[str], partitions: int, kinds: Collection[str]) -> list[dict[str, Any]]:
+        """All events once, with all of these at the same time."""
+        lanes = self.lanes(names, partitions)
+        fleet = Fleet(lanes, self.folder / f"{self.count}.ticks")
+        try:
+            with self._traffic(fleet, partitions):
+                fleet.run(kinds)
+            fleet.drain()
+        finally:
+            for lane in lanes:
+                lane.close()
+        return [{"partitions": partitions, **line} for line in fleet.lines()]
+
+    @contextmanager
+    def _traffic(self, fleet: Fleet, partitions: int) -> Iterator[None]:
+        topics = tuple(lane.topic for lane in fleet.lanes)
+        order = TrafficOrder(self.kafka, topics, partitions, self.per_second, fleet.ticks)
+        fleet.ticks.touch()
+        process = self.forks.Process(target=produce, args=(order,), daemon=True)
+        process.start()
+        try:
+            yield
+            if process.exitcode is not None:
+                sys.exit("the traffic has ended early; its last words are above")
+        finally:
+            process.terminate()
+            process.join(30)
+
+
+def measure(given: argparse.Namespace) -> dict[str, Any]:
+    result: dict[str, Any] = {
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "rounds": given.rounds,
+        "per_second": given.per_second,
+        "batch_interval_s": given.batch_interval,
+        "sessions_s": SESSIONS_S,
+        "load_before": os.getloadavg()[0],
+        "runs": [],
+    }
+    began_s = time.monotonic()
+    turns = [names for names in ([one for one in PLAIN if one in given.only], [SPARK][: SPARK in given.only]) if names]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="handoff-")))
+        zookeeper = stack.enter_context(EmbeddedZooKeeper(folder / "zookeeper")).connect_string
+        kafka = stack.enter_context(EmbeddedKafka(folder / "kafka", settings=BROKER)).bootstrap_servers
+        bench = Bench(zookeeper, kafka, folder, given.per_second, given.batch_interval)
+        for partitions in given.partitions:
+            for name in (*PLAIN, SPARK):
+                if name in given.only:
+                    ConfluentKafkaAdmin({"bootstrap.servers": kafka}, 60.0).create_topic(
+                        f"{name}-{partitions}", partitions
+                    )
+            for number in range(given.rounds):
+                for names in turns if number % 2 == 0 else turns[::-1]:
+                    result["runs"] += [
+                        {"round": number, **line} for line in bench.round(names, partitions, given.kinds)
+                    ]
+                    said = f"{time.monotonic() - began_s:.0f} s: {partitions} partitions, round {number + 1}"
+                    print(f"{said}, {', '.join(names)}", file=sys.stderr)
+    result["load_after"] = os.getloadavg()[0]
+    result["took_s"] = round(time.monotonic() - began_s)
+    result["summary"] = summary(result["runs"])
+    result["targets"] = targets(result["summary"])
+    return result
+
+
+def _names(allowed: Collection[str]) -> Callable[[str], tuple[str, ...]]:
+    def read(text: str) -> tuple[str, ...]:
+        found = tuple(one for one in text.split(",") if one)
+        unknown = [one for one in found if one not in allowed]
+        if unknown or not found:
+            raise argparse.ArgumentTypeError(f"{text!r}: name some of {','.join(allowed)}, separated by commas")
+        return found
+
+    return read
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    numbers: Callable[[str], tuple[int, ...]] = lambda text: tuple(int(one) for one in text.split(","))  # noqa: E731
+    parser.add_argument("--partitions", type=numbers, default=(12, 48, 192))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--kinds", type=_names((*KINDS, UNREPORTED)), default=KINDS)
+    parser.add_argument("--only", type=_names((*PLAIN, SPARK)), default=(*PLAIN, SPARK))
+    parser.add_argument("--per-second", type=float, default=20.0, help="records to each partition")
+    parser.add_argument("--batch-interval", type=float, default=0.5, help="seconds between a Spark consumer's batches")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--svg", type=Path, help="one plot for each kind: NAME-KIND.svg")
+    given = parser.parse_args()
+    result = measure(given)
+    if given.json:
+        given.json.parent.mkdir(parents=True, exist_ok=True)
+        given.json.write_text(json.dumps(result) + "\n")
+    if given.svg:
+        for kind, plot in plots(result["summary"]).items():
+            given.svg.with_name(f"{given.svg.stem}-{kind}.svg").write_text(plot.svg())
+    show(result)
+
+
+if __name__ == "__main__":
+    main()

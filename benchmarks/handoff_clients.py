@@ -1,0 +1,138 @@
+"""The processes of the hand-off benchmark: plain clients of Kafka's protocols and of ours, and the coordinator.
+
+They are forked from a server that has imported everything, so that a start costs little to whoever is measured beside it.
+Every client writes down which offsets it has processed, and when, by the clock that all processes of a machine share.
+"""
+
+import multiprocessing
+import os
+import signal
+import struct
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from benchmarks.plain_loop import looping
+from coordinator_tasks.core.model import Actor, StartRule
+from coordinator_tasks.service import topics, transitions
+from coordinator_tasks.wiring import Settings, open_coordinator
+from spark_apps.agent.process import ConsumerSettings, leave_on_signals
+from spark_apps.plain import DEFAULTS, MOST_MESSAGES, POLL_S, PlainConsumer, Record
+from tests.faults.roles import die_with_parent
+
+SPAN = struct.Struct("<diqq")
+"""When, partition, first offset, the one after the last."""
+COMMIT_MS = 100
+
+
+def fork_server() -> ForkServerContext:
+    """Where the processes come from."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["benchmarks.handoff_clients", "benchmarks.handoff_traffic"])
+    return context
+
+
+class Journal:
+    """Appends the spans of a batch in one write: what is there has been processed, whoever is killed next."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def note(self, offsets: Iterable[tuple[int, int]]) -> None:
+        """Partition and offset of each record, those of one partition in ascending order."""
+        now = time.monotonic()
+        spans: list[list[int]] = []
+        last: dict[int, list[int]] = {}
+        for partition, offset in offsets:
+            span = last.get(partition)
+            if span is not None and span[2] == offset:
+                span[2] += 1
+            else:
+                last[partition] = span = [partition, offset, offset + 1]
+                spans.append(span)
+        os.write(self._file, b"".join(SPAN.pack(now, *span) for span in spans))
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOrder:
+    """A client of one of Kafka's own protocols, which `settings` choose."""
+
+    topic: str
+    settings: Mapping[str, str | int | bool]
+    journal: Path
+
+
+def subscribe(order: ClientOrder) -> None:
+    """Consume until SIGTERM, then leave the group. What was processed is stored at once and committed often."""
+    die_with_parent()
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    kept = {"enable.auto.offset.store": False, "auto.commit.interval.ms": COMMIT_MS, "auto.offset.reset": "earliest"}
+    consumer = Consumer({**DEFAULTS, **kept, **order.settings, "log_level": 1})
+    consumer.subscribe([order.topic])
+    journal = Journal(order.journal)
+    while not stop.is_set():
+        messages = consumer.consume(MOST_MESSAGES, POLL_S)
+        came = [(m.partition() or 0, m.offset() or 0) for m in messages if m.error() is None]
+        if not came:
+            continue
+        journal.note(came)
+        with suppress(KafkaException):  # some of them were taken away while they were on their way
+            consumer.store_offsets(offsets=[TopicPartition(order.topic, p, at + 1) for p, at in dict(came).items()])
+    consumer.close()
+    os._exit(0)
+
+
+@dataclass(frozen=True, slots=True)
+class OurOrder:
+    """A plain consumer of ours; `run_folder` is where the incarnation is written."""
+
+    site: Settings
+    consumer: str
+    run_folder: Path
+    journal: Path
+
+
+class JournalSink:
+    def __init__(self, path: Path) -> None:
+        self._journal = Journal(path)
+
+    def __call__(self, _topic: str, records: Iterable[Record]) -> None:
+        self._journal.note((one.partition, message.offset() or 0) for one, message in records)
+
+
+def consume(order: OurOrder) -> None:
+    """A plain consumer with the settings that it has by itself; SIGTERM asks it to leave."""
+    die_with_parent()
+    settings = ConsumerSettings(order.site, order.consumer, run_folder=str(order.run_folder))
+    consumer = PlainConsumer(settings, JournalSink(order.journal))
+    with leave_on_signals(consumer.leave):
+        code = consumer.run()
+    os._exit(code)
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorOrder:
+    site: Settings
+    topic: str
+    group: str
+
+
+def coordinate(order: CoordinatorOrder) -> None:
+    """The plain loop, until SIGTERM."""
+    die_with_parent()
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    with open_coordinator(order.site) as c:
+        if order.topic not in transitions.topics(c):
+            actor = Actor("command", "benchmark")
+            topics.add_topic(c, order.topic, order.group, start=StartRule.EARLIEST, actor=actor)
+        with looping(c):
+            stop.wait()
+    os._exit(0)

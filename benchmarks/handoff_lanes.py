@@ -1,0 +1,305 @@
+"""The contenders of the hand-off benchmark: each a topic, a group, and consumers that come, go and are killed."""
+
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import numpy as np
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from benchmarks.handoff_clients import ClientOrder, CoordinatorOrder, OurOrder, consume, coordinate, subscribe
+from benchmarks.stalls import Span
+from coordinator_tasks.core.world import Policy
+from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
+from coordinator_tasks.run_folder import RunFolder, write_private
+from coordinator_tasks.settings import plain_settings
+from coordinator_tasks.wiring import Settings
+from spark_apps.launcher import Order as Launched
+from spark_apps.launcher import report_end
+
+PROJECT = Path(__file__).resolve().parent.parent
+SPANS = np.dtype([("at", "<f8"), ("partition", "<i4"), ("first", "<i8"), ("end", "<i8")])
+FRESH_S = 1.0
+READY_S, LEAVE_S = 120.0, 60.0
+
+OURS, SPARK = "ours", "spark"
+SESSION_S = 4.0
+CLASSIC = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 3_000}
+CLIENTS: Mapping[str, Mapping[str, str | int | bool]] = {
+    "eager": {**CLASSIC, "partition.assignment.strategy": "range"},
+    "cooperative": {**CLASSIC, "partition.assignment.strategy": "cooperative-sticky"},
+    "kip848-5s": {"group.protocol": "consumer"},
+    "kip848-1s": {"group.protocol": "consumer"},
+}
+GROUPS = {
+    "kip848-5s": {"consumer.heartbeat.interval.ms": "5000", "consumer.session.timeout.ms": "10000"},
+    "kip848-1s": {"consumer.heartbeat.interval.ms": "1000", "consumer.session.timeout.ms": "4000"},
+}
+"""The broker's, for KIP-848: it tells its members."""
+SESSIONS_S = {
+    "eager": 10.0,
+    "cooperative": 10.0,
+    "kip848-5s": 10.0,
+    "kip848-1s": 4.0,
+    OURS: SESSION_S,
+    SPARK: SESSION_S,
+}
+BROKER = {"group.consumer.min.heartbeat.interval.ms": "1000", "group.consumer.min.session.timeout.ms": "4000"}
+"""What the broker has to allow for them."""
+PLAIN = (*CLIENTS, OURS)
+
+
+@dataclass
+class Life:
+    """One process of a consumer: its `key` tells it from the one before with the same id."""
+
+    consumer: str
+    key: str
+    journal: Path
+    process: BaseProcess | ManagedProcess
+    read: int = 0
+
+    @property
+    def ended(self) -> bool:
+        if isinstance(self.process, ManagedProcess):
+            return not self.process.running
+        return self.process.exitcode is not None
+
+
+@dataclass
+class Lane(ABC):
+    """One contender on one topic."""
+
+    name: str
+    kafka: str
+    topic: str
+    partitions: int
+    folder: Path
+    lives: dict[str, Life] = field(default_factory=dict)  # by the consumer's id: those that are to live
+    all: list[Life] = field(default_factory=list)
+    restarting: dict[str, Life] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.owner = np.full(self.partitions, -1)
+        self.at = np.zeros(self.partitions)
+        self.position = np.zeros(self.partitions, np.int64)
+
+    # What happens ----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def spawn(self, consumer: str, journal: Path) -> BaseProcess | ManagedProcess:
+        """Start (or let begin) this consumer's next process."""
+
+    def prepare(self, _consumer: str) -> None:
+        """Whatever a start costs that others would not notice on hosts of their own."""
+        return
+
+    def wait_prepared(self) -> None:
+        """Until it is done."""
+        return
+
+    def close(self) -> None:
+        """End everything that is left."""
+        for one in self.all:
+            if isinstance(one.process, ManagedProcess):
+                one.process.stop()
+            elif not one.ended:
+                one.process.kill()
+                one.process.join(10)
+
+    def join(self, consumer: str) -> None:
+        key = f"{consumer}#{sum(one.consumer == consumer for one in self.all)}"
+        journal = self.folder / f"{key}.spans"
+        journal.touch()
+        life = Life(consumer, key, journal, self.spawn(consumer, journal))
+        self.lives[consumer] = life
+        self.all.append(life)
+
+    def leave(self, consumer: str) -> Life:
+        life = self.lives.pop(consumer)
+        life.process.terminate()
+        return life
+
+    def restart(self, consumer: str) -> None:
+        """Leave, and come back as soon as that is over: `follow` sees to it."""
+        self.restarting[consumer] = self.leave(consumer)
+
+    def crash(self, consumer: str) -> None:
+        """A kill -9, and what is done about it beside what the others notice."""
+        self.vanish(consumer)
+
+    def vanish(self, consumer: str) -> None:
+        """A kill -9."""
+        life = self.lives.pop(consumer)
+        if isinstance(life.process, ManagedProcess):
+            life.process.kill()
+        else:
+            os.kill(life.process.pid or 0, signal.SIGKILL)
+            life.process.join(10)
+
+    # What is seen ----------------------------------------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """Read what has been processed since, and start again who is to."""
+        for consumer, life in list(self.restarting.items()):
+            if life.ended:
+                del self.restarting[consumer]
+                self.join(consumer)
+        for number, life in enumerate(self.all):
+            spans = _spans(life.journal, life.read)
+            life.read += spans.nbytes
+            newer = spans[spans["at"] >= self.at[spans["partition"]]]
+            self.owner[newer["partition"]] = number
+            self.at[newer["partition"]] = newer["at"]
+            np.maximum.at(self.position, spans["partition"], spans["end"])
+
+    def is_settled(self) -> bool:
+        """Whether those that are to live share everything evenly, and keep up."""
+        live = [number for number, one in enumerate(self.all) if one in self.lives.values()]
+        counts = [int(np.sum(self.owner == number)) for number in live]
+        even = sum(counts) == self.partitions and max(counts) - min(counts) <= 1
+        return even and not self.restarting and bool(np.min(self.at) > time.monotonic() - FRESH_S)
+
+    def problem(self) -> str:
+        """Who of those that are to live does not."""
+        dead = [one.key for one in self.lives.values() if one.ended]
+        return f"{self.name}: {', '.join(dead)} has ended; see {self.folder}" if dead else ""
+
+    def keys(self) -> list[str]:
+        return [one.key for one in self.lives.values()]
+
+    def spans(self) -> dict[int, list[Span]]:
+        """Everything that was processed, by partition."""
+        found: dict[int, list[Span]] = {partition: [] for partition in range(self.partitions)}
+        for life in self.all:
+            for at, partition, first, end in _spans(life.journal, 0).tolist():
+                found[partition].append(Span(at, life.key, first, end))
+        return found
+
+
+def _spans(journal: Path, from_byte: int) -> "np.ndarray[tuple[int], np.dtype[np.void]]":
+    """The whole records behind this place; a write may be under way."""
+    with journal.open("rb") as file:
+        file.seek(from_byte)
+        data = file.read()
+    return np.frombuffer(data[: len(data) - len(data) % SPANS.itemsize], SPANS)
+
+
+@dataclass
+class ClientLane(Lane):
+    """Plain clients of one of Kafka's own protocols."""
+
+    forks: ForkServerContext = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.name in GROUPS:
+            _configure(self.kafka, self.topic, GROUPS[self.name])
+
+    def spawn(self, consumer: str, journal: Path) -> BaseProcess:  # noqa: ARG002 - Kafka gives its members their ids
+        settings = {"bootstrap.servers": self.kafka, "group.id": self.topic, **CLIENTS[self.name]}
+        process = self.forks.Process(target=subscribe, args=(ClientOrder(self.topic, settings, journal),), daemon=True)
+        process.start()
+        return process
+
+
+def _configure(kafka: str, group: str, settings: Mapping[str, str]) -> None:
+    entries = [ConfigEntry(name, it, incremental_operation=AlterConfigOpType.SET) for name, it in settings.items()]
+    admin = AdminClient({"bootstrap.servers": kafka, "log_level": 1})
+    wanted = ConfigResource(ResourceType.GROUP, group, incremental_configs=entries)
+    for answer in admin.incremental_alter_configs([wanted]).values():
+        answer.result(30)
+
+
+@dataclass
+class OurLane(Lane):
+    """Our protocol: the coordinator in a process of its own, and plain consumers."""
+
+    zookeeper: str = field(kw_only=True)
+    forks: ForkServerContext = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        client = {"bootstrap.servers": self.kafka, "log_level": "1"}
+        # A consumer that is restarted by every round would be held back as flapping.
+        policy = Policy(flap_registrations=1_000_000)
+        self.site = Settings(self.topic, self.zookeeper, client, session_timeout_s=SESSION_S, policy=policy)
+        order = CoordinatorOrder(self.site, self.topic, self.topic)
+        self._coordinator = self.forks.Process(target=coordinate, args=(order,), daemon=True)
+        self._coordinator.start()
+        self._reports: list[threading.Thread] = []
+
+    def run_folder(self, consumer: str) -> RunFolder:
+        return RunFolder.of(self.folder, self.topic, consumer)
+
+    def spawn(self, consumer: str, journal: Path) -> BaseProcess | ManagedProcess:
+        self.run_folder(consumer).begin()
+        order = OurOrder(self.site, consumer, self.run_folder(consumer).path, journal)
+        process = self.forks.Process(target=consume, args=(order,), daemon=True)
+        process.start()
+        return process
+
+    def crash(self, consumer: str) -> None:
+        """Its launcher lives on, and reports the end."""
+        self.vanish(consumer)
+        folder = self.run_folder(consumer)
+        write_private(folder.settings, plain_settings(self.site))
+        report = threading.Thread(target=report_end, args=(Launched(self.topic, consumer, folder, ()),), daemon=True)
+        report.start()
+        self._reports.append(report)
+
+    def close(self) -> None:
+        for report in self._reports:
+            report.join(10)
+        super().close()
+        self._coordinator.terminate()
+        self._coordinator.join(10)
+
+
+@dataclass
+class SparkLane(OurLane):
+    """Spark consumers: one application each."""
+
+    batch_interval_s: float = field(kw_only=True)
+    prepared: dict[str, ManagedProcess] = field(default_factory=dict)
+
+    def prepare(self, consumer: str) -> None:
+        number = sum(one.consumer == consumer for one in self.all)
+        folder = self.folder / f"{consumer}-{number}"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        command = (
+            *(sys.executable, "-m", "benchmarks.handoff_spark", "--consumer", consumer, "--cluster", self.topic),
+            *("--zookeeper", self.zookeeper, "--kafka", self.kafka, "--session-timeout", str(SESSION_S)),
+            *("--run-folder", str(self.run_folder(consumer).path), "--batch-interval", str(self.batch_interval_s)),
+            *("--journal", str(self.folder / f"{consumer}#{number}.spans")),
+            *("--ready", str(folder / "ready"), "--go", str(folder / "go")),
+        )
+        spec = ProcessSpec(f"{consumer}-{number}", command, folder / "log", cwd=PROJECT, stop_timeout_s=LEAVE_S)
+        self.prepared[consumer] = ManagedProcess(spec, ready=(folder / "ready").exists)
+        self.prepared[consumer].spawn()
+
+    def wait_prepared(self) -> None:
+        for process in self.prepared.values():
+            process.wait_ready(READY_S)
+
+    def spawn(self, consumer: str, journal: Path) -> ManagedProcess:  # noqa: ARG002 - told when it was prepared
+        process = self.prepared.pop(consumer)
+        self.run_folder(consumer).begin()
+        (process.spec.log_path.parent / "go").touch()
+        return process
+
+    def close(self) -> None:
+        for process in self.prepared.values():
+            process.kill()
+        super().close()

@@ -1,0 +1,193 @@
+"""What the hand-off benchmark found: summaries, targets, a table and plots. Pure but for `show`.
+
+A run is one event of one lane, with pairs of stalls in milliseconds, the event's and the control's, of each partition that
+moved and of each that did not; `None` = a stall that never ended.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf, isfinite
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.handoff_lanes import OURS, PLAIN, SESSIONS_S, SPARK
+from benchmarks.plot import Line, Plot
+from benchmarks.stalls import Impact
+
+Pairs = Sequence[Sequence[float | None]]
+TITLES = {
+    "eager": "eager `range`",
+    "cooperative": "`cooperative-sticky`",
+    "kip848-5s": "KIP-848, heartbeat 5 s",
+    "kip848-1s": "KIP-848, heartbeat 1 s",
+    OURS: "ours, plain clients",
+    SPARK: "ours, Spark applications",
+}
+MOVED_MS = {OURS: (50.0, 200.0), SPARK: (300.0, 1000.0)}
+"""Median and worst that a hand-off may add."""
+UNMOVED_MS = {OURS: (10.0, 50.0), SPARK: (50.0, 250.0)}
+"""What counts as equal to the control: less than half a tick, and a pause that any process has now and then."""
+CRASH_BEYOND_SESSION_S = 1.0
+
+
+def line_of(kind: str, contender: str, found: Impact, took_s: float) -> dict[str, Any]:
+    """A run for the JSON file."""
+    return {
+        "kind": kind,
+        "contender": contender,
+        "moved_ms": [[_ms(one) for one in pair] for pair in found.moved.values()],
+        "unmoved_ms": [[_ms(one) for one in pair] for pair in found.unmoved.values()],
+        "moves": found.changes,
+        "needless": found.needless,
+        "lost": found.lost,
+        "duplicated": found.duplicated,
+        "settled_s": round(took_s, 1),
+    }
+
+
+def _ms(seconds: float) -> float | None:
+    return round(seconds * 1000, 1) if isfinite(seconds) else None
+
+
+def summary(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """One entry for each number of partitions, kind and contender, over all its runs."""
+    cells: dict[tuple[int, str, str], list[Mapping[str, Any]]] = {}
+    for one in runs:
+        cells.setdefault((one["partitions"], one["kind"], one["contender"]), []).append(one)
+    return [
+        {
+            "partitions": partitions,
+            "kind": kind,
+            "contender": contender,
+            "runs": len(own),
+            "moved": beyond([one["moved_ms"] for one in own]),
+            "unmoved": beyond([one["unmoved_ms"] for one in own]),
+            "stall": _spread([[_number(pair[0]) for pair in one["moved_ms"]] for one in own]),
+            "control": _spread([[_number(pair[1]) for pair in (*one["moved_ms"], *one["unmoved_ms"])] for one in own]),
+            "moves": sum(one["moves"] for one in own),
+            "needless": sum(one["needless"] for one in own),
+            "lost": sum(one["lost"] for one in own),
+            "duplicated": sum(one["duplicated"] for one in own),
+            "settled_s": median(one["settled_s"] for one in own),
+            "own_cores": max(one["own_cores"] for one in own),
+            "busy": max(one["busy"] for one in own),
+        }
+        for (partitions, kind, contender), own in cells.items()
+    ]
+
+
+def beyond(runs: Sequence[Pairs]) -> dict[str, float | None]:
+    """What the event added to the control's stall, partition by partition; see `_spread`."""
+    return _spread([[_number(here) - _number(quiet) for here, quiet in pairs] for pairs in runs])
+
+
+def _spread(runs: Iterable[Sequence[float]]) -> dict[str, float | None]:
+    """Over all partitions of all runs; `low` and `high` are the smallest and the largest median of a single run."""
+    some = [sorted(one) for one in runs if one]
+    values = sorted(value for one in some for value in one)
+    if not values:
+        return {"n": 0}
+    middles = [median(one) for one in some]
+    found = {"median": median(values), "low": min(middles), "high": max(middles), "worst": values[-1]}
+    return {"n": len(values), **{name: round(it, 1) if isfinite(it) else None for name, it in found.items()}}
+
+
+def _number(value: float | None) -> float:
+    return inf if value is None else value
+
+
+def targets(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Every target of every cell of ours: what it is, what was found, and whether it is met."""
+    return [target for cell in cells if cell["contender"] in MOVED_MS for target in _targets(cell)]
+
+
+def _targets(cell: Mapping[str, Any]) -> list[dict[str, Any]]:
+    contender = cell["contender"]
+    crash = cell["kind"].startswith("crash")
+    session_ms = (SESSIONS_S[contender] + CRASH_BEYOND_SESSION_S) * 1000
+    limits = [("moved", (session_ms, session_ms) if crash else MOVED_MS[contender]), ("unmoved", UNMOVED_MS[contender])]
+    return [
+        {
+            **{name: cell[name] for name in ("partitions", "kind", "contender")},
+            "what": f"{which} {how}",
+            "limit_ms": limit,
+            "found_ms": cell[which].get(how),
+            "met": _number(cell[which].get(how)) <= limit,
+        }
+        for which, pair in limits
+        for how, limit in zip(("median", "worst"), pair, strict=True)
+        if cell[which]["n"]
+    ]
+
+
+# For people ----------------------------------------------------------------------------------------------------------
+
+
+def show(result: Mapping[str, Any]) -> None:
+    """The tables, and which targets are missed."""
+    console = Console(width=180)
+    for partitions in dict.fromkeys(cell["partitions"] for cell in result["summary"]):
+        console.print(_table(result, partitions))
+    for target in result["targets"]:
+        found = "without end" if target["found_ms"] is None else f"{target['found_ms']:,.0f} ms"
+        place = f"{target['partitions']} partitions, {target['kind']}, {target['contender']}"
+        word = "met" if target["met"] else "MISSED"
+        console.print(f"{word}: {place}: {target['what']} {found}, target {target['limit_ms']:,.0f} ms")
+
+
+def _table(result: Mapping[str, Any], partitions: int) -> Table:
+    load = f"load {result['load_before']:.1f} to {result['load_after']:.1f} on {result['cores']} cores"
+    table = Table(
+        title=f"{partitions} partitions, {result['rounds']} rounds, medians in milliseconds beyond the control, {load}"
+    )
+    names = ("", "moved", "by round", "worst", "unmoved", "by round", "worst", "control")
+    for name in (*names, "worst", "moves", "needless", "lost", "doubled", "settled", "cores", "busy"):
+        table.add_column(name, justify="right" if name else "left")
+    for cell in ordered([one for one in result["summary"] if one["partitions"] == partitions]):
+        moved, unmoved, control = (cell[name] for name in ("moved", "unmoved", "control"))
+        counts = (f"{cell[name]:,}" for name in ("moves", "needless", "lost", "duplicated"))
+        table.add_row(
+            f"{cell['kind']}: {cell['contender']}",
+            *(*_three(moved), *_three(unmoved), number(control.get("median")), number(control.get("worst"))),
+            *(*counts, f"{cell['settled_s']:.1f} s", f"{cell['busy']:.0%}"),
+        )
+    return table
+
+
+def ordered(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """By kind, and in it Kafka's protocols first."""
+    kinds = list(dict.fromkeys(["join", "leave", "rolling", *(cell["kind"] for cell in cells)]))
+    contenders = (*PLAIN, SPARK)
+    return sorted(cells, key=lambda cell: (kinds.index(cell["kind"]), contenders.index(cell["contender"])))
+
+
+def _three(spread: Mapping[str, Any]) -> tuple[str, str, str]:
+    if not spread["n"]:
+        return "–", "–", "–"
+    return number(spread["median"]), f"{number(spread['low'])} to {number(spread['high'])}", number(spread["worst"])
+
+
+def number(value: float | None) -> str:
+    """Milliseconds for a table."""
+    return "∞" if value is None else f"{round(value):,}"
+
+
+def plots(cells: Sequence[Mapping[str, Any]]) -> dict[str, Plot]:
+    """By kind: the median stall of a moved partition, with the control in it because the axes are logarithmic."""
+    found = {}
+    for kind in dict.fromkeys(cell["kind"] for cell in cells):
+        own = [cell for cell in cells if cell["kind"] == kind and cell["stall"]["n"]]
+        lines = [
+            _line(name, own, name.replace("-", ", heartbeat ", name.startswith("kip"))) for name in (*PLAIN, SPARK)
+        ]
+        found[kind] = Plot("partitions", f"{kind}: ms of a moved partition", [line for line in lines if line.points])
+    return found
+
+
+def _line(contender: str, cells: Sequence[Mapping[str, Any]], title: str) -> Line:
+    own = sorted(
+        (cell["partitions"], cell["stall"]["median"] or 0.0) for cell in cells if cell["contender"] == contender
+    )
+    return Line(title, tuple(own))

@@ -1,0 +1,80 @@
+"""From the runs of the hand-off benchmark to its summary, its targets and the README's table."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.handoff_report import summary, targets
+from benchmarks.headline import BEGIN, END, placed, table
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+
+
+def run(
+    contender: str, kind: str, moved: list[list[float | None]], unmoved: list[list[float | None]]
+) -> dict[str, Any]:
+    counts = {
+        "moves": len(moved),
+        "needless": 0,
+        "lost": 0,
+        "duplicated": 1,
+        "settled_s": 2.0,
+        "own_cores": 1.0,
+        "busy": 0.5,
+    }
+    return {"partitions": 48, "kind": kind, "contender": contender, "moved_ms": moved, "unmoved_ms": unmoved, **counts}
+
+
+RUNS = [
+    run("eager", "join", [[3050.0, 50.0]], [[3000.0, 60.0], [2950.0, 50.0]]),
+    run("ours", "join", [[60.0, 30.0], [90.0, 30.0]], [[30.0, 31.0]]),
+    run("ours", "join", [[330.0, 30.0]], [[30.0, 30.0]]),
+    run("ours", "crash", [[None, 30.0]], [[30.0, 30.0]]),
+]
+
+
+def test_the_control_is_subtracted_partition_by_partition_and_runs_are_pooled() -> None:
+    eager, ours, _ = summary(RUNS)
+    assert eager["unmoved"] == {"n": 2, "median": 2920.0, "low": 2920.0, "high": 2920.0, "worst": 2940.0}
+    assert ours["moved"] == {"n": 3, "median": 60.0, "low": 45.0, "high": 300.0, "worst": 300.0}
+    assert (ours["runs"], ours["moves"], ours["duplicated"]) == (2, 3, 2)
+
+
+def test_targets_judge_ours_alone_and_a_stall_without_end_misses() -> None:
+    found = {(one["kind"], one["what"]): one["met"] for one in targets(summary(RUNS))}
+    assert found == {
+        ("join", "moved median"): False,
+        ("join", "moved worst"): False,
+        ("join", "unmoved median"): True,
+        ("join", "unmoved worst"): True,
+        ("crash", "moved median"): False,
+        ("crash", "moved worst"): False,
+        ("crash", "unmoved median"): True,
+        ("crash", "unmoved worst"): True,
+    }
+
+
+def test_the_table_says_the_same_of_the_same_runs() -> None:
+    result = {"summary": summary(RUNS), "rounds": 2, "cores": 2, "load_before": 0.5, "load_after": 1.25}
+    made = table({**result, "sessions_s": {"eager": 10.0, "ours": 4.0}}, 48)
+    assert made.splitlines()[2:] == [
+        "| median (worst) | join: moved | others | clean leave: moved | others "
+        "| rolling restart: moved | others | kill -9: moved | others |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| eager `range` | 3,000 (3,000) | 2,920 (2,940) | – | – | – | – | – | – |",
+        "| ours, plain clients | 60 (300) | 0 (0) | – | – | – | – | ∞ (∞) | 0 (0) |",
+        "",
+        "Sessions, after which a dead consumer is missed: ours, plain clients 4 s.",
+    ]
+
+
+def test_the_readme_has_one_place_for_the_table_and_nothing_else_changes() -> None:
+    readme = README.read_text()
+    assert (readme.count(BEGIN), readme.count(END)) == (1, 1)
+    once = placed(readme, "new")
+    assert placed(once, "new") == once
+    assert once.partition(BEGIN)[0] == readme.partition(BEGIN)[0]
+    assert once.partition(END)[2] == readme.partition(END)[2]
+    with pytest.raises(SystemExit, match="no place for the table"):
+        placed("nothing", "new")
