@@ -23,9 +23,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from math import inf
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +34,21 @@ import numpy as np
 import psutil
 
 from benchmarks.handoff_clients import fork_server
-from benchmarks.handoff_lanes import BROKER, OURS, PLAIN, SESSIONS_S, SPARK, ClientLane, Lane, OurLane, SparkLane
+from benchmarks.handoff_lanes import (
+    BROKER,
+    OURS,
+    PLAIN,
+    SESSIONS_S,
+    SPARK,
+    ClientLane,
+    Lane,
+    OurLane,
+    SparkLane,
+    create_topic,
+)
 from benchmarks.handoff_report import line_of, plots, show, summary, targets
 from benchmarks.handoff_traffic import TrafficOrder, produce
 from benchmarks.stalls import Flow, Window, course, fewest_moves, impact
-from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 
@@ -54,6 +65,7 @@ GOING = ("crash", UNREPORTED, "leave")
 KINDS = ("join", "leave", "rolling", "crash")
 STAYING = {True: ("a", "b"), False: ("a", "b", "c")}  # Spark applications are heavy for a small machine
 COMING = "x"
+JAVA = ("-XX:+UseSerialGC",)  # a broker that lives for an hour is worth compiling well
 LOOK_S, AFTER_S, CALM_S, LIMIT_S = 0.2, 1.0, 2.0, 90.0
 APART_S = 1.1  # consumers that start at once would beat their hearts at once, which none do in production
 
@@ -79,6 +91,7 @@ class Fleet:
 
     lanes: Sequence[Lane]
     ticks: Path
+    traffic: BaseProcess
     events: list[Event] = field(default_factory=list)
 
     @property
@@ -119,6 +132,7 @@ class Fleet:
             ACTS[kind](lane, consumer)
 
     def _event(self, kind: str, consumer: str) -> None:
+        time.sleep(AFTER_S)
         began_at = time.monotonic()
         self._all(kind, consumer)
         steps = {lane.name: [lane.keys()] for lane in self.lanes}
@@ -155,9 +169,13 @@ class Fleet:
             lane.follow()
             if problem := lane.problem():
                 sys.exit(problem)
+        if self.traffic.exitcode:
+            sys.exit("the traffic has ended early; its last words are above")
 
     def drain(self) -> None:
         """Until everything that was produced has been processed; what never comes is lost."""
+        self.traffic.terminate()
+        self.traffic.join(LIMIT_S)
         flow = flow_of(self.ticks)
         deadline = time.monotonic() + LIMIT_S / 3
         while time.monotonic() < deadline and any(
@@ -232,30 +250,19 @@ class Bench:
     def round(self, names: Sequence[str], partitions: int, kinds: Collection[str]) -> list[dict[str, Any]]:
         """All events once, with all of these at the same time."""
         lanes = self.lanes(names, partitions)
-        fleet = Fleet(lanes, self.folder / f"{self.count}.ticks")
+        ticks = self.folder / f"{self.count}.ticks"
+        ticks.touch()
+        order = TrafficOrder(self.kafka, tuple(lane.topic for lane in lanes), partitions, self.per_second, ticks)
+        fleet = Fleet(lanes, ticks, self.forks.Process(target=produce, args=(order,), daemon=True))
+        fleet.traffic.start()
         try:
-            with self._traffic(fleet, partitions):
-                fleet.run(kinds)
+            fleet.run(kinds)
             fleet.drain()
         finally:
+            fleet.traffic.kill()
             for lane in lanes:
                 lane.close()
         return [{"partitions": partitions, **line} for line in fleet.lines()]
-
-    @contextmanager
-    def _traffic(self, fleet: Fleet, partitions: int) -> Iterator[None]:
-        topics = tuple(lane.topic for lane in fleet.lanes)
-        order = TrafficOrder(self.kafka, topics, partitions, self.per_second, fleet.ticks)
-        fleet.ticks.touch()
-        process = self.forks.Process(target=produce, args=(order,), daemon=True)
-        process.start()
-        try:
-            yield
-            if process.exitcode is not None:
-                sys.exit("the traffic has ended early; its last words are above")
-        finally:
-            process.terminate()
-            process.join(30)
 
 
 def measure(given: argparse.Namespace) -> dict[str, Any]:
@@ -274,14 +281,14 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="handoff-")))
         zookeeper = stack.enter_context(EmbeddedZooKeeper(folder / "zookeeper")).connect_string
-        kafka = stack.enter_context(EmbeddedKafka(folder / "kafka", settings=BROKER)).bootstrap_servers
+        kafka = stack.enter_context(
+            EmbeddedKafka(folder / "kafka", settings=BROKER, java_options=JAVA)
+        ).bootstrap_servers
         bench = Bench(zookeeper, kafka, folder, given.per_second, given.batch_interval)
         for partitions in given.partitions:
             for name in (*PLAIN, SPARK):
                 if name in given.only:
-                    ConfluentKafkaAdmin({"bootstrap.servers": kafka}, 60.0).create_topic(
-                        f"{name}-{partitions}", partitions
-                    )
+                    create_topic(kafka, f"{name}-{partitions}", partitions)
             for number in range(given.rounds):
                 for names in turns if number % 2 == 0 else turns[::-1]:
                     result["runs"] += [

@@ -74,7 +74,7 @@ def subscribe(order: ClientOrder) -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     kept = {"enable.auto.offset.store": False, "auto.commit.interval.ms": COMMIT_MS, "auto.offset.reset": "earliest"}
-    consumer = Consumer({**DEFAULTS, **kept, **order.settings, "log_level": 1})
+    consumer = Consumer({**DEFAULTS, **kept, **order.settings, "log_level": 0})
     consumer.subscribe([order.topic])
     journal = Journal(order.journal)
     while not stop.is_set():

@@ -8,6 +8,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
@@ -18,6 +19,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from benchmarks.handoff_clients import ClientOrder, CoordinatorOrder, OurOrder, consume, coordinate, subscribe
 from benchmarks.stalls import Span
+from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
+from coordinator_tasks.core.errors import KafkaUnavailable
 from coordinator_tasks.core.world import Policy
 from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
 from coordinator_tasks.run_folder import RunFolder, write_private
@@ -25,11 +28,12 @@ from coordinator_tasks.settings import plain_settings
 from coordinator_tasks.wiring import Settings
 from spark_apps.launcher import Order as Launched
 from spark_apps.launcher import report_end
+from spark_apps.plain import POLL_S
 
 PROJECT = Path(__file__).resolve().parent.parent
 SPANS = np.dtype([("at", "<f8"), ("partition", "<i4"), ("first", "<i8"), ("end", "<i8")])
 FRESH_S = 1.0
-READY_S, LEAVE_S = 120.0, 60.0
+READY_S, LEAVE_S, ANSWER_S = 120.0, 60.0, 30.0
 
 OURS, SPARK = "ours", "spark"
 SESSION_S = 4.0
@@ -213,9 +217,22 @@ class ClientLane(Lane):
         return process
 
 
+def create_topic(kafka: str, topic: str, partitions: int) -> None:
+    """Until every partition has a leader that takes records."""
+    settings = {"bootstrap.servers": kafka, "log_level": "0"}
+    ConfluentKafkaAdmin(settings, ANSWER_S).create_topic(topic, partitions)
+    offsets, deadline = ConfluentGroupOffsets(settings, topic, ANSWER_S), time.monotonic() + ANSWER_S
+    while time.monotonic() < deadline:
+        with suppress(KafkaUnavailable):
+            if len(offsets.ends(topic, range(partitions))) == partitions:
+                return
+        time.sleep(POLL_S)
+    sys.exit(f"topic {topic} has partitions without a leader after {ANSWER_S:g} s")
+
+
 def _configure(kafka: str, group: str, settings: Mapping[str, str]) -> None:
     entries = [ConfigEntry(name, it, incremental_operation=AlterConfigOpType.SET) for name, it in settings.items()]
-    admin = AdminClient({"bootstrap.servers": kafka, "log_level": 1})
+    admin = AdminClient({"bootstrap.servers": kafka, "log_level": "0"})
     wanted = ConfigResource(ResourceType.GROUP, group, incremental_configs=entries)
     for answer in admin.incremental_alter_configs([wanted]).values():
         answer.result(30)
@@ -230,10 +247,12 @@ class OurLane(Lane):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        client = {"bootstrap.servers": self.kafka, "log_level": "1"}
+        client = {"bootstrap.servers": self.kafka, "log_level": "0"}
         # A consumer that is restarted by every round would be held back as flapping.
         policy = Policy(flap_registrations=1_000_000)
-        self.site = Settings(self.topic, self.zookeeper, client, session_timeout_s=SESSION_S, policy=policy)
+        self.site = Settings(
+            self.topic, self.zookeeper, client, session_timeout_s=SESSION_S, answer_timeout_s=ANSWER_S, policy=policy
+        )
         order = CoordinatorOrder(self.site, self.topic, self.topic)
         self._coordinator = self.forks.Process(target=coordinate, args=(order,), daemon=True)
         self._coordinator.start()

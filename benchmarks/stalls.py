@@ -94,7 +94,7 @@ class Impact:
 def impact(courses: Mapping[int, Course], event: Window, control: Window, scope: Window, fewest: int) -> Impact:
     """`scope`: the times for whose losses and duplicates this event answers; `fewest`: the changes that nobody can avoid."""
     stalls = {partition: one.stalls for partition, one in courses.items()}
-    here, quiet = longest(stalls, *event), longest(stalls, *control)
+    here, quiet = longest(stalls, *event), longest(stalls, *control, ended=True)
     changes = {partition: _within(one.changes, event) for partition, one in courses.items()}
     pairs = {partition: (here[partition], quiet[partition]) for partition in courses}
     count = sum(changes.values())

@@ -40,6 +40,11 @@ def test_a_stall_is_not_cut_off_where_the_window_is() -> None:
     assert found.unmoved[0][0] == pytest.approx(5.0)
 
 
+def test_what_the_next_event_causes_is_not_the_controls() -> None:
+    one = course(FLOW, [*prompt("a", 100, 104), Span(9.0, "b", 104, 106)])
+    assert impact({0: one}, EVENT, Window(3.5, 7.0), ALL, 0).unmoved[0] == pytest.approx((0.1, 0.1))
+
+
 def test_a_partition_that_goes_to_and_fro_moves_twice_and_needlessly() -> None:
     there = [Span(3.1, "b", 102, 103), Span(4.1, "a", 103, 104)]
     one = course(FLOW, [*prompt("a", 100, 102), *there, *prompt("a", 104, 106)])
