@@ -16,7 +16,6 @@ of the same length with the same clients, whose longest stall is subtracted, par
 """
 
 import argparse
-import json
 import os
 import platform
 import sys
@@ -48,6 +47,7 @@ from benchmarks.handoff_lanes import (
 )
 from benchmarks.handoff_report import line_of, plots, show, summary, targets
 from benchmarks.handoff_traffic import TrafficOrder, produce
+from benchmarks.result import report
 from benchmarks.stalls import Flow, Window, course, fewest_moves, impact
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
@@ -327,13 +327,10 @@ def main() -> None:
     parser.add_argument("--svg", type=Path, help="one plot for each kind: NAME-KIND.svg")
     given = parser.parse_args()
     result = measure(given)
-    if given.json:
-        given.json.parent.mkdir(parents=True, exist_ok=True)
-        given.json.write_text(json.dumps(result) + "\n")
     if given.svg:
         for kind, plot in plots(result["summary"]).items():
             given.svg.with_name(f"{given.svg.stem}-{kind}.svg").write_text(plot.svg())
-    show(result)
+    report(result, show, given.json)
 
 
 if __name__ == "__main__":

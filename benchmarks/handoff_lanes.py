@@ -33,7 +33,7 @@ from spark_apps.plain import POLL_S
 PROJECT = Path(__file__).resolve().parent.parent
 SPANS = np.dtype([("at", "<f8"), ("partition", "<i4"), ("first", "<i8"), ("end", "<i8")])
 FRESH_S = 1.0
-READY_S, LEAVE_S, ANSWER_S = 120.0, 60.0, 30.0
+READY_S, LEAVE_S, ANSWER_S = 240.0, 60.0, 30.0
 
 OURS, SPARK = "ours", "spark"
 SESSION_S = 4.0
