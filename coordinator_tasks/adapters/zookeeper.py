@@ -201,23 +201,27 @@ class KazooZooKeeper:
     def _exists(self, path: str, watch: Watcher) -> object:
         return self._repeat(path, lambda: self._client.exists_async(self._full(path), watch=_wake(watch)), _same)
 
-    def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+    def get_many(self, paths: Sequence[str], watches: Sequence[Watcher | None] = ()) -> list[Node | None]:
+        wanted = list(zip(paths, watches or [None] * len(paths), strict=True))
         found: list[Node | None] = []
-        for start in range(0, len(paths), _PIPELINE):
-            chunk = paths[start : start + _PIPELINE]
-            sent = [(path, self._client.get_async(self._full(path))) for path in chunk] if self._live.is_set() else []
+        for start in range(0, len(wanted), _PIPELINE):
+            chunk = wanted[start : start + _PIPELINE]
+            sent = (
+                [self._client.get_async(self._full(p), watch=_wake(w)) for p, w in chunk] if self._live.is_set() else []
+            )
             if not sent:
-                found += [self.find(path) for path in chunk]
-            found += [self._take(path, answer) for path, answer in sent]
+                found += [self.find(path, watch) for path, watch in chunk]
+            found += [self._take(one, answer) for one, answer in zip(chunk, sent, strict=False)]
         return found
 
-    def _take(self, path: str, answer: Any) -> Node | None:
+    def _take(self, wanted: tuple[str, Watcher | None], answer: Any) -> Node | None:
+        path, watch = wanted
         try:
             return _node(answer.get(timeout=self._limit_s))
         except NoNodeError:
-            return None
+            return self.find(path, watch) if watch is not None else None
         except (KazooException, KazooTimeoutError):
-            return self.find(path)
+            return self.find(path, watch)
 
     def children(self, path: str, watch: Watcher | None = None) -> list[str]:
         return self._repeat(path, lambda: self._client.get_children_async(self._full(path), watch=_wake(watch)), sorted)

@@ -91,8 +91,11 @@ class ZooKeeper(Protocol):
     def find(self, path: str, watch: Watcher | None = None) -> Node | None:
         """Read a znode if it is there; the watch fires on its change, creation or deletion."""
 
-    def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """Read many znodes at once (pipelined, not atomic), in the order of `paths`; `None` = not there."""
+    def get_many(self, paths: Sequence[str], watches: Sequence[Watcher | None] = ()) -> list[Node | None]:
+        """Read many znodes at once (pipelined, not atomic), in the order of `paths`; `None` = not there.
+
+        `watches`: one for each path, as `find` takes it; none at all by default.
+        """
 
     def children(self, path: str, watch: Watcher | None = None) -> list[str]:
         """The names of a znode's children, sorted; raises `NodeMissing`."""

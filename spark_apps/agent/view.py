@@ -13,7 +13,7 @@ from coordinator_tasks.core.errors import LookAgain, Malformed, NodeMissing, Una
 from coordinator_tasks.core.member_codec import decode_directive
 from coordinator_tasks.core.model import Directive, Release
 from coordinator_tasks.core.names import Paths, is_topic
-from coordinator_tasks.core.ports import Node, Operation, SetData, ZooKeeper
+from coordinator_tasks.core.ports import Node, Operation, SetData, Watcher, ZooKeeper
 from spark_apps.agent.holder import Holder
 from spark_apps.agent.reports import Reports
 from spark_apps.agent.settings import Identity
@@ -82,14 +82,21 @@ class View:
         return self._watches.take(path) or polling or not self._watches.is_armed(path)
 
     def _find(self, path: str) -> Node | None:
-        watcher = self._watches.arm(path)
+        (node,) = self._armed([path], lambda watches: [self._zk.find(path, *watches)])
+        return node
+
+    def _armed(
+        self, paths: Sequence[str], read: Callable[[Sequence[Watcher | None]], list[Node | None]]
+    ) -> list[Node | None]:
+        watches = [self._watches.arm(path) for path in paths]
         try:
-            node = self._zk.find(path, watcher)
+            nodes = read(watches)
         except Unavailable:
-            self._watches.disarm(path)
+            for path in paths:
+                self._watches.disarm(path)
             raise
         self._same_session()
-        return node
+        return nodes
 
     def _same_session(self) -> None:
         if self._zk.session_id != self._session:
@@ -169,14 +176,17 @@ class View:
         self._topics.edit(topic, lambda holder: holder.on_node(seen))
 
     def _read_releases(self, topic: str, polling: bool) -> None:
-        for partition in self._topics.edit(topic, Holder.awaited):
-            path = self._paths.partition(topic, partition)
-            if not self._due(path, polling):
-                continue
-            release = self._release(path, self._find(path))
-            if release is not None:
-                found = {partition: release}
-                self._topics.edit(topic, lambda holder: holder.on_releases(found))  # noqa: B023 - called at once
+        """All that came since together: what it starts is committed together."""
+        awaited = {p: self._paths.partition(topic, p) for p in self._topics.edit(topic, Holder.awaited)}
+        due = {p: path for p, path in awaited.items() if self._due(path, polling)}
+        if not due:
+            return
+        paths = list(due.values())
+        nodes = self._armed(paths, lambda watches: self._zk.get_many(paths, watches))
+        found = {p: self._release(due[p], node) for p, node in zip(due, nodes, strict=True)}
+        releases = {p: release for p, release in found.items() if release is not None}
+        if releases:
+            self._topics.edit(topic, lambda holder: holder.on_releases(releases))
 
     def _release(self, path: str, node: Node | None) -> Release | None:
         try:

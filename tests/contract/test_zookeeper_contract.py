@@ -193,6 +193,22 @@ def test_many_reads_keep_their_order_and_name_what_is_missing(bench: Bench) -> N
     assert bench.zk.get_many([]) == []
 
 
+def test_many_reads_watch_what_is_there_and_what_is_not(bench: Bench) -> None:
+    bench.zk.transact([Create(bench.path("there"), b"1")])
+    changed, created, quiet = threading.Event(), threading.Event(), threading.Event()
+    paths = [bench.path("there"), bench.path("later"), bench.path("there")]
+    first, missing, again = bench.zk.get_many(paths, [changed.set, created.set, None])
+    assert first == again
+    assert missing is None
+    bench.zk.transact([SetData(bench.path("there"), b"2")])
+    assert changed.wait(WAIT_S)
+    assert not created.is_set()
+    bench.zk.transact([Create(bench.path("later"))])
+    assert created.wait(WAIT_S)
+    assert bench.zk.get_many(paths[:1], [quiet.set])[0] != first
+    assert not quiet.is_set()
+
+
 def test_ensure_creates_the_parents_and_may_be_repeated(bench: Bench) -> None:
     for _ in range(2):
         bench.zk.ensure(bench.path("x/y/z"))

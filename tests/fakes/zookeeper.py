@@ -165,8 +165,8 @@ class FakeZooKeeper:
                     self._server.watch(path, False, self, watch)
                 return None
 
-    def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        return [self.find(path) for path in paths]
+    def get_many(self, paths: Sequence[str], watches: Sequence[Watcher | None] = ()) -> list[Node | None]:
+        return [self.find(path, watch) for path, watch in zip(paths, watches or [None] * len(paths), strict=True)]
 
     def children(self, path: str, watch: Watcher | None = None) -> list[str]:
         with self._request():

@@ -246,20 +246,24 @@ class Session:
 
     def find(self, path: str, watch: Watcher | None = None) -> Node | None:
         self._request("zk.read")
+        return self._watched(path, watch)
+
+    def _watched(self, path: str, watch: Watcher | None) -> Node | None:
         if watch is not None:
             self._watches.setdefault((path, False), {})[watch] = None
         return self._read(path)
 
-    def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+    def get_many(self, paths: Sequence[str], watches: Sequence[Watcher | None] = ()) -> list[Node | None]:
         if not paths:
             return []
         # Pipelined, not atomic: with a pause in the middle of each.
+        wanted = list(zip(paths, watches or [None] * len(paths), strict=True))
         half = len(paths) // 2
         self._request("zk.read")
-        first = [self._read(path) for path in paths[:half]]
+        first = [self._watched(*one) for one in wanted[:half]]
         if half:
             self._request("zk.read")
-        return first + [self._read(path) for path in paths[half:]]
+        return first + [self._watched(*one) for one in wanted[half:]]
 
     def children(self, path: str, watch: Watcher | None = None) -> list[str]:
         self._request("zk.read")

@@ -260,6 +260,22 @@ def test_a_taker_sees_the_release_by_its_watch(stage: Stage) -> None:
     assert stage.runs == {2}
 
 
+def test_releases_that_come_together_are_read_and_taken_together(stage: Stage) -> None:
+    stage.write(handoff={p: Handoff("b", "a", 1) for p in (1, 2, 3)})
+    stage.step()
+    holder, taken = stage.topics.holders["t"], list[set[int]]()
+    on_releases = holder.on_releases
+    holder.on_releases = lambda found: (taken.append(set(found)), on_releases(found))  # type: ignore[method-assign, assignment]
+    release = encode_release(Release(1, "b", 1, 0, "g1", Token(0, 1, "g1")))
+    stage.site.transact([SetData(PATHS.partition("t", p), data) for p, data in ((1, release), (2, b"?"), (3, release))])
+    stage.step()
+    assert taken[0] == {1, 3}
+    assert stage.runs == {1, 3}
+    stage.site.transact([SetData(PATHS.partition("t", 2), release)])
+    stage.step()
+    assert stage.runs == {1, 2, 3}
+
+
 def test_a_vanished_or_unreadable_topic_node_means_hold(stage: Stage) -> None:
     stage.own(0)
     stage.step()
