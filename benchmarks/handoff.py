@@ -45,7 +45,7 @@ from benchmarks.handoff_lanes import (
     SparkLane,
     create_topic,
 )
-from benchmarks.handoff_report import line_of, plots, show, summary, targets
+from benchmarks.handoff_report import judged, line_of, show, write_plots
 from benchmarks.handoff_traffic import TrafficOrder, produce
 from benchmarks.result import report
 from benchmarks.stalls import Flow, Window, course, fewest_moves, impact
@@ -143,12 +143,13 @@ class Fleet:
         time.sleep(AFTER_S)
         window = Window(began_at, time.monotonic())
         psutil.cpu_percent()
-        own_s = _own_cpu_s()
+        before_s = _own_cpu_s()
         until = window.to_at + AFTER_S / 2 + window.to_at - began_at
         while time.monotonic() < until:
             self._look()
         control = Window(window.to_at + AFTER_S / 2, until)
-        cores = (_own_cpu_s() - own_s) / (until - window.to_at)
+        used_s = sum(now_s - before_s.get(pid, 0.0) for pid, now_s in _own_cpu_s().items())
+        cores = used_s / (until - window.to_at)
         self.events.append(Event(kind, window, control, steps, took_s, cores, psutil.cpu_percent() / 100))
 
     def _settle(self) -> dict[str, float]:
@@ -204,13 +205,13 @@ class Fleet:
                 since = until
 
 
-def _own_cpu_s() -> float:
-    """What all processes of the benchmark have used of the processors."""
-    found = 0.0
-    for one in psutil.Process().children(recursive=True):
+def _own_cpu_s() -> dict[int, float]:
+    """Process → what it has used of the processors, of all that belong to the benchmark."""
+    me, found = psutil.Process(), dict[int, float]()
+    for one in (me, *me.children(recursive=True)):
         with suppress(psutil.NoSuchProcess):
-            found += sum(one.cpu_times()[:2])
-    return found + sum(psutil.Process().cpu_times()[:2])
+            found[one.pid] = sum(one.cpu_times()[:2])
+    return found
 
 
 def flow_of(ticks: Path) -> Flow:
@@ -265,6 +266,13 @@ class Bench:
         return [{"partitions": partitions, **line} for line in fleet.lines()]
 
 
+def _keep(file: Path | None, result: Mapping[str, Any]) -> None:
+    """What has been measured so far, for a call that is cut off."""
+    if file is not None:
+        so_far = {"load_after": os.getloadavg()[0], "took_s": 0, **result}
+        report(judged(so_far), lambda _: None, file)
+
+
 def measure(given: argparse.Namespace) -> dict[str, Any]:
     result: dict[str, Any] = {
         "cores": os.cpu_count(),
@@ -294,13 +302,12 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
                     result["runs"] += [
                         {"round": number, **line} for line in bench.round(names, partitions, given.kinds)
                     ]
+                    _keep(given.json, result)
                     said = f"{time.monotonic() - began_s:.0f} s: {partitions} partitions, round {number + 1}"
                     print(f"{said}, {', '.join(names)}", file=sys.stderr)
     result["load_after"] = os.getloadavg()[0]
     result["took_s"] = round(time.monotonic() - began_s)
-    result["summary"] = summary(result["runs"])
-    result["targets"] = targets(result["summary"])
-    return result
+    return judged(result)
 
 
 def _names(allowed: Collection[str]) -> Callable[[str], tuple[str, ...]]:
@@ -327,9 +334,7 @@ def main() -> None:
     parser.add_argument("--svg", type=Path, help="one plot for each kind: NAME-KIND.svg")
     given = parser.parse_args()
     result = measure(given)
-    if given.svg:
-        for kind, plot in plots(result["summary"]).items():
-            given.svg.with_name(f"{given.svg.stem}-{kind}.svg").write_text(plot.svg())
+    write_plots(result, given.svg)
     report(result, show, given.json)
 
 

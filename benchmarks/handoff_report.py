@@ -1,11 +1,18 @@
-"""What the hand-off benchmark found: summaries, targets, a table and plots. Pure but for `show`.
+"""What the hand-off benchmark found: summaries, targets, a table and plots.
+
+    python -m benchmarks.handoff_report FILE... [--json FILE] [--svg FILE]
+
+joins what several calls have measured, each of other cells or rounds, and shows it.
 
 A run is one event of one lane, with pairs of stalls in milliseconds, the event's and the control's, of each partition that
 moved and of each that did not; `None` = a stall that never ended.
 """
 
+import argparse
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf, isfinite
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -14,6 +21,7 @@ from rich.table import Table
 
 from benchmarks.handoff_lanes import OURS, PLAIN, SESSIONS_S, SPARK
 from benchmarks.plot import Line, Plot
+from benchmarks.result import report
 from benchmarks.stalls import Impact
 
 Pairs = Sequence[Sequence[float | None]]
@@ -78,6 +86,20 @@ def summary(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
+def judged(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with its summary and the targets."""
+    cells = summary(result["runs"])
+    return {**result, "summary": cells, "targets": targets(cells)}
+
+
+def joined(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Several calls as one; `rounds` are the fewest of any cell, the loads the largest of any call."""
+    runs = [run for one in results for run in one["runs"]]
+    loads = {name: max(one[name] for one in results) for name in ("load_before", "load_after")}
+    whole = {**results[0], **loads, "runs": runs, "took_s": sum(one["took_s"] for one in results)}
+    return judged({**whole, "rounds": min(len({run["round"] for run in one["runs"]}) for one in results)})
+
+
 def beyond(runs: Sequence[Pairs]) -> dict[str, float | None]:
     """What the event added to the control's stall, partition by partition; see `_spread`."""
     return _spread([[_number(here) - _number(quiet) for here, quiet in pairs] for pairs in runs])
@@ -122,6 +144,14 @@ def _targets(cell: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+def write_plots(result: Mapping[str, Any], file: Path | None) -> None:
+    """One file for each kind, if any: NAME-KIND.svg."""
+    if file is None:
+        return
+    for kind, plot in plots(result["summary"]).items():
+        file.with_name(f"{file.stem}-{kind}.svg").write_text(plot.svg())
+
+
 # For people ----------------------------------------------------------------------------------------------------------
 
 
@@ -151,7 +181,7 @@ def _table(result: Mapping[str, Any], partitions: int) -> Table:
         table.add_row(
             f"{cell['kind']}: {cell['contender']}",
             *(*_three(moved), *_three(unmoved), number(control.get("median")), number(control.get("worst"))),
-            *(*counts, f"{cell['settled_s']:.1f} s", f"{cell['busy']:.0%}"),
+            *(*counts, f"{cell['settled_s']:.1f} s", f"{cell['own_cores']:.1f}", f"{cell['busy']:.0%}"),
         )
     return table
 
@@ -191,3 +221,18 @@ def _line(contender: str, cells: Sequence[Mapping[str, Any]], title: str) -> Lin
         (cell["partitions"], cell["stall"]["median"] or 0.0) for cell in cells if cell["contender"] == contender
     )
     return Line(title, tuple(own))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("files", type=Path, nargs="+")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--svg", type=Path, help="one plot for each kind: NAME-KIND.svg")
+    given = parser.parse_args()
+    result = joined([json.loads(file.read_text()) for file in given.files])
+    write_plots(result, given.svg)
+    report(result, show, given.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -33,6 +33,7 @@ def table(result: Mapping[str, Any], partitions: int) -> str:
     sessions = sorted(
         {f"{TITLES[name]} {s:g} s" for name, s in result["sessions_s"].items() if (name, "crash") in cells}
     )
+    told = f"Sessions, after which a dead consumer is missed: {', '.join(sessions)}."
     return "\n".join(
         [
             f"Milliseconds for which a partition stood still, beyond what it did undisturbed: {partitions} partitions, "
@@ -42,7 +43,7 @@ def table(result: Mapping[str, Any], partitions: int) -> str:
             *head,
             *rows,
             "",
-            f"Sessions, after which a dead consumer is missed: {', '.join(sessions)}.",
+            told if sessions else "Nobody was killed in these runs.",
         ]
     )
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.handoff_report import summary, targets
+from benchmarks.handoff_report import joined, summary, targets
 from benchmarks.headline import BEGIN, END, placed, table
 
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -53,6 +53,22 @@ def test_targets_judge_ours_alone_and_a_stall_without_end_misses() -> None:
         ("crash", "unmoved median"): True,
         ("crash", "unmoved worst"): True,
     }
+
+
+def test_what_several_calls_have_measured_is_judged_as_one() -> None:
+    calls = [
+        {"runs": [{"round": 0, **one} for one in RUNS[:2]], "load_before": 0.5, "load_after": 1.0, "took_s": 10},
+        {
+            "runs": [{"round": n, **one} for n, one in enumerate(RUNS[2:])],
+            "load_before": 0.25,
+            "load_after": 2.0,
+            "took_s": 5,
+        },
+    ]
+    whole = joined(calls)
+    assert whole["summary"] == summary(RUNS)
+    assert whole["targets"] == targets(summary(RUNS))
+    assert [whole[name] for name in ("rounds", "load_before", "load_after", "took_s")] == [1, 0.5, 2.0, 15]
 
 
 def test_the_table_says_the_same_of_the_same_runs() -> None:
