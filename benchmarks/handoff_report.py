@@ -180,7 +180,7 @@ def _table(result: Mapping[str, Any], partitions: int) -> Table:
         counts = (f"{cell[name]:,}" for name in ("moves", "needless", "lost", "duplicated"))
         table.add_row(
             f"{cell['kind']}: {cell['contender']}",
-            *(*_three(moved), *_three(unmoved), number(control.get("median")), number(control.get("worst"))),
+            *(*three(moved), *three(unmoved), number(control.get("median")), number(control.get("worst"))),
             *(*counts, f"{cell['settled_s']:.1f} s", f"{cell['own_cores']:.1f}", f"{cell['busy']:.0%}"),
         )
     return table
@@ -193,7 +193,8 @@ def ordered(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(cells, key=lambda cell: (kinds.index(cell["kind"]), contenders.index(cell["contender"])))
 
 
-def _three(spread: Mapping[str, Any]) -> tuple[str, str, str]:
+def three(spread: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Median, smallest and largest median of a round, and the worst."""
     if not spread["n"]:
         return "–", "–", "–"
     return number(spread["median"]), f"{number(spread['low'])} to {number(spread['high'])}", number(spread["worst"])

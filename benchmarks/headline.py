@@ -1,6 +1,6 @@
-"""Writes the table of hand-offs into README.md, from what `benchmarks.handoff` has measured.
+"""Writes the tables of hand-offs into README.md and docs/measurements.md, from what `benchmarks.handoff` has measured.
 
-python -m benchmarks.headline [--json build/handoff.json] [--readme README.md] [--partitions 48]
+python -m benchmarks.headline [--json build/handoff.json] [--partitions 48]
 """
 
 import argparse
@@ -10,10 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.handoff_report import TITLES, number
+from benchmarks.handoff_report import TITLES, number, ordered, three
 
+README, MEASUREMENTS = Path("README.md"), Path("docs/measurements.md")
 BEGIN, END = "<!-- hand-offs: begin -->", "<!-- hand-offs: end -->"
 KINDS = {"join": "join", "leave": "clean leave", "rolling": "rolling restart", "crash": "kill -9"}
+DETAILS = ("moved", "by round", "worst", "others", "by round", "worst", "control", "worst")
+COUNTS = {"moves": "moves", "needless": "needless", "lost": "lost", "duplicated": "doubled"}
 
 
 def table(result: Mapping[str, Any], partitions: int) -> str:
@@ -37,8 +40,7 @@ def table(result: Mapping[str, Any], partitions: int) -> str:
     return "\n".join(
         [
             f"Milliseconds for which a partition stood still, beyond what it did undisturbed: {partitions} partitions, "
-            f"{result['rounds']} rounds, {result['cores']} cores, load {result['load_before']:.1f} before and "
-            f"{result['load_after']:.1f} at the end of the run.",
+            f"{circumstances(result)}",
             "",
             *head,
             *rows,
@@ -58,25 +60,50 @@ def _middle(spread: Mapping[str, Any]) -> str:
     return f"{number(spread['median'])} ({number(spread['worst'])})" if spread["n"] else "–"
 
 
-def placed(readme: str, made: str) -> str:
-    """The README with this between its markers. Raises `SystemExit` without them."""
-    before, begin, rest = readme.partition(BEGIN)
+def details(result: Mapping[str, Any], partitions: int) -> str:
+    """Markdown: everything that was found of every kind and contender."""
+    names = (*DETAILS, *COUNTS.values(), "settled s")
+    rows = [f"| {partitions} partitions | " + " | ".join(names) + " |", "|---|" + "--:|" * len(names)]
+    for cell in ordered([cell for cell in result["summary"] if cell["partitions"] == partitions]):
+        control = (number(cell["control"].get("median")), number(cell["control"].get("worst")))
+        counts = [f"{cell[name]:,}" for name in COUNTS]
+        title = f"{KINDS.get(cell['kind'], cell['kind'])}: {TITLES[cell['contender']]}"
+        found = (*three(cell["moved"]), *three(cell["unmoved"]), *control, *counts, f"{cell['settled_s']:.1f}")
+        rows.append(f"| {title} | {' | '.join(found)} |")
+    asked = [target for target in result["targets"] if target["partitions"] == partitions]
+    missed = [f"{one['kind']}, {TITLES[one['contender']]}, {one['what']}" for one in asked if not one["met"]]
+    said = f"{len(asked) - len(missed)} of {len(asked)} targets are met; missed: {'; '.join(missed) or 'none'}."
+    return "\n".join([*rows, "", said])
+
+
+def circumstances(result: Mapping[str, Any]) -> str:
+    """On which machine it was measured, and how."""
+    rounds = "one round" if result["rounds"] == 1 else f"{result['rounds']} rounds"
+    load = f"load {result['load_before']:.1f} before and {result['load_after']:.1f} at the end of the run"
+    return f"{rounds}, {result['cores']} cores, {load}."
+
+
+def placed(text: str, made: str) -> str:
+    """The text with this between its markers. Raises `SystemExit` without them."""
+    before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        sys.exit(f"the README has no place for the table: put the lines {BEGIN} and {END} where it belongs")
+        sys.exit(f"there is no place for the table: put the lines {BEGIN} and {END} where it belongs")
     return f"{before}{BEGIN}\n{made}\n{END}{after}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", type=Path, default=Path("build/handoff.json"))
-    parser.add_argument("--readme", type=Path, default=Path("README.md"))
-    parser.add_argument("--partitions", type=int, default=48)
+    parser.add_argument("--partitions", type=int, default=48, help="in the README; the other file has all of them")
     given = parser.parse_args()
     if not given.json.exists():
         sys.exit(f"{given.json} is not there: make it with python -m benchmarks.handoff --json {given.json}")
-    made = table(json.loads(given.json.read_text()), given.partitions)
-    given.readme.write_text(placed(given.readme.read_text(), made))
+    result = json.loads(given.json.read_text())
+    measured = sorted({cell["partitions"] for cell in result["summary"]})
+    every = "\n\n".join([circumstances(result).capitalize(), *(details(result, one) for one in measured)])
+    for file, made in ((README, table(result, given.partitions)), (MEASUREMENTS, every)):
+        file.write_text(placed(file.read_text(), made))
 
 
 if __name__ == "__main__":

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from benchmarks.handoff_report import joined, summary, targets
-from benchmarks.headline import BEGIN, END, placed, table
+from benchmarks.headline import BEGIN, END, details, placed, table
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(
@@ -85,8 +85,23 @@ def test_the_table_says_the_same_of_the_same_runs() -> None:
     ]
 
 
-def test_the_readme_has_one_place_for_the_table_and_nothing_else_changes() -> None:
-    readme = README.read_text()
+def test_the_details_name_every_figure_and_the_targets_that_are_missed() -> None:
+    result = {"summary": summary(RUNS[:2]), "targets": targets(summary(RUNS[:2]))}
+    assert details(result, 48).splitlines() == [
+        "| 48 partitions | moved | by round | worst | others | by round | worst | control | worst "
+        "| moves | needless | lost | doubled | settled s |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| join: eager `range` | 3,000 | 3,000 to 3,000 | 3,000 | 2,920 | 2,920 to 2,920 | 2,940 | 50 | 60 "
+        "| 1 | 0 | 0 | 1 | 2.0 |",
+        "| join: ours, plain clients | 45 | 45 to 45 | 60 | -1 | -1 to -1 | -1 | 30 | 31 | 2 | 0 | 0 | 1 | 2.0 |",
+        "",
+        "4 of 4 targets are met; missed: none.",
+    ]
+
+
+@pytest.mark.parametrize("file", ["README.md", "docs/measurements.md"])
+def test_there_is_one_place_for_the_tables_and_nothing_else_changes(file: str) -> None:
+    readme = (ROOT / file).read_text()
     assert (readme.count(BEGIN), readme.count(END)) == (1, 1)
     once = placed(readme, "new")
     assert placed(once, "new") == once
