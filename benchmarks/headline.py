@@ -34,9 +34,9 @@ def table(result: Mapping[str, Any], partitions: int) -> str:
         if any(name == contender for name, _ in cells)
     ]
     sessions = sorted(
-        {f"{TITLES[name]} {s:g} s" for name, s in result["sessions_s"].items() if (name, "crash") in cells}
+        {f"{TITLES[name]}: {s:g} s" for name, s in result["sessions_s"].items() if (name, "crash") in cells}
     )
-    told = f"Sessions, after which a dead consumer is missed: {', '.join(sessions)}."
+    told = f"Sessions, after which a dead consumer is missed: {'; '.join(sessions)}."
     return "\n".join(
         [
             f"Milliseconds for which a partition stood still, beyond what it did undisturbed: {partitions} partitions, "

@@ -81,7 +81,7 @@ def test_the_table_says_the_same_of_the_same_runs() -> None:
         "| eager `range` | 3,000 (3,000) | 2,920 (2,940) | – | – | – | – | – | – |",
         "| ours, plain clients | 60 (300) | 0 (0) | – | – | – | – | ∞ (∞) | 0 (0) |",
         "",
-        "Sessions, after which a dead consumer is missed: ours, plain clients 4 s.",
+        "Sessions, after which a dead consumer is missed: ours, plain clients: 4 s.",
     ]
 
 
