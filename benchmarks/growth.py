@@ -1,0 +1,82 @@
+"""How the stall of a hand-off and the work of consumers grow with the partitions that each of them has.
+
+    python -m benchmarks.growth [--each 10,30,100,300,1000] [--rounds 3] [--json FILE] [--svg FILE]
+
+Three plain consumers share the partitions and a fourth joins, as in `benchmarks.handoff`, with the same number of records in
+all whatever the partitions. The cores are those of everything that the benchmark runs, its producer included, while nothing
+moves.
+"""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.handoff import STAYING, measure
+from benchmarks.handoff_lanes import OURS
+from benchmarks.handoff_report import number
+from benchmarks.plot import Line, Plot
+from benchmarks.result import report
+
+EACH = (10, 30, 100, 300, 1000)
+RECORDS_PER_S = 3_000.0
+"""To all partitions together."""
+CONSUMERS = len(STAYING[False])
+
+
+def cell(each: int, rounds: int) -> dict[str, Any]:
+    """One number of partitions, on servers of its own."""
+    partitions = each * CONSUMERS
+    asked = argparse.Namespace(
+        partitions=(partitions,),
+        rounds=rounds,
+        kinds=("join",),
+        only=(OURS,),
+        per_second=RECORDS_PER_S / partitions,
+        batch_interval=0.0,
+    )
+    (found,) = measure(asked)["summary"]
+    return {"each": each, **found}
+
+
+def show(result: Mapping[str, Any]) -> None:
+    """The table."""
+    table = Table(title=f"A join, ours, {result['rounds']} rounds, {RECORDS_PER_S:,.0f} records/s in all, milliseconds")
+    for name in ("partitions of each", "moved, beyond the control", "worst", "unmoved", "worst", "settled", "cores"):
+        table.add_column(name, justify="right")
+    for one in result["cells"]:
+        stalls = (number(one[which].get(how)) for which in ("moved", "unmoved") for how in ("median", "worst"))
+        table.add_row(f"{one['each']:,}", *stalls, f"{one['settled_s']:.1f} s", f"{one['own_cores']:.2f}")
+    Console(width=140).print(table)
+
+
+def plot(result: Mapping[str, Any]) -> Plot:
+    """Stalls and cores in one picture: both axes are logarithmic."""
+    lines = {
+        "stall of a moved partition, ms": lambda one: one["stall"].get("median"),
+        "the same, the worst": lambda one: one["stall"].get("worst"),
+        "the control's, ms": lambda one: one["control"].get("median"),
+        "hundredths of a core": lambda one: 100 * one["own_cores"],
+    }
+    found = [Line(name, tuple((one["each"], of(one) or 0.0) for one in result["cells"])) for name, of in lines.items()]
+    return Plot("partitions of each consumer", "a join", found)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--each", type=lambda text: [int(one) for one in text.split(",")], default=list(EACH))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--svg", type=Path)
+    given = parser.parse_args()
+    result = {"rounds": given.rounds, "cells": [cell(each, given.rounds) for each in given.each]}
+    if given.svg:
+        given.svg.write_text(plot(result).svg())
+    report(result, show, given.json)
+
+
+if __name__ == "__main__":
+    main()
