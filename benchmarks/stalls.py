@@ -56,14 +56,19 @@ class Course:
 
 
 def course(flow: Flow, spans: Iterable[Span]) -> Course:
-    """What became of one partition. Raises `ValueError` for an offset that was never produced."""
+    """What became of one partition. Raises `ValueError` for an offset that was never produced.
+
+    Records before the flow are of one before: a group that ended without committing its last ones gets them again.
+    """
     seen = bytearray(len(flow.ticks))
     processings: list[tuple[float, float]] = []
     duplicated: list[float] = []
     owners: list[tuple[float, str]] = []
     for one in sorted(spans):
-        begin, end = one.first - flow.base, one.end - flow.base
-        if not 0 <= begin < end <= len(seen):
+        begin, end = max(0, one.first - flow.base), one.end - flow.base
+        if end <= 0:
+            continue
+        if not begin < end <= len(seen):
             raise ValueError(f"{one} lies outside of the {len(seen)} records from offset {flow.base} on")
         fresh = [n for n in range(begin, end) if not seen[n]]
         duplicated += [one.at] * (end - begin - len(fresh))

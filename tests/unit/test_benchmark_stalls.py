@@ -73,6 +73,11 @@ def test_an_offset_that_was_never_produced_is_refused() -> None:
         course(FLOW, [Span(1.0, "a", 105, 107)])
 
 
+def test_records_of_the_flow_before_are_none_of_this_one() -> None:
+    one = course(FLOW, [Span(0.5, "x", 98, 100), Span(1.1, "a", 99, 101), *prompt("a", 101, 106)])
+    assert one == course(FLOW, prompt("a", 100, 106))
+
+
 def test_the_fewest_moves_are_the_orphans_and_what_is_too_much() -> None:
     owners = {p: "abc"[p % 3] for p in range(12)}
     assert fewest_moves(owners, "abc") == 0
