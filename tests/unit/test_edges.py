@@ -2,15 +2,16 @@
 the tests by subject do not need. Found by changing every comparison and condition (`tests.simulation.guards`)."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks.core import causes, history_codec, invariants, machine, member_codec
+from coordinator_tasks.core import causes, history_codec, invariants, machine, member_codec, names
 from coordinator_tasks.core.confirm import blockers
 from coordinator_tasks.core.deciding import Deciding
 from coordinator_tasks.core.decision import Verdict
-from coordinator_tasks.core.errors import Malformed
+from coordinator_tasks.core.errors import InvalidName, Malformed
 from coordinator_tasks.core.fields import MAX_BYTES, MAX_NUMBER, Fields
 from coordinator_tasks.core.model import Actor, Explanation, Member, State, TopicState
 from coordinator_tasks.core.partition_text import MAX_PARTITIONS, numbers
@@ -52,6 +53,24 @@ def test_the_widest_range_of_partitions_is_read() -> None:
     assert len(numbers(f"0-{MAX_PARTITIONS}")) == MAX_PARTITIONS + 1
     with pytest.raises(ValueError, match="no range"):
         numbers(f"0-{MAX_PARTITIONS + 1}")
+
+
+@pytest.mark.parametrize(
+    ("is_name", "check", "longest"),
+    [
+        (names.is_topic, names.check_topic, names.MAX_TOPIC_CHARS),
+        (names.is_consumer, names.check_consumer, names.MAX_ID_BYTES),
+    ],
+)
+def test_the_longest_name_is_one(is_name: Callable[[str], bool], check: Callable[[str], str], longest: int) -> None:
+    name = "n" * longest
+    assert is_name(name)
+    assert check(name) == name
+    assert not is_name(name + "n")
+    with pytest.raises(InvalidName, match=f"has {longest + 1} characters"):
+        check(name + "n")
+    with pytest.raises(InvalidName, match="cannot be a"):
+        check("/" + name[1:])
 
 
 # What asks for a plan -------------------------------------------------------------------------------------------------
@@ -108,6 +127,14 @@ def test_a_plan_goes_on_only_when_everything_of_it_so_far_is_done() -> None:
     draft = Deciding(view, world, scene.policy, Actor("loop", "test")).draft
     unfinished = replace(scene.state, planned="")
     assert causes.of_plan(view, world, draft, unfinished, dict(scene.state.targets)) is None
+
+
+def test_nobody_is_told_to_start_again_while_other_starts_are_outstanding() -> None:
+    scene = stable("a", "b")
+    assert scene.state is not None
+    scene.state = replace(scene.state, state=State.STARTING, to_start={"a": tuple(scene.owned["a"])})
+    scene.acts("a", runs=()).says("b", running={})
+    assert scene.decide().verdict is Verdict.WAIT
 
 
 def test_an_event_as_far_ahead_as_a_plan_waits_at_most_is_waited_for() -> None:

@@ -141,6 +141,7 @@ def test_changed_loads_are_a_reason_once_the_topic_was_stable_for_the_interval()
     assert [(m.giver, m.taker, m.kind) for m in decision.record.moves] == [("a", "b", MoveKind.HANDOFF)]
     assert decision.state is not None
     assert decision.state.state is State.CLOSING
+    assert decision.state.planned, "it was a whole plan: nothing is left to go on with"
 
 
 def test_a_second_plan_waits_for_the_interval_again() -> None:
