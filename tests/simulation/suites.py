@@ -7,7 +7,7 @@ from tests.simulation.history import run_seed
 from tests.simulation.search import SMALL, Found, Search
 
 _QUICK = (
-    *("agent_agent", "agent_delivery", "agent_holder", "agent_runner", "balanced", "batches", "broker_fence", "codecs"),
+    *("agent_agent", "agent_delivery", "agent_holder", "balanced", "batches", "broker_fence", "codecs"),
     *("confirm", "decide_is_total", "directives", "draft", "edges", "explain", "fence", "fleet", "history", "holding"),
     *("incremental", "machine", "names", "one_topic", "plan_size", "positions", "presence", "query_start", "recovery"),
     *("registries", "registry", "runner", "services", "settings", "site_strategies", "status_client", "status_server"),

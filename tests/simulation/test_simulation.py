@@ -19,6 +19,7 @@ from tests.simulation.mutation import change_of
 from tests.simulation.pool import run_all, run_chunk
 from tests.simulation.search import SMALL, Bounds, Search
 from tests.simulation.shrink import shrunk
+from tests.simulation.suites import MACHINE, UNIT
 from tests.simulation.totals import Totals, joined, load, save
 
 BLOCK = 1_000
@@ -119,6 +120,10 @@ def test_every_comparison_and_condition_is_a_change_of_one_function() -> None:
     assert len(found) > 10
     assert all(len(guards.change_of(site).pairs) == 1 for site in found)
     assert "(found[-1] if found else -1) < begin <= end < begin + MAX_PARTITIONS" in {s.changed for s in found}
+
+
+def test_the_suites_that_are_asked_are_there() -> None:
+    assert [file for file in (*UNIT, *MACHINE) if not (ROOT / file).exists()] == []
 
 
 def test_there_are_enough_mutants_each_of_a_rule_of_its_own() -> None:
