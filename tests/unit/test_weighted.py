@@ -222,6 +222,17 @@ def test_the_fullest_never_gets_fuller(question: Problem) -> None:
     assert max(after.values()) <= max(before.values()) * (1 + 1e-9)
 
 
+def test_who_only_passed_something_on_keeps_what_it_had() -> None:
+    """`b` took partition 1 of `c` in passing, gave its own 7 away to be relieved, and then passed 1 on."""
+    who = members("a", "b", "c", "d", "e", c=2.0, d=2.0)
+    weights = [0.0, 7.0, 0.0, 0.0, 15.0, 0.0, 0.0, 0.0, 0.0]
+    question = problem(weights, who, "acaacaab.", carried={"d": 3.0}, parameters={"floor": "0"})
+    answer = Weighted().assign(question)
+    assert answer[7] == "b"
+    assert answer[4] == "c"
+    assert max(carried(question, answer).values()) <= 16.0
+
+
 @settings(max_examples=200)
 @given(problems(free=True))
 def test_nobody_within_the_tolerance_gives_anything_away(question: Problem) -> None:

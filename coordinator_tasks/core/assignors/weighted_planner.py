@@ -28,6 +28,8 @@ def planned(problem: Problem, rules: Rules) -> Book:
     for _ in range(MOST_ROUNDS):
         if not planner.relieve_all() | planner.fill_all():
             break
+    while planner.take_back():
+        pass  # every time something fewer is moved
     return book
 
 
@@ -35,6 +37,7 @@ class _Planner:
     def __init__(self, book: Book) -> None:
         self.book, self.rules, self.top = book, book.rules, book.top
         self.gain = book.level * max(self.rules.min_gain, 2 * SLACK)
+        self._before = {member: book.ratio(member) for member in book.seats}
 
     # What has to be done ---------------------------------------------------------------------------------------------
 
@@ -125,6 +128,35 @@ class _Planner:
                 if book.load[giver] > self._goal(giver, before[giver]) * (1 + SLACK):
                     heappush(fullest, (-book.ratio(giver), giver))
         return sum(self._is_worth(giver, before[giver], trail) for giver, trail in trails.items()) > 0
+
+    def take_back(self) -> bool:
+        """Undo what somebody has given away who was within the tolerance and has got nothing in the end.
+
+        It took something in passing and was relieved of something else. False if there is nothing like it.
+        """
+        book = self.book
+        gained = {book.placed[partition] for partition in book.moved}
+        undone = False
+        for partition in sorted(book.moved):
+            owner, holder = book.problem.owned[partition], book.placed[partition]
+            innocent = owner not in gained and self._before.get(owner, math.inf) <= self.top
+            if (
+                innocent
+                and book.has_room(owner)
+                and book.may_have(owner, partition)
+                and self._spares(holder, partition)
+            ):
+                book.move(partition, owner)
+                undone = True
+        return undone
+
+    def _spares(self, holder: str, partition: int) -> bool:
+        """Whether the holder is left with the floor without the partition."""
+        book = self.book
+        if holder == NOBODY or not self.rules.floor:
+            return holder != NOBODY
+        least = self.rules.floor * book.level * book.capacity[holder]
+        return book.load[holder] - book.weight(partition) >= least * (1 - SLACK)
 
     def _goal(self, giver: str, before: float) -> float:
         """What the giver is to carry in the end: no more than the tolerance, and relieved by no less than the gain."""
