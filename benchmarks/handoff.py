@@ -183,6 +183,7 @@ class Fleet:
             np.min(lane.position) < flow.base + len(flow.ticks) for lane in self.lanes
         ):
             self._look()
+        time.sleep(AFTER_S)  # all is committed: of members that leave at once, Kafka refuses some the commit
         for consumer in list(self.lanes[0].lives):
             self._all("leave", consumer)
         while time.monotonic() < deadline + LIMIT_S and not all(one.ended for lane in self.lanes for one in lane.all):
