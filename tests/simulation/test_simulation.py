@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_tasks.core.model import State
-from spark_apps.agent.ledger import Ledger
+from spark_apps.agent.schedule import Schedule
 from tests.simulation import guards
 from tests.simulation.faults import Fault
 from tests.simulation.history import generate, run, run_seed
@@ -77,8 +77,8 @@ def test_a_history_does_not_depend_on_the_one_before_it() -> None:
 
 
 def test_a_broken_rule_is_found_and_cut_down_to_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = Ledger._entry
-    monkeypatch.setattr(Ledger, "_entry", lambda self, held: replace(entry(self, held), offset=held.passed + 1))
+    entry = Schedule._entry
+    monkeypatch.setattr(Schedule, "_entry", lambda self, held: replace(entry(self, held), offset=held.passed + 1))
     broken = next(one for seed in range(100) if (one := run_seed(seed)).broken)
     setup, actions = generate(broken.seed)
     kept, outcome = shrunk(setup, actions, broken.rule)
