@@ -8,8 +8,7 @@ one disturbs all; Spark applications take turns with them. Every change of membe
 of the same length with the same clients, whose longest stall is subtracted, partition by partition.
 
 - join: a further consumer comes; leave: it leaves cleanly; rolling: the staying ones are restarted, one after the other;
-  crash: kill -9 of the further one. Our consumers are watched by their launcher, which reports the death;
-  `crash-unreported` is the same with the launcher gone as well.
+  crash: kill -9 of the further one. Our consumers are watched by their launcher, which reports the death.
 - A stall: the longest time in which a partition had an unprocessed record and none was processed.
 
 `python -m benchmarks.rebalance` measures what Airflow adds to the decision; it is no part of a stall.
@@ -52,15 +51,13 @@ from benchmarks.stalls import Flow, Window, course, fewest_moves, impact
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 
-UNREPORTED = "crash-unreported"
 ACTS: Mapping[str, Callable[[Lane, str], Any]] = {
     "join": lambda lane, consumer: lane.join(consumer),
     "crash": lambda lane, consumer: lane.crash(consumer),
-    UNREPORTED: lambda lane, consumer: lane.vanish(consumer),
     "leave": lambda lane, consumer: lane.leave(consumer),
     "rolling": lambda lane, consumer: lane.restart(consumer),
 }
-GOING = ("crash", UNREPORTED, "leave")
+GOING = ("crash", "leave")
 """What a further consumer does after it has come."""
 KINDS = ("join", "leave", "rolling", "crash")
 STAYING = {True: ("a", "b"), False: ("a", "b", "c")}  # Spark applications are heavy for a small machine
@@ -327,7 +324,7 @@ def main() -> None:
     numbers: Callable[[str], tuple[int, ...]] = lambda text: tuple(int(one) for one in text.split(","))  # noqa: E731
     parser.add_argument("--partitions", type=numbers, default=(12, 48, 192))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--kinds", type=_names((*KINDS, UNREPORTED)), default=KINDS)
+    parser.add_argument("--kinds", type=_names(KINDS), default=KINDS)
     parser.add_argument("--only", type=_names((*PLAIN, SPARK)), default=(*PLAIN, SPARK))
     parser.add_argument("--per-second", type=float, default=20.0, help="records to each partition")
     parser.add_argument("--batch-interval", type=float, default=0.5, help="seconds between a Spark consumer's batches")

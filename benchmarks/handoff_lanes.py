@@ -139,10 +139,6 @@ class Lane(ABC):
         self.restarting[consumer] = self.leave(consumer)
 
     def crash(self, consumer: str) -> None:
-        """A kill -9, and what is done about it beside what the others notice."""
-        self.vanish(consumer)
-
-    def vanish(self, consumer: str) -> None:
         """A kill -9."""
         life = self.lives.pop(consumer)
         if isinstance(life.process, ManagedProcess):
@@ -270,7 +266,7 @@ class OurLane(Lane):
 
     def crash(self, consumer: str) -> None:
         """Its launcher lives on, and reports the end."""
-        self.vanish(consumer)
+        super().crash(consumer)
         folder = self.run_folder(consumer)
         write_private(folder.settings, plain_settings(self.site))
         report = threading.Thread(target=report_end, args=(Launched(self.topic, consumer, folder, ()),), daemon=True)

@@ -127,7 +127,7 @@ def targets(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _targets(cell: Mapping[str, Any]) -> list[dict[str, Any]]:
     contender = cell["contender"]
-    crash = cell["kind"].startswith("crash")
+    crash = cell["kind"] == "crash"
     session_ms = (SESSIONS_S[contender] + CRASH_BEYOND_SESSION_S) * 1000
     limits = [("moved", (session_ms, session_ms) if crash else MOVED_MS[contender]), ("unmoved", UNMOVED_MS[contender])]
     return [
