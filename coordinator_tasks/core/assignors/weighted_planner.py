@@ -130,22 +130,19 @@ class _Planner:
         return sum(self._is_worth(giver, before[giver], trail) for giver, trail in trails.items()) > 0
 
     def take_back(self) -> bool:
-        """Undo what somebody has given away who was within the tolerance and has got nothing in the end.
-
-        It took something in passing and was relieved of something else. False if there is nothing like it.
+        """Undo what somebody has given away who was within the tolerance, and is so with it again: it took something in
+        passing, and was relieved of something else. False if there is nothing like it.
         """
         book = self.book
-        gained = {book.placed[partition] for partition in book.moved}
         undone = False
         for partition in sorted(book.moved):
             owner, holder = book.problem.owned[partition], book.placed[partition]
-            innocent = owner not in gained and self._before.get(owner, math.inf) <= self.top
-            if (
-                innocent
-                and book.has_room(owner)
-                and book.may_have(owner, partition)
-                and self._spares(holder, partition)
+            if self._before.get(owner, math.inf) > self.top or not (
+                book.has_room(owner) and self._spares(holder, partition)
             ):
+                continue
+            again = (book.load[owner] + book.weight(partition)) / book.capacity[owner]
+            if again <= self.top and book.may_have(owner, partition):
                 book.move(partition, owner)
                 undone = True
         return undone
