@@ -37,6 +37,7 @@ def cell(each: int, rounds: int) -> dict[str, Any]:
         only=(OURS,),
         per_second=RECORDS_PER_S / partitions,
         batch_interval=0.0,
+        json=None,
     )
     (found,) = measure(asked)["summary"]
     return {"each": each, **found}
