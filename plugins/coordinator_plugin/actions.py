@@ -142,12 +142,13 @@ def unpin(c: Coordinator, given: Given, actor: Actor, dry_run: bool) -> Iterator
 
 def _set_pins(c: Coordinator, given: Given, consumer: str, actor: Actor, dry_run: bool) -> Iterator[str]:
     topic, partitions = check_topic(given["topic"]), given.get("partitions") or ()
-    pins = wishes.would_pin(c, topic, consumer, partitions)
+    if dry_run:
+        pins = wishes.would_pin(c, topic, consumer, partitions)
+    else:
+        pins = wishes.set_pins(c, topic, consumer, partitions, actor=actor)
     yield from (f"{topic}: {one.text}" for one in pins)
     if not pins:
         yield f"no pin of {topic} changes"
-    if not dry_run:
-        wishes.set_pins(c, topic, consumer, partitions, actor=actor)
 
 
 def reset_offsets(c: Coordinator, given: Given, actor: Actor, dry_run: bool) -> Iterator[str]:
