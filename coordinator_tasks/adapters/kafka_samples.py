@@ -3,6 +3,7 @@
 import time
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -31,16 +32,11 @@ class ConfluentRecordSampler:
     def mean_bytes(self, topic: str, offsets: Mapping[int, int]) -> Mapping[int, float]:
         """See `ports.RecordSampler`."""
         try:
-            consumer = Consumer(self._settings)
+            with closing(Consumer(self._settings)) as consumer:
+                consumer.assign([TopicPartition(topic, p, offset) for p, offset in offsets.items()])
+                return self._means(consumer, len(offsets))
         except KafkaException as error:
             raise KafkaUnavailable(f"records of topic {topic} could not be sampled: {error}") from error
-        try:
-            consumer.assign([TopicPartition(topic, p, offset) for p, offset in offsets.items()])
-            return self._means(consumer, len(offsets))
-        except KafkaException as error:
-            raise KafkaUnavailable(f"records of topic {topic} could not be sampled: {error}") from error
-        finally:
-            consumer.close()
 
     @staticmethod
     def _means(consumer: Consumer, wanted: int) -> dict[int, float]:
