@@ -20,6 +20,7 @@ from coordinator_tasks.cli.base import (
 )
 from coordinator_tasks.service import history as history_service
 from coordinator_tasks.service import loop, transitions
+from coordinator_tasks.signals import on_signals
 
 commands = typer.Typer()
 
@@ -65,9 +66,7 @@ def step(context: typer.Context, topics: Topics = None, json: Json = False) -> N
 def run(context: typer.Context) -> None:
     """Coordinate without Airflow until SIGINT or SIGTERM, and print every step."""
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    with opened(context) as c:
+    with opened(context) as c, on_signals(lambda _: stop.set(), signal.SIGINT, signal.SIGTERM):
         print(f"coordinating cluster {c.paths.cluster}; end with Ctrl-C", flush=True)
         loop.run(c, stop, user(), lambda report: print(show.reports([report]), flush=True))
 

@@ -17,6 +17,7 @@ from coordinator_tasks.core.errors import StoreUnavailable
 from coordinator_tasks.core.model import ConsumerStatus, Member, TopicNode
 from coordinator_tasks.core.names import check_consumer
 from coordinator_tasks.core.ports import GroupOffsets
+from coordinator_tasks.signals import on_signals
 from coordinator_tasks.wiring import ConsumerSession, Settings, open_consumer_session
 from spark_apps.agent.agent import Agent, AgentTiming
 from spark_apps.agent.sampling import SampledStatus
@@ -190,16 +191,12 @@ def leave_on_signals(leave: Callable[[float | None], None]) -> Iterator[None]:
     """SIGTERM and SIGINT ask for a clean leave, the second one for a quick one; main thread only."""
     seen: list[int] = []
 
-    def handle(number: int, _frame: object) -> None:
+    def asked(number: int) -> None:
         seen.append(number)
         leave(None if len(seen) == 1 else 0.0)
 
-    before = {one: signal.signal(one, handle) for one in (signal.SIGTERM, signal.SIGINT)}
-    try:
+    with on_signals(asked, signal.SIGTERM, signal.SIGINT):
         yield
-    finally:
-        for one, earlier in before.items():
-            signal.signal(one, earlier)
 
 
 def _boot_id() -> str:

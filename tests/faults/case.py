@@ -194,7 +194,8 @@ class Case:
             if not revived and holds():
                 return
             if time.monotonic() > deadline:
-                raise Failed(f"not within {self.bound_s:g} s: {what} ({self._standing()}); see {self.folder}")
+                standing = f"{self._standing()}; {self._stacks()}"
+                raise Failed(f"not within {self.bound_s:g} s: {what} ({standing}); see {self.folder}")
             time.sleep(TICK_S)
 
     def _revive(self) -> bool:
@@ -299,6 +300,15 @@ class Case:
     def _standing(self) -> str:
         state = self._find(self.paths.state(self.topic))
         return state.data.decode() if state is not None else "Initial"
+
+    def _stacks(self) -> str:
+        """Where the main thread of every process stands, as far as it says so at once."""
+        for actor in self.actors.values():
+            if actor.process is not None and actor.process.pid is not None and not actor.ended:
+                os.kill(actor.process.pid, signal.SIGUSR1)
+        time.sleep(TICK_S * 5)
+        found = {role: self.folder / f"stack-{role}" for role in self.actors}
+        return "; ".join(f"{role}: {file.read_text()[:600]}" for role, file in found.items() if file.exists())
 
     def _end(self) -> None:
         with self.servers.processes:

@@ -1,6 +1,7 @@
 """The processes of a case. Each is forked from a server that has imported everything and made no client yet."""
 
 import ctypes
+import faulthandler
 import gc
 import json
 import logging
@@ -79,6 +80,7 @@ def end_with_parent(life: Life) -> None:
     form = "%(asctime)s %(levelname)s %(name)s %(message)s"
     logging.basicConfig(filename=life.folder / f"log-{life.role}", level=logging.WARNING, format=form, force=True)
     httpx.create_ssl_context = lambda **_: NO_TLS  # type: ignore[assignment]
+    faulthandler.register(signal.SIGUSR1, (life.folder / f"stack-{life.role}").open("w"), all_threads=False)
 
 
 def _begin(life: Life) -> Failpoints:
