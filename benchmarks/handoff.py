@@ -236,7 +236,8 @@ class Bench:
         self.count += 1
         found: list[Lane] = []
         for name in names:
-            given = (name, self.kafka, f"{name}-{partitions}", partitions, self.folder / f"{self.count}-{name}")
+            folder = self.folder / f"{self.count}-{name}"
+            given = (name, self.kafka, f"{name}-{partitions}", partitions, folder, self.per_second)
             if name == OURS:
                 found.append(OurLane(*given, zookeeper=self.zookeeper, forks=self.forks))
             elif name == SPARK:

@@ -8,7 +8,6 @@ import multiprocessing
 import os
 import signal
 import struct
-import threading
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -21,6 +20,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from benchmarks.plain_loop import looping
 from coordinator_tasks.core.model import Actor, StartRule
 from coordinator_tasks.service import topics, transitions
+from coordinator_tasks.signals import stopped_by
 from coordinator_tasks.wiring import Settings, open_coordinator
 from spark_apps.agent.process import ConsumerSettings, leave_on_signals
 from spark_apps.plain import DEFAULTS, MOST_MESSAGES, POLL_S, PlainConsumer, Record
@@ -71,20 +71,19 @@ class ClientOrder:
 def subscribe(order: ClientOrder) -> None:
     """Consume until SIGTERM, then leave the group. What was processed is stored at once and committed often."""
     die_with_parent()
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
     kept = {"enable.auto.offset.store": False, "auto.commit.interval.ms": COMMIT_MS, "auto.offset.reset": "earliest"}
     consumer = Consumer({**DEFAULTS, **kept, **order.settings, "log_level": 0})
     consumer.subscribe([order.topic])
     journal = Journal(order.journal)
-    while not stop.is_set():
-        messages = consumer.consume(MOST_MESSAGES, POLL_S)
-        came = [(m.partition() or 0, m.offset() or 0) for m in messages if m.error() is None]
-        if not came:
-            continue
-        journal.note(came)
-        with suppress(KafkaException):  # some of them were taken away while they were on their way
-            consumer.store_offsets(offsets=[TopicPartition(order.topic, p, at + 1) for p, at in dict(came).items()])
+    with stopped_by(signal.SIGTERM) as stop:
+        while not stop.is_set():
+            messages = consumer.consume(MOST_MESSAGES, POLL_S)
+            came = [(m.partition() or 0, m.offset() or 0) for m in messages if m.error() is None]
+            if not came:
+                continue
+            journal.note(came)
+            with suppress(KafkaException):  # some of them were taken away while they were on their way
+                consumer.store_offsets(offsets=[TopicPartition(order.topic, p, at + 1) for p, at in dict(came).items()])
     consumer.close()
     os._exit(0)
 
@@ -127,9 +126,7 @@ class CoordinatorOrder:
 def coordinate(order: CoordinatorOrder) -> None:
     """The plain loop, until SIGTERM."""
     die_with_parent()
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    with open_coordinator(order.site) as c:
+    with stopped_by(signal.SIGTERM) as stop, open_coordinator(order.site) as c:
         if order.topic not in transitions.topics(c):
             actor = Actor("command", "benchmark")
             topics.add_topic(c, order.topic, order.group, start=StartRule.EARLIEST, actor=actor)

@@ -32,7 +32,8 @@ from spark_apps.plain import POLL_S
 
 PROJECT = Path(__file__).resolve().parent.parent
 SPANS = np.dtype([("at", "<f8"), ("partition", "<i4"), ("first", "<i8"), ("end", "<i8")])
-FRESH_S = 1.0
+FRESH_S, FRESH_RECORDS = 1.0, 3
+"""Who keeps up has processed something of each partition within so long, or within the time of so many records."""
 READY_S, LEAVE_S, ANSWER_S = 240.0, 60.0, 30.0
 
 OURS, SPARK = "ours", "spark"
@@ -88,6 +89,7 @@ class Lane(ABC):
     topic: str
     partitions: int
     folder: Path
+    per_second: float
     lives: dict[str, Life] = field(default_factory=dict)  # by the consumer's id: those that are to live
     all: list[Life] = field(default_factory=list)
     restarting: dict[str, Life] = field(default_factory=dict)
@@ -168,7 +170,8 @@ class Lane(ABC):
         live = [number for number, one in enumerate(self.all) if one in self.lives.values()]
         counts = [int(np.sum(self.owner == number)) for number in live]
         even = sum(counts) == self.partitions and max(counts) - min(counts) <= 1
-        return even and not self.restarting and bool(np.min(self.at) > time.monotonic() - FRESH_S)
+        fresh_s = max(FRESH_S, FRESH_RECORDS / self.per_second)
+        return even and not self.restarting and bool(np.min(self.at) > time.monotonic() - fresh_s)
 
     def problem(self) -> str:
         """Who of those that are to live does not."""

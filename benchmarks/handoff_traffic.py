@@ -9,12 +9,12 @@ import os
 import signal
 import socket
 import struct
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from coordinator_tasks.signals import stopped_by
 from tests.faults.roles import die_with_parent
 
 PRODUCE, VERSION = 0, 7
@@ -37,12 +37,10 @@ class TrafficOrder:
 def produce(order: TrafficOrder) -> None:
     """Until SIGTERM; every tick that is in the log is confirmed by the broker in all partitions."""
     die_with_parent()
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
     host, _, port = order.kafka.rpartition(":")
     log = os.open(order.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     first = -1
-    with socket.create_connection((host, int(port))) as broker:
+    with stopped_by(signal.SIGTERM) as stop, socket.create_connection((host, int(port))) as broker:
         broker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         due, number = time.monotonic(), 0
         while not stop.wait(max(0.0, due - time.monotonic())):

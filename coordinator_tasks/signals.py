@@ -40,3 +40,11 @@ def on_signals(act: Callable[[int], None], *numbers: int) -> Iterator[None]:
             signal.signal(number, earlier)
         came.put(None)
         worker.join()
+
+
+@contextmanager
+def stopped_by(*numbers: int) -> Iterator[threading.Event]:
+    """An event for the block, which the first of these signals sets; main thread only."""
+    stop = threading.Event()
+    with on_signals(lambda _: stop.set(), *numbers):
+        yield stop

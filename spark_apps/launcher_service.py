@@ -32,7 +32,7 @@ from coordinator_tasks.service import fleet
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import Launch
 from coordinator_tasks.settings import Settings, plain_settings, settings_from_environment
-from coordinator_tasks.signals import on_signals
+from coordinator_tasks.signals import stopped_by
 from coordinator_tasks.wiring import open_coordinator
 
 LOOK_S = 2.0
@@ -217,12 +217,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
-    stop = threading.Event()
     try:
         conf = dict(_pair(one) for one in given.conf)
         host = Host(given.base.absolute(), given.master, given.submit, tuple(given.app), conf, given.stop_limit)
         settings = settings_from_environment()
-        with on_signals(lambda _: stop.set(), signal.SIGTERM, signal.SIGINT):
+        with stopped_by(signal.SIGTERM, signal.SIGINT) as stop:
             serve(host, settings, stop)
             left = [] if given.leave_running else stop_all(host, settings.cluster)
     except CoordinatorError as error:

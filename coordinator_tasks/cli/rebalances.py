@@ -1,7 +1,6 @@
 """Commands for rebalances: plan them, explain them, perform them, and look back."""
 
 import signal
-import threading
 from typing import Annotated
 
 import typer
@@ -20,7 +19,7 @@ from coordinator_tasks.cli.base import (
 )
 from coordinator_tasks.service import history as history_service
 from coordinator_tasks.service import loop, transitions
-from coordinator_tasks.signals import on_signals
+from coordinator_tasks.signals import stopped_by
 
 commands = typer.Typer()
 
@@ -65,8 +64,7 @@ def step(context: typer.Context, topics: Topics = None, json: Json = False) -> N
 @commands.command()
 def run(context: typer.Context) -> None:
     """Coordinate without Airflow until SIGINT or SIGTERM, and print every step."""
-    stop = threading.Event()
-    with opened(context) as c, on_signals(lambda _: stop.set(), signal.SIGINT, signal.SIGTERM):
+    with stopped_by(signal.SIGINT, signal.SIGTERM) as stop, opened(context) as c:
         print(f"coordinating cluster {c.paths.cluster}; end with Ctrl-C", flush=True)
         loop.run(c, stop, user(), lambda report: print(show.reports([report]), flush=True))
 

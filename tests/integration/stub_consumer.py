@@ -29,6 +29,7 @@ from coordinator_tasks.core.model import (
 )
 from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.core.status_codec import encode_status
+from coordinator_tasks.signals import stopped_by
 from coordinator_tasks.wiring import ConsumerSession, Settings, open_consumer_session, settings_from_environment
 
 STEP_S = 0.05
@@ -163,9 +164,7 @@ def main() -> int:
     parser.add_argument("--consumer", required=True)
     parser.add_argument("--run-folder", default="")
     given = parser.parse_args()
-    ended = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: ended.set())
-    with StubConsumer(settings_from_environment(), given.consumer) as stub:
+    with stopped_by(signal.SIGTERM) as ended, StubConsumer(settings_from_environment(), given.consumer) as stub:
         if given.run_folder:
             (Path(given.run_folder) / "incarnation").write_text(f"{stub.incarnation}\n")
         print(f"{given.consumer} serves as process {os.getpid()}", flush=True)

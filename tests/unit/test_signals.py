@@ -1,11 +1,10 @@
 """What a signal asks for is done while the main thread stands anywhere."""
 
 import signal
-import threading
 
 import pytest
 
-from coordinator_tasks.signals import on_signals
+from coordinator_tasks.signals import on_signals, stopped_by
 
 WITHIN_S = 20.0
 
@@ -13,8 +12,7 @@ WITHIN_S = 20.0
 @pytest.mark.timeout(60)
 def test_a_signal_in_the_middle_of_the_events_own_lock_sets_it() -> None:
     """Where `Event.wait` and `Event.clear` are for a few microseconds each time, and a handler would wait for ever."""
-    stop = threading.Event()
-    with on_signals(lambda _: stop.set(), signal.SIGTERM):
+    with stopped_by(signal.SIGTERM) as stop:
         with stop._cond:  # type: ignore[attr-defined]
             signal.raise_signal(signal.SIGTERM)
             assert not stop.is_set()
