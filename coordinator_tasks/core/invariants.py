@@ -59,4 +59,7 @@ def of_step(before: TopicNode, after: TopicNode) -> list[str]:
         broken.append(f"epochs grow: {before.epoch} was followed by {after.epoch}")
     if after.generation != before.generation and after.supersedes.get(before.generation, -1) < before.epoch:
         broken.append("a new generation covers the one before it")
+    older = sorted(p for p, since in after.since.items() if since < before.since.get(p, 0))
+    if older:
+        broken.append(f"a holding is never older than the one before it: partitions {older}")
     return broken

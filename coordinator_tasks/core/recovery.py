@@ -136,8 +136,8 @@ def _adopt(draft: Draft, view: TopicView, world: World, tokens: dict[int, tuple[
     runners, running = _runners(view.topic, world), _running(view.topic, world)
     known = view.node.epoch if view.node is not None else 0
     for partition in view.partitions:
-        own_word = runners.get(partition, {})
-        since = {**_held(view, partition), **own_word}
+        own_word, stored = runners.get(partition, {}), _held(view, partition)
+        since = {**stored, **own_word}
         committed = tokens[partition][0].epoch if partition in tokens else 0
         barred = partition in tokens and _bars(view.node, partition, tokens[partition][0])
         if barred or (partition in tokens and (committed > known if view.node is not None else not since)):
@@ -147,9 +147,11 @@ def _adopt(draft: Draft, view: TopicView, world: World, tokens: dict[int, tuple[
         if len(since) == 1:
             ((consumer, (epoch, _)),) = since.items()
             # Only what runs goes on under its token: what started anew under that epoch would meet its own commits of
-            # the former generation, and below the committed one it would be fenced.
-            goes_on = (consumer, partition) in running and epoch >= committed and not barred
-            _enter(draft, partition, consumer, epoch if goes_on else draft.epoch)
+            # the former generation, and below the committed one it would be fenced. What its picture or the node gives
+            # it anew it may have begun since it was asked.
+            runs = running.get((consumer, partition), 0)
+            goes_on = runs >= max(epoch, committed, stored.get(consumer, (0, 0))[0]) and not barred
+            _enter(draft, partition, consumer, runs if goes_on else draft.epoch)
         elif since:
             draft.to_close[partition] = set(since)
             draft.epochs[partition] = draft.epoch
@@ -166,15 +168,20 @@ def _runners(topic: str, world: World) -> dict[int, dict[str, tuple[int, int]]]:
     """Partition → consumer → (epoch of the holding, incarnation) of all that runs, or may yet start, by its own word."""
     found: dict[int, dict[str, tuple[int, int]]] = {}
     for consumer, incarnation, status in _acted(topic, world):
-        may_run = {**status.held, **{p: one.token.epoch for p, one in status.running.items()}}
-        for partition, epoch in may_run.items():
-            found.setdefault(partition, {})[consumer] = (epoch, incarnation)
+        for partition in status.held.keys() | status.running.keys():
+            runs = status.running[partition].token.epoch if partition in status.running else 0
+            found.setdefault(partition, {})[consumer] = (max(runs, status.held.get(partition, 0)), incarnation)
     return found
 
 
-def _running(topic: str, world: World) -> set[tuple[str, int]]:
-    """Consumer and partition of what runs now by the consumers' own word."""
-    return {(consumer, partition) for consumer, _, status in _acted(topic, world) for partition in status.running}
+def _running(topic: str, world: World) -> dict[tuple[str, int], int]:
+    """Consumer and partition → epoch of the holding that runs, and is not about to close, by the consumers' own word."""
+    return {
+        (consumer, partition): one.token.epoch
+        for consumer, _, status in _acted(topic, world)
+        for partition, one in status.running.items()
+        if not one.closing
+    }
 
 
 def _held(view: TopicView, partition: int) -> dict[str, tuple[int, int]]:

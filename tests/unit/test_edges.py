@@ -161,6 +161,15 @@ def test_a_node_that_is_written_over_by_the_same_epoch_breaks_a_rule() -> None:
     assert invariants.of_step(node, node) == [f"epochs grow: {node.epoch} was followed by {node.epoch}"]
 
 
+def test_a_holding_that_is_older_than_the_one_before_it_breaks_a_rule() -> None:
+    node = stable("a").node
+    assert node is not None
+    before = replace(node, epoch=9, since={**node.since, 0: 7})
+    after = replace(node, epoch=10, since={**node.since, 0: 6})
+    assert invariants.of_step(before, after) == ["a holding is never older than the one before it: partitions [0]"]
+    assert invariants.of_step(before, replace(after, since={**node.since, 0: 7})) == []
+
+
 @pytest.mark.parametrize("live", [False, True])
 def test_a_state_node_that_says_initial_is_as_good_as_none(live: bool) -> None:
     scene = Scene()

@@ -373,3 +373,41 @@ def test_a_holding_newer_than_what_its_consumer_has_acted_on_is_taken_at_its_wor
     scene = lost(stable("a")).says("a", held={0: 40})
     scene.step()
     assert picture(scene).epoch == 41
+
+
+def test_what_the_node_has_already_given_anew_does_not_go_on_under_the_token_before() -> None:
+    # Lost twice: `a` was asked before it read the node that the first recovery wrote, and reads it before the second one's.
+    scene = stable("a", "b")
+    before, partition, other = picture(scene), scene.owned["a"][0], scene.owned["b"][0]
+    epoch = before.epoch + 1
+    scene.node = replace(
+        before,
+        epoch=epoch,
+        generation="again",
+        supersedes={before.generation: before.epoch},
+        since={**before.since, partition: epoch},
+    )
+    scene.committed = {other: committed("b", before.since[other], generation="01de401de401de40")}
+    decision = scene.step()
+    assert "ZooKeeper was lost" in decision.reason
+    assert picture(scene).since[partition] == picture(scene).epoch
+
+
+def test_what_its_own_picture_has_given_it_anew_does_not_go_on_under_the_token_before() -> None:
+    scene = stable("a", "b")
+    partition = scene.owned["a"][0]
+    held = {p: picture(scene).since[p] for p in scene.owned["a"]}
+    lost(scene).says("a", held={**held, partition: 7}).step()
+    assert picture(scene).since[partition] == picture(scene).epoch == 8
+
+
+def test_what_is_about_to_close_begins_a_new_holding() -> None:
+    scene = stable("a", "b")
+    closing, staying = scene.owned["a"][0], scene.owned["b"][0]
+    said = scene.world().status("a")
+    assert said is not None
+    runs = said.topics[TOPIC].running
+    scene.says("a", running={**runs, closing: replace(runs[closing], closing=True)})
+    lost(scene).step()
+    assert picture(scene).since[closing] == picture(scene).epoch
+    assert picture(scene).since[staying] < picture(scene).epoch
