@@ -7,6 +7,7 @@ neither the status, nor ZooKeeper, nor another topic waiting.
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
@@ -154,7 +155,15 @@ class TopicRunner:
                 self._clock.sleep(LONGEST_SLEEP_S)
             with self._turn:  # unless a reader has come meanwhile that reads otherwise
                 self._offsets = offsets if node is self._node else None
+            if self._offsets is not None:
+                self._warm_up(self._offsets)
         return self._offsets
+
+    def _warm_up(self, offsets: GroupOffsets) -> None:
+        """A client's first requests find the brokers and the group's coordinator: let no partition wait for that."""
+        with suppress(CoordinatorError):  # whoever asks in earnest is told
+            offsets.topic_id(self.topic)
+            offsets.committed(self.topic, (0,))
 
     # The reader ------------------------------------------------------------------------------------------------------
 

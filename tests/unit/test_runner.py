@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.adapters.clock import SystemClock
+from coordinator_tasks.core.errors import KafkaUnavailable
 from coordinator_tasks.core.model import Committed, Handoff, TopicNode
 from coordinator_tasks.core.ports import GroupOffsets
 from spark_apps.agent.runner import TopicRunner
@@ -102,6 +103,30 @@ def test_a_request_that_fails_in_an_unexpected_way_is_made_again(
     runner.edit(lambda holder: holder.on_node(node))
     assert comes(lambda: runner.edit(lambda holder: holder.ready().keys() == {0}))
     assert not fails
+
+
+def test_the_clients_have_found_brokers_and_coordinator_before_anything_is_granted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def refuses(self: FakeGroupOffsets, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
+        asked.append(topic)
+        raise KafkaUnavailable("no answer")
+
+    right = FakeGroupOffsets.committed
+    monkeypatch.setattr(FakeGroupOffsets, "committed", refuses)
+    one = Connected()
+    assert comes(lambda: asked == ["t"])
+    monkeypatch.setattr(FakeGroupOffsets, "committed", right)
+    one.runner.edit(
+        lambda h: h.on_node(replace(NODE, epoch=2, assignments={0: "a"}, since={0: 2}, incarnations={"a": 1}))
+    )
+    assert comes(lambda: one.runner.edit(lambda holder: holder.ready().keys() == {0})), (
+        "what it cannot say keeps nobody"
+    )
+    assert asked == ["t"]
+    one.runner.close()
 
 
 # Releases -----------------------------------------------------------------------------------------------------------
