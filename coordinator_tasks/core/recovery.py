@@ -2,7 +2,8 @@
 
 Rules:
 - Needed when the topic's node or state is missing, or when an acted or committed epoch is larger than the node's, or a
-  consumer acts on a generation that the node does not supersede, or an owner's start is barred by the commit of one.
+  consumer acts on a generation that the node does not supersede, or an owner runs under a newer holding than the node
+  names, or its start is barred by the commit of one.
 - Every registered consumer is asked; where there are traces of an older life, one that does not answer is waited for.
 - The new node has a new generation, an epoch of 1 + the largest of node, acted and committed, and says in `supersedes`
   what went into it, so that consumers of the older generations may accept it.
@@ -87,6 +88,10 @@ def _disagreement(node: TopicNode, acted: list[tuple[str, int, TopicStatus]], ne
         covered = node.supersedes.get(status.generation, -1)
         if status.generation != node.generation and covered < status.acted_epoch:
             return f"ZooKeeper was lost: {consumer} acts on generation {status.generation}, stored is {node.generation}"
+        for partition, one in sorted(status.running.items()):
+            stored = node.since.get(partition, one.token.epoch)
+            if node.assignments.get(partition) == consumer and one.token.epoch > stored:
+                return f"ZooKeeper was restored: {consumer} runs partition {partition} since {one.token.epoch}, stored is {stored}"
     if newest > node.epoch:
         return f"ZooKeeper was restored: epoch {newest} was committed or is held, stored is {node.epoch}"
     return None

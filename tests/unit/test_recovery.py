@@ -411,3 +411,17 @@ def test_what_is_about_to_close_begins_a_new_holding() -> None:
     lost(scene).step()
     assert picture(scene).since[closing] == picture(scene).epoch
     assert picture(scene).since[staying] < picture(scene).epoch
+
+
+def test_an_owner_that_runs_under_a_newer_holding_than_stored_is_taken_at_its_word() -> None:
+    scene = stable("a", "b").joins("c").settles()
+    partition, before = scene.owned["a"][0], picture(scene)
+    assert before.since[partition] < before.epoch - 1
+    said = scene.world().status("a")
+    assert said is not None
+    runs = said.topics[TOPIC].running
+    newer = replace(runs[partition], token=Token(before.since[partition] + 1, 1, before.generation))
+    decision = scene.says("a", running={**runs, partition: newer}).step()
+    assert f"a runs partition {partition} since {newer.token.epoch}" in decision.reason
+    assert picture(scene).since[partition] == newer.token.epoch, "what runs goes on"
+    assert scene.acts("a", "b", "c").settles().decide().verdict is Verdict.NOTHING
