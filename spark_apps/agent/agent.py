@@ -147,7 +147,7 @@ class Agent:
 
     def _in_session(self) -> None:
         now = self._clock.monotonic()
-        if not self._registered and not self._prepared(now):
+        if not self._registered and (self._leave_until is not None or not self._prepared(now)):
             return
         self._register(now)
         polling = now >= self._poll_at
