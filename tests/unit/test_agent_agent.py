@@ -83,8 +83,12 @@ class Stage:
         self.topics = Topics(Identity("a", "c", self.incarnation), self.clock)
         member = Member("a", self.incarnation, "http://127.0.0.1:1", "boot")
         registry = ZooKeeperRegistry(self.zk, PATHS, self.clock)
-        self.agent = Agent(self.zk, registry, self.clock, member, "c", topics=self.topics, wake=lambda: None)
+        self.agent = Agent(self.zk, registry, self.clock, member, "c", topics=self.topics, wake=self.wake)
+        self.woken = 0
         self.node = TopicNode("h:1", "g", 0, "g1", "id-1", incarnations={"a": 1, "b": 1}, initial_partitions=4)
+
+    def wake(self) -> None:
+        self.woken += 1
 
     def write(self, **changes: object) -> None:
         self.node = replace(self.node, epoch=self.node.epoch + 1, **changes)  # type: ignore[arg-type]
@@ -349,6 +353,23 @@ def test_a_leave_marks_itself_draining_hands_off_and_says_by_number_that_it_is_o
     assert stage.topics.halted
     assert stage.site.find(PATHS.member("a")) is None
     assert read_claim(stage.site, PATHS, "a").ended == {1: Ending.LEFT}
+
+
+def test_a_mark_that_cannot_be_made_is_tried_again_in_time_and_not_at_once(stage: Stage) -> None:
+    """A directive that cannot be read is not written over: trying it without a pause would take ZooKeeper's time."""
+    stage.own(0)
+    stage.step()
+    stage.site.transact([Create(PATHS.directive("a"), b"{")])
+    stage.agent.leave()
+    stage.step(1.0)
+    stage.woken = 0
+    stage.step()
+    assert stage.woken == 0
+    assert not stage.agent.finished
+    for _ in range(31):
+        stage.step(1.0)
+    assert stage.agent.finished, "its deadline ends it all the same"
+    assert stage.site.get(PATHS.directive("a")).data == b"{"
 
 
 def test_a_consumer_that_a_person_drains_leaves_once_it_holds_nothing(stage: Stage) -> None:

@@ -31,10 +31,10 @@ class NoTopics:
     def names(self) -> tuple[str, ...]:
         return ()
 
-    def appeared(self, topic: str, node: TopicNode) -> str:  # noqa: ARG002
+    def appeared(self, topic: str, node: TopicNode) -> str:
         raise AssertionError("there is no topic")
 
-    def edit(self, topic: str, change: Callable[[Holder], V]) -> V:  # noqa: ARG002
+    def edit(self, topic: str, change: Callable[[Holder], V]) -> V:
         raise AssertionError("there is no topic")
 
     def failure(self) -> str:
