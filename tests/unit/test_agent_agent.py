@@ -1,6 +1,6 @@
 """The agent over ZooKeeper in memory: registration, reading, releasing, leaving."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -22,7 +22,7 @@ from coordinator_tasks.core.model import (
     TopicNode,
 )
 from coordinator_tasks.core.names import Paths
-from coordinator_tasks.core.ports import Create, Delete, SetData
+from coordinator_tasks.core.ports import Create, Delete, Operation, SetData, Stat
 from spark_apps.agent.agent import Agent
 from spark_apps.agent.holder import Holder
 from spark_apps.agent.settings import Identity
@@ -353,6 +353,28 @@ def test_a_leave_marks_itself_draining_hands_off_and_says_by_number_that_it_is_o
     assert stage.topics.halted
     assert stage.site.find(PATHS.member("a")) is None
     assert read_claim(stage.site, PATHS, "a").ended == {1: Ending.LEFT}
+
+
+def test_a_mark_that_somebody_else_overtakes_is_made_beside_what_he_wrote(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.own(0)
+    stage.step()
+    transact = stage.zk.transact
+
+    def overtaken(operations: Sequence[Operation]) -> list[str | Stat | None]:
+        monkeypatch.setattr(stage.zk, "transact", transact)
+        stage.directive(Directive("a", Isolation("ada", "an earlier life", 1.0, incarnation=99)))
+        return transact(operations)
+
+    monkeypatch.setattr(stage.zk, "transact", overtaken)
+    stage.agent.leave()
+    stage.step(0.1)
+    found = decode_directive(PATHS.directive("a"), stage.site.get(PATHS.directive("a")).data, "a", 0)
+    assert found.isolation is not None
+    assert found.isolation.incarnation == 99
+    assert found.draining is not None
+    assert found.draining.incarnation == 1
 
 
 def test_a_mark_that_cannot_be_made_is_tried_again_in_time_and_not_at_once(stage: Stage) -> None:
