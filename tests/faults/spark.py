@@ -38,6 +38,8 @@ PARTITIONS = 6
 PER_SECOND = 20.0
 LIMIT_S = 150.0
 LOOK_S, QUICK_LOOK_S = 0.3, 0.02
+ASK_S = 0.5
+"""Short: for as long as one question has no answer, a zombie counts as running."""
 ABSENT_AFTER_S = 3.0
 REPEATS = 2
 
@@ -116,7 +118,7 @@ class Applications:
 
     def _runs_nothing(self, address: str) -> bool:
         try:
-            return not ask(address).topics[self.site.topic].running
+            return not ask(address, ASK_S).topics[self.site.topic].running
         except OSError:
             return False
 
