@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.error import URLError
 
 from coordinator_tasks.core.member_codec import decode_member
 from coordinator_tasks.core.model import Ending
@@ -38,8 +39,6 @@ PARTITIONS = 6
 PER_SECOND = 20.0
 LIMIT_S = 150.0
 LOOK_S, QUICK_LOOK_S = 0.3, 0.02
-ASK_S = 0.5
-"""Short: for as long as one question has no answer, a zombie counts as running."""
 ABSENT_AFTER_S = 3.0
 REPEATS = 2
 
@@ -118,7 +117,9 @@ class Applications:
 
     def _runs_nothing(self, address: str) -> bool:
         try:
-            return not ask(address, ASK_S).topics[self.site.topic].running
+            return not ask(address).topics[self.site.topic].running
+        except URLError as error:  # the interface is the last thing that a consumer closes; Spark's JVM ends later
+            return isinstance(error.reason, ConnectionRefusedError)
         except OSError:
             return False
 

@@ -138,8 +138,8 @@ class Site:
         self.zk.close()
 
 
-def ask(address: str, within_s: float = 5.0) -> ConsumerStatus:
-    with urllib.request.urlopen(f"{address}/v1/status", timeout=within_s) as answer:
+def ask(address: str) -> ConsumerStatus:
+    with urllib.request.urlopen(f"{address}/v1/status", timeout=5) as answer:
         return decode_status(address, answer.read())
 
 
