@@ -23,7 +23,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.core.model import TopicNode
 from spark_apps.agent.holder import Holder
-from spark_apps.agent.process import ConsumerSettings, Process, leave_on_signals, open_process
+from spark_apps.agent.process import ConsumerSettings, Process, Requests, leave_on_signals, open_process
 from spark_apps.agent.runner import TopicRunner
 from spark_apps.arguments import add_consumer_arguments, consumer_settings
 from spark_apps.batches import Range
@@ -224,7 +224,7 @@ class PlainConsumer:
     def __init__(self, settings: ConsumerSettings, output: Sink | Output) -> None:
         self._settings = settings
         self._output = output if isinstance(output, Output) else Output(output)
-        self._ready = threading.Event()
+        self._requests = Requests()
         self.process: Process | None = None
 
     def run(self) -> int:
@@ -232,7 +232,7 @@ class PlainConsumer:
         with open_process(self._settings) as process:
             topics = PlainTopics(process, self._output)
             self.process = process
-            self._ready.set()
+            self._requests.hand_to(process.leave)
             try:
                 return process.run(topics)
             finally:
@@ -240,8 +240,7 @@ class PlainConsumer:
 
     def leave(self, within_s: float | None = None) -> None:
         """Ask for a clean leave."""
-        if self.process is not None:
-            self.process.leave(within_s)
+        self._requests.ask(within_s)
 
 
 def _table(topic: str, records: Sequence[Record]) -> pa.Table:

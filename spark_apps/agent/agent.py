@@ -147,7 +147,7 @@ class Agent:
 
     def _in_session(self) -> None:
         now = self._clock.monotonic()
-        if not self._registered and not self._prepared(now):
+        if not self._registered and (self._leave_until is not None or not self._prepared(now)):
             return
         self._register(now)
         polling = now >= self._poll_at
@@ -213,9 +213,9 @@ class Agent:
         draining = Draining(mine.consumer, "asked to end", self._clock.now(), mine.incarnation)
         path, data = self._paths.directive(mine.consumer), encode_directive(replace(directive, draining=draining))
         write = Create(path, data) if directive.version < 0 else SetData(path, data, directive.version)
-        with suppress(LookAgain):  # somebody wrote the directive: its watch has fired, it is read again
+        # Written by us or by somebody else: its watch fires, and it is read again. Unreadable: tried again at the next step.
+        with suppress(LookAgain):
             self._zk.transact([write])
-        self._wake()
 
     def _go_on_leaving(self, until: float) -> None:
         now = self._clock.monotonic()

@@ -65,6 +65,26 @@ class ConsumerSettings:
         check_consumer(self.consumer)
 
 
+class Requests:
+    """What a consumer was asked for by `leave`, from any thread; kept until somebody is there to act on it."""
+
+    def __init__(self) -> None:
+        self._asked: list[float | None] = []
+        self._leave: Callable[[float | None], None] | None = None
+
+    def ask(self, within_s: float | None) -> None:
+        """Leave within that time, `None` = within the one that is set."""
+        self._asked.append(within_s)  # first, so that `hand_to` finds what does not find `_leave` here
+        if self._leave is not None:
+            self._leave(within_s)
+
+    def hand_to(self, leave: Callable[[float | None], None]) -> None:
+        """From now on `leave` is called, also with what was asked before; it may be told the same twice."""
+        self._leave = leave
+        for within_s in tuple(self._asked):
+            leave(within_s)
+
+
 class Process:
     """A consumer between its registration and its end."""
 
@@ -75,6 +95,7 @@ class Process:
         self._session = session
         self._wake = threading.Event()
         self._offsets: dict[tuple[str, str, str], GroupOffsets] = {}
+        self._requests = Requests()
         self.agent: Agent | None = None
 
     def wake(self) -> None:
@@ -96,8 +117,7 @@ class Process:
 
     def leave(self, within_s: float | None = None) -> None:
         """Ask for a clean leave; a second time ends the waiting for hand-offs."""
-        if self.agent is not None:
-            self.agent.leave(within_s)
+        self._requests.ask(within_s)
 
     def run(self, topics: Topics) -> int:
         """Serve until the consumer has left: 0 after a clean leave, 1 when it had to leave; raises `IdInUse`."""
@@ -105,6 +125,7 @@ class Process:
         server = StatusServer(interface, self.settings.host, self.settings.port, self.settings.site.status_token)
         try:
             self.agent = self._agent(server.address, topics)
+            self._requests.hand_to(self.agent.leave)
             with self._status(self.agent) as status:
                 interface.serve(status, self.agent.posted)
                 while not self.agent.finished:

@@ -12,11 +12,19 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from tests.faults import clean, deaths, orchestrator, outage, pauses, spark
+from tests.faults import clean, deaths, leaves, orchestrator, outage, pauses, spark
 from tests.faults.notes import Notes, Part, Turn, Wanted
 
 BUILD = Path("build/faults")
-PARTS: list[Part] = [*deaths.PARTS, outage.PART, pauses.PART, clean.PART, orchestrator.PART, spark.PART]
+PARTS: list[Part] = [
+    *deaths.PARTS,
+    *leaves.PARTS,
+    outage.PART,
+    pauses.PART,
+    clean.PART,
+    orchestrator.PART,
+    spark.PART,
+]
 
 
 def summary(notes: Notes, wanted: Wanted) -> str:

@@ -305,7 +305,8 @@ class Case:
         """Where the main thread of every process stands, as far as it says so at once."""
         for actor in self.actors.values():
             if actor.process is not None and actor.process.pid is not None and not actor.ended:
-                os.kill(actor.process.pid, signal.SIGUSR1)
+                with suppress(ProcessLookupError):  # it has just ended
+                    os.kill(actor.process.pid, signal.SIGUSR1)
         time.sleep(TICK_S * 5)
         found = {role: self.folder / f"stack-{role}" for role in self.actors}
         return "; ".join(f"{role}: {file.read_text()[:600]}" for role, file in found.items() if file.exists())

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.error import URLError
 
 from coordinator_tasks.core.member_codec import decode_member
 from coordinator_tasks.core.model import Ending
@@ -117,6 +118,8 @@ class Applications:
     def _runs_nothing(self, address: str) -> bool:
         try:
             return not ask(address).topics[self.site.topic].running
+        except URLError as error:  # the interface is the last thing that a consumer closes; Spark's JVM ends later
+            return isinstance(error.reason, ConnectionRefusedError)
         except OSError:
             return False
 
@@ -176,12 +179,18 @@ class Applications:
         found = check(run)
         zombies, repeated = self.zombies[self._told[0] :], len(found.explained) - self._told[1]
         self._told = (len(self.zombies), len(found.explained))
+        waking = [
+            [r.processed_at - z.woke_at for r in late if _is_of(z, r.consumer, r.incarnation, r.processed_at)]
+            for z in zombies
+        ]
         tokens = [(c.entry.owner, c.entry.token.incarnation, c.at) for c in commits if c.entry.token is not None]
         return {
             "problems": found.problems(),
             "records": len(rows),
             "repeated": repeated,
-            "late_rows": sum(_is_of(z, r.consumer, r.incarnation, r.processed_at) for r in late for z in zombies),
+            "late_rows": sum(map(len, waking)),
+            "late_batches": max((len(set(times)) for times in waking), default=0),
+            "late_for_s": round(max((max(times, default=0.0) for times in waking), default=0.0), 2),
             "late_commits": sum(_is_of(z, *one) for one in tokens for z in zombies),
             "stopped_after_s": round(max((z.stopped_after_s for z in zombies), default=0.0), 2),
         }
@@ -282,9 +291,9 @@ def _summary(notes: Notes, _: Wanted) -> str:
     lines = notes.of(SPARK)
     return (
         f"{2 * len(lines)} of {2 * len(cases())} cases; {sum(one.get('repeated', 0) for one in lines)} records repeated, all "
-        f"uncommitted ones of a lost owner; zombies stopped after at most {figure(lines, 'stopped_after_s'):.1f} s, with "
-        f"{sum(one.get('late_rows', 0) for one in lines)} records and {sum(one.get('late_commits', 0) for one in lines)} commits after "
-        "they woke up"
+        f"uncommitted ones of a lost owner; zombies stopped after at most {figure(lines, 'stopped_after_s'):.1f} s, the last "
+        f"batch of one after {figure(lines, 'late_for_s'):.1f} s, with {sum(one.get('late_rows', 0) for one in lines)} records "
+        f"and {sum(one.get('late_commits', 0) for one in lines)} commits after they woke up"
     )
 
 

@@ -1,6 +1,6 @@
 """The agent over ZooKeeper in memory: registration, reading, releasing, leaving."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -22,7 +22,7 @@ from coordinator_tasks.core.model import (
     TopicNode,
 )
 from coordinator_tasks.core.names import Paths
-from coordinator_tasks.core.ports import Create, Delete, SetData
+from coordinator_tasks.core.ports import Create, Delete, Operation, SetData, Stat
 from spark_apps.agent.agent import Agent
 from spark_apps.agent.holder import Holder
 from spark_apps.agent.settings import Identity
@@ -83,8 +83,12 @@ class Stage:
         self.topics = Topics(Identity("a", "c", self.incarnation), self.clock)
         member = Member("a", self.incarnation, "http://127.0.0.1:1", "boot")
         registry = ZooKeeperRegistry(self.zk, PATHS, self.clock)
-        self.agent = Agent(self.zk, registry, self.clock, member, "c", topics=self.topics, wake=lambda: None)
+        self.agent = Agent(self.zk, registry, self.clock, member, "c", topics=self.topics, wake=self.wake)
+        self.woken = 0
         self.node = TopicNode("h:1", "g", 0, "g1", "id-1", incarnations={"a": 1, "b": 1}, initial_partitions=4)
+
+    def wake(self) -> None:
+        self.woken += 1
 
     def write(self, **changes: object) -> None:
         self.node = replace(self.node, epoch=self.node.epoch + 1, **changes)  # type: ignore[arg-type]
@@ -349,6 +353,45 @@ def test_a_leave_marks_itself_draining_hands_off_and_says_by_number_that_it_is_o
     assert stage.topics.halted
     assert stage.site.find(PATHS.member("a")) is None
     assert read_claim(stage.site, PATHS, "a").ended == {1: Ending.LEFT}
+
+
+def test_a_mark_that_somebody_else_overtakes_is_made_beside_what_he_wrote(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.own(0)
+    stage.step()
+    transact = stage.zk.transact
+
+    def overtaken(operations: Sequence[Operation]) -> list[str | Stat | None]:
+        monkeypatch.setattr(stage.zk, "transact", transact)
+        stage.directive(Directive("a", Isolation("ada", "an earlier life", 1.0, incarnation=99)))
+        return transact(operations)
+
+    monkeypatch.setattr(stage.zk, "transact", overtaken)
+    stage.agent.leave()
+    stage.step(0.1)
+    found = decode_directive(PATHS.directive("a"), stage.site.get(PATHS.directive("a")).data, "a", 0)
+    assert found.isolation is not None
+    assert found.isolation.incarnation == 99
+    assert found.draining is not None
+    assert found.draining.incarnation == 1
+
+
+def test_a_mark_that_cannot_be_made_is_tried_again_in_time_and_not_at_once(stage: Stage) -> None:
+    """A directive that cannot be read is not written over: trying it without a pause would take ZooKeeper's time."""
+    stage.own(0)
+    stage.step()
+    stage.site.transact([Create(PATHS.directive("a"), b"{")])
+    stage.agent.leave()
+    stage.step(1.0)
+    stage.woken = 0
+    stage.step()
+    assert stage.woken == 0
+    assert not stage.agent.finished
+    for _ in range(31):
+        stage.step(1.0)
+    assert stage.agent.finished, "its deadline ends it all the same"
+    assert stage.site.get(PATHS.directive("a")).data == b"{"
 
 
 def test_a_consumer_that_a_person_drains_leaves_once_it_holds_nothing(stage: Stage) -> None:

@@ -1,0 +1,100 @@
+"""A consumer's process, however early it is asked to leave."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import pytest
+
+from coordinator_tasks.adapters.clock import SystemClock
+from coordinator_tasks.adapters.discovery import ZooKeeperRegistry, claim_incarnation, read_claim
+from coordinator_tasks.core.model import Ending, TopicNode
+from coordinator_tasks.core.names import Paths
+from coordinator_tasks.settings import Settings
+from coordinator_tasks.wiring import ConsumerSession
+from spark_apps import plain
+from spark_apps.agent.holder import Holder
+from spark_apps.agent.process import ConsumerSettings, Process
+from tests.fakes.clock import FakeClock
+from tests.fakes.zookeeper import FakeZooKeeperServer
+
+PATHS = Paths("c")
+SETTINGS = ConsumerSettings(Settings("c", "127.0.0.1:1", {"bootstrap.servers": "127.0.0.1:1"}), "a")
+WITHIN_S = 20.0
+V = TypeVar("V")
+
+
+class NoTopics:
+    """Implements `topics.Topics` where none is managed."""
+
+    def names(self) -> tuple[str, ...]:
+        return ()
+
+    def appeared(self, topic: str, node: TopicNode) -> str:
+        raise AssertionError("there is no topic")
+
+    def edit(self, topic: str, change: Callable[[Holder], V]) -> V:
+        raise AssertionError("there is no topic")
+
+    def failure(self) -> str:
+        return ""
+
+    def halt(self) -> None:
+        pass
+
+
+class Site:
+    """A process of consumer `a` on ZooKeeper in memory, with the interface and the time that it has in production."""
+
+    def __init__(self) -> None:
+        server = FakeZooKeeperServer(FakeClock())
+        self.zk = server.connect()
+        for folder in PATHS.folders():
+            self.zk.ensure(folder)
+        zk, clock = server.connect(), SystemClock()
+        session = ConsumerSession(SETTINGS.site, PATHS, zk, ZooKeeperRegistry(zk, PATHS, clock), clock)
+        self.process = Process(SETTINGS, session, claim_incarnation(zk, PATHS, "a"))
+
+    @property
+    def registrations(self) -> int:
+        return len(read_claim(self.zk, PATHS, "a").registrations)
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def code_of(run: Callable[[], int], leave: Callable[[], None]) -> int | None:
+    """The exit code of `run`, `None` if it does not end by itself; then it is asked once more."""
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(run()), daemon=True)
+    thread.start()
+    thread.join(WITHIN_S)
+    found = codes[0] if codes else None
+    leave()
+    thread.join(WITHIN_S)
+    return found
+
+
+def test_a_leave_that_comes_before_the_agent_is_there_ends_it_unregistered(site: Site) -> None:
+    """As during the warm-up of Spark, which takes seconds."""
+    site.process.leave()
+    assert code_of(lambda: site.process.run(NoTopics()), site.process.leave) == 0
+    assert read_claim(site.zk, PATHS, "a").ended == {1: Ending.LEFT}
+    assert site.registrations == 0, "nobody is given anything who only comes to leave"
+
+
+def test_a_leave_that_comes_before_zookeeper_has_answered_is_not_forgotten(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def opened(_settings: ConsumerSettings) -> Iterator[Process]:
+        consumer.leave()
+        yield site.process
+
+    monkeypatch.setattr(plain, "open_process", opened)
+    consumer = plain.PlainConsumer(SETTINGS, lambda *_: None)
+    assert code_of(consumer.run, consumer.leave) == 0
+    assert read_claim(site.zk, PATHS, "a").ended == {1: Ending.LEFT}
