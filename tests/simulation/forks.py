@@ -19,6 +19,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
+from math import ceil
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import TypeVar
@@ -32,9 +34,10 @@ ROOT = Path(__file__).parents[2]
 REACH = ROOT / "build" / "reach.json"
 PRODUCT = ("coordinator_tasks", "spark_apps")
 CHANGED = ("coordinator_tasks/core", "coordinator_tasks/service", "coordinator_tasks/adapters", "spark_apps/agent")
-ENDLESS = 255
+ENDLESS, BROKEN = 255, 254
 CPU_S = 150
 WALL_S = 600
+MANY_TIMES = 5  # as long as the tests take on the tree as it is: then they do not end
 T = TypeVar("T")
 _FOLDERS = tuple(str(ROOT / folder) for folder in PRODUCT)
 
@@ -135,10 +138,13 @@ class Tests:
 
     def fail(self, items: list[pytest.Item]) -> bool:
         """Whether one of these does not pass."""
-        for item, following in zip(items, [*items[1:], None], strict=True):
+        _end_after(time.process_time() + 10 + MANY_TIMES * sum(self.seconds.get(item.nodeid, CPU_S) for item in items))
+        for item, following in pairwise([*items, None]):
+            assert item is not None
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self.session.testsfailed:
                 return True
+        _end_after(CPU_S)
         return False
 
 
@@ -188,7 +194,10 @@ def with_tests(measured: Collection[str], others: Collection[str], work: Callabl
 def each(
     jobs: Iterable[T], do: Callable[[T], int], done: Callable[[T, int], None], *, workers: int, limit_s: float
 ) -> None:
-    """`do` every job in a fork of its own, `done` with its number (`ENDLESS` = it did not end); none begins after `limit_s`."""
+    """`do` every job in a fork of its own, `done` with its number; none begins after `limit_s`.
+
+    The number is `ENDLESS` if it did not end, and `BROKEN` if it raised something.
+    """
     until, running = time.monotonic() + limit_s, dict[int, tuple[T, float]]()
     waiting = iter(jobs)
     more = True
@@ -210,16 +219,21 @@ def each(
             done(job, os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else ENDLESS)
 
 
+def _end_after(cpu_s: float) -> None:
+    """This process ends when it has used so many seconds of a core, or `CPU_S`."""
+    resource.setrlimit(resource.RLIMIT_CPU, (min(CPU_S, ceil(cpu_s)), resource.RLIM_INFINITY))
+
+
 def _forked(do: Callable[[T], int], job: T) -> int:
     pid = os.fork()
     if pid:
         return pid
-    result = ENDLESS
+    result = BROKEN
     try:
         silent = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silent, 1)
         os.dup2(silent, 2)
-        resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, resource.RLIM_INFINITY))
+        _end_after(CPU_S)
         result = do(job)
     finally:
         os._exit(result)
@@ -260,7 +274,8 @@ def _watched(session: pytest.Session, items: list[pytest.Item], tree: str) -> in
             number = numbers[id(code)] = places.setdefault(place(code), len(places)) if mine else -1
         ran.add(number)
 
-    for item, following in zip(items, [*items[1:], None], strict=True):
+    for item, following in pairwise([*items, None]):
+        assert item is not None
         ran: set[int] = set()
         began = time.process_time()
         sys.settrace(called)
