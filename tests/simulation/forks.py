@@ -138,13 +138,16 @@ class Tests:
 
     def fail(self, items: list[pytest.Item]) -> bool:
         """Whether one of these does not pass."""
-        _end_after(time.process_time() + 10 + MANY_TIMES * sum(self.seconds.get(item.nodeid, CPU_S) for item in items))
+        expected_s = sum(self.seconds.get(item.nodeid, CPU_S) for item in items)
+        _end_after(time.process_time() + 10 + MANY_TIMES * expected_s)
+        signal.alarm(min(WALL_S, ceil(60 + 4 * MANY_TIMES * expected_s)))  # who waits for ever uses nothing of a core
         for item, following in pairwise([*items, None]):
             assert item is not None
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self.session.testsfailed:
                 return True
         _end_after(CPU_S)
+        signal.alarm(0)
         return False
 
 
@@ -217,6 +220,14 @@ def each(
                 _, status = os.waitpid(pid, 0)
             del running[pid]
             done(job, os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else ENDLESS)
+
+
+def keep(path: Path, known: object) -> None:
+    """Write what is known so far: as a whole, whatever ends us."""
+    path.parent.mkdir(exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(known, indent=1))
+    partial.replace(path)
 
 
 def _end_after(cpu_s: float) -> None:

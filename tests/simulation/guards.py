@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.simulation.forks import BROKEN, ENDLESS, AtImport, Change, Tests, each, with_tests
+from tests.simulation.forks import BROKEN, ENDLESS, AtImport, Change, Tests, each, keep, with_tests
 from tests.simulation.mutants import ROOT
 from tests.simulation.suites import UNIT, histories
 
@@ -152,8 +152,7 @@ def _all(tests: Tests, given: argparse.Namespace) -> int:
 
     def done(site: Site, result: int) -> None:
         known[site.name] = {ENDLESS: "no end", BROKEN: "broken off"}.get(result) or NOTICED[result]
-        FILE.parent.mkdir(exist_ok=True)
-        FILE.write_text(json.dumps(dict(sorted(known.items())), indent=1))
+        keep(FILE, dict(sorted(known.items())))
         print(f"{known[site.name] or 'NOT CAUGHT':10} {site.name}", flush=True)
 
     undone = {"unknown", "broken off", "not by unit"} if given.histories else {"unknown", "broken off"}
