@@ -423,3 +423,14 @@ def test_a_posted_node_is_acted_on_as_a_read(stage: Stage) -> None:
     stage.step()
     assert stage.runs == {1}
     assert not stage.agent.posted("other", encode_node(newer))
+
+
+def test_who_leaves_marks_itself_draining_in_the_directive_that_is_there(stage: Stage) -> None:
+    stage.own(0)
+    stage.step()
+    stage.directive(Directive("a"))
+    stage.step()
+    stage.agent.leave()
+    stage.step()
+    path = PATHS.directive("a")
+    assert decode_directive(path, stage.site.get(path).data, "a", 0).draining is not None

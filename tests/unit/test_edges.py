@@ -199,3 +199,21 @@ def test_a_record_counts_its_moves_by_kind() -> None:
     handed = scene.settles().joins("b").step().record
     assert handed is not None
     assert handed.counts == {"assigned": 2, "handoff": 2, "closing": 2}
+
+
+# Where partitions go --------------------------------------------------------------------------------------------------
+
+
+def test_what_has_lost_its_owner_goes_to_its_pins_at_once() -> None:
+    scene = stable("a", "b", "c")
+    lost = scene.owned["a"]
+    assert len(lost) == 2
+    scene.config = replace(scene.config, pins=dict.fromkeys(lost, "b"))
+    scene.dies("a").step()
+    assert set(lost) <= set(scene.owned["b"])
+
+
+def test_a_name_of_eighty_characters_is_shown_whole_in_an_error() -> None:
+    for length, shown in ((80, "n" * 80), (81, "n" * 77 + r"\.\.\.")):
+        with pytest.raises(InvalidName, match=f"'{shown}'"):
+            names.check_consumer("n" * length)
