@@ -217,3 +217,12 @@ def test_a_name_of_eighty_characters_is_shown_whole_in_an_error() -> None:
     for length, shown in ((80, "n" * 80), (81, "n" * 77 + r"\.\.\.")):
         with pytest.raises(InvalidName, match=f"'{shown}'"):
             names.check_consumer("n" * length)
+
+
+def test_an_explanation_knows_who_has_what_and_whom_a_person_pinned() -> None:
+    scene = stable("b").joins("a").settles()
+    pinned = scene.owned["a"][0]
+    scene.config = replace(scene.config, pins={pinned: "a"})
+    found = machine.explain(scene.view(), scene.world(), scene.policy)
+    assert found.moves == ()
+    assert [one.partitions for one in found.stays if "a person pinned it" in one.text] == [(pinned,)]
