@@ -213,6 +213,15 @@ def test_what_has_lost_its_owner_goes_to_its_pins_at_once() -> None:
     assert set(lost) <= set(scene.owned["b"])
 
 
+def test_consumers_that_were_started_anew_get_what_they_had() -> None:
+    scene = stable("b").joins("a").settles()
+    had = scene.owned
+    for consumer in had:
+        scene.dies(consumer).joins(consumer, incarnation=2)
+    scene.step()
+    assert scene.owned == had
+
+
 def test_a_name_of_eighty_characters_is_shown_whole_in_an_error() -> None:
     for length, shown in ((80, "n" * 80), (81, "n" * 77 + r"\.\.\.")):
         with pytest.raises(InvalidName, match=f"'{shown}'"):
