@@ -139,11 +139,11 @@ class Tests:
 
     def fail(self, items: list[pytest.Item]) -> bool:
         """Whether one of these does not pass."""
-        expected_s = sum(self.seconds.get(item.nodeid, CPU_S) for item in items)
-        _end_after(time.process_time() + 10 + MANY_TIMES * expected_s)
-        signal.alarm(min(WALL_S, ceil(60 + 4 * MANY_TIMES * expected_s)))  # who waits for ever uses nothing of a core
         for item, following in pairwise([*items, None]):
             assert item is not None
+            expected_s = self.seconds.get(item.nodeid, CPU_S)
+            _end_after(time.process_time() + 10 + MANY_TIMES * expected_s)
+            signal.alarm(ceil(30 + 4 * MANY_TIMES * expected_s))  # who waits for ever uses nothing of a core
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self.session.testsfailed:
                 return True
