@@ -185,6 +185,15 @@ def test_who_has_written_over_an_entry_is_named(stage: Stage, owner: str, shown:
     assert stage.reported(f"was overwritten by {shown} and")
 
 
+def test_an_entry_that_is_written_again_says_no_more_than_has_passed_the_sink(stage: Stage) -> None:
+    stage.node = replace(stage.node, epoch=8)
+    stage.own(0)
+    stage.hand_out(0, 50)
+    stage.commit(0, 5, OLD)
+    stage.tick(1.0)
+    assert (stage.committed(0).offset, stage.committed(0).owner) == (0, "a")
+
+
 def test_a_survivor_of_another_topic_id_moves_no_guarded_start(stage: Stage) -> None:
     stage.node = replace(stage.node, epoch=8)
     stage.own(0, guarded=frozenset({0}))
