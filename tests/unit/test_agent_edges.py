@@ -10,6 +10,7 @@ import pytest
 from coordinator_tasks.core.fence import Bounds
 from coordinator_tasks.core.model import Handoff, Seek, Token
 from spark_apps.agent.first import FirstOffsets
+from spark_apps.agent.holder import Holder
 from spark_apps.agent.planner import BatchPlanner
 from spark_apps.agent.reports import MAX_REPORTS, Reports
 from spark_apps.agent.settings import Pacing, Terms
@@ -294,6 +295,54 @@ def test_nobody_at_the_logs_end_is_stalled_however_long_that_was(stage: Stage) -
     stage.kafka.append("t", 0, 1)
     measure(stage)
     assert stage.holder.stalled(300) == ()
+
+
+def test_started_is_what_a_batch_has_shown_or_what_is_at_the_logs_end(stage: Stage) -> None:
+    stage.commit(1, 100, OLD)
+    stage.node = replace(stage.node, epoch=8)
+    stage.own(0, 1)
+    assert {p: one.started for p, one in stage.holder.status().running.items()} == {0: False, 1: True}
+    stage.hand_out(0, 50)
+    assert stage.holder.status().running[0].started
+
+
+def test_what_is_still_guarded_is_not_started_and_has_no_rate(stage: Stage) -> None:
+    stage.own(0, guarded=frozenset({0}))
+    running = stage.holder.status().running[0]
+    assert (running.started, running.rate) == (False, None)
+
+
+def test_who_is_named_by_the_picture_is_involved_until_it_is_isolated(stage: Stage) -> None:
+    assert not stage.holder.involved
+    stage.holder = Holder("t", stage.holder.identity, stage.clock, TIMING, acquiring=False)
+    stage.own(0)
+    assert (stage.running, stage.holder.idle, stage.holder.involved) == ({}, True, True)
+    stage.holder.on_isolated(isolated=True)
+    assert not stage.holder.involved
+
+
+def test_who_is_named_by_another_incarnation_or_not_at_all_is_not_involved() -> None:
+    other, stage = Stage(incarnation=7), Stage()
+    other.own(0)
+    assert not other.holder.involved
+    stage.read(handoff={0: Handoff("b", "c", 1)})
+    assert not stage.holder.involved
+
+
+def test_what_is_paused_keeps_nobody_from_having_caught_up(stage: Stage) -> None:
+    stage.commit(1, 100, OLD)
+    stage.node = replace(stage.node, epoch=8)
+    stage.own(0, 1)
+    assert not stage.holder.caught_up
+    stage.read(paused=frozenset({0}))
+    assert stage.holder.caught_up
+
+
+def test_a_pause_of_what_is_not_held_changes_nothing(stage: Stage) -> None:
+    assert not stage.holder.caught_up
+    stage.read(paused=frozenset({3}))
+    stage.read(paused=frozenset())
+    assert stage.running == {}
 
 
 @pytest.mark.parametrize("why", ["", "asked to end"])
