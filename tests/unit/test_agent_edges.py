@@ -313,10 +313,11 @@ def test_what_is_still_guarded_is_not_started_and_has_no_rate(stage: Stage) -> N
 
 
 def test_who_is_named_by_the_picture_is_involved_until_it_is_isolated(stage: Stage) -> None:
-    assert not stage.holder.involved
+    assert (stage.holder.involved, stage.holder.writer.topic_id) == (False, "")
     stage.holder = Holder("t", stage.holder.identity, stage.clock, TIMING, acquiring=False)
     stage.own(0)
     assert (stage.running, stage.holder.idle, stage.holder.involved) == ({}, True, True)
+    assert stage.holder.writer.topic_id == "id-1"
     stage.holder.on_isolated(isolated=True)
     assert not stage.holder.involved
 
