@@ -92,7 +92,7 @@ class Deciding:
 
     def _closed(self) -> Decision | None:
         node = self.view.node
-        if node is None or not self.draft.to_close:
+        if node is None:
             return None
         free: set[int] = set()
         urgent, confirmed = False, []

@@ -19,9 +19,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
+from math import ceil
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import Phase, settings
@@ -32,11 +34,13 @@ ROOT = Path(__file__).parents[2]
 REACH = ROOT / "build" / "reach.json"
 PRODUCT = ("coordinator_tasks", "spark_apps")
 CHANGED = ("coordinator_tasks/core", "coordinator_tasks/service", "coordinator_tasks/adapters", "spark_apps/agent")
-ENDLESS = 255
+ENDLESS, BROKEN = 255, 254
 CPU_S = 150
 WALL_S = 600
+MANY_TIMES = 5  # as long as the tests take on the tree as it is: then they do not end
 T = TypeVar("T")
 _FOLDERS = tuple(str(ROOT / folder) for folder in PRODUCT)
+_MEASURED_IN = (*PRODUCT, "tests/world", "tests/fakes")
 
 
 class AtImport(Exception):
@@ -135,10 +139,18 @@ class Tests:
 
     def fail(self, items: list[pytest.Item]) -> bool:
         """Whether one of these does not pass."""
-        for item, following in zip(items, [*items[1:], None], strict=True):
+        for item, following in pairwise([*items, None]):
+            assert item is not None
+            expected_s = self.seconds.get(item.nodeid)
+            if expected_s is not None:
+                _end_after(time.process_time() + 10 + MANY_TIMES * expected_s)
+            # Who waits for ever uses nothing of a core; what was not measured has the time that its process has.
+            limit_s = 0 if expected_s is None else ceil(30 + 4 * MANY_TIMES * expected_s)
+            item.add_marker(pytest.mark.timeout(limit_s), append=False)
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self.session.testsfailed:
                 return True
+        _end_after(CPU_S)
         return False
 
 
@@ -188,7 +200,10 @@ def with_tests(measured: Collection[str], others: Collection[str], work: Callabl
 def each(
     jobs: Iterable[T], do: Callable[[T], int], done: Callable[[T, int], None], *, workers: int, limit_s: float
 ) -> None:
-    """`do` every job in a fork of its own, `done` with its number (`ENDLESS` = it did not end); none begins after `limit_s`."""
+    """`do` every job in a fork of its own, `done` with its number; none begins after `limit_s`.
+
+    The number is `ENDLESS` if it did not end, and `BROKEN` if it raised something.
+    """
     until, running = time.monotonic() + limit_s, dict[int, tuple[T, float]]()
     waiting = iter(jobs)
     more = True
@@ -210,16 +225,29 @@ def each(
             done(job, os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else ENDLESS)
 
 
+def keep(path: Path, known: object) -> None:
+    """Write what is known so far: as a whole, whatever ends us."""
+    path.parent.mkdir(exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(known, indent=1))
+    partial.replace(path)
+
+
+def _end_after(cpu_s: float) -> None:
+    """This process ends when it has used so many seconds of a core, or `CPU_S`."""
+    resource.setrlimit(resource.RLIMIT_CPU, (min(CPU_S, ceil(cpu_s)), resource.RLIM_INFINITY))
+
+
 def _forked(do: Callable[[T], int], job: T) -> int:
     pid = os.fork()
     if pid:
         return pid
-    result = ENDLESS
+    result = BROKEN
     try:
         silent = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silent, 1)
         os.dup2(silent, 2)
-        resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, resource.RLIM_INFINITY))
+        _end_after(CPU_S)
         result = do(job)
     finally:
         os._exit(result)
@@ -229,28 +257,37 @@ def _forked(do: Callable[[T], int], job: T) -> int:
 
 
 def _measure(tests: Tests, items: list[pytest.Item]) -> None:
-    """Which test runs which functions of the product; known for the tree as it is."""
+    """Which test runs which functions of the product; what is known of the product as it is need not be found out again."""
+    product = _digest(path for folder in _MEASURED_IN for path in sorted((ROOT / folder).rglob("*.py")))
+    files = {_file(item): _digest([ROOT / _file(item)]) for item in items}
     known = json.loads(REACH.read_text()) if REACH.exists() else {}
-    tree = _fingerprint(items)
-    if known.get("tree") != tree:
-        print(f"finding out which of {len(items)} tests runs what", flush=True)
-        each([tree], lambda tree: _watched(tests.session, items, tree), lambda *_: None, workers=1, limit_s=WALL_S)
-        known = json.loads(REACH.read_text())
-    if known.get("tree") != tree:
+    if known.get("product") != product:
+        known = {"product": product, "files": {}, "places": [], "seconds": {}, "reach": {}}
+    fresh = [item for item in items if known["files"].get(_file(item)) != files[_file(item)]]
+    if fresh:
+        print(f"finding out which of {len(fresh)} tests runs what", flush=True)
+        known["files"] = files
+        each([0], lambda _: _watched(tests.session, fresh, known), lambda *_: None, workers=1, limit_s=WALL_S)
+        known = json.loads(REACH.read_text()) if REACH.exists() else {}
+    if known.get("files") != files:
         raise SystemExit("the tests did not come to an end")
-    for name in known["failed"]:
-        print(f"not asked, because it fails on the tree as it is: {name}")
     tests.seconds = known["seconds"]
-    tests.reach = {name: {known["places"][n] for n in ran} for name, ran in known["reach"].items()}
+    tests.reach = {n: {known["places"][at] for at in ran} for n, ran in known["reach"].items() if n in tests.items}
+    for item in items:
+        if item.nodeid not in tests.reach:
+            print(f"not asked, because it fails on the tree as it is: {item.nodeid}")
 
 
-def _watched(session: pytest.Session, items: list[pytest.Item], tree: str) -> int:
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
+
+
+def _watched(session: pytest.Session, items: list[pytest.Item], known: dict[str, Any]) -> int:
+    """Add what these tests run to what is known."""
     resource.setrlimit(resource.RLIMIT_CPU, (WALL_S, resource.RLIM_INFINITY))
-    places: dict[str, int] = {}
-    reach: dict[str, list[int]] = {}
-    seconds: dict[str, float] = {}
+    places = {name: number for number, name in enumerate(known["places"])}
+    reach, seconds = known["reach"], known["seconds"]
     numbers: dict[int, int] = {}
-    failed: list[str] = []
 
     def called(frame: FrameType, _event: str, _arg: object) -> None:
         code = frame.f_code
@@ -260,7 +297,8 @@ def _watched(session: pytest.Session, items: list[pytest.Item], tree: str) -> in
             number = numbers[id(code)] = places.setdefault(place(code), len(places)) if mine else -1
         ran.add(number)
 
-    for item, following in zip(items, [*items[1:], None], strict=True):
+    for item, following in pairwise([*items, None]):
+        assert item is not None
         ran: set[int] = set()
         began = time.process_time()
         sys.settrace(called)
@@ -269,20 +307,18 @@ def _watched(session: pytest.Session, items: list[pytest.Item], tree: str) -> in
         sys.settrace(None)
         threading.settrace(None)  # type: ignore[arg-type]
         if session.testsfailed:
-            failed.append(item.nodeid)
             session.testsfailed = 0
+            reach.pop(item.nodeid, None)
             continue
         seconds[item.nodeid] = round(time.process_time() - began, 3)
         reach[item.nodeid] = sorted(ran - {-1})
-    known = {"tree": tree, "places": list(places), "seconds": seconds, "reach": reach, "failed": failed}
-    REACH.parent.mkdir(exist_ok=True)
-    REACH.write_text(json.dumps(known))
+    known["places"] = list(places)
+    keep(REACH, known)
     return 0
 
 
-def _fingerprint(items: list[pytest.Item]) -> str:
-    digest = hashlib.sha256(repr(sorted(item.nodeid for item in items)).encode())
-    for folder in (*PRODUCT, "tests/unit", "tests/scenarios", "tests/world", "tests/fakes"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            digest.update(path.read_bytes())
+def _digest(paths: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.simulation.forks import ENDLESS, AtImport, Change, Tests, each, with_tests
+from tests.simulation.forks import BROKEN, ENDLESS, AtImport, Change, Tests, each, keep, with_tests
 from tests.simulation.mutants import ROOT
 from tests.simulation.suites import UNIT, histories
 
@@ -151,12 +151,11 @@ def _all(tests: Tests, given: argparse.Namespace) -> int:
         return NOTICED.index("simulation" if histories(given.histories) else "")
 
     def done(site: Site, result: int) -> None:
-        known[site.name] = "no end" if result == ENDLESS else NOTICED[result]
-        FILE.parent.mkdir(exist_ok=True)
-        FILE.write_text(json.dumps(dict(sorted(known.items())), indent=1))
+        known[site.name] = {ENDLESS: "no end", BROKEN: "broken off"}.get(result) or NOTICED[result]
+        keep(FILE, dict(sorted(known.items())))
         print(f"{known[site.name] or 'NOT CAUGHT':10} {site.name}", flush=True)
 
-    undone = {"unknown", "not by unit"} if given.histories else {"unknown"}
+    undone = {"unknown", "broken off", "not by unit"} if given.histories else {"unknown", "broken off"}
     left = [site for site in wanted if given.only or known.get(site.name, "unknown") in undone]
     each(left, ask, done, workers=given.workers, limit_s=given.limit_s)
     return _summary([site for site in wanted if site.name in known], known)
@@ -164,7 +163,7 @@ def _all(tests: Tests, given: argparse.Namespace) -> int:
 
 def _summary(tried: list[Site], known: dict[str, str]) -> int:
     found = [site for site in tried if known[site.name] != "at import"]
-    missed = [site.name for site in found if known[site.name] in ("", "not by unit")]
+    missed = [site.name for site in found if known[site.name] in ("", "not by unit", "broken off")]
     share = 1 - len(missed) / max(1, len(found))
     print(f"\n{len(found)} of {len(sites())} places changed, {len(found) - len(missed)} noticed ({share:.1%})")
     print(*missed, sep="\n")

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 
-from tests.simulation.forks import ENDLESS, Change, Tests, each, with_tests
+from tests.simulation.forks import BROKEN, ENDLESS, Change, Tests, each, keep, with_tests
 from tests.simulation.mutants import MUTANTS, ROOT, Mutant, mutated
 from tests.simulation.suites import MACHINE, SUITES, UNIT
 
@@ -42,9 +42,11 @@ def _all(tests: Tests, given: argparse.Namespace) -> int:
 
     def done(job: tuple[int, str], result: int) -> None:
         mutant = MUTANTS[job[0]]
+        if result == BROKEN:
+            print(f"{job[0]:3} {job[1]:10} broken off: {mutant.rule}", flush=True)
+            return
         known.setdefault(mutant.rule, {})[job[1]] = bool(result)
-        FILE.parent.mkdir(exist_ok=True)
-        FILE.write_text(json.dumps(known, indent=1))
+        keep(FILE, known)
         how = {0: "-", ENDLESS: "no end"}.get(result, "noticed")
         print(f"{job[0]:3} {job[1]:10} {how:8} {mutant.rule}", flush=True)
 

@@ -53,6 +53,8 @@ ACTOR = Actor("loop", "search")
 POLICY = Policy(settle_s=0.0)
 NOW = 1_000.0
 SILENT = Unreachable(Silence.SILENT, "no answer")
+REMEMBERED = 2_000_000  # decisions; they are cheaper to make again than to keep
+Told = tuple[Process | Unreachable | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class Search:
         self._exchange = Exchange(self, bounds.consumers, bounds.partitions) if bounds.symmetric else None
         self._valid: set[tuple[int | None, ...]] = set()
         self._moves: dict[object, tuple[tuple[Process, tuple[Release, ...]], ...]] = {}
-        self._decisions: dict[object, tuple[tuple[bool, int, int | None], ...]] = {}
+        self._decisions: dict[object, tuple[tuple[int, int | None], ...]] = {}
         fresh = Process(1, -1, False, (), ())
         n = bounds.consumers
         first = Site((), -1, (), (fresh,) * n, (1,) * n, ((),) * n, (False,) * n, (), 0, 0)
@@ -263,20 +265,25 @@ class Search:
     def _coordinator(self, site: Site) -> Iterator[tuple[bool, Site]]:
         if site.versions and self.nodes[site.versions[-1]].epoch >= self.bounds.epochs:
             return
-        told = tuple(p and p._replace(released=()) for p in site.processes)
-        key = (site.versions[-1:], site.state, site.releases, told, site.drawn, site.ended, site.isolated)
-        if key not in self._decisions:
-            self._decisions[key] = tuple(self._looks(site))
-        for free, state, node in self._decisions[key]:
+        for free, state, node in self._looks(site):
             versions = site.versions if node is None else (*site.versions, node)[-1 - self.bounds.stale :]
             yield free, site._replace(versions=versions, state=state)
 
     def _looks(self, site: Site) -> Iterator[tuple[bool, int, int | None]]:
         """What the coordinator would write, with everybody's answer and with one missing: state, and node if it changes."""
-        everybody = {NAMES[n]: self._answer(n, p) for n, p in enumerate(site.processes) if p is not None}
-        yield from ((True, *one) for one in self._decided(site, everybody))
-        for name in everybody:
-            yield from ((False, *one) for one in self._decided(site, {**everybody, name: SILENT}))
+        told = tuple(p and p._replace(released=()) for p in site.processes)
+        yield from ((True, *one) for one in self._decided(site, told))
+        for n, process in enumerate(told):
+            if process is not None:
+                yield from ((False, *one) for one in self._decided(site, _put(told, n, SILENT)))
+
+    def _decided(self, site: Site, told: Told) -> tuple[tuple[int, int | None], ...]:
+        key = (site.versions[-1:], site.state, site.releases, told, site.drawn, site.ended, site.isolated)
+        if key not in self._decisions:
+            if len(self._decisions) >= REMEMBERED:
+                self._decisions.clear()
+            self._decisions[key] = tuple(self._written(site, told))
+        return self._decisions[key]
 
     def _answer(self, n: int, process: Process) -> ConsumerStatus:
         topics = {}
@@ -290,7 +297,10 @@ class Search:
             topics["t"] = TopicStatus(node.generation, node.epoch, held, runs)
         return ConsumerStatus(NAMES[n], "c", process.incarnation, "boot", "ok", topics)
 
-    def _decided(self, site: Site, answers: dict[str, Answer]) -> Iterator[tuple[int, int | None]]:
+    def _written(self, site: Site, told: Told) -> Iterator[tuple[int, int | None]]:
+        answers: dict[str, Answer] = {
+            NAMES[n]: self._answer(n, p) if isinstance(p, Process) else p for n, p in enumerate(told) if p is not None
+        }
         node = self.nodes[site.versions[-1]] if site.versions else None
         releases = {r.offset: r for r in site.releases}
         state = self.states[site.state] if site.state >= 0 else None

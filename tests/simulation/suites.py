@@ -7,11 +7,11 @@ from tests.simulation.history import run_seed
 from tests.simulation.search import SMALL, Found, Search
 
 _QUICK = (
-    *("agent_agent", "agent_delivery", "agent_holder", "balanced", "batches", "broker_fence", "codecs"),
-    *("confirm", "decide_is_total", "directives", "draft", "edges", "explain", "fence", "fleet", "history", "holding"),
-    *("incremental", "machine", "names", "one_topic", "plan_size", "positions", "presence", "query_start", "recovery"),
-    *("registries", "registry", "runner", "services", "settings", "site_strategies", "status_client", "status_server"),
-    *("topics", "weighted_plans"),
+    *("agent_agent", "agent_delivery", "agent_edges", "agent_holder", "balanced", "batches", "broker_fence"),
+    *("callbacks", "codecs", "confirm", "decide_is_total", "directives", "draft", "edges", "explain", "fence"),
+    *("fleet", "history", "holding", "incremental", "machine", "names", "one_topic", "plan_size", "positions"),
+    *("presence", "query_start", "record_sizes", "recovery", "registries", "registry", "runner", "runner_edges"),
+    *("services", "settings", "site_strategies", "status_client", "status_server", "topics", "weighted_plans"),
 )
 UNIT = (*(f"tests/unit/test_{name}.py" for name in _QUICK), "tests/scenarios/test_scenarios.py")
 MACHINE = ("tests/unit/test_protocol_walk.py", "tests/simulation/test_machine.py")

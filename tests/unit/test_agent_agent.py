@@ -466,3 +466,33 @@ def test_a_posted_node_is_acted_on_as_a_read(stage: Stage) -> None:
     stage.step()
     assert stage.runs == {1}
     assert not stage.agent.posted("other", encode_node(newer))
+
+
+def test_who_leaves_marks_itself_draining_in_the_directive_that_is_there(stage: Stage) -> None:
+    stage.own(0)
+    stage.step()
+    stage.directive(Directive("a"))
+    stage.step()
+    stage.agent.leave()
+    stage.step()
+    path = PATHS.directive("a")
+    assert decode_directive(path, stage.site.get(path).data, "a", 0).draining is not None
+
+
+def test_a_read_in_another_session_than_that_of_the_registration_is_not_acted_on(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.own(0)
+    register = ZooKeeperRegistry.register
+
+    def registered(registry: ZooKeeperRegistry, member: Member) -> None:
+        register(registry, member)
+        stage.zk.expire()
+        stage.zk.resume()
+
+    monkeypatch.setattr(ZooKeeperRegistry, "register", registered)
+    stage.step()
+    assert stage.runs == set()
+    monkeypatch.undo()
+    stage.step(2.0)
+    assert stage.runs == {0}

@@ -199,3 +199,39 @@ def test_a_record_counts_its_moves_by_kind() -> None:
     handed = scene.settles().joins("b").step().record
     assert handed is not None
     assert handed.counts == {"assigned": 2, "handoff": 2, "closing": 2}
+
+
+# Where partitions go --------------------------------------------------------------------------------------------------
+
+
+def test_what_has_lost_its_owner_goes_to_its_pins_at_once() -> None:
+    scene = stable("a", "b", "c")
+    lost = scene.owned["a"]
+    assert len(lost) == 2
+    scene.config = replace(scene.config, pins=dict.fromkeys(lost, "b"))
+    scene.dies("a").step()
+    assert set(lost) <= set(scene.owned["b"])
+
+
+def test_consumers_that_were_started_anew_get_what_they_had() -> None:
+    scene = stable("b").joins("a").settles()
+    had = scene.owned
+    for consumer in had:
+        scene.dies(consumer).joins(consumer, incarnation=2)
+    scene.step()
+    assert scene.owned == had
+
+
+def test_a_name_of_eighty_characters_is_shown_whole_in_an_error() -> None:
+    for length, shown in ((80, "n" * 80), (81, "n" * 77 + r"\.\.\.")):
+        with pytest.raises(InvalidName, match=f"'{shown}'"):
+            names.check_consumer("n" * length)
+
+
+def test_an_explanation_knows_who_has_what_and_whom_a_person_pinned() -> None:
+    scene = stable("b").joins("a").settles()
+    pinned = scene.owned["a"][0]
+    scene.config = replace(scene.config, pins={pinned: "a"})
+    found = machine.explain(scene.view(), scene.world(), scene.policy)
+    assert found.moves == ()
+    assert [one.partitions for one in found.stays if "a person pinned it" in one.text] == [(pinned,)]

@@ -163,10 +163,12 @@ def test_a_restored_zookeeper_shows_in_what_was_committed_even_when_nobody_answe
     assert picture(scene).epoch == 8
 
 
-def test_the_last_committer_that_is_silent_is_a_possible_owner_after_a_restore() -> None:
+@pytest.mark.parametrize("same_life", [True, False], ids=["the node's generation", "another one"])
+def test_the_last_committer_that_is_silent_is_a_possible_owner_after_a_restore(same_life: bool) -> None:
     scene = stable("a", "b")
     partition = scene.owned["a"][0]
-    scene.committed = {partition: committed("x", 7, incarnation=3)}
+    generation = picture(scene).generation if same_life else "g1"
+    scene.committed = {partition: committed("x", 7, incarnation=3, generation=generation)}
     scene.step()
     assert scene.state is not None
     assert partition in scene.state.to_close["x"]

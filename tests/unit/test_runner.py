@@ -138,9 +138,9 @@ class Stage:
     """A runner whose worker has ended: the test does its work, and counts how often the agent is woken."""
 
     def __init__(self) -> None:
-        kafka = FakeKafka()
-        kafka.create_topic("t", 2)
-        self.offsets = kafka.offsets("g")
+        self.kafka = FakeKafka()
+        self.kafka.create_topic("t", 2)
+        self.offsets = self.kafka.offsets("g")
         self.woken = 0
         self.runner = TopicRunner("t", STILL, Identity("a", "c", 1), FakeClock(), lambda _: self.offsets, self._wake)
         self.runner.close()

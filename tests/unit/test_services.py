@@ -702,6 +702,17 @@ def test_an_absent_and_silent_consumer_is_isolated_by_the_platform_after_its_tim
     assert site.node().guarded != frozenset()
 
 
+def test_the_platform_isolates_nobody_who_has_registered_since_it_looked(site: Site) -> None:
+    site.processes["b"].silence = Silence.SILENT
+    site.loses_session("b")
+    seen = look(site).world
+    path = site.paths.id("b")
+    site.zk.transact([SetData(path, site.zk.get(path).data)])
+    assert observe._isolate(site.coordinator, seen, "b", 1) is None
+    assert site.isolation("b") is None
+    assert observe._isolate(site.coordinator, look(site).world, "b", 1) is not None
+
+
 def test_a_site_may_hold_for_a_person_instead(site: Site) -> None:
     site.with_policy(hold_absent=True)
     site.processes["b"].silence = Silence.SILENT

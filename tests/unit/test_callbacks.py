@@ -1,0 +1,136 @@
+"""The thread that calls the application's listener and interceptors: what is called, and what becomes of the answer."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
+
+import pytest
+
+from spark_apps.agent.callbacks import Callbacks
+from spark_apps.agent.holder import Holder
+from spark_apps.agent.listening import Happening, Telling
+from spark_apps.agent.reports import Reports
+from spark_apps.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks
+
+ENDS_WITHIN_S = 20.0
+
+
+class Topic:
+    """A holder that has something to tell, and keeps what it is told."""
+
+    topic = "t"
+
+    def __init__(self) -> None:
+        self.reports = Reports()
+        self.due: deque[Telling] = deque()
+        self.answers: list[tuple[Telling, Mapping[int, int]]] = []
+        self.asked = threading.Event()
+
+    def telling(self) -> Telling | None:
+        self.asked.set()
+        return self.due.popleft() if self.due else None
+
+    def told(self, telling: Telling, wanted: Mapping[int, int]) -> None:
+        self.answers.append((telling, wanted))
+
+
+class Listener(ConsumerRebalanceListener):
+    """`wants` is what it answers; of partition 13 it wants to hear nothing."""
+
+    def __init__(self, wants: dict[int, int] | None) -> None:
+        self.wants = wants
+        self.heard: list[tuple[str, str, Mapping[int, int]]] = []
+
+    def on_partitions_assigned(self, topic: str, offsets: Mapping[int, int]) -> Mapping[int, int] | None:
+        self._hear("assigned", topic, offsets)
+        return self.wants
+
+    def on_partitions_revoked(self, topic: str, offsets: Mapping[int, int]) -> None:
+        self._hear("revoked", topic, offsets)
+
+    def on_partitions_lost(self, topic: str, offsets: Mapping[int, int]) -> None:
+        self._hear("lost", topic, offsets)
+
+    def _hear(self, what: str, topic: str, offsets: Mapping[int, int]) -> None:
+        if 13 in offsets:
+            raise RuntimeError("unlucky")
+        self.heard.append((what, topic, offsets))
+
+
+class Commits(ConsumerInterceptor):
+    """Remembers the commits that it is told of."""
+
+    def __init__(self) -> None:
+        self.seen: list[object] = []
+
+    def on_commit(self, topic: str, offsets: object) -> None:
+        self.seen.append((topic, offsets))
+
+
+Start = Callable[[Topic, Hooks], Callbacks]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts the calls for a topic; they have ended after the test."""
+    started: list[Callbacks] = []
+
+    def begin(topic: Topic, hooks: Hooks) -> Callbacks:
+        turn = threading.Condition()
+
+        def edit(change: Callable[[Holder], Any]) -> Any:
+            with turn:
+                return change(cast(Holder, topic))
+
+        started.append(Callbacks(cast(Holder, topic), hooks, turn, edit))
+        return started[-1]
+
+    yield begin
+    for one in started:
+        one.close()
+
+
+@pytest.mark.parametrize("wants", [None, {3: 7}])
+def test_whatever_is_due_is_told_before_the_end_and_the_wish_is_handed_on(
+    start: Start, wants: dict[int, int] | None
+) -> None:
+    topic, listener, commits = Topic(), Listener(wants), Commits()
+    tellings = [Telling(happening, {3: 5}) for happening in (Happening.ASSIGNED, Happening.REVOKED, Happening.LOST)]
+    topic.due.extend(tellings)
+    calls = start(topic, Hooks(listener, (commits,)))
+    calls.committed({3: 6})
+    calls.close()
+    assert listener.heard == [(what, "t", {3: 5}) for what in ("assigned", "revoked", "lost")]
+    assert topic.answers == [(one, (wants or {}) if one is tellings[0] else {}) for one in tellings]
+    assert commits.seen == [("t", {3: 6})]
+    assert topic.reports.all() == ()
+
+
+def test_a_listener_that_fails_is_reported_and_the_partition_goes_on(start: Start) -> None:
+    topic = Topic()
+    topic.due.append(Telling(Happening.ASSIGNED, {13: 5}))
+    start(topic, Hooks(Listener({13: 9}))).close()
+    assert [answer for _, answer in topic.answers] == [{}]
+    assert topic.reports.all() == ("on_partitions_assigned failed: RuntimeError: unlucky",)
+
+
+def test_without_a_listener_nothing_is_taken_from_the_holder(start: Start) -> None:
+    topic, commits = Topic(), Commits()
+    topic.due.append(Telling(Happening.ASSIGNED, {3: 5}))
+    calls = start(topic, Hooks(None, (commits,)))
+    for offset in (6, 7):
+        calls.committed({3: offset})
+    calls.close()
+    assert (len(topic.due), topic.answers) == (1, [])
+    assert commits.seen == [("t", {3: 6}), ("t", {3: 7})]
+
+
+def test_it_goes_on_asking_when_nothing_was_due_and_ends_when_told(start: Start) -> None:
+    topic, listener = Topic(), Listener(None)
+    calls = start(topic, Hooks(listener))
+    assert topic.asked.wait(ENDS_WITHIN_S)
+    topic.due.append(Telling(Happening.REVOKED, {3: 5}))
+    calls.close()
+    assert listener.heard == [("revoked", "t", {3: 5})]
+    assert not calls._thread.is_alive()
