@@ -47,17 +47,18 @@ POLICY = Policy(settle_s=0.0)
 
 @st.composite
 def nodes(draw: st.DrawFn) -> TopicNode:
-    """What the codec lets through: no partition twice, every assignment with its `since`."""
+    """What is let through: no partition twice, every assignment with its `since`, none of them above the epoch."""
+    epoch = draw(EPOCHS)
     assignments = draw(st.dictionaries(PARTITIONS, CONSUMERS))
     handoff = draw(st.dictionaries(PARTITIONS, st.builds(Handoff, CONSUMERS, CONSUMERS, EPOCHS), max_size=2))
     return TopicNode(
         "h",
         "g",
-        draw(EPOCHS),
+        epoch,
         draw(GENERATIONS),
         "id-1",
         assignments=assignments,
-        since={p: draw(EPOCHS) for p in assignments},
+        since={p: min(epoch, draw(EPOCHS)) for p in assignments},
         handoff={p: h for p, h in handoff.items() if p not in assignments},
         incarnations=draw(st.dictionaries(CONSUMERS, INCARNATIONS)),
         guarded=frozenset(draw(st.sets(PARTITIONS, max_size=2))),
