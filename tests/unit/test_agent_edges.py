@@ -373,6 +373,14 @@ def test_what_has_no_lag_is_in_no_batch_and_progress_carries_the_last_batchs_num
     assert (before.batch, batch.ranges.keys(), after.batch) == (0, {0}, 1)
 
 
+def test_a_partition_whose_end_is_not_known_yet_is_in_no_batch(stage: Stage) -> None:
+    planner = BatchPlanner(stage.holder, stage.clock)
+    stage.holder.on_node(replace(stage.node, epoch=1, assignments={0: "a"}, since={0: 1}))
+    asked(stage, Measure)
+    assert stage.holder.ready().keys() == {0}
+    assert planner.offer(BatchOffset("t")) is None
+
+
 @pytest.mark.parametrize(("option", "most"), [({}, 7), ({"maxOffsetsPerTrigger": "9"}, 9)])
 def test_an_option_that_is_not_given_changes_no_pacing(stage: Stage, option: dict[str, str], most: int) -> None:
     planner = BatchPlanner(stage.holder, stage.clock, Pacing(max_offsets=7))
