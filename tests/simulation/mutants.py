@@ -15,6 +15,7 @@ class Mutant(NamedTuple):
     rule: str
 
 
+_CLAIMS = "coordinator_tasks/core/claims.py"
 _CONFIRM = "coordinator_tasks/core/confirm.py"
 _DRAFT = "coordinator_tasks/core/draft.py"
 _FENCE = "coordinator_tasks/core/fence.py"
@@ -217,15 +218,27 @@ MUTANTS = (
     ),
     Mutant(
         _RECOVERY,
-        "since = {**_held(view, partition), **own_word}",
+        "since = {**stored, **own_word}",
         "since = dict(own_word)",
         "after a loss of the state alone the stored owners count",
     ),
     Mutant(
         _RECOVERY,
-        "since = {**_held(view, partition), **own_word}",
-        "since = {**_held(view, partition)}",
+        "since = {**stored, **own_word}",
+        "since = dict(stored)",
         "after a loss what runs counts as owned",
+    ),
+    Mutant(
+        _RECOVERY,
+        "goes_on = runs >= max(epoch, committed, stored.get(consumer, (0, 0))[0]) and not barred",
+        "goes_on = runs >= committed and not barred",
+        "after a loss only what has nothing newer behind it goes on",
+    ),
+    Mutant(
+        _CLAIMS,
+        "if claim.answered == member.incarnation and (claim.address, claim.boot_id) != (member.address, member.boot_id):",
+        "if False:",
+        "a number by which another process has answered cannot register",
     ),
     Mutant(
         _PRESENCE,
