@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from coordinator_tasks.core.errors import IdInUse
 from coordinator_tasks.core.model import Ending, IdClaim, Member
 
 MAX_REGISTRATIONS = 16
@@ -18,14 +17,7 @@ def registered(claim: IdClaim, member: Member, now: float) -> IdClaim:
     """The claim once `member` is registered: what was noted of its absence or its end is no longer true.
 
     What answered us at another address, or as another incarnation, is no longer what a refusal there would speak of.
-    Raises `IdInUse` for a number that has answered us from another process: when ZooKeeper has lost its counters, the
-    same number is drawn again while a process of the time before lives, and what is granted to one both would take.
     """
-    if claim.answered == member.incarnation and (claim.address, claim.boot_id) != (member.address, member.boot_id):
-        raise IdInUse(
-            f"incarnation {member.incarnation} of consumer {member.consumer!r} is the process at {claim.address}, and not "
-            f"the one at {member.address}: ZooKeeper has lost its counter meanwhile; start this process again"
-        )
     same = (claim.answered, claim.address) == (member.incarnation, member.address)
     return replace(
         claim,

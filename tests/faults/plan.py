@@ -13,7 +13,7 @@ LIST = Path(__file__).with_name("points.txt")
 SOMETIMES = "?"
 """Marks a point of the list that a run need not meet: what only a busy machine or a lost race brings about."""
 AT_ONCE = 6
-ATTEMPTS = 3
+ATTEMPTS = 6
 
 
 def listed() -> dict[str, bool]:

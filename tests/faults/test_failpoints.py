@@ -16,7 +16,7 @@ from tests.faults.failpoints import NO_FAILPOINT, OPERATIONS, When
 from tests.faults.servers import Servers
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
-RECORDED = 3
+RECORDED = 5
 PAIRS = 20
 SEED = 1
 

@@ -15,7 +15,6 @@ class Mutant(NamedTuple):
     rule: str
 
 
-_CLAIMS = "coordinator_tasks/core/claims.py"
 _CONFIRM = "coordinator_tasks/core/confirm.py"
 _DRAFT = "coordinator_tasks/core/draft.py"
 _FENCE = "coordinator_tasks/core/fence.py"
@@ -233,12 +232,6 @@ MUTANTS = (
         "goes_on = runs >= max(epoch, committed, stored.get(consumer, (0, 0))[0]) and not barred",
         "goes_on = runs >= committed and not barred",
         "after a loss only what has nothing newer behind it goes on",
-    ),
-    Mutant(
-        _CLAIMS,
-        "if claim.answered == member.incarnation and (claim.address, claim.boot_id) != (member.address, member.boot_id):",
-        "if False:",
-        "a number by which another process has answered cannot register",
     ),
     Mutant(
         _PRESENCE,

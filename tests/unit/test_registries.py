@@ -16,9 +16,9 @@ from coordinator_tasks.adapters.discovery import (
     write_claim,
 )
 from coordinator_tasks.adapters.file_registry import FileDiscovery, FileRegistry
-from coordinator_tasks.core.claims import ended, registered
+from coordinator_tasks.core.claims import ended
 from coordinator_tasks.core.errors import DiscoveryUnavailable, IdInUse, LookAgain, Malformed, StoreUnavailable
-from coordinator_tasks.core.model import Absence, Ending, IdClaim, Member
+from coordinator_tasks.core.model import Absence, Ending, Member
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Check, Create, Delete
 from tests.fakes.clock import FakeClock
@@ -205,23 +205,6 @@ def test_a_registration_in_a_folder_is_noted_in_zookeeper_before_it_is_seen(
     assert order == []
     assert read_claim(session, PATHS, "a").address == "http://h:1"
     registry.close()
-
-
-def test_a_number_by_which_another_process_has_answered_is_refused() -> None:
-    # ZooKeeper lost its counters, and the number was drawn anew while a process of the time before goes on.
-    known = IdClaim("a", 1, address=A1.address, boot_id=A1.boot_id, answered=1)
-    other = replace(A1, address="http://h:2")
-    with pytest.raises(
-        IdInUse, match=r"incarnation 1 of consumer 'a' is the process at http://h:1, .* start this process"
-    ):
-        registered(known, other, 5.0)
-    with pytest.raises(IdInUse):
-        registered(known, replace(A1, boot_id="another host"), 5.0)
-    assert registered(known, A1, 5.0).answered == 1
-    assert registered(known, replace(other, incarnation=2), 5.0).incarnation == 2
-    assert registered(replace(known, answered=0), other, 5.0).address == "http://h:2", (
-        "nothing was granted to either yet"
-    )
 
 
 def test_a_registration_that_cannot_be_noted_is_not_made(server: FakeZooKeeperServer, tmp_path: Path) -> None:
