@@ -57,7 +57,7 @@ simulate: install  ## SEEDS histories (START= where to begin), added up in build
 
 search: install  ## every state that the rules can reach, within the bounds of docs/reliability.md; LIMIT= seconds, goes on where it ended
 	@mkdir -p build
-	@PYTHONHASHSEED=0 $(BIN)/python -m tests.simulation.search --folder build $(if $(LIMIT),--limit-s $(LIMIT))
+	@$(BIN)/python -m tests.simulation.search --folder build $(if $(LIMIT),--limit-s $(LIMIT))
 
 mutants: install  ## which suite notices which broken rule; LIMIT= seconds, goes on where build/mutants.json ends
 	@$(BIN)/python -m tests.simulation.mutation $(if $(LIMIT),--limit-s $(LIMIT))

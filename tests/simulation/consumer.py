@@ -7,8 +7,10 @@ are planned, pass the sink, and are covered by the next one.
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
+from zlib import crc32
 
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry, claim_incarnation
+from coordinator_tasks.core.claims import MAX_STEP
 from coordinator_tasks.core.errors import IdInUse, LookAgain, Refused, StoreUnavailable
 from coordinator_tasks.core.model import ConsumerStatus, Member, TopicNode
 from coordinator_tasks.core.names import Paths
@@ -145,6 +147,8 @@ class Consumer(Host):
             if self.agent is None:
                 self._start()
             if self.agent is not None:
+                if self.agent._leave_until is not None and self.kernel.now >= self.agent._leave_until:
+                    self.on_overdue()
                 self.agent.step()
         except IdInUse:
             # A registration waits for the other one's session time-out, then its process gives up.
@@ -159,7 +163,9 @@ class Consumer(Host):
 
     def _start(self) -> None:
         try:
-            self.incarnation = self.incarnation or claim_incarnation(self.session, self._paths, self.consumer)
+            self.incarnation = self.incarnation or claim_incarnation(
+                self.session, self._paths, self.consumer, step=1 + crc32(self.name.encode()) % MAX_STEP
+            )
         except LookAgain:
             return
         identity = Identity(self.consumer, self._cluster, self.incarnation)
@@ -209,6 +215,9 @@ class Consumer(Host):
 
     def on_pass(self, topic: str, query: Query) -> None:
         """Replaced by the world."""
+
+    def on_overdue(self) -> None:
+        """Its leave is past its time-out, so that it may end without its last commits. Replaced by the world."""
 
     # Life and death ---------------------------------------------------------------------------------------------------
 

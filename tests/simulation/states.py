@@ -1,14 +1,40 @@
-"""The states of the exhaustive search."""
+"""The states of the exhaustive search, and its bounds."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from coordinator_tasks.core.model import Release
+NAMES = "abc"
 
-NAMES = "abcd"
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How far a search goes: how often a consumer crashes, is isolated (and lives on, a zombie), is to be drained.
+
+    `stale` = how many older versions may still be read; `late` = what a look comes to may also be written later, if its
+    guards still hold; `symmetric` = names do not count.
+    """
+
+    consumers: int
+    partitions: int
+    epochs: int
+    crashes: int
+    zombies: int
+    drains: int = 0
+    stale: int = 1
+    most: int = 1_000_000_000_000
+    late: bool = False
+    symmetric: bool = False
+
+    def __str__(self) -> str:
+        return (
+            f"{self.consumers} consumers × {self.partitions} partitions, epochs up to {self.epochs}, "
+            f"{self.crashes} crashes, {self.zombies} zombies, {self.drains} drains, reads up to {self.stale} versions old"
+            f"{', written at once or later' if self.late else ''}{', names exchanged' if self.symmetric else ''}"
+        )
 
 
 class Process(NamedTuple):
-    """One consumer. `picture` is a version of the node (-1 = none); `runs`: partition, epoch, closing; 0 = not there."""
+    """One consumer. `picture` is a version of the node (-1 = none); `runs`: partition, epoch, closing."""
 
     incarnation: int
     picture: int
@@ -17,16 +43,40 @@ class Process(NamedTuple):
     released: tuple[tuple[int, int], ...]
 
 
-class Site(NamedTuple):
-    """One state. `versions` are the nodes that somebody may still read, the last one being stored."""
+class Written(NamedTuple):
+    """What the coordinator writes: a topic state, and a node if it changes (-1 = it does not).
+
+    `relies`: the consumers that were taken for closed without their own word; it fails if one of them has changed since.
+    """
+
+    state: int
+    node: int
+    relies: tuple[int, ...]
+
+
+class Shared(NamedTuple):
+    """All of a state but the processes. `versions` are the nodes that somebody may still read, the last one being stored.
+
+    `state` and `releases` are numbers in the tables of `rules.Rules`. A consumer's process is there unless the last
+    incarnation that was `drawn` for it has `ended`. `looked` is what a coordinator has come to and may still write.
+    """
 
     versions: tuple[int, ...]
     state: int
-    releases: tuple[Release, ...]
-    processes: tuple[Process | None, ...]
+    releases: int
     drawn: tuple[int, ...]
     ended: tuple[tuple[int, ...], ...]
     isolated: tuple[bool, ...]
-    excused: tuple[tuple[int, int], ...]
+    draining: tuple[bool, ...]
     crashes: int
     zombies: int
+    drains: int
+    looked: tuple[Written, ...]
+
+    def alive(self, n: int) -> bool:
+        """Whether the consumer's process is there."""
+        return not (self.ended[n] and self.ended[n][-1] == self.drawn[n])
+
+
+class Found(Exception):
+    """A state that must not be."""

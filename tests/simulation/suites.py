@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 from tests.simulation.forks import Change, Tests
 from tests.simulation.history import run_seed
-from tests.simulation.search import SMALL, Found, Search
+from tests.simulation.search import SMALL
+from tests.simulation.states import Found
+from tests.simulation.sweep import Search
 
 _QUICK = (
     *("agent_agent", "agent_delivery", "agent_edges", "agent_holder", "balanced", "batches", "broker_fence"),

@@ -4,14 +4,19 @@ The strategy decides between equal answers by name and number. So this is no sym
 only by names one is looked at, and what the strategy would choose in the others by their names is not.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations, permutations
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+import numpy as np
+
 from coordinator_tasks.core.model import Handoff, Release, TopicNode, TopicState
-from tests.simulation.states import NAMES, Process, Site
+from tests.simulation import keys as many
+from tests.simulation.keys import Keys, Numbers
+from tests.simulation.rules import Rules
+from tests.simulation.states import NAMES, Process, Shared, Written
 
 V = TypeVar("V")
 
@@ -81,47 +86,94 @@ def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class Tables(Protocol):
-    """Nodes and states by number, and what a plan for some consumers is known by."""
+    """Processes by number."""
 
-    nodes: list[TopicNode]
-    states: list[TopicState]
+    rules: Rules
+    processes: list[Process | None]
 
-    def node_id(self, node: TopicNode) -> int: ...
-
-    def state_id(self, state: TopicState) -> int: ...
-
-    def plan_for(self, able: Iterable[str]) -> str: ...
+    def number(self, process: Process | None) -> int: ...
 
 
 class Exchange:
     """Finds the state that stands for all that differ only by names."""
 
-    def __init__(self, tables: Tables, consumers: int, partitions: int) -> None:
-        self._tables = tables
-        self._renamings = Renaming.all(consumers, partitions)
-        self._renamed: dict[object, Any] = {}
+    def __init__(self, tables: Tables) -> None:
+        bounds = tables.rules.bounds
+        self._tables, self._rules = tables, tables.rules
+        self._renamings = Renaming.all(bounds.consumers, bounds.partitions)
+        self._renamed: dict[Hashable, Any] = {}
+        self._least: dict[Shared, tuple[Shared, list[int]]] = {}
+        self._tables_of = [np.zeros(1, np.int64) for _ in self._renamings]
 
-    def canonical(self, site: Site) -> Site:
-        """The one that stands for all that differ from it only by names."""
-        return min((self._under(number, site) for number in range(len(self._renamings))), key=_order)
+    def canonical(self, shared: Shared, keys: Keys) -> tuple[Shared, Keys]:
+        """Of each state the one that stands for all that differ from it only by names: sorted, each once."""
+        least, numbers = self._to_least(shared)
+        found = self._keys_under(numbers[0], keys)
+        for number in numbers[1:]:
+            found = np.minimum(found, self._keys_under(number, keys))
+        return least, np.unique(found)
 
-    def _under(self, number: int, site: Site) -> Site:
+    def forget(self, most: int) -> None:
+        """Of shared parts, once there are more than so many."""
+        if len(self._least) > most:
+            self._least.clear()
+
+    def _to_least(self, shared: Shared) -> tuple[Shared, list[int]]:
+        """The least of what a shared part may be renamed to, and the renamings that lead to it."""
+        if shared not in self._least:
+            under = [self._shared_under(number, shared) for number in range(len(self._renamings))]
+            least = min(under)
+            self._least[shared] = least, [number for number, found in enumerate(under) if found == least]
+        return self._least[shared]
+
+    def _shared_under(self, number: int, shared: Shared) -> Shared:
         renaming = self._renamings[number]
-        consumers = renaming.consumers
-        return Site(
-            versions=tuple(self._node_under(number, version) for version in site.versions),
-            state=self._state_under(number, site.state),
-            releases=self._remembered((number, site.releases), lambda: renaming.releases(site.releases)),
-            processes=renaming.moved(tuple(self._process_under(number, process) for process in site.processes)),
-            drawn=renaming.moved(site.drawn),
-            ended=renaming.moved(site.ended),
-            isolated=renaming.moved(site.isolated),
-            excused=tuple(sorted((consumers[n], incarnation) for n, incarnation in site.excused)),
-            crashes=site.crashes,
-            zombies=site.zombies,
+        return Shared(
+            versions=tuple(self._node_under(number, version) for version in shared.versions),
+            state=self._state_under(number, shared.state),
+            releases=self._releases_under(number, shared.releases),
+            drawn=renaming.moved(shared.drawn),
+            ended=renaming.moved(shared.ended),
+            isolated=renaming.moved(shared.isolated),
+            draining=renaming.moved(shared.draining),
+            crashes=shared.crashes,
+            zombies=shared.zombies,
+            drains=shared.drains,
+            looked=tuple(self._written_under(number, written) for written in shared.looked),
         )
 
-    def _remembered(self, key: object, make: Callable[[], Any]) -> Any:
+    def _written_under(self, number: int, written: Written) -> Written:
+        relies = tuple(sorted(self._renamings[number].consumers[n] for n in written.relies))
+        return Written(self._state_under(number, written.state), self._node_under(number, written.node), relies)
+
+    def _keys_under(self, number: int, keys: Keys) -> Keys:
+        columns = [many.column(keys, n) for n in range(self._rules.bounds.consumers)]
+        renamed = tuple(self._table(number, column)[column].astype(np.uint64) for column in columns)
+        return many.joined(self._renamings[number].moved(renamed))
+
+    def _table(self, number: int, column: Keys) -> Numbers:
+        """What becomes of every process by its number; filled for those in the column. 0 is nobody, or not known yet."""
+        table = self._tables_of[number]
+        if table.size < len(self._tables.processes):
+            table = np.concatenate([table, np.zeros(table.size + len(self._tables.processes), table.dtype)])
+            self._tables_of[number] = table
+        for unknown in np.unique(column[table[column] == 0]):
+            table[unknown] = self._process_under(number, int(unknown))
+        return table
+
+    def _process_under(self, number: int, process: int) -> int:
+        found = self._tables.processes[process]
+        if found is None:
+            return process
+        partitions = self._renamings[number].partitions
+        renamed = found._replace(
+            picture=self._node_under(number, found.picture),
+            runs=tuple(sorted((partitions[p], epoch, closes) for p, epoch, closes in found.runs)),
+            released=tuple(sorted((partitions[p], epoch) for p, epoch in found.released)),
+        )
+        return self._tables.number(renamed)
+
+    def _remembered(self, key: Hashable, make: Callable[[], Any]) -> Any:
         if key not in self._renamed:
             self._renamed[key] = make()
         return self._renamed[key]
@@ -129,41 +181,26 @@ class Exchange:
     def _node_under(self, number: int, node: int) -> int:
         if node < 0:
             return node
-        make = lambda: self._tables.node_id(self._renamings[number].node(self._tables.nodes[node]))  # noqa: E731
+        make = lambda: self._rules.node_id(self._renamings[number].node(self._rules.nodes[node]))  # noqa: E731
         return int(self._remembered(("node", number, node), make))
 
     def _state_under(self, number: int, state: int) -> int:
         if state < 0:
             return state
-        renaming, before = self._renamings[number], self._tables.states[state]
-        make = lambda: self._tables.state_id(renaming.state(before, self._planned_under(renaming, before.planned)))  # noqa: E731
+        renaming, before = self._renamings[number], self._rules.states[state]
+        make = lambda: self._rules.state_id(renaming.state(before, self._planned_under(renaming, before.planned)))  # noqa: E731
         return int(self._remembered(("state", number, state), make))
+
+    def _releases_under(self, number: int, releases: int) -> int:
+        make = lambda: self._rules.releases_id(self._renamings[number].releases(self._rules.releases[releases]))  # noqa: E731
+        return int(self._remembered(("releases", number, releases), make))
 
     def _planned_under(self, renaming: Renaming, planned: str) -> str:
         """The digest of a plan for the same consumers under their new names."""
         able = self._remembered("plans", self._plans).get(planned)
-        return planned if able is None else self._tables.plan_for(frozenset(renaming.name(name) for name in able))
+        return planned if able is None else self._rules.plan_for(frozenset(renaming.name(name) for name in able))
 
     def _plans(self) -> dict[str, frozenset[str]]:
         names = NAMES[: len(self._renamings[0].consumers)]
         sets = [frozenset(chosen) for size in range(len(names) + 1) for chosen in combinations(names, size)]
-        return {self._tables.plan_for(able): able for able in sets}
-
-    def _process_under(self, number: int, process: Process | None) -> Process | None:
-        if process is None:
-            return None
-        partitions = self._renamings[number].partitions
-        make = lambda: process._replace(  # noqa: E731
-            picture=self._node_under(number, process.picture),
-            runs=tuple(sorted((partitions[p], epoch, closes) for p, epoch, closes in process.runs)),
-            released=tuple(sorted((partitions[p], epoch) for p, epoch in process.released)),
-        )
-        found: Process = self._remembered((number, process), make)
-        return found
-
-
-def _order(site: Site) -> tuple[object, ...]:
-    """Some order of states; what is not there comes first."""
-    releases = tuple((r.offset, r.epoch, r.by, r.incarnation) for r in site.releases)
-    processes = tuple(p if p is not None else () for p in site.processes)
-    return (site.versions, site.state, processes, site.drawn, site.ended, site.isolated, site.excused, releases)
+        return {self._rules.plan_for(able): able for able in sets}
