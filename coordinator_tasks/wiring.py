@@ -1,5 +1,6 @@
 """The only place that builds adapters from settings."""
 
+import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from coordinator_tasks.adapters.kafka_samples import ConfluentRecordSampler
 from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffsets
 from coordinator_tasks.adapters.status import HttpStatusClient
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
+from coordinator_tasks.core.claims import MAX_STEP
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Clock, Discovery, GroupOffsets, RecordSampler, Registry, ZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
@@ -74,7 +76,7 @@ class ConsumerSession:
 
     def claim_incarnation(self, consumer: str) -> int:
         """Draw this process's number, once per start."""
-        return claim_incarnation(self.zk, self.paths, consumer)
+        return claim_incarnation(self.zk, self.paths, consumer, step=1 + secrets.randbelow(MAX_STEP))
 
     def group_offsets(self, group: str, bootstrap_servers: str = "") -> GroupOffsets:
         """The offsets of a topic's group; `bootstrap_servers` are the topic's, where they are not the settings' own."""

@@ -134,17 +134,17 @@ class ZooKeeperRegistry:
                 return
 
 
-def claim_incarnation(zk: ZooKeeper, paths: Paths, consumer: str) -> int:
+def claim_incarnation(zk: ZooKeeper, paths: Paths, consumer: str, step: int) -> int:
     """Draw the number of this process's life; once per process start, kept over its sessions.
 
-    Numbers only grow. A draw whose answer was lost leaves a gap, which is harmless: draw again.
+    Numbers only grow, by `step` (see `claims.drawn`). A draw whose answer was lost leaves a gap: draw again.
     """
     zk.ensure(paths.ids)
     for _ in range(MAX_ATTEMPTS):
         zk.sync()
         found = zk.find(paths.member(consumer))
         seen = _read(paths.member(consumer), found, consumer).incarnation if found else 0
-        claim = drawn(read_claim(zk, paths, consumer), seen)
+        claim = drawn(read_claim(zk, paths, consumer), step, seen)
         with suppress(LookAgain):
             zk.transact([write_claim(paths, claim)])
             return claim.incarnation

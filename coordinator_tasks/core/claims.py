@@ -6,11 +6,16 @@ from coordinator_tasks.core.model import Ending, IdClaim, Member
 
 MAX_REGISTRATIONS = 16
 MAX_ENDED = 256
+MAX_STEP = 1_000_000
 
 
-def drawn(claim: IdClaim, seen: int = 0) -> IdClaim:
-    """The claim with the next incarnation; `seen` = the largest one met elsewhere (a restored ZooKeeper counts low)."""
-    return replace(claim, incarnation=max(claim.incarnation, seen) + 1)
+def drawn(claim: IdClaim, step: int, seen: int = 0) -> IdClaim:
+    """The claim with the next incarnation; `seen` = the largest one met elsewhere (a restored ZooKeeper counts low).
+
+    `step`: by chance in 1..`MAX_STEP`. When ZooKeeper loses its counters, or gets older ones back, a counter that went
+    up by one would give a new process the number of one that lives on: both would take what is granted to that number.
+    """
+    return replace(claim, incarnation=max(claim.incarnation, seen) + step)
 
 
 def registered(claim: IdClaim, member: Member, now: float) -> IdClaim:

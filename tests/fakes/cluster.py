@@ -47,7 +47,7 @@ class Cluster:
     def join(self, consumer: str, zk: ZooKeeper | None = None) -> Member:
         """A new process of this id registers in a session of its own; returns what it registered."""
         session = zk or self.server.connect()
-        incarnation = claim_incarnation(session, self.paths, consumer)
+        incarnation = claim_incarnation(session, self.paths, consumer, 1)
         member = Member(consumer, incarnation, f"http://{consumer}:{9000 + incarnation}", "boot")
         ZooKeeperRegistry(session, self.paths, self.clock).register(member)
         return member

@@ -18,7 +18,6 @@ from coordinator_tasks.embedded.errors import AirflowUnavailable
 from coordinator_tasks.service import history, topics
 from coordinator_tasks.wiring import open_coordinator
 from tests.faults.case import FIRST, SECOND, Case, Failed
-from tests.faults.checker import check
 from tests.faults.deaths import own_servers
 from tests.faults.notes import Notes, Part, Turn, Wanted, figure
 from tests.faults.outage import longest_pause_s
@@ -172,15 +171,6 @@ class Moved(Case):
             "moves": sum(len(record.moves) for record in new),
             "transitions": len([record for record in new if record.source is not record.target]),
         }
-
-    def judged(self) -> list[str]:
-        """Everything so far."""
-        self.target = self.servers.ends()
-        self._await(self._consumed, "everything is processed")
-        return check(self._evidence()).problems()
-
-    def close(self) -> None:
-        self._end()
 
 
 @contextmanager

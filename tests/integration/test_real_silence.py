@@ -266,7 +266,7 @@ def test_whose_address_refuses_is_gone_after_a_session_time_out_and_not_isolated
     began = time.monotonic()
     cluster.stable("b")
     assert time.monotonic() - began >= cluster.c.zk.session_timeout_s - 0.2
-    assert cluster.ended("a") == {1: Ending.REFUSED}
+    assert cluster.ended("a") == {dead.incarnation: Ending.REFUSED}
     assert cluster.isolated_by("a") == ""
 
 

@@ -150,8 +150,6 @@ def _person(world: World, fault: Fault, call: Callable[[Coordinator], object], a
 
 def isolated(world: World, a: int, b: int) -> None:
     name = world.names[b % len(world.names)]
-    for one in world.alive(name):
-        world.oracle.taint(one)
     until_at = world.kernel.now + 3 if a % 5 == 0 else 0.0
     _person(world, Fault.ISOLATED, lambda c: directives.isolate(c, name, by="ada", why="odd", until_at=until_at), a)
 

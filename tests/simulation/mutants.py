@@ -323,6 +323,12 @@ MUTANTS = (
         "guard = Check(c.paths.id(consumer), -1)",
         "the platform isolates nobody who has registered since",
     ),
+    Mutant(
+        "coordinator_tasks/core/claims.py",
+        "max(claim.incarnation, seen) + step",
+        "max(claim.incarnation, seen) + 1",
+        "no number is drawn again when the counters are lost",
+    ),
 )
 
 

@@ -54,7 +54,7 @@ class Site:
             self.zk.ensure(folder)
         zk, clock = server.connect(), SystemClock()
         session = ConsumerSession(SETTINGS.site, PATHS, zk, ZooKeeperRegistry(zk, PATHS, clock), clock)
-        self.process = Process(SETTINGS, session, claim_incarnation(zk, PATHS, "a"))
+        self.process = Process(SETTINGS, session, claim_incarnation(zk, PATHS, "a", 1))
 
     @property
     def registrations(self) -> int:

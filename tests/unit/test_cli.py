@@ -68,7 +68,7 @@ class Site:
 
     def join(self, consumer: str) -> None:
         session = self.sessions[consumer] = self.server.connect()
-        incarnation = claim_incarnation(session, self.paths, consumer)
+        incarnation = claim_incarnation(session, self.paths, consumer, 1)
         member = Member(consumer, incarnation, f"http://127.0.0.1:1/{consumer}", "boot")
         ZooKeeperRegistry(session, self.paths, self.clock).register(member)
         self.statuses.answers[consumer] = self.obey

@@ -73,7 +73,7 @@ def test_nobody_else_is_launched(c: Coordinator, zk: FakeZooKeeper, host: Host) 
     fleet.set_fleet(c, Fleet("sales", "app.py", everybody))
     fleet.set_fleet(c, Fleet("other", "other.py", ("elsewhere",)))
     for consumer in everybody:
-        claim_incarnation(zk, c.paths, consumer)
+        claim_incarnation(zk, c.paths, consumer, 1)
     ZooKeeperRegistry(zk, c.paths, c.clock).register(Member("live", 1, "http://127.0.0.1:1", "boot"))
     directives.drain(c, "draining", "kim", "new host")
     directives.isolate(c, "isolated", by="kim", why="disk")

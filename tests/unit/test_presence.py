@@ -284,6 +284,6 @@ def test_only_so_many_ends_and_registrations_are_kept() -> None:
     assert known.registrations == tuple(float(n) for n in range(2, claims.MAX_REGISTRATIONS + 2))
 
 
-@pytest.mark.parametrize(("counter", "seen", "expected"), [(0, 0, 1), (4, 0, 5), (4, 9, 10)])
-def test_an_incarnation_is_above_every_number_met(counter: int, seen: int, expected: int) -> None:
-    assert claims.drawn(IdClaim("a", counter), seen).incarnation == expected
+@pytest.mark.parametrize(("counter", "seen", "step", "expected"), [(0, 0, 1, 1), (4, 0, 7, 11), (4, 9, 1, 10)])
+def test_an_incarnation_is_above_every_number_met(counter: int, seen: int, step: int, expected: int) -> None:
+    assert claims.drawn(IdClaim("a", counter), step, seen).incarnation == expected

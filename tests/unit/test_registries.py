@@ -41,7 +41,8 @@ def registry(session: FakeZooKeeper, wait_s: float = 0.0) -> ZooKeeperRegistry:
 def test_numbers_grow_with_every_draw_and_each_is_drawn_once(server: FakeZooKeeperServer) -> None:
     drawn: list[int] = []
     threads = [
-        threading.Thread(target=lambda: drawn.append(claim_incarnation(server.connect(), PATHS, "a"))) for _ in range(8)
+        threading.Thread(target=lambda: drawn.append(claim_incarnation(server.connect(), PATHS, "a", 1)))
+        for _ in range(8)
     ]
     for thread in threads:
         thread.start()
@@ -58,20 +59,20 @@ def test_a_draw_whose_answer_was_lost_is_never_drawn_again_by_another(
     session.ensure(PATHS.ids)
     session.lose_next_write(applied=applied)
     with pytest.raises(StoreUnavailable):
-        claim_incarnation(session, PATHS, "a")
-    assert claim_incarnation(session, PATHS, "a") == (2 if applied else 1)
+        claim_incarnation(session, PATHS, "a", 1)
+    assert claim_incarnation(session, PATHS, "a", 1) == (2 if applied else 1)
 
 
 def test_a_restored_counter_does_not_fall_behind_a_live_registration(server: FakeZooKeeperServer) -> None:
     session = server.connect()
     registry(session).register(replace(A1, incarnation=5))
     session.transact([Delete(PATHS.id("a"))])
-    assert claim_incarnation(server.connect(), PATHS, "a") == 6
+    assert claim_incarnation(server.connect(), PATHS, "a", 1) == 6
 
 
 def test_a_registration_breaks_every_guard_on_the_claim(server: FakeZooKeeperServer) -> None:
     session = server.connect()
-    assert claim_incarnation(session, PATHS, "a") == 1
+    assert claim_incarnation(session, PATHS, "a", 1) == 1
     seen = read_claim(session, PATHS, "a")
     absent = replace(ended(seen, 1, Ending.REFUSED), absence=Absence(1, 100.0))
     session.transact([write_claim(PATHS, absent)])
