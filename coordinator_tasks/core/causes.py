@@ -5,7 +5,7 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from coordinator_tasks.core.draft import Draft
+from coordinator_tasks.core.draft import Draft, configured
 from coordinator_tasks.core.model import State, TopicState
 from coordinator_tasks.core.world import Policy, TopicView, World
 
@@ -95,7 +95,8 @@ def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able
         held = bool(draft.assignments or draft.to_start or draft.handoff)
         return Due("the topic was removed from the coordinator") if held or not node.removed else None
     current = digest(view, world, able)
-    changed = bool(state.planned) and current != state.planned
+    # Every transition writes the node with the configuration of its moment, the plan's digest stays that of the plan.
+    changed = bool(state.planned) and (current != state.planned or configured(node) != configured(config))
     if config.frozen:
         return Due(_paused(view) or "configuration changed") if changed else None
     joined = sorted(c for c, i in able.items() if state.targets.get(c) != i)

@@ -273,16 +273,18 @@ def unless_same(old: TopicNode | None, new: TopicNode, same: bool) -> TopicNode 
 
 def _without_epoch(node: TopicNode) -> tuple[object, ...]:
     """What consumers act on, apart from the epoch, the guards that have served and the incarnations without holdings."""
+    return (dict(node.assignments), dict(node.since), dict(node.handoff), *configured(node))
+
+
+def configured(one: TopicNode | TopicConfig) -> tuple[object, ...]:
+    """What a topic's node repeats of its configuration."""
     return (
-        dict(node.assignments),
-        dict(node.since),
-        dict(node.handoff),
-        node.bootstrap_servers,
-        node.group_id,
-        node.topic_id,
-        node.start,
-        node.initial_partitions,
-        node.paused,
-        node.removed,
-        dict(node.properties),
+        one.bootstrap_servers,
+        one.group_id,
+        one.topic_id,
+        one.start,
+        one.initial_partitions,
+        one.paused,
+        one.removed,
+        dict(one.properties),
     )

@@ -27,7 +27,8 @@ def main() -> int:
     parser.add_argument("--limit-s", type=float, default=float("inf"), help="begin nothing further after so long")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
-    return with_tests(UNIT, MACHINE, lambda tests: _all(tests, given))
+    asked = UNIT if "unit" in given.suites else ()
+    return with_tests(asked, MACHINE, lambda tests: _all(tests, given))
 
 
 def _all(tests: Tests, given: argparse.Namespace) -> int:

@@ -204,6 +204,9 @@ class Oracle:
                     self._excuse(consumer, one.incarnation)
         else:
             self._isolated[consumer] = directive.isolation.incarnation
+            for one in self.consumers:
+                if self._set_aside(one):
+                    self.taint(one)
 
     def _member(self, consumer: str, path: str, node: Znode | None) -> None:
         if node is None:
@@ -243,6 +246,10 @@ class Oracle:
         """Whether this process is taken for lost now."""
         isolated = self._isolated.get(one.consumer)
         return isolated in (0, one.incarnation) or one.incarnation in self._ended.get(one.consumer, ())
+
+    def _set_aside(self, one: Consumer) -> bool:
+        """Whether a person has isolated it, alive and well as it may be: what it has not committed is read again."""
+        return self._isolated.get(one.consumer) == 0
 
     def _forgiven(self, one: Consumer, topic: str, token: Token) -> bool:
         """Whether this process is taken for lost, or was under this token in a life that is over."""
@@ -335,7 +342,7 @@ class Oracle:
         if back and progress.overwritten:
             # Somebody wrote over the owner's entry, and the owner was gone before it looked: nothing else knew better.
             self.rewinds += 1
-            back = False
+            back, progress.tainted = False, True
         self.expect(
             "position never goes back",
             not back,
@@ -355,6 +362,7 @@ class Oracle:
         self.expect("nothing skipped", reached, f"{one.name} read {at}, only {progress.frontier} passed")
         again = max(0, min(progress.frontier, each.end) - each.start)
         progress.doubled += again
+        progress.tainted |= self._set_aside(one)
         clean = not again or progress.tainted
         self.expect("nothing doubled", clean, f"{one.name} read {at} again, {progress.frontier} had passed")
         progress.frontier = max(progress.frontier, each.end)

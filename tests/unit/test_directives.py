@@ -152,7 +152,7 @@ def test_a_second_process_that_was_refused_its_id_says_nothing_of_the_one_that_h
 ) -> None:
     moved = encode_node(replace(NODE, incarnations={}))
     shop.zk.transact([SetData(shop.paths.topic("orders"), moved)])
-    refused = claim_incarnation(shop.zk, shop.paths, "a")
+    refused = claim_incarnation(shop.zk, shop.paths, "a", 1)
     if ended:
         record_end(shop.coordinator, "a", refused, Ending.REAPED)
     isolate(shop.coordinator, "a", by="ada", why="x")

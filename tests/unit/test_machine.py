@@ -427,6 +427,36 @@ def test_a_changed_configuration_reaches_the_node_without_moving_anything(
     assert scene.decide().verdict is Verdict.NOTHING
 
 
+def test_what_a_person_took_back_is_noticed_though_the_plan_never_knew_of_it() -> None:
+    scene = ab()
+    started = scene.joins("c").step()
+    assert started.state is not None
+    changed(paused=frozenset({0}))(scene)
+    scene.settles()
+    assert scene.node is not None
+    assert scene.node.paused == {0}
+    changed(paused=frozenset())(scene)
+    decision = scene.step()
+    assert decision.state is not None
+    assert decision.state.cause == "resumed: partitions 0"
+    assert not scene.node.paused
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_node_that_does_not_say_what_is_configured_is_written_again(frozen: bool) -> None:
+    scene = ab()
+    changed(frozen=frozen)(scene)
+    scene.settles()
+    assert scene.node is not None
+    scene.node = replace(scene.node, paused=frozenset({0}))
+    decision = scene.step()
+    assert decision.state is not None
+    assert decision.state.cause == "resumed: partitions 0"
+    assert not scene.node.paused
+    scene.acts("a", "b")
+    assert scene.decide().verdict is Verdict.NOTHING
+
+
 def test_a_parameter_that_moves_nothing_is_no_consumers_business() -> None:
     scene = ab()
     changed(parameters={"weight": "2"})(scene)

@@ -672,7 +672,7 @@ def test_a_refusal_at_loopback_counts_on_the_same_boot_only(boot: str, gone: boo
     site.coordinator = replace(site.coordinator, boot_id=boot)
     site.add_topic()
     session = site.server.connect()
-    incarnation = claim_incarnation(session, site.paths, "b")
+    incarnation = claim_incarnation(session, site.paths, "b", 1)
     member = Member("b", incarnation, "http://127.0.0.1:9000", "boot")
     site.register(member, session)
     process = site.process(member, session)
