@@ -4,8 +4,10 @@
 
 - `latency`: a producer writes 1,000 records/s to 4 partitions; milliseconds from the call of `produce` to the sink, a
   `foreachBatch` that collects the records, and the parts of a batch. Our source and Spark's own take turns; the control is
-  a plain consume loop of confluent-kafka. The first third of the time is left out.
+  a plain consume loop of confluent-kafka. The first third of the time is left out, or with `--warm-up` so many seconds:
+  a JVM compiles for minutes, and that takes as much of the processors as the batches do.
 - `small`: the same with 10 records every half second, so that nearly nothing but the overhead of a batch is left.
+  `collect` is the part of `addBatch` in which the sink's function collects the records.
 - `idle`: cores used without any record, by the driver's Python (the agent), the JVM and the source's own processes,
   with 4 and with 1,000 owned partitions.
 
@@ -21,6 +23,8 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -37,13 +41,27 @@ from benchmarks.source import open_stream, spread
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.embedded.jars import CONNECTOR, ensure_jars
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from spark_apps import progress
 
 PARTITIONS, MANY = 4, 1000
 RATE = {"latency": (0.01, 10), "small": (0.5, 10)}
 """Seconds between two writes, and records in each."""
+KINDS = (*RATE, "idle")
 SIDES = ("ours", "jvm")
 LIMIT_S = 120.0
 PARTS = ("triggerExecution", "latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Of one measurement: so long nothing counts, and so long it does."""
+
+    warm_up_s: float
+    seconds: float
+
+    @property
+    def total_s(self) -> float:
+        return self.warm_up_s + self.seconds
 
 
 class Traffic:
@@ -95,12 +113,12 @@ class Arrivals:
         return {f"p{p}_ms": ages[min(len(ages) - 1, len(ages) * p // 100)] for p in (50, 95, 99)} | {"max_ms": ages[-1]}
 
 
-def control(servers: str, topic: str, kind: str, seconds: float) -> dict[str, float]:
+def control(servers: str, topic: str, kind: str, times: Times) -> dict[str, float]:
     settings = {"bootstrap.servers": servers, "group.id": "control", "fetch.wait.max.ms": 20, "log_level": "0"}
     consumer = Consumer(settings)
     ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p))[1] for p in range(PARTITIONS)}
     consumer.assign([TopicPartition(topic, p, end) for p, end in ends.items()])
-    arrivals, until = Arrivals(seconds / 3), time.monotonic() + seconds
+    arrivals, until = Arrivals(times.seconds / 3), time.monotonic() + times.seconds
     with Traffic(servers, topic, *RATE[kind]):
         while time.monotonic() < until:
             arrivals.take([m.value() or b"" for m in consumer.consume(1000, 0.005) if m.error() is None])
@@ -108,26 +126,31 @@ def control(servers: str, topic: str, kind: str, seconds: float) -> dict[str, fl
     return arrivals.figures()
 
 
-def query(side: str, servers: str, topic: str, kind: str, seconds: float) -> dict[str, float]:
-    arrivals = Arrivals(LIMIT_S + seconds)  # begins anew after the first batch
+def query(side: str, servers: str, topic: str, kind: str, times: Times) -> dict[str, float]:
+    arrivals = Arrivals(LIMIT_S + times.total_s)  # begins anew after the first batch
+    collecting_ms: list[float] = []
 
     def collect(batch: DataFrame, _: int) -> None:
+        began = time.monotonic()
         arrivals.take(batch.select("value").toArrow()["value"].to_pylist())
+        collecting_ms.append((time.monotonic() - began) * 1000)
 
     with open_stream(side, servers, topic, starting="latest") as stream, tempfile.TemporaryDirectory() as folder:
-        running = stream.writeStream.foreachBatch(collect).option("checkpointLocation", folder).start()
+        writer = stream.writeStream.foreachBatch(collect).option("checkpointLocation", folder)
+        running = progress.start(writer) if side == "ours" else writer.start()
         if kind == "idle":
-            return idle(seconds)
+            return idle(times.seconds)
         with Traffic(servers, topic, *RATE[kind]):
             wait_for_batch(running, side)
-            arrivals.begin(seconds / 3)
-            time.sleep(seconds)
-        progress = [one["durationMs"] for one in running.recentProgress if one["numInputRows"] > 0]
-        later = progress[len(progress) // 3 :]
+            arrivals.begin(times.warm_up_s)
+            time.sleep(times.warm_up_s)
+            warm, collected = running.recentProgress[-1]["batchId"], len(collecting_ms)
+            time.sleep(times.seconds)
+        found = [one for one in running.recentProgress if one["numInputRows"] > 0 and one["batchId"] > warm]
         running.stop()
     figures = arrivals.figures()
-    parts = {f"{name}_ms": median([one.get(name, 0) for one in later]) for name in PARTS}
-    return {**figures, **parts, "batches": len(later)}
+    parts = {f"{name}_ms": median([one["durationMs"].get(name, 0) for one in found]) for name in PARTS}
+    return {**figures, **parts, "collect_ms": median(collecting_ms[collected:]), "batches": len(found)}
 
 
 def wait_for_batch(running: StreamingQuery, side: str) -> None:
@@ -161,9 +184,10 @@ def by_part() -> dict[str, float]:
 # All of them ---------------------------------------------------------------------------------------------------------
 
 
-def one_run(kind: str, side: str, servers: str, topic: str, seconds: float) -> dict[str, float]:
+def one_run(kind: str, side: str, servers: str, topic: str, times: Times) -> dict[str, float]:
     command = [sys.executable, "-m", "benchmarks.latency", "--worker", kind, side, servers, topic]
-    done = subprocess.run([*command, "--seconds", str(seconds)], stdout=subprocess.PIPE, text=True, check=False)
+    command += ["--seconds", str(times.seconds), "--warm-up", str(times.warm_up_s)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{kind}, {side} failed; its last words are above")
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
@@ -171,25 +195,26 @@ def one_run(kind: str, side: str, servers: str, topic: str, seconds: float) -> d
     return found
 
 
-def all_runs(rounds: int, seconds: float) -> dict[str, Any]:
+def all_runs(rounds: int, kinds: Sequence[str], times: Times) -> dict[str, Any]:
     ensure_jars(CONNECTOR)
-    result: dict[str, Any] = {"cores": os.cpu_count(), "load_before": os.getloadavg()[0], "seconds": seconds}
+    result: dict[str, Any] = {"cores": os.cpu_count(), "load_before": os.getloadavg()[0], **asdict(times)}
     with tempfile.TemporaryDirectory() as folder, EmbeddedKafka(Path(folder)) as kafka:
         servers = kafka.bootstrap_servers
         admin = ConfluentKafkaAdmin({"bootstrap.servers": servers}, limit_s=60.0)
         admin.create_topic("few", PARTITIONS)
         admin.create_topic("many", MANY)
-        for kind in RATE:
+        for kind in (one for one in RATE if one in kinds):
             found: dict[str, list[dict[str, float]]] = {}
             for number in range(rounds):
                 for side in (*(SIDES if number % 2 == 0 else SIDES[::-1]), "control"):
-                    found.setdefault(side, []).append(one_run(kind, side, servers, "few", seconds))
+                    found.setdefault(side, []).append(one_run(kind, side, servers, "few", times))
             result[kind] = {side: joined(runs) for side, runs in found.items()}
-        result["idle"] = {
-            f"{side}, {topic}": joined([one_run("idle", side, servers, topic, seconds) for _ in range(rounds)])
-            for topic in ("few", "many")
-            for side in SIDES
-        }
+        if "idle" in kinds:
+            result["idle"] = {
+                f"{side}, {topic}": joined([one_run("idle", side, servers, topic, times) for _ in range(rounds)])
+                for topic in ("few", "many")
+                for side in SIDES
+            }
     result["load_after"] = os.getloadavg()[0]
     return result
 
@@ -199,7 +224,7 @@ def joined(runs: list[dict[str, float]]) -> dict[str, dict[str, float]]:
 
 
 def show(result: dict[str, Any]) -> None:
-    for kind in (*RATE, "idle"):
+    for kind in (kind for kind in KINDS if kind in result):
         table = Table(
             title=f"{kind}: medians (min–max), load {result['load_before']:.1f} to {result['load_after']:.1f}"
         )
@@ -216,23 +241,26 @@ def shown(value: dict[str, float] | None) -> str:
     return "" if value is None else f"{value['median']:.3g} ({value['min']:.3g}–{value['max']:.3g})"
 
 
-def worker(kind: str, side: str, servers: str, topic: str, seconds: float) -> dict[str, float]:
+def worker(kind: str, side: str, servers: str, topic: str, times: Times) -> dict[str, float]:
     if side == "control":
-        return control(servers, topic, kind, seconds)
-    return query(side, servers, topic, kind, seconds)
+        return control(servers, topic, kind, times)
+    return query(side, servers, topic, kind, times)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60.0, help="of each measurement")
+    parser.add_argument("--warm-up", type=float, help="seconds before that (a third as long)")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--json", type=Path)
     parser.add_argument("--worker", nargs=4, metavar=("KIND", "SIDE", "SERVERS", "TOPIC"))
     given = parser.parse_args()
+    times = Times(given.seconds / 3 if given.warm_up is None else given.warm_up, given.seconds)
     if given.worker:
-        print(json.dumps(worker(*given.worker, given.seconds)))
+        print(json.dumps(worker(*given.worker, times)))
         return
-    result = all_runs(given.rounds, given.seconds)
+    result = all_runs(given.rounds, given.kinds, times)
     report(result, show, given.json)
 
 

@@ -30,7 +30,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import TopicNode
-from spark_apps import session, source
+from spark_apps import progress, session, source
 from spark_apps.agent.holder import Holder
 from spark_apps.agent.process import ConsumerSettings, Process, leave_on_signals, open_process
 from spark_apps.agent.runner import TopicRunner
@@ -289,7 +289,7 @@ class Consumer:
         stream = self._spark.readStream.format(source.FORMAT).options(**options).load()
         writer = agreed_writer(runner, build(stream, self._how.pipeline), self._how.hooks)
         check_stateless(writer, state_stays_behind=self._how.state_stays_behind)
-        return writer.option("checkpointLocation", str(self._checkpoints / topic)).queryName(topic).start()
+        return progress.start(writer.option("checkpointLocation", str(self._checkpoints / topic)).queryName(topic))
 
     def edit(self, topic: str, change: Callable[[Holder], V]) -> V:
         """Look at or change a topic's holder."""

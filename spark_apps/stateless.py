@@ -26,14 +26,19 @@ STATEFUL = {
 
 def check_stateless(writer: DataStreamWriter, *, state_stays_behind: bool = False) -> None:
     """Raise `Refused` for a query that keeps state, unless its user has said that the state may stay behind."""
-    frame: Any = writer._df._jdf  # noqa: SLF001 - its only place
-    found = dict.fromkeys(_stateful(frame.queryExecution().analyzed()))
+    found = keeps_state(writer)
     if found and not state_stays_behind:
         raise Refused(
             f"the query keeps state between batches ({', '.join(found)}), and state does not move with a partition: keep it "
             "in the sink, keyed, inside foreachBatch; or declare that it may stay behind with --state-stays-behind, or "
             "SparkSettings(state_stays_behind=True)"
         )
+
+
+def keeps_state(writer: DataStreamWriter) -> tuple[str, ...]:
+    """What the users of Spark call the operators of a query that keep state between its batches."""
+    frame: Any = writer._df._jdf  # noqa: SLF001 - its only place
+    return tuple(dict.fromkeys(_stateful(frame.queryExecution().analyzed())))
 
 
 def _stateful(plan: Any) -> list[str]:

@@ -7,13 +7,14 @@ ways it returns `AtMostOnce` or `ExactlyOnce` (`docs/delivery.md`).
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from coordinator_tasks.core.errors import Refused
 from spark_apps.delivery import Delivery, TransactionalSink
+from spark_apps.progress import writer_field
 
 FILE_SINKS = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
 
@@ -43,10 +44,7 @@ def check_writer(writer: DataStreamWriter) -> None:
     That sink drops a batch whose number it has seen. Ours count from 0 in every life of a consumer, so the first batches
     after a restart would vanish.
     """
-    java: Any = writer._jwrite  # noqa: SLF001 - its only place
-    field = java.getClass().getDeclaredField("source")  # it has no getter
-    field.setAccessible(True)
-    kind = str(field.get(java)).lower()
+    kind = str(writer_field(writer, "source")).lower()
     if kind in FILE_SINKS:
         raise Refused(
             f"a stream into {kind} files drops batches whose number it has seen, and the numbers begin again with every "
