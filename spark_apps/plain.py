@@ -32,6 +32,7 @@ from spark_apps.errors import ReadFailed
 from spark_apps.hooks import Hooks
 
 POLL_S = 0.01
+STARTING_POLL_S, STARTING_S = 0.003, 0.1  # the polls while partitions are taken up, and for so long after that
 ENDS_EVERY_S = 1.0
 WARM_UP_TIMEOUT_S = 5.0
 JOIN_TIMEOUT_S = 30.0
@@ -77,6 +78,7 @@ class PlainTopic:
         self._assigned: dict[int, int] = {}  # partition -> epoch of the holding it was assigned under
         self._batch = 0
         self._ends_at = 0.0
+        self._starting_until = 0.0
         self._thread = threading.Thread(target=self._run, name=f"plain-{runner.topic}", daemon=True)
         self._thread.start()
 
@@ -96,7 +98,7 @@ class PlainTopic:
                 self._warm_up()
             while not self._stop.is_set():
                 self._follow()
-                self._process(self._kafka.consume(MOST_MESSAGES, POLL_S))
+                self._process(self._kafka.consume(MOST_MESSAGES, self._poll_s))
         except Exception as error:  # the edge of a thread: the agent leaves with this reason
             log.exception("reading topic %s failed", self.runner.topic)
             self.failure = f"{type(error).__name__}: {error}"
@@ -105,7 +107,13 @@ class PlainTopic:
 
     def _follow(self) -> None:
         """Assign to the client what became ready, and take away what is no longer."""
-        ready = self.runner.edit(self._ready)
+        now = time.monotonic()
+        if now >= self._ends_at:
+            self._ends_at = now + ENDS_EVERY_S
+            self.runner.edit(Holder.want_ends)
+        ready, starting = self.runner.see(lambda holder: (self._ready(holder), holder.starting))
+        if starting:
+            self._starting_until = now + STARTING_S
         epochs = {p: epoch for p, (epoch, _) in ready.items()}
         gone = [p for p, epoch in self._assigned.items() if epochs.get(p) != epoch]
         if gone:
@@ -124,11 +132,13 @@ class PlainTopic:
         for partition in leaders.values():
             self._kafka.get_watermark_offsets(TopicPartition(self.runner.topic, partition), timeout=WARM_UP_TIMEOUT_S)
 
-    def _ready(self, holder: Holder) -> dict[int, tuple[int, int]]:
-        now = time.monotonic()
-        if now >= self._ends_at:
-            self._ends_at = now + ENDS_EVERY_S
-            holder.want_ends()
+    @property
+    def _poll_s(self) -> float:
+        """A poll lasts as long as it may: short ones let no partition wait that is just being taken up."""
+        return STARTING_POLL_S if time.monotonic() < self._starting_until else POLL_S
+
+    @staticmethod
+    def _ready(holder: Holder) -> dict[int, tuple[int, int]]:
         # What was just released has just been read; any other position is first compared with the log.
         known = {p: h for p, h in holder.ready().items() if h.end is not None or h.grant.release is not None}
         return {p: (held.token.epoch, held.position) for p, held in known.items()}

@@ -6,16 +6,18 @@ when they are back.
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from coordinator_tasks.core.errors import LookAgain, Malformed, Unavailable
-from coordinator_tasks.core.model import Actor
+from coordinator_tasks.core.model import Actor, MoveKind
 from coordinator_tasks.service import directives, topics, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Outcome, TopicReport
 
 BUSY_S = 0.05  # between two looks while something is waited for
+HANDOFF_S = 0.2  # the first look after a plan in which nobody waits for us: consumers that hand over answer later
 QUIET_S = 1.0  # the periodic look that finds what no watch told
+AMONG_THEM = (MoveKind.HANDOFF, MoveKind.START)  # a barrier opens only when we have asked
 CHORES_S = 10.0  # new partitions and readmissions
 log = logging.getLogger(__name__)
 
@@ -51,8 +53,20 @@ def run(c: Coordinator, stop: threading.Event, who: str, show: Callable[[TopicRe
         for report in reports:
             if report.outcome is Outcome.WRITTEN and show is not None:
                 show(report)
-        busy = any(r.outcome in (Outcome.WRITTEN, Outcome.WAITING, Outcome.OVERTAKEN) for r in reports)
-        _pause(stop, wake, BUSY_S if busy else QUIET_S)
+        _pause(stop, wake, _pause_s(reports))
+
+
+def _pause_s(reports: Collection[TopicReport]) -> float:
+    """How long nothing is expected."""
+    busy = [r for r in reports if r.outcome in (Outcome.WRITTEN, Outcome.WAITING, Outcome.OVERTAKEN)]
+    if not busy:
+        return QUIET_S
+    return HANDOFF_S if all(map(_is_among_consumers, busy)) else BUSY_S
+
+
+def _is_among_consumers(report: TopicReport) -> bool:
+    moves = report.moves if report.outcome is Outcome.WRITTEN else ()
+    return bool(moves) and all(move.kind in AMONG_THEM for move in moves)
 
 
 def _chores(c: Coordinator, actor: Actor) -> None:

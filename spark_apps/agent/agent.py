@@ -80,6 +80,7 @@ class Agent:
         self._register_at = 0.0
         self._leave_until: float | None = None
         self._stopping = False
+        self._halt_at = 0.0
         self._halted = False
         zk.listen(self._on_connection)
 
@@ -121,7 +122,8 @@ class Agent:
             return f"failed: {self.failure}"
         if self._leave_until is not None:
             return "leaving"
-        return "ok" if self._session and self._connection is Connection.CONNECTED else "detached"
+        registered = self._session and self._session == self._zk.session_id
+        return "ok" if registered and self._connection is Connection.CONNECTED else "detached"
 
     # The agent's thread ----------------------------------------------------------------------------------------------
 
@@ -223,10 +225,12 @@ class Agent:
             for topic in self._topics.names():
                 self._topics.edit(topic, Holder.stop)
             self._stopping = True
+            # Half of the time that is left, however late it is, is the last batches'.
+            self._halt_at = (max(now, until) + until + self._timing.finish_s) / 2
         if not self._stopping:
             return
         idle = not self._any(lambda holder: not holder.idle)
-        if not self._halted and (idle or self.failure or now >= until + self._timing.finish_s / 2):
+        if not self._halted and (idle or self.failure or now >= self._halt_at):
             self._topics.halt()
             self._halted = True
         # Without the last commits nothing is said of the end: others find out that the process is gone.

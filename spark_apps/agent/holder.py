@@ -46,8 +46,9 @@ class Holder:
         self.reports = Reports()
         self.picture: TopicNode | None = None
         self.alive = True
-        self._ledger = Ledger(identity, clock, timing or Timing(), self.reports)
-        self._releasing = Releasing(identity, self._ledger)
+        timing = timing or Timing()
+        self._ledger = Ledger(identity, clock, timing, self.reports)
+        self._releasing = Releasing(identity, self._ledger, clock, timing)
         self._clock = clock
         self._acquiring = acquiring
         self._isolated = False
@@ -132,6 +133,11 @@ class Holder:
         """By partition: the releases that wait to be written on its node."""
         return self._releasing.outbox
 
+    @property
+    def posted(self) -> Mapping[int, Release]:
+        """Those of them that are to be written now."""
+        return self._releasing.posted
+
     # Batches ---------------------------------------------------------------------------------------------------------
 
     def ready(self) -> dict[int, Held]:
@@ -139,6 +145,12 @@ class Holder:
         paused = self.picture.paused if self.picture is not None else frozenset()
         held = self._ledger.held.items()
         return {p: h for p, h in held if h.phase is Phase.READY and not h.closing and p not in paused}
+
+    @property
+    def starting(self) -> bool:
+        """Something was granted and is ready soon."""
+        soon = (Phase.LOOKING, Phase.STARTING)
+        return any(h.phase in soon and not h.closing for h in self._ledger.held.values())
 
     def hand_out(self, batch: int, ranges: Collection[Range]) -> None:
         """A batch is planned, the one before it is covered: from now on its partitions count as running."""
@@ -324,6 +336,7 @@ class Holder:
         """What is granted may have changed."""
         self._granted = None
         self._settle()
+        self._ledger.awaiting = bool(self.awaited())
 
     def _settle(self) -> None:
         """Bring what is held in line with what may be held; repeated, because a stop may allow a release or a start."""

@@ -31,7 +31,8 @@ class Bar:
 class Holdings:
     """By partition: `held`, `owing`, `bars`, and `answered`, what the release that is owed has to say.
 
-    `node` is the topic node that is acted on. `first`: what the application's options say of new groups.
+    `node` is the topic node that is acted on; `awaiting`: it names us as the taker of what is not released yet. `first`: what
+    the application's options say of new groups.
     """
 
     held: dict[int, Held] = field(default_factory=dict)
@@ -39,6 +40,7 @@ class Holdings:
     answered: dict[int, tuple[Handoff, int, Token]] = field(default_factory=dict)
     bars: dict[int, Bar] = field(default_factory=dict)
     node: TopicNode | None = None
+    awaiting: bool = False
     first: FirstOffsets | None = None
     terms: Terms = field(default_factory=Terms)
     fail_on_data_loss: bool = True

@@ -151,7 +151,7 @@ class Ledger(Holdings):
             self._reports.add(partition, f"partition {partition} stopped: {failed.reason}")
 
     def _looked(self, look: Look, looked: Looked, now: float) -> None:
-        self._schedule.looked(looked.topic_id is not None)
+        self._schedule.looked(bool(look.partitions), looked.topic_id)
         entries = looked.entries
         for partition, held in self.of_request(look.partitions, look.number):
             if looked.topic_id and looked.topic_id != held.topic_id:

@@ -94,16 +94,21 @@ class TopicRunner:
     def edit(self, change: Callable[[Holder], V]) -> V:
         """Look at or change the holder; whoever waits for it looks again."""
         with self._turn:
-            before = dict(self.holder.outbox)
+            before = dict(self.holder.posted)
             result = change(self.holder)
-            posted = self.holder.outbox.items() - before.items()
+            posted = self.holder.posted.items() - before.items()
             self._turn.notify_all()
         if posted:
             self._changed()
         return result
 
+    def see(self, look: Callable[[Holder], V]) -> V:
+        """Look at the holder and change nothing of it; nobody is woken."""
+        with self._turn:
+            return look(self.holder)
+
     def status(self) -> TopicStatus:
-        return self.edit(Holder.status)
+        return self.see(Holder.status)
 
     def close(self) -> None:
         """End the worker; nothing more is committed."""
@@ -190,7 +195,7 @@ class TopicRunner:
 
     def latest(self, reader: str, start: BatchOffset) -> BatchOffset:  # noqa: ARG002
         deadline = self._clock.monotonic() + LONGEST_WAIT_S
-        before = dict(self.holder.outbox)
+        before = dict(self.holder.posted)
         try:
             with self._turn:
                 while True:
@@ -203,7 +208,7 @@ class TopicRunner:
                         return start
                     self._turn.wait(max(0.001, self._pause(now, deadline)))
         finally:
-            if self.holder.outbox.items() - before.items():
+            if self.holder.posted.items() - before.items():
                 self._changed()
 
     def _pause(self, now: float, deadline: float) -> float:

@@ -27,6 +27,7 @@ class Schedule:
         self._timing = timing
         self._look_at = -inf
         self._id_at = -inf
+        self._known_id = ("", -inf)
         self._commit_at = -inf
         self._retry_at = -inf
         self._claim_at = -inf
@@ -45,11 +46,13 @@ class Schedule:
         """Read the log's beginnings with the next look at its ends."""
         self._bounds_at = -inf
 
-    def looked(self, at_id: bool) -> None:
-        """A look was answered; `at_id`: with the topic's id."""
-        self._look_at = self.asked_at + self._timing.look_s
-        if at_id:
+    def looked(self, entries: bool, topic_id: str | None) -> None:
+        """A look was answered, with entries, with the topic's id (`None` = not asked for), or with both."""
+        if entries:
+            self._look_at = self.asked_at + self._timing.look_s
+        if topic_id is not None:
             self._id_at = self.asked_at
+            self._known_id = (topic_id, self.asked_at)
 
     def answered(self) -> None:
         """A request was answered: the next failure is the first one."""
@@ -85,7 +88,7 @@ class Schedule:
     def next_at(self) -> float:
         """When something is due next if nothing happens; infinite = never."""
         due = self._holdings.due
-        if self._urgent(due) or self._holdings.unknown:
+        if self._urgent(due) or self._holdings.unknown or self._wants_id(self._clock.monotonic()):
             return self._retry_at
         if not self._holdings.lookable:
             return inf
@@ -110,6 +113,8 @@ class Schedule:
             return self._look(lookable, now)
         if due and (self._urgent(due) or now >= self._commit_at):
             return self._commit(due)
+        if self._wants_id(now):
+            return self._look((), now)
         node = self._holdings.node
         tokens = unclaimed(self._holdings.held, node)
         if tokens and node is not None and now >= self._claim_at:
@@ -148,14 +153,27 @@ class Schedule:
     def _id_due(self, now: float) -> bool:
         """Whether a look asks for the topic's id as well: a holding begins, or it was not asked for in a while."""
         holdings = self._holdings
-        begins = any(h.phase is not Phase.READY and not h.closing for h in holdings.held.values())
+        if self._wants_id(now):
+            return True
+        begun = [h for h in holdings.held.values() if h.phase is not Phase.READY and not h.closing]
+        begins = any(h.grant.release is None for h in begun) or (bool(begun) and not self._knows_id(now))
         partitions = holdings.node.initial_partitions if holdings.node is not None else 0
         return begins or bool(holdings.owing) or now - self._id_at >= partitions * self._timing.id_each_s
+
+    def _wants_id(self, now: float) -> bool:
+        """Whether to ask for the topic's id alone: a release is awaited, and then nobody shall wait for that."""
+        return self._holdings.awaiting and now - self._id_at > self._timing.id_fresh_s
+
+    def _knows_id(self, now: float) -> bool:
+        """Whether Kafka has lately told the id that the topic node has."""
+        node, (topic_id, at) = self._holdings.node, self._known_id
+        return node is not None and topic_id == node.topic_id and now - at <= self._timing.id_fresh_s
 
     # Commits ---------------------------------------------------------------------------------------------------------
 
     def _commit(self, due: Mapping[int, Held]) -> Commit:
-        self._commit_at = self._clock.monotonic() + self._timing.commit_s
+        pause_s = max(self._timing.commit_s, len(self._holdings.held) * self._timing.commit_each_s)
+        self._commit_at = self._clock.monotonic() + pause_s
         for held in due.values():
             held.sent = True
         return Commit({p: self._entry(h) for p, h in sorted(due.items())}, self._next_number)

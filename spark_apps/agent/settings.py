@@ -11,13 +11,17 @@ class Timing:
     - `commit_timeout_s`: a request to Kafka is given up after this; its outcome is then unknown.
     - `guard_s`: a guarded start commit has to stay our own for longer than this, which is longer than any consumer of
       the site keeps a commit on its way.
-    - `commit_s`: what has passed the sink is committed at most this often, except where somebody waits for it.
+    - `commit_s`: what has passed the sink is committed at most this often, and for each held partition `commit_each_s` less
+      often, except where somebody waits for it.
     - `recommit_s`: idle partitions are committed again, because Kafka forgets the offsets of a group without members.
     - `give_up_s`: a partition whose commits have failed for so long stops and says so.
     - `measure_s`: the log's ends are asked for at most this often, and for each held partition `measure_each_s` less
       often: what an answer costs grows with them.
     - `id_each_s`: so often for each partition of the topic, and at most with every look, Kafka is asked for the topic's id,
-      because its answer describes all of them; always when a holding begins.
+      because its answer describes all of them; always when a holding begins, except that a taker who has been told it since
+      `id_fresh_s` goes on with that: it asks while it waits for the release.
+    - `together_s`: a release waits so long for others that only want their commit, to be written with them; where theirs takes
+      longer, until the agent looks next.
     - `bounds_s`: so often it is looked whether the log still has the position; a position behind the log's end is only
       believed after `ahead_s`, because a broker that has just become the leader may know less for a moment.
     - `retry_s` to `retry_max_s`: the pause after a failed request, doubled with every further one.
@@ -29,11 +33,14 @@ class Timing:
     guard_s: float = 2.25
     guard_look_s: float = 0.25
     commit_s: float = 0.05
+    commit_each_s: float = 0.001
     recommit_s: float = 3600.0
     give_up_s: float = 120.0
     measure_s: float = 0.05
     measure_each_s: float = 0.0005
     id_each_s: float = 0.001
+    id_fresh_s: float = 1.0
+    together_s: float = 0.1
     bounds_s: float = 10.0
     ahead_s: float = 5.0
     retry_s: float = 0.1

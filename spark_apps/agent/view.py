@@ -5,8 +5,9 @@ vanished or cannot be read is reported and changes nothing. All of it happens in
 stops and begins anew.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 from coordinator_tasks.core.codec import decode_node, decode_release, encode_release
 from coordinator_tasks.core.errors import LookAgain, Malformed, NodeMissing, Unavailable
@@ -21,10 +22,19 @@ from spark_apps.agent.topics import Topics
 from spark_apps.agent.watches import Watches
 
 MAX_RELEASES_AT_ONCE = 500
+LEARNT_AT_ONCE = 200
 
 
 class SessionChanged(Unavailable):
     """ZooKeeper's session is another one than that in which we registered."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A partition's node as last read or written in this session: its version, the epoch of its release (0 = none)."""
+
+    version: int
+    epoch: int
 
 
 class View:
@@ -50,11 +60,14 @@ class View:
         self._watches = Watches(wake)
         self._session = 0
         self._names: tuple[str, ...] = ()
+        self._known: dict[str, dict[int, _Known]] = {}  # by topic, for its generation only
+        self._generations: dict[str, str] = {}
 
     def begin(self, session: int) -> None:
         """We have registered in this session: what was read in an earlier one does not count."""
         self._session = session
         self._watches.renew()
+        self._known.clear()
         self._zk.sync()
 
     def prepare(self) -> None:
@@ -75,6 +88,8 @@ class View:
             self._read_topic(topic, polling)
         for topic in self._topics.names():
             self._read_releases(topic, polling)
+            if polling:
+                self._learn(topic)
 
     # Reading ---------------------------------------------------------------------------------------------------------
 
@@ -82,21 +97,19 @@ class View:
         return self._watches.take(path) or polling or not self._watches.is_armed(path)
 
     def _find(self, path: str) -> Node | None:
-        (node,) = self._armed([path], lambda watches: [self._zk.find(path, *watches)])
-        return node
+        with self._arming([path]):
+            return self._zk.find(path, self._watches.arm(path))
 
-    def _armed(
-        self, paths: Sequence[str], read: Callable[[Sequence[Watcher | None]], list[Node | None]]
-    ) -> list[Node | None]:
-        watches = [self._watches.arm(path) for path in paths]
+    @contextmanager
+    def _arming(self, paths: Sequence[str]) -> Iterator[None]:
+        """Around a read that arms watches: what could not be read has none, and what was read is of our session."""
         try:
-            nodes = read(watches)
+            yield
         except Unavailable:
             for path in paths:
                 self._watches.disarm(path)
             raise
         self._same_session()
-        return nodes
 
     def _same_session(self) -> None:
         if self._zk.session_id != self._session:
@@ -173,68 +186,94 @@ class View:
             isolated = self.isolated
             self._topics.edit(topic, lambda holder: holder.on_isolated(isolated))
         self._reports.clear(path)
+        if self._generations.get(topic) != seen.generation:  # the topic may have been added anew, with new nodes
+            self._generations[topic] = seen.generation
+            self._known.pop(topic, None)
         self._topics.edit(topic, lambda holder: holder.on_node(seen))
 
     def _read_releases(self, topic: str, polling: bool) -> None:
-        """All that came since together: what it starts is committed together."""
-        awaited = {p: self._paths.partition(topic, p) for p in self._topics.edit(topic, Holder.awaited)}
-        due = {p: path for p, path in awaited.items() if self._due(path, polling)}
-        if not due:
-            return
-        paths = list(due.values())
-        nodes = self._armed(paths, lambda watches: self._zk.get_many(paths, watches))
-        found = {p: self._release(due[p], node) for p, node in zip(due, nodes, strict=True)}
-        releases = {p: release for p, release in found.items() if release is not None}
+        """All that came since together: what it starts is committed together.
+
+        What has fired is usually the release, and then needs no watch any more; what is still awaited gets one. A giver
+        writes its releases at once: where one is the others are, though their watches are still on the way.
+        """
+        awaited = self._topics.edit(topic, Holder.awaited)
+        givers = {entry.giver for p, entry in awaited.items() if self._watches.take(self._paths.partition(topic, p))}
+        self._hand_over(topic, [p for p, entry in awaited.items() if entry.giver in givers], lambda _: None)
+        left = self._topics.edit(topic, Holder.awaited)
+        due = [p for p in left if polling or not self._watches.is_armed(self._paths.partition(topic, p))]
+        self._hand_over(topic, due, self._watches.arm)
+
+    def _hand_over(self, topic: str, partitions: Sequence[int], watcher: Callable[[str], Watcher | None]) -> None:
+        """Read these partitions' nodes, each with this watcher for its path, and hand the releases to the holder."""
+        read = self._read_nodes(topic, partitions, watcher)
+        releases = {p: release for p, release in read.items() if release is not None}
         if releases:
             self._topics.edit(topic, lambda holder: holder.on_releases(releases))
 
-    def _release(self, path: str, node: Node | None) -> Release | None:
-        try:
-            release = None if node is None else decode_release(path, node.data)
-        except Malformed as error:
-            self._reports.add(path, str(error))
-            return None
-        self._reports.clear(path)
-        return release
-
-    # Releasing -------------------------------------------------------------------------------------------------------
-
-    def write_releases(self) -> None:
-        """Write what the holders have posted, each by compare-and-set: an older release never replaces a newer one."""
-        for topic in self._topics.names():
-            posted = self._topics.edit(topic, lambda holder: dict(holder.outbox))
-            partitions = sorted(posted)
-            for begin in range(0, len(partitions), MAX_RELEASES_AT_ONCE):
-                chunk = partitions[begin : begin + MAX_RELEASES_AT_ONCE]
-                self._write(topic, {p: posted[p] for p in chunk})
-
-    def _write(self, topic: str, releases: Mapping[int, Release]) -> None:
-        paths = {p: self._paths.partition(topic, p) for p in releases}
-        nodes = dict(zip(paths, self._zk.get_many(list(paths.values())), strict=True))
-        operations: dict[int, Operation] = {}
-        for partition, release in releases.items():
-            node, path = nodes[partition], paths[partition]
+    def _read_nodes(
+        self, topic: str, partitions: Sequence[int], watcher: Callable[[str], Watcher | None] = lambda _: None
+    ) -> dict[int, Release | None]:
+        """The release on each of these partitions' nodes; what cannot be read is reported and left out."""
+        if not partitions:
+            return {}
+        paths = [self._paths.partition(topic, p) for p in partitions]
+        with self._arming(paths):
+            nodes = self._zk.get_many(paths, [watcher(path) for path in paths])
+        known, found = self._known.setdefault(topic, {}), dict[int, Release | None]()
+        for partition, path, node in zip(partitions, paths, nodes, strict=True):
+            known.pop(partition, None)
             if node is None:
                 # ZooKeeper was lost. The list of partitions is the coordinator's: one that we made could be one that the
                 # topic, added again, does not have.
                 self._reports.add(path, f"{path} has vanished; the release waits for it")
                 continue
             try:
-                newest = decode_release(path, node.data)
+                found[partition] = release = decode_release(path, node.data)
             except Malformed as error:
                 self._reports.add(path, str(error))
                 continue
             self._reports.clear(path)
-            if newest is not None and newest.epoch >= release.epoch:
+            known[partition] = _Known(node.stat.version, release.epoch if release is not None else 0)
+        return found
+
+    def _learn(self, topic: str) -> None:
+        """Read the nodes of what is owned, some at every poll: its release then needs no read before it is written."""
+        known = self._known.get(topic, {})
+        new = [p for p in self._topics.edit(topic, Holder.ready) if p not in known]
+        self._read_nodes(topic, new[:LEARNT_AT_ONCE])
+
+    # Releasing -------------------------------------------------------------------------------------------------------
+
+    def write_releases(self) -> None:
+        """Write what the holders have posted, each by compare-and-set: an older release never replaces a newer one."""
+        for topic in self._topics.names():
+            posted = self._topics.edit(topic, lambda holder: dict(holder.posted))
+            partitions = sorted(posted)
+            for begin in range(0, len(partitions), MAX_RELEASES_AT_ONCE):
+                chunk = partitions[begin : begin + MAX_RELEASES_AT_ONCE]
+                self._write(topic, {p: posted[p] for p in chunk})
+
+    def _write(self, topic: str, releases: Mapping[int, Release]) -> None:
+        known = self._known.setdefault(topic, {})
+        self._read_nodes(topic, [p for p, r in releases.items() if p not in known or known[p].epoch >= r.epoch])
+        operations: dict[int, Operation] = {}
+        for partition, release in releases.items():
+            node, path = known.get(partition), self._paths.partition(topic, partition)
+            if node is None:
+                continue  # vanished, or not readable
+            if node.epoch >= release.epoch:
                 self._written(topic, partition, release)  # ours is there already, or no longer of use
             else:
-                operations[partition] = SetData(path, encode_release(release), node.stat.version)
+                operations[partition] = SetData(path, encode_release(release), node.version)
         try:
             self._zk.transact(list(operations.values()))
         except LookAgain:
-            self._wake()  # somebody wrote one of the nodes: looked at again at once
+            self._read_nodes(topic, list(operations))  # somebody wrote one of the nodes: tried again at once
+            self._wake()
             return
         for partition in operations:
+            known[partition] = _Known(known[partition].version + 1, releases[partition].epoch)
             self._written(topic, partition, releases[partition])
 
     def _written(self, topic: str, partition: int, release: Release) -> None:

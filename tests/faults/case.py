@@ -126,7 +126,7 @@ class Case:
         self.base = self.servers.ends()
         try:
             self._scenario()
-            self._end()
+            self.close()
             evidence = self._evidence()
             findings = check(evidence)
             problems = findings.problems()
@@ -135,7 +135,7 @@ class Case:
         except Failed as error:
             problems = [str(error)]
         finally:
-            self._end()
+            self.close()
         reached = tuple((self.folder / f"killed-{number}").exists() for number in range(len(self.kills)))
         points = tuple(traced(self.folder)) if not self.kills else ()
         if not problems:
@@ -286,6 +286,12 @@ class Case:
                 self._found.append(Row(who, life, epoch, p, offset, number, 0.0, at))
         return list(self._found)
 
+    def judged(self) -> list[str]:
+        """What the checker says to everything so far, once all that was produced is processed."""
+        self.target = self.servers.ends()
+        self._await(self._consumed, "everything is processed")
+        return check(self._evidence()).problems()
+
     def _evidence(self) -> Run:
         return Run(
             base=self.base,
@@ -311,7 +317,8 @@ class Case:
         found = {role: self.folder / f"stack-{role}" for role in self.actors}
         return "; ".join(f"{role}: {file.read_text()[:600]}" for role, file in found.items() if file.exists())
 
-    def _end(self) -> None:
+    def close(self) -> None:
+        """End every process."""
         with self.servers.processes:
             for actor in self.actors.values():
                 if actor.process is not None:

@@ -12,7 +12,6 @@ from coordinator_tasks.service import topics
 from coordinator_tasks.wiring import open_coordinator
 from tests.faults import plan
 from tests.faults.case import FIRST, Case, Failed
-from tests.faults.checker import check
 from tests.faults.deaths import BATCH, own_servers
 from tests.faults.notes import Line, Notes, Part, Turn, Wanted, figure
 from tests.faults.roles import AGENT_TIMING, COORDINATOR
@@ -23,8 +22,8 @@ LEAVING = 300
 STARTER = "d"
 STARTS, EACH = 12, 25
 LONGEST_S = 0.5
-LOOK_S = 0.01
 """After its start; by then a consumer is registered, and most have been given their partitions."""
+LOOK_S = 0.01
 SPARE_S = 10.0
 SEED = 3
 
@@ -90,14 +89,6 @@ class Starts(Case):
         while not over() and (left_s := until - time.monotonic()) > 0:
             self.releases.see()
             time.sleep(min(LOOK_S, left_s))
-
-    def judged(self) -> list[str]:
-        self.target = self.servers.ends()
-        self._await(self._consumed, "everything is processed")
-        return check(self._evidence()).problems()
-
-    def close(self) -> None:
-        self._end()
 
 
 @contextmanager

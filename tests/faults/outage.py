@@ -68,7 +68,7 @@ class Lull(Case):
             gap.ready.abort()
             return Sat((str(error),), 0, 0.0, 0, 0.0)
         finally:
-            self._end()
+            self.close()
 
     def _begin(self) -> None:
         self.servers.begin_group(self.group, self.base)

@@ -62,7 +62,7 @@ class Standing(Case):
         except Failed as error:
             return Pause((str(error),))
         finally:
-            self._end()
+            self.close()
 
     def _run(self) -> Pause:
         self.servers.begin_group(self.group, self.base)

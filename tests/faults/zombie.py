@@ -47,7 +47,7 @@ class Zombie(Case):
         try:
             return self._run(cut_off, reconnect)
         finally:
-            self._end()
+            self.close()
 
     def _run(self, cut_off: Callable[[], None], reconnect: Callable[[], None]) -> Wake:
         self.servers.begin_group(self.group, self.base)
@@ -67,7 +67,7 @@ class Zombie(Case):
         reconnect()
         self.target = self.servers.ends()
         self._await(self._consumed, "everything is processed")
-        self._end()
+        self.close()
         return replace(self._judged(life, woke_at, stopped_at), refused=refused)
 
     def _stops(self, address: str) -> tuple[float, bool]:

@@ -79,7 +79,7 @@ class Stage:
         self.kafka.create_topic("t", 4)
         self.offsets = self.kafka.offsets("g")
         self.zk = self.server.connect()
-        self.incarnation = claim_incarnation(self.zk, PATHS, "a")
+        self.incarnation = claim_incarnation(self.zk, PATHS, "a", 1)
         self.topics = Topics(Identity("a", "c", self.incarnation), self.clock)
         member = Member("a", self.incarnation, "http://127.0.0.1:1", "boot")
         registry = ZooKeeperRegistry(self.zk, PATHS, self.clock)
@@ -304,6 +304,7 @@ def test_without_zookeeper_it_goes_on_and_registers_again_in_the_next_session(st
     stage.zk.expire()
     assert stage.site.find(PATHS.member("a")) is None
     stage.zk.resume()
+    assert stage.agent.status().health == "detached", "not before it is registered again"
     stage.step(2.0)
     assert stage.site.find(PATHS.member("a")) is not None
     assert stage.runs == {0, 1}
@@ -419,6 +420,23 @@ def test_past_its_deadline_a_leave_commits_and_ends_without_a_release(stage: Sta
     assert stage.agent.finished
     assert stage.release(0) is None
     assert stage.offsets.committed("t", [0])[0].offset == 0
+    assert read_claim(stage.site, PATHS, "a").ended == {1: Ending.LEFT}
+
+
+def test_a_consumer_that_slept_past_its_deadline_still_waits_for_its_last_batch(stage: Stage) -> None:
+    stage.kafka.append("t", 0, 10)
+    stage.own(0)
+    stage.step()
+    held = stage.topics.holders["t"].ready()[0]
+    held.hand_out(5)
+    stage.agent.leave()
+    stage.step()
+    stage.step(36.0)
+    assert not stage.topics.halted, "half of what is left of its time"
+    held.cover(5, stage.clock.monotonic())
+    stage.step()
+    assert stage.agent.finished
+    assert stage.offsets.committed("t", [0])[0].offset == 5
     assert read_claim(stage.site, PATHS, "a").ended == {1: Ending.LEFT}
 
 

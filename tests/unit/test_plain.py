@@ -1,7 +1,10 @@
 """The plain consumer's reading thread: what it says of itself when it does not end."""
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
@@ -26,10 +29,18 @@ class Client:
     def list_topics(self, *_: object, **__: object) -> None:
         raise plain.KafkaException
 
-    def consume(self, *_: object) -> list[object]:
+    polls: ClassVar[list[float]] = []
+    kafka: ClassVar[FakeKafka]
+
+    def consume(self, _most: int, poll_s: float) -> list[object]:
+        self.polls.append(poll_s)
         self.entered.set()
         self.free.wait()
+        time.sleep(0.001)
         return []
+
+    def incremental_assign(self, _: object) -> None:
+        pass
 
     def close(self) -> None:
         pass
@@ -41,8 +52,10 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Iterator[plain.PlainTopic]:
     monkeypatch.setattr(plain, "JOIN_TIMEOUT_S", 0.05)
     monkeypatch.setattr(Client, "entered", threading.Event())
     monkeypatch.setattr(Client, "free", threading.Event())
+    monkeypatch.setattr(Client, "polls", [])
     kafka = FakeKafka()
     kafka.create_topic("t", 1)
+    monkeypatch.setattr(Client, "kafka", kafka, raising=False)
     runner = TopicRunner("t", NODE, Identity("a", "c", 1), SystemClock(), lambda _: kafka.offsets("g"), bool)
     yield plain.PlainTopic(runner, NODE, {}, plain.Output(lambda *_: None))
     Client.free.set()
@@ -59,3 +72,21 @@ def test_a_thread_that_does_not_end_goes_on_counting_as_running(
     monkeypatch.setattr(plain, "JOIN_TIMEOUT_S", 10.0)
     topic.halt()
     assert not topic.runner.status().query_alive
+
+
+def test_polls_are_short_while_a_partition_is_taken_up(topic: plain.PlainTopic) -> None:
+    Client.free.set()
+    given = replace(NODE, epoch=2, assignments={0: "a"}, since={0: 2}, incarnations={"a": 1})
+    assert set(Client.polls) <= {plain.POLL_S}
+    Client.kafka.down = True
+    topic.runner.edit(lambda holder: holder.on_node(given))
+    wait_for(lambda: plain.STARTING_POLL_S in Client.polls)
+    Client.kafka.down = False
+    wait_for(lambda: Client.polls[-1] == plain.POLL_S)
+
+
+def wait_for(found: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not found():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
