@@ -221,7 +221,7 @@ class Light:
         """A session, an incarnation, the registration; then the first read of the topic."""
         self._session = await Session.open(*self.fleet.zookeeper, self.fleet.traffic)
         paths = self.fleet.paths
-        claim = claims.drawn(await self._claim())
+        claim = claims.drawn(await self._claim(), step=1)
         self.incarnation = claim.incarnation
         member = Member(self.name, claim.incarnation, f"http://127.0.0.1:{self.fleet.port}/{self.name}", "boot")
         registered = claims.registered(claim, member, time.time())

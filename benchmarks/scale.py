@@ -1,6 +1,6 @@
 """How rebalances grow with consumers and partitions: up to 1,000 light consumers × 10,000 partitions on one machine.
 
-    python -m benchmarks.scale [--sizes 10x10000 100x10000 ...] [--parts ...] [--json build/benchmarks/scale.json] [--plot scale.svg]
+    python -m benchmarks.scale [--sizes 10x10000 100x10000 ...] [--parts ...] [--json build/benchmarks/scale.json] [--plot docs/images]
 
 A real ZooKeeper, the production coordinator (the plain loop in this process), and light consumers in one other process
 (`benchmarks/light.py`): each with a session, a registration, watches, releases and an interface. Kafka is not asked: its
@@ -39,7 +39,7 @@ from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service import history, observe, store, topics, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 
-SIZES = ("10x10000", "100x10000", "1000x10000", "100x100", "100x1000")
+SIZES = ("10x10000", "100x10000", "1000x10000", "100x100", "100x1000", "10x100", "10x1000", "1000x1000")
 TOPIC, GROUP = "orders", "orders"
 LIMIT_S = 600.0
 SETTLE_S = 1.0
@@ -225,17 +225,25 @@ def rolling(site: Site, tenth: int) -> None:
         site.stable()
 
 
-def plot(results: Mapping[str, Any]) -> Plot:
-    """The time to Stable and the bytes of each change by the number of consumers, at the most partitions."""
-    most = max(int(size.split("x")[1]) for size in results)
-    lines: dict[str, list[tuple[float, float]]] = {}
+def plots(results: Mapping[str, Any]) -> Mapping[str, Plot]:
+    """Of a tenth that joins: the time to Stable and the bytes, by consumers and by partitions; by file name."""
+    by_consumers: dict[str, list[tuple[float, float]]] = {}
+    by_partitions: dict[str, list[tuple[float, float]]] = {}
     for size, result in results.items():
         consumers, partitions = map(int, size.split("x"))
-        for change in result.get("joins and leaves", {"changes": []})["changes"] if partitions == most else ():
-            lines.setdefault(f"{change['what']}: seconds", []).append((consumers, change["total_s"]))
-            lines.setdefault(f"{change['what']}: MiB", []).append((consumers, change["mib"]))
-    found = [Line(name, tuple(sorted(points))) for name, points in lines.items()]
-    return Plot(f"consumers of {most:,} partitions", "seconds to Stable, MiB to and from ZooKeeper", found)
+        for change in result.get("joins and leaves", {"changes": []})["changes"]:
+            if change["what"] == "a tenth joins":
+                for name, value in (("s", change["total_s"]), ("MiB", change["mib"])):
+                    by_consumers.setdefault(f"{partitions:,} partitions: {name}", []).append((consumers, value))
+                    by_partitions.setdefault(f"{consumers:,} consumers: {name}", []).append((partitions, value))
+    return {
+        f"scale-{what}.svg": Plot(
+            what,
+            "seconds to Stable, MiB to and from ZooKeeper",
+            [Line(name, tuple(sorted(points))) for name, points in lines.items()],
+        )
+        for what, lines in (("consumers", by_consumers), ("partitions", by_partitions))
+    }
 
 
 def show(results: Mapping[str, Any]) -> None:
@@ -267,7 +275,7 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), help="consumers x partitions")
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--json", type=Path, default=Path("build/benchmarks/scale.json"))
-    parser.add_argument("--plot", type=Path, help="an SVG file")
+    parser.add_argument("--plot", type=Path, help="a folder for two SVG files")
     given = parser.parse_args()
     logging.basicConfig(level=logging.ERROR)
     results = json.loads(given.json.read_text()) if given.json.exists() else {}
@@ -279,7 +287,8 @@ def main() -> None:
             given.json.write_text(json.dumps(results, indent=2) + "\n")
     show(results)
     if given.plot:
-        given.plot.write_text(plot(results).svg())
+        for name, plot in plots(results).items():
+            (given.plot / name).write_text(plot.svg())
 
 
 if __name__ == "__main__":
