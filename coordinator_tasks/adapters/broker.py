@@ -8,7 +8,7 @@ import concurrent.futures
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -22,6 +22,7 @@ from coordinator_tasks.core.errors import KafkaUnavailable, Refused
 
 DEFAULT_LIMIT_S = 10.0
 _GRACE_S = 1.0  # librdkafka ends a request at the limit by itself; this only covers its own delay
+_NEVER_S = 3600.0  # the longest time-out that librdkafka takes
 LOOK_S = 0.1
 MAX_READERS = 8  # groups whose committed offsets are asked for again and again
 _CLIENT_ONLY = ("isolation.level", "group.id", "enable.auto.commit")  # consumer settings that an admin client warns of
@@ -39,6 +40,9 @@ _MOVING = frozenset(
     {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
 )
 K = TypeVar("K")
+Futures: TypeAlias = Mapping[K, "concurrent.futures.Future[Any]"]
+Send: TypeAlias = Callable[[AdminClient, float], Futures[K]]
+"""Sends a request by this client, with this time-out in seconds."""
 
 
 class Broker:
@@ -53,40 +57,70 @@ class Broker:
         self._last_trouble: KafkaError | None = None
         self._lock = threading.Lock()
         self._readers: dict[tuple[str, bool], Consumer] = {}
-        self.usable = usable = {key: value for key, value in settings.items() if key not in _CLIENT_ONLY}
+        self.usable = {key: value for key, value in settings.items() if key not in _CLIENT_ONLY}
+        self._client = self._new_client()
+
+    def _new_client(self) -> AdminClient:
         try:
             # The callback stands among the settings, though the library's own types do not know it.
-            self.client = AdminClient({**usable, "error_cb": self._trouble})  # type: ignore[dict-item]
+            return AdminClient({**self.usable, "error_cb": self._trouble})  # type: ignore[dict-item]
         except (KafkaException, ValueError, TypeError) as error:
             raise Refused(f"the Kafka settings are not usable: {_said(error)}; correct them") from error
 
-    def results(self, send: Callable[[], Mapping[K, Any]]) -> "_Results[K]":
-        """Send a request with `request_timeout=limit_s`; its futures' results or `KafkaException`s, by their keys.
+    def results(self, send: Send[K]) -> "_Results[K]":
+        """Send a request; its futures' results or `KafkaException`s, by their keys."""
+        client = self._client
+        futures = self._sent(client, send, self.limit_s)
+        return _Results(self._answers(client, futures, self.limit_s + _GRACE_S), self)
 
-        It is sent again for up to `limit_s` while a group's coordinator loads or moves, which a broker does when it
-        starts: such an answer has changed nothing.
+    def of_coordinator(self, send: Send[K]) -> "_Results[K]":
+        """The same for a request that goes to a group's coordinator.
+
+        It is sent again for up to `limit_s` while the coordinator loads or moves, which a broker does when it starts:
+        such an answer has changed nothing.
+
+        librdkafka may not end it by itself: where its time-out comes before the coordinator is found, it gives up one
+        reference too many, and the process is aborted once the coordinator answers (`rd_kafka_admin_coord_request`,
+        2.16.0). What has no answer in time ends with its client, and what of it was not sent yet never will be.
         """
         deadline_s = time.monotonic() + self.limit_s
         while True:
-            found = self._once(send)
+            found = self._of_coordinator(send)
             if time.monotonic() > deadline_s or not any(_is_moving(one) for one in found.values()):
                 return _Results(found, self)
             time.sleep(LOOK_S)
 
-    def _once(self, send: Callable[[], Mapping[K, Any]]) -> dict[K, Any]:
-        self.client.poll(0)
-        self._troubles.clear()
-        deadline_s = time.monotonic() + self.limit_s + _GRACE_S
+    def _of_coordinator(self, send: Send[K]) -> dict[K, Any]:
+        client = self._client
+        futures = self._sent(client, send, _NEVER_S)
         try:
-            futures = send()
+            return self._answers(client, futures, self.limit_s)
+        finally:
+            if not all(future.done() for future in futures.values()):
+                self._replace(client)
+
+    def _replace(self, client: AdminClient) -> None:
+        """Use another client from now on; this one ends with its last user."""
+        with self._lock:
+            if self._client is client:
+                self._client = self._new_client()
+
+    def _sent(self, client: AdminClient, send: Send[K], timeout_s: float) -> Futures[K]:
+        client.poll(0)
+        self._troubles.clear()
+        try:
+            return send(client, timeout_s)
         except (KafkaException, ValueError, TypeError) as error:
             raise Refused(f"Kafka's client does not accept the request: {_said(error)}; correct it") from error
+
+    def _answers(self, client: AdminClient, futures: Futures[K], limit_s: float) -> dict[K, Any]:
+        deadline_s = time.monotonic() + limit_s
         pending = set(futures.values())
         while pending:
             _, pending = concurrent.futures.wait(
                 pending, timeout=LOOK_S, return_when=concurrent.futures.FIRST_EXCEPTION
             )
-            self.client.poll(0)
+            client.poll(0)
             self._check_login()
             if pending and time.monotonic() > deadline_s:
                 raise self.unavailable("no answer")

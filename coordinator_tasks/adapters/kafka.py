@@ -71,7 +71,7 @@ class ConfluentKafkaAdmin:
         limit_s = self._broker.limit_s
         new = NewTopic(topic, partitions, replication, config={key.replace("_", "."): v for key, v in config.items()})
         made = self._broker.results(
-            lambda: self._broker.client.create_topics([new], request_timeout=limit_s, operation_timeout=limit_s)
+            lambda client, _: client.create_topics([new], request_timeout=limit_s, operation_timeout=limit_s)
         )
         made.get(topic, f"topic {topic!r}", missing=(KafkaError.TOPIC_ALREADY_EXISTS,))
         deadline_s = time.monotonic() + limit_s
@@ -105,8 +105,8 @@ class ConfluentGroupOffsets:
             [TopicPartition(topic, p, one.offset, encode_metadata(one)) for p, one in sorted(offsets.items())],
         )
         about = f"group {self._group!r}"
-        answer = self._broker.results(
-            lambda: self._broker.client.alter_consumer_group_offsets([request], request_timeout=self._broker.limit_s)
+        answer = self._broker.of_coordinator(
+            lambda client, time_out: client.alter_consumer_group_offsets([request], request_timeout=time_out)
         ).only(about)
         failed = [one for one in answer.topic_partitions if one.error is not None]
         if any(one.error.code() == KafkaError.UNKNOWN_MEMBER_ID for one in failed):
@@ -138,10 +138,10 @@ def _listed(broker: Broker, topic: str, specs: Mapping[int, Any], isolation: Iso
         return {}
     asked = {partition: TopicPartition(topic, partition) for partition in sorted(specs)}
     answers = broker.results(
-        lambda: broker.client.list_offsets(
+        lambda client, time_out: client.list_offsets(
             {asked[partition]: spec for partition, spec in specs.items()},
             isolation_level=isolation,
-            request_timeout=broker.limit_s,
+            request_timeout=time_out,
         )
     )
     return {p: int(answers.get(one, f"partition {topic}-{p}").offset) for p, one in asked.items()}
@@ -162,8 +162,10 @@ def _racks(partitions: Iterable[Any]) -> dict[int, tuple[str, ...]]:
 
 
 def _topics(broker: Broker, topics: Collection[str]) -> dict[str, Any]:
-    client, limit_s, names = broker.client, broker.limit_s, sorted(set(topics))
-    answers = broker.results(lambda: client.describe_topics(TopicCollection(names), request_timeout=limit_s))
+    names = sorted(set(topics))
+    answers = broker.results(
+        lambda client, time_out: client.describe_topics(TopicCollection(names), request_timeout=time_out)
+    )
     return {name: answers.get(name, f"topic {name!r}", missing=_NO_TOPIC) for name in names}
 
 
@@ -183,7 +185,9 @@ def committed_offsets(
 
 
 def _members(broker: Broker, group: str) -> tuple[str, ...]:
-    answers = broker.results(lambda: broker.client.describe_consumer_groups([group], request_timeout=broker.limit_s))
+    answers = broker.of_coordinator(
+        lambda client, time_out: client.describe_consumer_groups([group], request_timeout=time_out)
+    )
     described = answers.get(group, f"group {group!r}", missing=(KafkaError.GROUP_ID_NOT_FOUND,))
     members = described.members if described is not None else []
     return tuple(sorted(f"{member.client_id} at {member.host.lstrip('/')}" for member in members))

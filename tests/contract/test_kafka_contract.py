@@ -3,7 +3,9 @@
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from multiprocessing.synchronize import Event
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -13,7 +15,9 @@ from coordinator_tasks.adapters.kafka_samples import ConfluentRecordSampler
 from coordinator_tasks.core.errors import GroupInUse, KafkaUnavailable, Refused
 from coordinator_tasks.core.model import Committed, Token
 from coordinator_tasks.core.ports import GroupOffsets, KafkaAdmin
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from tests.fakes.kafka import FakeKafka
+from tests.faults.servers import insist
 
 OURS = Committed(5, Token(3, 1, "gen"), "consumer-a", "shop", "id-1")
 WAIT_S = 30.0
@@ -166,6 +170,43 @@ def test_a_broker_that_is_not_there_is_an_error_in_time_with_the_address() -> No
         ):
             ask()
     assert time.monotonic() - began_s < 30, "librdkafka would try for a minute by itself"
+
+
+def test_a_broker_that_stands_still_for_longer_than_a_request_may_take_ends_nobody(kafka: EmbeddedKafka) -> None:
+    topic, settings = f"t-{uuid.uuid4().hex[:8]}", {"bootstrap.servers": kafka.bootstrap_servers}
+    ConfluentKafkaAdmin(settings).create_topic(topic, 1)
+    own = get_context("spawn")
+    connected, paused, gave_up = own.Event(), own.Event(), own.Event()
+    # In a process of its own, since librdkafka would abort it.
+    process = own.Process(target=_commit_around_a_pause, args=(settings, topic, connected, paused, gave_up))
+    process.start()
+    try:
+        assert connected.wait(WAIT_S)
+        kafka.pause()
+        paused.set()
+        assert gave_up.wait(WAIT_S)
+    finally:
+        kafka.resume()
+        process.join(WAIT_S)
+        process.kill()
+    assert process.exitcode == 0
+    assert ConfluentGroupOffsets(settings, topic).committed(topic, [0]) == {0: replace(OURS, offset=2)}
+
+
+def _commit_around_a_pause(
+    settings: Mapping[str, str], topic: str, connected: Event, paused: Event, gave_up: Event
+) -> None:
+    """The coordinator is not known before the pause, so nothing of the commits that are given up leaves this process."""
+    group = ConfluentGroupOffsets(settings, topic, limit_s=0.5)
+    insist(lambda: group.ends(topic, [0]))
+    connected.set()
+    assert paused.wait(WAIT_S)
+    for _ in range(2):
+        with pytest.raises(KafkaUnavailable, match="does not answer"):
+            group.commit(topic, {0: replace(OURS, offset=7)})
+    gave_up.set()
+    for offset in (1, 2):
+        insist(lambda offset=offset: group.commit(topic, {0: replace(OURS, offset=offset)}))
 
 
 def test_a_wrong_password_is_said_at_once_and_the_right_one_works(request: pytest.FixtureRequest) -> None:

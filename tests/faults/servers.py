@@ -31,10 +31,10 @@ class Servers:
         # Starting a process asks all others whether they have ended, and only one thread may be told.
         self.processes = threading.Lock()
         self.zk = KazooZooKeeper(zookeeper)
-        self.admin = ConfluentKafkaAdmin(quiet)
+        self.admin = ConfluentKafkaAdmin(quiet, ASK_S)
         self.admin.create_topic(self.topic, partitions)
         self._ends = ConfluentGroupOffsets({**quiet, "isolation.level": "read_uncommitted"}, "ends")
-        _insist(self.ends)
+        insist(self.ends)
         self._producer = Producer({**quiet, "linger.ms": 5, "enable.idempotence": True})
         self._stop = threading.Event()
         self._flow = threading.Thread(target=self._produce, name="flow", daemon=True)
@@ -51,9 +51,9 @@ class Servers:
         places = [TopicPartition(self.topic, p, offset) for p, offset in offsets.items()]
         request = [ConsumerGroupTopicPartitions(group, places)]
         broker = self.admin._broker
-        _insist(
-            lambda: broker.results(
-                lambda: broker.client.alter_consumer_group_offsets(request, request_timeout=ASK_S)
+        insist(
+            lambda: broker.of_coordinator(
+                lambda client, time_out: client.alter_consumer_group_offsets(request, request_timeout=time_out)
             ).only(group)
         )
 
@@ -73,7 +73,7 @@ class Servers:
         self.zk.close()
 
 
-def _insist(ask: Callable[[], object]) -> None:
+def insist(ask: Callable[[], object]) -> None:
     """Until there is an answer: partitions that have just been made have no leaders, and the broker makes its own topics."""
     deadline = time.monotonic() + INSIST_S
     while True:
