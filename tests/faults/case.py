@@ -16,10 +16,9 @@ from typing import ClassVar
 
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery
-from coordinator_tasks.core.codec import decode_node, decode_state
 from coordinator_tasks.core.errors import NotManaged
 from coordinator_tasks.core.member_codec import decode_member
-from coordinator_tasks.core.model import Ending, State, TopicNode
+from coordinator_tasks.core.model import Ending
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Node
 from coordinator_tasks.core.world import Policy
@@ -33,6 +32,7 @@ from tests.faults.failpoints import PHASES, Kill, traced
 from tests.faults.releases import Releases
 from tests.faults.roles import COORDINATOR, Life, consume, coordinate
 from tests.faults.servers import Servers
+from tests.stable import stable_node
 
 FIRST, SECOND = "a", "b"
 BOUND_S = 45.0
@@ -229,16 +229,10 @@ class Case:
     def _find(self, path: str) -> Node | None:
         return self.zk.find(path)
 
-    def node(self) -> TopicNode:
-        return decode_node("", self.zk.get(self.paths.topic(self.topic)).data)
-
     def _settled(self, owners: set[str]) -> bool:
         """Stable, everything owned by exactly these, each in its present life, and records reach their sinks."""
-        state = self._find(self.paths.state(self.topic))
-        if state is None or decode_state("", state.data).state is not State.STABLE:
-            return False
-        node = self.node()
-        if set(node.assignments.values()) != owners or len(node.assignments) != self.servers.partitions:
+        node = stable_node(self._find, self.paths, self.topic)
+        if node is None or set(node.assignments.values()) != owners or len(node.assignments) != self.servers.partitions:
             return False
         if any(node.incarnations.get(owner) != self._live(owner) for owner in owners):
             return False

@@ -25,6 +25,7 @@ from spark_apps.agent.process import ConsumerSettings
 from spark_apps.plain import PlainConsumer, Record, Sink
 from tests.fakes.cluster import PERSON
 from tests.integration.agent_site import Site, wait_for
+from tests.stable import stable_node
 
 LIMIT_S = 120.0
 QUICK = Policy(settle_s=0.2, settle_max_s=1.0)
@@ -172,10 +173,10 @@ class Managed:
         return dict(self.node().assignments)
 
     def _is_stable(self, owners: str) -> bool:
-        if self.state() is not State.STABLE:
+        node = stable_node(self.site.zk.find, self.site.paths, self.site.topic)
+        if node is None or len(node.assignments) != self.site.partitions:
             return False
-        assignments = self.node().assignments
-        return set(assignments.values()) == set(owners) and len(assignments) == self.site.partitions
+        return set(node.assignments.values()) == set(owners)
 
     def history(self) -> tuple[HistoryRecord, ...]:
         """Oldest first."""
