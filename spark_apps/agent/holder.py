@@ -18,7 +18,7 @@ from coordinator_tasks.core.holding import (
     steps,
     takes_over,
 )
-from coordinator_tasks.core.model import Handoff, Release, TopicNode, TopicStatus
+from coordinator_tasks.core.model import Handoff, Release, Token, TopicNode, TopicStatus
 from coordinator_tasks.core.ports import Clock, GroupOffsets
 from spark_apps.agent.first import FirstOffsets
 from spark_apps.agent.held import Held, Phase
@@ -52,6 +52,7 @@ class Holder:
         self._clock = clock
         self._acquiring = acquiring
         self._isolated = False
+        self._void: tuple[str, int] | None = None
         self._stopping = False
         self._releases: dict[int, Release] = {}
         self.outstanding: tuple[int, tuple[Range, ...]] | None = None
@@ -96,6 +97,15 @@ class Holder:
             self._ledger.look_soon()
         self._isolated = isolated
         self._changed()
+
+    def on_isolation_lost(self) -> None:
+        """ZooKeeper has lost the directive that isolated us, which no readmission does.
+
+        What was granted until then is never taken up again: somebody else may have it by a node that we have not seen.
+        """
+        if self.picture is not None:
+            self._void = (self.picture.generation, self.picture.epoch)
+        self.on_isolated(False)
 
     def agree(self, terms: Terms) -> None:
         """How the topic is delivered; before anything is granted."""
@@ -366,11 +376,15 @@ class Holder:
         mine = self.identity
         if self._granted is None:
             isolated = self._isolated or self._stopping
-            self._granted = grants(self.picture, mine.consumer, mine.incarnation, self._releases, isolated)
+            found = grants(self.picture, mine.consumer, mine.incarnation, self._releases, isolated)
+            self._granted = {p: grant for p, grant in found.items() if not self._is_void(grant.token)}
         allowed = {p: g for p, g in self._granted.items() if not self._barred(p, g.token.epoch)}
         if not self._acquiring:
             allowed = {p: g for p, g in allowed.items() if p in running}
         return steps(allowed, running, closing, owed, self._releasing.written)
+
+    def _is_void(self, token: Token) -> bool:
+        return self._void is not None and token.generation == self._void[0] and token.epoch <= self._void[1]
 
     def _barred(self, partition: int, epoch: int) -> bool:
         bar, picture = self._ledger.bars.get(partition), self.picture

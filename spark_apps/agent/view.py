@@ -130,10 +130,16 @@ class View:
             self._reports.add(path, str(error))
             return
         self._reports.clear(path)
+        before, was_isolated = self.directive, self.isolated
         self.directive = found
         isolated = self.isolated
+        # A readmission writes the node once more: without that, ZooKeeper was lost, or it is an older one.
+        lost = was_isolated and not isolated and (node is None or found.version <= before.version)
         for topic in self._topics.names():
-            self._topics.edit(topic, lambda holder: holder.on_isolated(isolated))
+            if lost:
+                self._topics.edit(topic, Holder.on_isolation_lost)
+            else:
+                self._topics.edit(topic, lambda holder: holder.on_isolated(isolated))
 
     @property
     def isolated(self) -> bool:

@@ -295,6 +295,12 @@ MUTANTS = (
     ),
     Mutant(
         "spark_apps/agent/view.py",
+        "lost = was_isolated and not isolated and (node is None or found.version <= before.version)",
+        "lost = False",
+        "what an isolation ended is not taken up again when ZooKeeper loses the directive",
+    ),
+    Mutant(
+        "spark_apps/agent/view.py",
         "if self._zk.session_id != self._session:",
         "if False:",
         "a node is acted on only in the session of the registration",

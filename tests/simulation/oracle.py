@@ -180,9 +180,13 @@ class Oracle:
             self.expect("undisturbed", kept, f"{topic}-{p} stays at {owner} and was given a new holding")
 
     def _new_generation(self, topic: str, node: TopicNode) -> None:
-        """Whoever is not there to be asked may run on: only the fence keeps it apart."""
+        """Whoever is not there to be asked may run on: only the fence keeps it apart.
+
+        The same goes for who is there and does not answer, where nothing tells of an older life: it is not waited for.
+        """
+        first = node.epoch == 1
         for one in self.consumers:
-            here = self._members.get(one.consumer) == one.address
+            here = self._members.get(one.consumer) == one.address and not (first and one.listener.mood)
             if one.alive and not (here and one.running and not one.session.broken and not one.session.cut):
                 self._elder[one.name, topic] = self._generations[topic] - {node.generation}
                 self.taint(one)
@@ -314,7 +318,8 @@ class Oracle:
         holder = one.holder(topic)
         assert holder is not None
         found = grants(holder.picture, one.consumer, one.incarnation, holder._releases, False)
-        still = partition in found and found[partition].token == token
+        grant = found.get(partition)
+        still = grant is not None and grant.token == token and not holder._is_void(grant.token)
         reason = not still or partition in holder._ledger.bars or holder._stopping or holder._isolated
         self.expect("hold means hold", reason, f"{one.name} stopped {topic}-{partition} for no reason")
 

@@ -328,6 +328,24 @@ def test_an_isolated_consumer_stops_all_stays_registered_and_acts_until_it_is_re
     assert stage.release(0) is not None
 
 
+@pytest.mark.parametrize("written_anew", [False, True])
+def test_what_was_granted_before_an_isolation_that_zookeeper_lost_is_never_taken_up_again(
+    stage: Stage, written_anew: bool
+) -> None:
+    stage.own(0, 1)
+    stage.step()
+    stage.directive(Directive("a", Isolation("ann", "test", 0.0)))
+    stage.step()
+    stage.site.transact([Delete(PATHS.directive("a"))])
+    if written_anew:
+        stage.directive(Directive("a"))
+    stage.step(2.0)
+    assert stage.runs == set(), "somebody else may have it, by a node that was lost"
+    stage.own(1)
+    stage.step(2.0)
+    assert stage.runs == {1}
+
+
 def test_an_isolation_of_an_earlier_incarnation_is_not_ours(stage: Stage) -> None:
     stage.own(0)
     stage.directive(Directive("a", Isolation("ann", "test", 0.0, incarnation=99)))
