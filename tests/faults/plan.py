@@ -14,6 +14,8 @@ SOMETIMES = "?"
 """Marks a point of the list that a run need not meet: what only a busy machine or a lost race brings about."""
 AT_ONCE = 6
 ATTEMPTS = 6
+WHOLE_OF = 4
+"""Of so many brief cases one goes on to the end of the scenario, with what a death may have left behind."""
 
 
 def listed() -> dict[str, bool]:
@@ -43,22 +45,25 @@ def pairs(seed: int) -> Iterator[tuple[Kill, ...]]:
         yield tuple(Kill(point, chance.choice(list(When))) for point in (first, second))
 
 
-def run(servers: Servers, folder: Path, plans: Sequence[tuple[Kill, ...]], at_once: int = AT_ONCE) -> Iterator[Result]:
-    """One case for each plan, several at once; results as they come."""
+def run(
+    servers: Servers, folder: Path, plans: Sequence[tuple[Kill, ...]], at_once: int = AT_ONCE, *, brief: bool = False
+) -> Iterator[Result]:
+    """One case for each plan, several at once; results as they come. `brief`: most of them end with the phase of the death."""
     with ThreadPoolExecutor(at_once) as pool:
         cases = [
-            Case(servers, f"{folder.name}-{number}", folder / str(number), plan) for number, plan in enumerate(plans)
+            Case(servers, f"{folder.name}-{n}", folder / str(n), plan, brief=brief and n % WHOLE_OF > 0)
+            for n, plan in enumerate(plans)
         ]
         for done in as_completed([pool.submit(case.run) for case in cases]):
             yield done.result()
 
 
 def run_reaching(servers: Servers, folder: Path, plans: Sequence[tuple[Kill, ...]]) -> Iterator[Result]:
-    """As `run`; a case that does not come to all of its deaths is tried again."""
+    """As `run`, brief; a case that does not come to all of its deaths is tried again."""
     due = list(plans)
     for attempt in range(ATTEMPTS):
         missed = []
-        for result in run(servers, folder / f"try{attempt}", due):
+        for result in run(servers, folder / f"try{attempt}", due, brief=True):
             if all(result.reached) or result.problems or attempt == ATTEMPTS - 1:
                 yield result
             else:
