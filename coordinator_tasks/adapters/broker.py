@@ -7,6 +7,7 @@ has a limit here, and a refused log-in ends it at once with its reason.
 import concurrent.futures
 import threading
 import time
+import weakref
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -94,10 +95,12 @@ class Broker:
         client = self._client
         futures = self._sent(client, send, _NEVER_S)
         try:
-            return self._answers(client, futures, self.limit_s)
+            # Weakly, so that the error and its frames do not keep the client.
+            return self._answers(weakref.proxy(client), futures, self.limit_s)
         finally:
             if not all(future.done() for future in futures.values()):
                 self._replace(client)
+            del client
 
     def _replace(self, client: AdminClient) -> None:
         """Use another client from now on; this one ends with its last user."""
