@@ -24,6 +24,7 @@ from coordinator_tasks.core.errors import KafkaUnavailable, Refused
 DEFAULT_LIMIT_S = 10.0
 _GRACE_S = 1.0  # librdkafka ends a request at the limit by itself; this only covers its own delay
 _NEVER_S = 3600.0  # the longest time-out that librdkafka takes
+_LOST_S = 4.0  # librdkafka asks for a coordinator three times within a second; then it waits for what may never come
 LOOK_S = 0.1
 MAX_READERS = 8  # groups whose committed offsets are asked for again and again
 _CLIENT_ONLY = ("isolation.level", "group.id", "enable.auto.commit")  # consumer settings that an admin client warns of
@@ -71,14 +72,17 @@ class Broker:
     def results(self, send: Send[K]) -> "_Results[K]":
         """Send a request; its futures' results or `KafkaException`s, by their keys."""
         client = self._client
-        futures = self._sent(client, send, self.limit_s)
-        return _Results(self._answers(client, futures, self.limit_s + _GRACE_S), self)
+        found = self._answers(client, self._sent(client, send, self.limit_s), self.limit_s + _GRACE_S)
+        if found is None:
+            raise self.unavailable("no answer")
+        return _Results(found, self)
 
-    def of_coordinator(self, send: Send[K]) -> "_Results[K]":
+    def of_coordinator(self, send: Send[K], *, only_reads: bool = False) -> "_Results[K]":
         """The same for a request that goes to a group's coordinator.
 
         It is sent again for up to `limit_s` while the coordinator loads or moves, which a broker does when it starts:
-        such an answer has changed nothing.
+        such an answer has changed nothing. One that `only_reads` is also sent again when it has no answer: librdkafka
+        stops looking for a coordinator that takes more than a second to come up.
 
         librdkafka may not end it by itself: where its time-out comes before the coordinator is found, it gives up one
         reference too many, and the process is aborted once the coordinator answers (`rd_kafka_admin_coord_request`,
@@ -86,17 +90,22 @@ class Broker:
         """
         deadline_s = time.monotonic() + self.limit_s
         while True:
-            found = self._of_coordinator(send)
-            if time.monotonic() > deadline_s or not any(_is_moving(one) for one in found.values()):
+            found = self._of_coordinator(send, min(_LOST_S, self.limit_s) if only_reads else self.limit_s)
+            over = time.monotonic() > deadline_s
+            if found is None:
+                if over or not only_reads:
+                    raise self.unavailable("no answer")
+            elif over or not any(_is_moving(one) for one in found.values()):
                 return _Results(found, self)
-            time.sleep(LOOK_S)
+            else:
+                time.sleep(LOOK_S)
 
-    def _of_coordinator(self, send: Send[K]) -> dict[K, Any]:
+    def _of_coordinator(self, send: Send[K], limit_s: float) -> dict[K, Any] | None:
         client = self._client
         futures = self._sent(client, send, _NEVER_S)
         try:
-            # Weakly, so that the error and its frames do not keep the client.
-            return self._answers(weakref.proxy(client), futures, self.limit_s)
+            # Weakly, so that an error and its frames do not keep the client.
+            return self._answers(weakref.proxy(client), futures, limit_s)
         finally:
             if not all(future.done() for future in futures.values()):
                 self._replace(client)
@@ -116,7 +125,8 @@ class Broker:
         except (KafkaException, ValueError, TypeError) as error:
             raise Refused(f"Kafka's client does not accept the request: {_said(error)}; correct it") from error
 
-    def _answers(self, client: AdminClient, futures: Futures[K], limit_s: float) -> dict[K, Any]:
+    def _answers(self, client: AdminClient, futures: Futures[K], limit_s: float) -> dict[K, Any] | None:
+        """Results and errors; `None` = not all have come within `limit_s`."""
         deadline_s = time.monotonic() + limit_s
         pending = set(futures.values())
         while pending:
@@ -126,7 +136,7 @@ class Broker:
             client.poll(0)
             self._check_login()
             if pending and time.monotonic() > deadline_s:
-                raise self.unavailable("no answer")
+                return None
         found = {key: future.exception() or future.result() for key, future in futures.items()}
         if not any(isinstance(one, BaseException) for one in found.values()):
             self._last_trouble = None

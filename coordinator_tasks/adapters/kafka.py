@@ -186,7 +186,7 @@ def committed_offsets(
 
 def _members(broker: Broker, group: str) -> tuple[str, ...]:
     answers = broker.of_coordinator(
-        lambda client, time_out: client.describe_consumer_groups([group], request_timeout=time_out)
+        lambda client, time_out: client.describe_consumer_groups([group], request_timeout=time_out), only_reads=True
     )
     described = answers.get(group, f"group {group!r}", missing=(KafkaError.GROUP_ID_NOT_FOUND,))
     members = described.members if described is not None else []

@@ -1,5 +1,6 @@
 """Answers of a broker whose group coordinator is not ready yet, which cannot be had from a real one at will."""
 
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,10 +8,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from coordinator_tasks.adapters import broker, kafka
-from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
+from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffsets
 from coordinator_tasks.core.errors import KafkaUnavailable
-from coordinator_tasks.core.model import Token
+from coordinator_tasks.core.model import Committed, Token
 
 
 @dataclass
@@ -96,3 +97,58 @@ def test_the_topics_of_a_group_take_and_give_up_partitions_at_the_same_time() ->
     offsets._producers.update({("t", 1): taken, ("t", 2): taken})
     offsets.hold("t", "id-1", Meanwhile(offsets, taken))
     assert offsets._producers.keys() == {("u", 1), ("u", 2)}
+
+
+class Client:
+    """Answers what it is asked of a coordinator, or never."""
+
+    def __init__(self, *, answers: bool) -> None:
+        self.answers = answers
+        self.asked = 0
+
+    def poll(self, timeout: float) -> None:
+        pass
+
+    def describe_consumer_groups(self, groups: list[str], **_: float) -> dict[str, Future[Any]]:
+        return {group: self._answer(ConsumerGroup([])) for group in groups}
+
+    def alter_consumer_group_offsets(self, requests: list[Any], **_: float) -> dict[str, Future[Any]]:
+        return {requests[0].group_id: self._answer(requests[0])}
+
+    def _answer(self, result: object) -> "Future[Any]":
+        self.asked += 1
+        future: Future[Any] = Future()
+        if self.answers:
+            future.set_result(result)
+        return future
+
+
+@dataclass
+class ConsumerGroup:
+    members: list[Any]
+
+
+def test_what_only_reads_is_asked_again_by_another_client_when_a_coordinator_was_not_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(broker, "_LOST_S", 0.05)
+    lost, good = Client(answers=False), Client(answers=True)
+    made = ConfluentKafkaAdmin({"bootstrap.servers": "127.0.0.1:1"}, limit_s=20.0)
+    monkeypatch.setattr(made._broker, "_client", lost)
+    monkeypatch.setattr(made._broker, "_new_client", lambda: good)
+    assert made.group_members("g") == ()
+    assert (lost.asked, good.asked) == (1, 1)
+
+
+def test_a_commit_without_an_answer_is_not_sent_again_and_the_next_one_has_another_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lost, good = Client(answers=False), Client(answers=True)
+    made = ConfluentGroupOffsets({"bootstrap.servers": "127.0.0.1:1"}, "g", limit_s=0.05)
+    monkeypatch.setattr(made._broker, "_client", lost)
+    monkeypatch.setattr(made._broker, "_new_client", lambda: good)
+    with pytest.raises(KafkaUnavailable, match="no answer"):
+        made.commit("t", {0: Committed(5)})
+    assert (lost.asked, good.asked) == (1, 0)
+    made.commit("t", {0: Committed(5)})
+    assert (lost.asked, good.asked) == (1, 1)
