@@ -78,8 +78,9 @@ class _Partition:
             case MoveKind.HANDOFF:
                 self._hand_off(move, record)
             case MoveKind.BARRIER | MoveKind.STOP:
-                owners = {move.giver} | ({self.current.consumer} if self.current is not None else set())
-                self.pending = _pending(move, record, owners)
+                self.pending = _pending(move, record, {move.giver})
+                if self.current is not None:  # its life is that of its holding: by now the id may have another one
+                    self.pending.owners[self.current.consumer] = self.current.incarnation
 
     def confirmed(self, closed: set[str], record: Record) -> None:
         """The coordinator has seen that these consumers closed the partition."""

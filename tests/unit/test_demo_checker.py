@@ -242,6 +242,32 @@ def test_a_barrier_grants_the_epoch_of_its_confirmation() -> None:
     assert [(h.consumer, h.epoch, h.from_at) for h in held] == [("b", 1, 999.0), ("c", 6, 1002.0)]
 
 
+LIVES = {"a": 1, "b": 1, "c": 1}
+
+
+def test_a_barrier_opens_for_a_new_life_of_the_taker_when_nobody_of_before_is_left() -> None:
+    taken = record(
+        2, State.STABLE, State.CLOSING, 2, 1001.0, moves=(move(1, "b", "c", MoveKind.HANDOFF),), incarnations=LIVES
+    )
+    reaped = record(
+        3,
+        State.CLOSING,
+        State.CLOSING,
+        3,
+        1002.0,
+        moves=(move(1, "b", "c", MoveKind.BARRIER),),
+        incarnations={**LIVES, "c": 2},
+    )
+    left = record(4, State.CLOSING, State.STARTING, 4, 1003.0, incarnations={"a": 1, "c": 2})
+    records = [*honest().records[:2], taken, reaped, left]
+    held = [h for h in holdings(records, [release(1, 2, "b", TAKEN_OFFSET, 1001.5)]) if h.partition == 1]
+    assert [(h.consumer, h.incarnation, h.epoch, h.from_at) for h in held] == [
+        ("b", 1, 1, 999.0),
+        ("c", 1, 2, 1001.5),
+        ("c", 2, 4, 1003.0),
+    ]
+
+
 def test_a_release_of_another_generation_or_giver_ends_nothing() -> None:
     run = honest()
     strange = [release(1, 2, "c", TAKEN_OFFSET, RELEASED_AT)]

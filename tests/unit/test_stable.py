@@ -33,6 +33,12 @@ def test_a_plan_between_two_reads_is_not_taken_for_stable() -> None:
     assert stable_node(zk.find, PATHS, "t") == PLANNED
 
 
+def test_a_topic_that_was_not_planned_when_its_node_was_read_is_not_stable() -> None:
+    zk = FakeZooKeeperServer().connect()
+    zk.ensure(PATHS.topic("t"))
+    assert stable_node(_after(zk.find, lambda: put(zk, PLANNED, State.STABLE)), PATHS, "t") is None
+
+
 def _after(find: Callable[[str], Node | None], happens: Callable[[], None]) -> Callable[[str], Node | None]:
     """The same, and something happens after its first call."""
     waiting = [happens]
