@@ -64,6 +64,7 @@ class Holder:
     def on_node(self, seen: TopicNode) -> Reading:
         """A read of the topic node; acts on it if it is newer, else keeps the picture and reports it."""
         reading = accepts(self.picture, seen)
+        void, self._void = self._void, None if reading in (Reading.ACT, Reading.SAME) else self._void
         if reading is Reading.ACT:
             self._resume(seen.paused)
             self.picture = self._ledger.node = seen
@@ -77,6 +78,8 @@ class Holder:
             )
         if reading in (Reading.ACT, Reading.SAME):
             self.reports.clear("node")
+        if void is not None and reading is Reading.SAME:
+            self._changed()
         return reading
 
     def on_unreadable(self, sentence: str) -> None:
@@ -101,7 +104,8 @@ class Holder:
     def on_isolation_lost(self) -> None:
         """ZooKeeper has lost the directive that isolated us, which no readmission does.
 
-        What was granted until then is never taken up again: somebody else may have it by a node that we have not seen.
+        What was granted until then is not taken up again unless the topic's node says so once more: somebody else may have
+        it by a node that we have not seen.
         """
         if self.picture is not None:
             self._void = (self.picture.generation, self.picture.epoch)

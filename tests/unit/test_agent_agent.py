@@ -329,14 +329,15 @@ def test_an_isolated_consumer_stops_all_stays_registered_and_acts_until_it_is_re
 
 
 @pytest.mark.parametrize("written_anew", [False, True])
-def test_what_was_granted_before_an_isolation_that_zookeeper_lost_is_never_taken_up_again(
+def test_what_was_granted_before_an_isolation_that_zookeeper_lost_waits_for_the_topics_node(
     stage: Stage, written_anew: bool
 ) -> None:
     stage.own(0, 1)
     stage.step()
     stage.directive(Directive("a", Isolation("ann", "test", 0.0)))
     stage.step()
-    stage.site.transact([Delete(PATHS.directive("a"))])
+    lost = [PATHS.directive("a"), *(PATHS.partition("t", p) for p in range(4)), PATHS.topic("t")]
+    stage.site.transact([Delete(path) for path in lost])
     if written_anew:
         stage.directive(Directive("a"))
     stage.step(2.0)
@@ -344,6 +345,17 @@ def test_what_was_granted_before_an_isolation_that_zookeeper_lost_is_never_taken
     stage.own(1)
     stage.step(2.0)
     assert stage.runs == {1}
+
+
+def test_a_topics_node_that_is_read_again_gives_back_what_an_isolation_ended_that_zookeeper_lost(stage: Stage) -> None:
+    stage.own(0, 1)
+    stage.step()
+    stage.directive(Directive("a", Isolation("ann", "test", 0.0)))
+    stage.step()
+    stage.site.transact([Delete(PATHS.directive("a"))])
+    stage.step(2.0)
+    stage.step(2.0)
+    assert stage.runs == {0, 1}, "an older tree is one that people and consumers go on with"
 
 
 def test_an_isolation_of_an_earlier_incarnation_is_not_ours(stage: Stage) -> None:
