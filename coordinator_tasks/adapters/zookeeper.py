@@ -36,6 +36,7 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState, KeeperState
 
+from coordinator_tasks.adapters.kazoo_handler import PollingHandler
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.core.errors import (
     CoordinatorError,
@@ -106,7 +107,11 @@ class KazooZooKeeper:
         try:
             options = (access or ZooKeeperAccess()).client_options()
             self._client = KazooClient(
-                self._hosts, timeout=session_timeout_s, connection_retry=dict(_RECONNECT), **options
+                self._hosts,
+                timeout=session_timeout_s,
+                connection_retry=dict(_RECONNECT),
+                handler=PollingHandler(),
+                **options,
             )
         except (ConfigurationError, ValueError) as error:
             raise Refused(
@@ -206,18 +211,18 @@ class KazooZooKeeper:
         found: list[Node | None] = []
         for start in range(0, len(wanted), _PIPELINE):
             chunk = wanted[start : start + _PIPELINE]
-            sent = (
-                [self._client.get_async(self._full(p), watch=_wake(w)) for p, w in chunk] if self._live.is_set() else []
-            )
-            if not sent:
+            if not self._live.is_set():
                 found += [self.find(path, watch) for path, watch in chunk]
-            found += [self._take(one, answer) for one, answer in zip(chunk, sent, strict=False)]
+                continue
+            sent = [self._client.get_async(self._full(p), watch=_wake(w)) for p, w in chunk]
+            sent[-1].wait(self._limit_s)  # answers come in order: this thread is woken once
+            found += [self._take(one, answer) for one, answer in zip(chunk, sent, strict=True)]
         return found
 
     def _take(self, wanted: tuple[str, Watcher | None], answer: Any) -> Node | None:
         path, watch = wanted
         try:
-            return _node(answer.get(timeout=self._limit_s))
+            return _node(answer.get(block=False))
         except NoNodeError:
             return self.find(path, watch) if watch is not None else None
         except (KazooException, KazooTimeoutError):

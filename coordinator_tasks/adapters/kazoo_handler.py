@@ -1,0 +1,46 @@
+"""kazoo's threads with a cheaper wait for its sockets.
+
+kazoo waits several times for every request, and makes an epoll object with its tables for each of these waits: half of what
+a read costs its client (`docs/measurements.md`). `poll` needs none of that, and takes large descriptors as well.
+"""
+
+import math
+import select
+from collections.abc import Sequence
+from typing import Any
+
+from kazoo.handlers.threading import SequentialThreadingHandler
+
+_BROKEN = select.POLLHUP | select.POLLERR | select.POLLNVAL
+
+
+class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """kazoo's own handler, but for the wait."""
+
+    def select(
+        self, readers: Sequence[Any], writers: Sequence[Any], _exceptional: Sequence[Any], timeout: float | None = None
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """As `select.select`, with the time-out in seconds; what is broken counts as ready, and its next use tells."""
+        wanted = [(_number(one), select.POLLIN) for one in readers] + [
+            (_number(one), select.POLLOUT) for one in writers
+        ]
+        poll, events = select.poll(), dict[int, int]()
+        for number, event in wanted:
+            events[number] = events.get(number, 0) | event
+            poll.register(number, events[number])
+        found = dict(poll.poll(None if timeout is None else math.ceil(timeout * 1000)))
+        ready = [bool(found.get(number, 0) & (event | _BROKEN)) for number, event in wanted]
+        many = len(readers)
+        return (
+            [one for one, is_ready in zip(readers, ready[:many], strict=True) if is_ready],
+            [one for one, is_ready in zip(writers, ready[many:], strict=True) if is_ready],
+            [],
+        )
+
+
+def _number(one: Any) -> int:
+    """The descriptor of a socket, or the number itself."""
+    number = one if isinstance(one, int) else int(one.fileno())
+    if number < 0:
+        raise ValueError("the socket is closed")  # as kazoo expects
+    return number

@@ -1,0 +1,60 @@
+"""kazoo's wait for its sockets: what is ready, what is broken, and for how long it waits."""
+
+import fcntl
+import os
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from coordinator_tasks.adapters.kazoo_handler import PollingHandler
+
+Pair = tuple[socket.socket, socket.socket]
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield ours, theirs
+
+
+def test_only_what_can_be_read_or_written_is_given_back(pair: Pair) -> None:
+    ours, theirs = pair
+    assert PollingHandler().select([ours, theirs], [], [], 0) == ([], [], [])
+    theirs.send(b"x")
+    assert PollingHandler().select([ours, theirs], [theirs], [], 0) == ([ours], [theirs], [])
+    assert PollingHandler().select([ours], [ours], [], 0) == ([ours], [ours], [])
+
+
+def test_a_wait_ends_with_the_first_byte_and_otherwise_with_its_time(pair: Pair) -> None:
+    ours, theirs = pair
+    assert PollingHandler().select([ours], [], [], 0.01) == ([], [], [])
+    later = threading.Timer(0.05, theirs.send, [b"x"])
+    later.start()
+    assert PollingHandler().select([ours], [], []) == ([ours], [], [])
+    later.join()
+
+
+def test_a_connection_that_the_other_side_has_ended_is_ready_to_be_read(pair: Pair) -> None:
+    ours, theirs = pair
+    theirs.close()
+    assert PollingHandler().select([ours], [], [], 0) == ([ours], [], [])
+
+
+def test_a_socket_that_is_closed_here_is_said_to_be_so(pair: Pair) -> None:
+    ours, _ = pair
+    ours.close()
+    with pytest.raises(ValueError, match="closed"):
+        PollingHandler().select([ours], [], [], 0)
+
+
+def test_numbers_of_descriptors_may_be_large(pair: Pair) -> None:
+    ours, theirs = pair
+    number = fcntl.fcntl(ours, fcntl.F_DUPFD, 1_100)
+    try:
+        theirs.send(b"x")
+        assert PollingHandler().select([number], [], [], 0) == ([number], [], [])
+    finally:
+        os.close(number)
