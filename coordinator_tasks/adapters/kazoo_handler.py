@@ -1,6 +1,6 @@
 """kazoo's threads with a cheaper wait for its sockets.
 
-kazoo waits several times for every request, and makes an epoll object with its tables for each of these waits: half of what
+kazoo waits several times for every request, and makes an epoll object with its tables for each of these waits: a third of what
 a read costs its client (`docs/measurements.md`). `poll` needs none of that, and takes large descriptors as well.
 """
 

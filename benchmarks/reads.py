@@ -1,0 +1,94 @@
+"""What a taker's read of many nodes costs it, with the product's wait for sockets and with kazoo's own.
+
+    python -m benchmarks.reads [--nodes 64] [--rounds 40] [--json FILE]
+
+One ZooKeeper, one client of each kind, reads with watches in turns. Wall time, and processor time of this process: its
+threads take turns at the interpreter, so both count on the way from a release to the first record.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from typing import Any
+from unittest.mock import patch
+
+from kazoo.handlers.threading import SequentialThreadingHandler
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.result import report
+from coordinator_tasks.adapters import zookeeper
+from coordinator_tasks.core.ports import Create, Watcher
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+
+OURS, KAZOO = "poll", "kazoo's own"
+FOLDER, DATA = "/reads", b"x" * 200
+
+
+def watcher() -> Watcher:
+    return lambda: None
+
+
+def measure(nodes: int, rounds: int) -> dict[str, Any]:
+    paths = [f"{FOLDER}/{number}" for number in range(nodes)]
+    found: dict[str, list[tuple[float, float]]] = {OURS: [], KAZOO: []}
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="reads-")))
+        hosts = stack.enter_context(EmbeddedZooKeeper(folder)).connect_string
+        clients = {OURS: zookeeper.KazooZooKeeper(hosts)}
+        with patch.object(zookeeper, "PollingHandler", SequentialThreadingHandler):
+            clients[KAZOO] = zookeeper.KazooZooKeeper(hosts)
+        for client in clients.values():
+            stack.callback(client.close)
+        clients[OURS].ensure(FOLDER)
+        clients[OURS].transact([Create(path, DATA) for path in paths])
+        for _ in range(rounds):
+            for name, client in clients.items():
+                found[name].append(timed(lambda one=client: one.get_many(paths, [watcher() for _ in paths])))  # type: ignore[misc]
+    return {"nodes": nodes, "rounds": rounds, "milliseconds": {name: summary(one) for name, one in found.items()}}
+
+
+def timed(read: Callable[[], object]) -> tuple[float, float]:
+    """Wall and processor milliseconds."""
+    began = time.perf_counter(), time.process_time()
+    read()
+    return 1_000 * (time.perf_counter() - began[0]), 1_000 * (time.process_time() - began[1])
+
+
+def summary(pairs: Sequence[tuple[float, float]]) -> dict[str, list[float]]:
+    """Median, and the quarter and three quarters of the runs."""
+    return {name: _quarters([one[at] for one in pairs]) for at, name in enumerate(("wall", "processor"))}
+
+
+def _quarters(values: Sequence[float]) -> list[float]:
+    inorder, many = sorted(values), len(values)
+    return [round(one, 1) for one in (median(inorder), inorder[many // 4], inorder[3 * many // 4])]
+
+
+def show(result: Mapping[str, Any]) -> None:
+    table = Table(title=f"{result['nodes']} nodes read with watches, {result['rounds']} rounds, milliseconds")
+    for name in ("", "wall", "processor"):
+        table.add_column(name, justify="right" if name else "left")
+    found = result["milliseconds"]
+    for name, one in found.items():
+        table.add_row(name, *(f"{m} ({low} to {high})" for m, low, high in one.values()))
+    ratios = (f"{found[OURS][what][0] / found[KAZOO][what][0]:.2f}" for what in ("wall", "processor"))
+    table.add_row("ratio of the medians", *ratios)
+    Console().print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--nodes", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    report(measure(given.nodes, given.rounds), show, given.json)
+
+
+if __name__ == "__main__":
+    main()
