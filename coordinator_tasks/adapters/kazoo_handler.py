@@ -11,6 +11,7 @@ from typing import Any
 
 from kazoo.handlers.threading import SequentialThreadingHandler
 
+_IN, _OUT = select.POLLIN, select.POLLOUT
 _BROKEN = select.POLLHUP | select.POLLERR | select.POLLNVAL
 
 
@@ -21,21 +22,18 @@ class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo
         self, readers: Sequence[Any], writers: Sequence[Any], _exceptional: Sequence[Any], timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """As `select.select`, with the time-out in seconds; what is broken counts as ready, and its next use tells."""
-        wanted = [(_number(one), select.POLLIN) for one in readers] + [
-            (_number(one), select.POLLOUT) for one in writers
-        ]
-        poll, events = select.poll(), dict[int, int]()
-        for number, event in wanted:
+        if timeout is not None and timeout < 0:
+            raise ValueError("the time-out must not be negative")  # `poll` would wait for ever
+        asked = [(one, _number(one), event) for many, event in ((readers, _IN), (writers, _OUT)) for one in many]
+        events = dict[int, int]()
+        for _, number, event in asked:
             events[number] = events.get(number, 0) | event
+        poll = select.poll()
+        for number in events:
             poll.register(number, events[number])
         found = dict(poll.poll(None if timeout is None else math.ceil(timeout * 1000)))
-        ready = [bool(found.get(number, 0) & (event | _BROKEN)) for number, event in wanted]
-        many = len(readers)
-        return (
-            [one for one, is_ready in zip(readers, ready[:many], strict=True) if is_ready],
-            [one for one, is_ready in zip(writers, ready[many:], strict=True) if is_ready],
-            [],
-        )
+        ready = [(one, event) for one, number, event in asked if found.get(number, 0) & (event | _BROKEN)]
+        return [one for one, event in ready if event == _IN], [one for one, event in ready if event == _OUT], []
 
 
 def _number(one: Any) -> int:

@@ -50,6 +50,11 @@ def test_a_socket_that_is_closed_here_is_said_to_be_so(pair: Pair) -> None:
         PollingHandler().select([ours], [], [], 0)
 
 
+def test_a_time_that_is_over_is_refused_and_not_waited_for_without_end(pair: Pair) -> None:
+    with pytest.raises(ValueError, match="negative"):
+        PollingHandler().select([pair[0]], [], [], -1.5)
+
+
 def test_numbers_of_descriptors_may_be_large(pair: Pair) -> None:
     ours, theirs = pair
     number = fcntl.fcntl(ours, fcntl.F_DUPFD, 1_100)
