@@ -11,8 +11,9 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from statistics import median
+from statistics import quantiles
 from typing import Any
 from unittest.mock import patch
 
@@ -22,15 +23,16 @@ from rich.table import Table
 
 from benchmarks.result import report
 from coordinator_tasks.adapters import zookeeper
-from coordinator_tasks.core.ports import Create, Watcher
+from coordinator_tasks.core.ports import Create
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 
 OURS, KAZOO = "poll", "kazoo's own"
+WHAT = ("wall", "processor")
 FOLDER, DATA = "/reads", b"x" * 200
 
 
-def watcher() -> Watcher:
-    return lambda: None
+def seen() -> None:
+    """A watch that fires; nothing is written here."""
 
 
 def measure(nodes: int, rounds: int) -> dict[str, Any]:
@@ -48,7 +50,7 @@ def measure(nodes: int, rounds: int) -> dict[str, Any]:
         clients[OURS].transact([Create(path, DATA) for path in paths])
         for _ in range(rounds):
             for name, client in clients.items():
-                found[name].append(timed(lambda one=client: one.get_many(paths, [watcher() for _ in paths])))  # type: ignore[misc]
+                found[name].append(timed(partial(client.get_many, paths, [seen] * nodes)))
     return {"nodes": nodes, "rounds": rounds, "milliseconds": {name: summary(one) for name, one in found.items()}}
 
 
@@ -60,23 +62,19 @@ def timed(read: Callable[[], object]) -> tuple[float, float]:
 
 
 def summary(pairs: Sequence[tuple[float, float]]) -> dict[str, list[float]]:
-    """Median, and the quarter and three quarters of the runs."""
-    return {name: _quarters([one[at] for one in pairs]) for at, name in enumerate(("wall", "processor"))}
-
-
-def _quarters(values: Sequence[float]) -> list[float]:
-    inorder, many = sorted(values), len(values)
-    return [round(one, 1) for one in (median(inorder), inorder[many // 4], inorder[3 * many // 4])]
+    """A quarter of the runs, the median, and three quarters."""
+    columns = zip(*pairs, strict=True)
+    return {what: [round(one, 1) for one in quantiles(column, n=4)] for what, column in zip(WHAT, columns, strict=True)}
 
 
 def show(result: Mapping[str, Any]) -> None:
     table = Table(title=f"{result['nodes']} nodes read with watches, {result['rounds']} rounds, milliseconds")
-    for name in ("", "wall", "processor"):
+    for name in ("", *WHAT):
         table.add_column(name, justify="right" if name else "left")
     found = result["milliseconds"]
     for name, one in found.items():
-        table.add_row(name, *(f"{m} ({low} to {high})" for m, low, high in one.values()))
-    ratios = (f"{found[OURS][what][0] / found[KAZOO][what][0]:.2f}" for what in ("wall", "processor"))
+        table.add_row(name, *(f"{m} ({low} to {high})" for low, m, high in one.values()))
+    ratios = (f"{found[OURS][what][1] / found[KAZOO][what][1]:.2f}" for what in WHAT)
     table.add_row("ratio of the medians", *ratios)
     Console().print(table)
 
