@@ -64,22 +64,21 @@ class Holder:
     def on_node(self, seen: TopicNode) -> Reading:
         """A read of the topic node; acts on it if it is newer, else keeps the picture and reports it."""
         reading = accepts(self.picture, seen)
-        void, self._void = self._void, None if reading in (Reading.ACT, Reading.SAME) else self._void
-        if reading is Reading.ACT:
-            self._resume(seen.paused)
-            self.picture = self._ledger.node = seen
-            self._releases = {p: r for p, r in self._releases.items() if p in seen.handoff or p in seen.assignments}
-            self._changed()
-        elif reading is not Reading.SAME and self.picture is not None:
+        if reading in (Reading.ACT, Reading.SAME):
+            void, self._void = self._void, None
+            self.reports.clear("node")
+            if reading is Reading.ACT:
+                self._resume(seen.paused)
+                self.picture = self._ledger.node = seen
+                self._releases = {p: r for p, r in self._releases.items() if p in seen.handoff or p in seen.assignments}
+            if reading is Reading.ACT or void is not None:
+                self._changed()
+        elif self.picture is not None:
             self.reports.add(
                 "node",
                 f"the topic node has epoch {seen.epoch} of generation {seen.generation!r}, older than or foreign to "
                 f"epoch {self.picture.epoch} of {self.picture.generation!r} that is acted on: kept",
             )
-        if reading in (Reading.ACT, Reading.SAME):
-            self.reports.clear("node")
-        if void is not None and reading is Reading.SAME:
-            self._changed()
         return reading
 
     def on_unreadable(self, sentence: str) -> None:
