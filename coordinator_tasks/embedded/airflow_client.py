@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
@@ -11,7 +10,8 @@ import httpx
 
 from coordinator_tasks.embedded.errors import AirflowUnavailable
 
-CLEAR_ATTEMPTS = 3
+ATTEMPTS = 3
+ROLLED_BACK = "Database error"  # Airflow's own word for a transaction that failed
 REQUEST_TIMEOUT_S = 60.0  # SQLite has one writer: on a busy machine a write waits for the scheduler
 WARM_UP_TIMEOUT_S = 90.0
 POLL_S = 0.2
@@ -48,10 +48,13 @@ class AirflowClient:
         return token
 
     def request(self, method: str, path: str, **options: Any) -> Json:
-        """One call of ``/api/v2`` + ``path``; signs in when needed. Returns the decoded answer, None if it is empty."""
+        """One call of ``/api/v2`` + ``path``; signs in when needed. Returns the decoded answer, None if it is empty.
+
+        Sent again when Airflow rolled it back: SQLite has one writer, and on a busy machine the lock times out.
+        """
         if "Authorization" not in self._http.headers:
             self._http.headers["Authorization"] = f"Bearer {self.token()}"
-        answer = self._send(method, f"/api/v2{path}", **options)
+        answer = self._send(method, f"/api/v2{path}", attempts=ATTEMPTS, **options)
         return answer.json() if answer.content else None
 
     def health(self) -> Json:
@@ -119,13 +122,9 @@ class AirflowClient:
         """Runs tasks again, whatever their state, as a person does in the UI.
 
         Airflow writes this on two connections; on SQLite, beside a task that starts, they can block one another until
-        the lock times out, and the request fails. It has changed nothing then and is sent again.
+        the lock times out.
         """
         body = {"dag_run_id": run_id, "task_ids": task_ids, "only_failed": False, "dry_run": False}
-        for _ in range(CLEAR_ATTEMPTS - 1):
-            with contextlib.suppress(AirflowUnavailable):
-                self.request("POST", f"/dags/{dag_id}/clearTaskInstances", json=body)
-                return
         self.request("POST", f"/dags/{dag_id}/clearTaskInstances", json=body)
 
     def xcom(self, dag_id: str, run_id: str, task_id: str, *, key: str = "return_value", map_index: int = -1) -> Json:
@@ -148,13 +147,15 @@ class AirflowClient:
             if offset >= page["total_entries"]:
                 return
 
-    def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+    def _send(self, method: str, path: str, attempts: int = 1, **options: Any) -> httpx.Response:
         try:
             answer = self._http.request(method, path, **options)
         except httpx.HTTPError as error:
             raise AirflowUnavailable(
                 f"Airflow at {self.base_url} did not answer {method} {path} ({error}): check that it runs, and try again"
             ) from error
+        if attempts > 1 and answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR and ROLLED_BACK in answer.text:
+            return self._send(method, path, attempts - 1, **options)
         if answer.is_error:
             raise AirflowUnavailable(
                 f"Airflow refused {method} {path} with status {answer.status_code}: {answer.text.strip()[:500]}"
