@@ -80,20 +80,37 @@ class Columns:
         columns: list[Any] = [
             records.keys,
             records.values,
-            pa.repeat(pa.scalar(topic, pa.string()), count),
-            pa.array(records.partitions),
-            pa.array(records.offsets),
-            pa.array(records.times_ms * _US_PER_MS).view(self.schema.field("timestamp").type),
-            pa.array(records.kinds - 1),  # Spark as Kafka itself: -1 none, 0 creation, 1 append to the log
+            _repeated(topic, count),
+            number_column(records.partitions),
+            number_column(records.offsets),
+            number_column(records.times_ms * _US_PER_MS).view(self.schema.field("timestamp").type),
+            number_column(records.kinds - 1),  # Spark as Kafka itself: -1 none, 0 creation, 1 append to the log
         ]
         if records.headers is not None:
             columns.append(records.headers)
         if self._assignment is not None:
             consumer, incarnation = self._assignment
-            columns.append(pa.repeat(pa.scalar(consumer, pa.string()), count))
-            columns.append(pa.repeat(pa.scalar(incarnation, pa.int64()), count))
-            columns.append(pa.array(epochs))
+            columns.append(_repeated(consumer, count))
+            columns.append(number_column(np.full(count, incarnation, np.int64)))
+            columns.append(number_column(epochs))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+# `pa.array` and `pa.scalar` import pandas, for which a new worker takes a second of a partition's pause.
+
+
+def number_column(numbers: NDArray[Any], there: NDArray[np.bool_] | None = None) -> pa.Array:
+    """A column in the memory of contiguous `numbers`; null where not `there`."""
+    validity = None if there is None else pa.py_buffer(np.packbits(there, bitorder="little"))
+    kind = pa.from_numpy_dtype(numbers.dtype)
+    return pa.Array.from_buffers(kind, numbers.size, [validity, pa.py_buffer(numbers)])
+
+
+def _repeated(text: str, count: int) -> pa.Array:
+    """A column of `count` times the same text; at most 2 GiB in all."""
+    data = text.encode()
+    ends = np.arange(count + 1, dtype=np.int32) * len(data)
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(ends), pa.py_buffer(data * count)])
 
 
 def records_of(messages: Sequence[Message], include_headers: bool) -> Records:

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException
 from numpy.typing import NDArray
 from pyarrow._compute import call_function  # pyarrow.compute spends 0.3 s on making its wrappers
 
-from spark_apps.columns import Records, header_column
+from spark_apps.columns import Records, header_column, number_column
 from spark_apps.fetching import Problem
 from spark_apps.librdkafka import CONSUMER, ON_ERROR, ON_LOG, ROW, Unfit, headers_of, library, new_handle, rows_at
 
@@ -169,7 +169,7 @@ def _copied(addresses: NDArray[np.int64], sizes: NDArray[np.int64]) -> pa.Array:
     pieces = pa.Array.from_buffers(pa.large_binary(), 2 * order.size, [None, pa.py_buffer(bounds), memory], 0)
     indexes = np.zeros(len(addresses), np.int64)
     indexes[order] = np.arange(0, 2 * order.size, 2)
-    taken = call_function("take", [pieces, pa.array(indexes, mask=addresses == 0)])
+    taken = call_function("take", [pieces, number_column(indexes, addresses != 0)])
     validity, ends, data = taken.buffers()
     short = np.frombuffer(ends, np.int64, len(taken) + 1).astype(np.int32)
     return pa.Array.from_buffers(pa.binary(), len(taken), [validity, pa.py_buffer(short), data], taken.null_count)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -22,7 +23,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from spark_apps import reader
-from spark_apps.columns import spark_schema
+from spark_apps.columns import Columns, Records, spark_schema
 from spark_apps.librdkafka import unfit
 
 FORMAT = "assigned-kafka-warm-up"
@@ -34,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class WarmUpSource(DataSource):
-    """A stream of empty batches with the columns of the real source."""
+    """A stream of small batches with the columns of the real source."""
 
     @classmethod
     def name(cls) -> str:
@@ -51,7 +52,7 @@ class WarmUpSource(DataSource):
 
 
 class WarmUpReader(DataSourceStreamReader):
-    """Has `BATCHES` batches of `TASKS` tasks each, without a record."""
+    """Has `BATCHES` batches of `TASKS` tasks each, with a record each."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Before the first batch."""
@@ -66,9 +67,11 @@ class WarmUpReader(DataSourceStreamReader):
         return [InputPartition(number) for number in range(TASKS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        """No record; but the worker has imported what reads them, and checked its library."""
+        """A record of nothing, made as real ones are; the worker has imported what reads them, and checked its library."""
         log.debug("%s reads %s", reader.GROUP, "by consume()" if unfit() else "from librdkafka's own queue")
-        return iter(())
+        number, empty = np.zeros(1, np.int64), pa.nulls(1, pa.binary())
+        small = number.astype(np.int32)
+        yield Columns(False, True, "", 0).build("", Records(empty, empty, small, number, number, small), number)
 
 
 def warm_up(spark: SparkSession) -> bool:

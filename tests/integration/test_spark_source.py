@@ -23,6 +23,7 @@ from spark_apps.link import LinkServer
 from spark_apps.pipelines import audit, check_writer, orders
 from spark_apps.sinks import read_audit
 from spark_apps.stateless import check_stateless
+from spark_apps.warm_up import warm_up
 from tests.integration.fake_planner import FakePlanner
 from tests.integration.kafka_topics import new_topic, produce
 from tests.integration.spark_submit import JAVA_OPTIONS
@@ -299,6 +300,11 @@ def test_what_keeps_no_state_is_taken(spark: SparkSession) -> None:
     still = spark.range(5).withColumnRenamed("id", "value").groupBy("value").count()
     for frame in (stream.where("value > 1").join(still, "value"), stream.withWatermark("timestamp", "1 minute")):
         check_stateless(frame.writeStream)
+
+
+def test_a_warm_up_runs_its_batches_and_leaves_no_query(spark: SparkSession) -> None:
+    assert warm_up(spark)
+    assert not spark.streams.active
 
 
 def test_a_batch_read_is_refused(stage: Stage) -> None:

@@ -1,0 +1,66 @@
+"""Arrow batches of the source's columns. No broker, no Spark."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+
+from spark_apps.columns import Columns, Records, number_column
+
+COLD = """
+import sys
+import numpy as np
+import pyarrow as pa
+from spark_apps.columns import Columns, Records
+from spark_apps.fast_fetch import _copied
+from spark_apps.reader import read
+
+numbers, small = np.zeros(1, np.int64), np.zeros(1, np.int32)
+text = np.frombuffer(b"x", np.int8)
+values = _copied(np.array([text.ctypes.data]), np.ones(1, np.int64))
+Columns(False, True, "a", 1).build("orders", Records(values, values, small, numbers, numbers, small), numbers)
+print("pandas" in sys.modules)
+"""
+
+
+def test_each_column_has_its_value() -> None:
+    words = pa.array([b"k", None], pa.binary())
+    records = Records(
+        words,
+        words,
+        np.array([3, 4], np.int32),
+        np.array([70, 2**40], np.int64),
+        np.array([1_600_000_000_123, -1], np.int64),
+        np.array([1, 2], np.int32),
+    )
+    batch = Columns(False, True, "consumer-ä", 2**40).build("orders", records, np.array([5, 6], np.int64))
+    batch.validate(full=True)
+    rows = batch.to_pylist()
+    assert [row.pop("timestamp").timestamp() for row in rows] == [1_600_000_000.123, -0.001]
+    same = {"topic": "orders", "consumer": "consumer-ä", "incarnation": 2**40}
+    assert rows == [
+        {"key": b"k", "value": b"k", "partition": 3, "offset": 70, "timestampType": 0, "epoch": 5, **same},
+        {"key": None, "value": None, "partition": 4, "offset": 2**40, "timestampType": 1, "epoch": 6, **same},
+    ]
+
+
+def test_a_batch_of_nothing_and_an_empty_name() -> None:
+    empty, none = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    nothing = pa.nulls(0, pa.binary())
+    batch = Columns(False, True, "", 0).build("", Records(nothing, nothing, none, empty, empty, none), empty)
+    batch.validate(full=True)
+    assert batch.num_rows == 0
+
+
+def test_numbers_are_null_where_they_are_not_there() -> None:
+    there = np.array([True, False] * 9)
+    column = number_column(np.arange(18), there)
+    column.validate(full=True)
+    assert column.to_pylist() == [number if number % 2 == 0 else None for number in range(18)]
+
+
+def test_a_new_worker_builds_its_first_batch_without_pandas() -> None:
+    """Its import takes up to a second, for which the first partitions of a consumer would stand still."""
+    done = subprocess.run([sys.executable, "-c", COLD], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"]
