@@ -41,10 +41,10 @@ class Service(StrEnum):
 
 # Log servers are for other machines: here the api-server reads the files itself.
 ARGUMENTS: Mapping[Service, tuple[str, ...]] = {
-    Service.API_SERVER: (),
-    Service.SCHEDULER: ("--skip-serve-logs",),
-    Service.DAG_PROCESSOR: (),
-    Service.TRIGGERER: ("--skip-serve-logs",),
+    Service.API_SERVER: ("coordinator_tasks.embedded.api_server",),
+    Service.SCHEDULER: ("airflow", "scheduler", "--skip-serve-logs"),
+    Service.DAG_PROCESSOR: ("airflow", "dag-processor"),
+    Service.TRIGGERER: ("airflow", "triggerer", "--skip-serve-logs"),
 }
 
 # What the health answer calls each service and its heartbeat; the api-server is alive if it answers.
@@ -202,7 +202,7 @@ class EmbeddedAirflow:
     def _process(self, service: Service) -> ManagedProcess:
         spec = ProcessSpec(
             name=f"Airflow's {service}",
-            argv=(sys.executable, "-m", "airflow", service.value, *ARGUMENTS[service]),
+            argv=(sys.executable, "-m", *ARGUMENTS[service]),
             log_path=self._log_path(service),
             env=self._environment,
             cwd=self.home,

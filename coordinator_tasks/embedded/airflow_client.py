@@ -50,7 +50,7 @@ class AirflowClient:
     def request(self, method: str, path: str, **options: Any) -> Json:
         """One call of ``/api/v2`` + ``path``; signs in when needed. Returns the decoded answer, None if it is empty.
 
-        Sent again when Airflow rolled it back: SQLite has one writer, and on a busy machine the lock times out.
+        Sent again when Airflow rolled it back: SQLite has one writer, and the wait for its turn can be in vain.
         """
         if "Authorization" not in self._http.headers:
             self._http.headers["Authorization"] = f"Bearer {self.token()}"
@@ -119,11 +119,7 @@ class AirflowClient:
         return list(self._pages(f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances", "task_instances"))
 
     def clear_tasks(self, dag_id: str, run_id: str, task_ids: list[str]) -> None:
-        """Runs tasks again, whatever their state, as a person does in the UI.
-
-        Airflow writes this on two connections; on SQLite, beside a task that starts, they can block one another until
-        the lock times out.
-        """
+        """Runs tasks again, whatever their state, as a person does in the UI."""
         body = {"dag_run_id": run_id, "task_ids": task_ids, "only_failed": False, "dry_run": False}
         self.request("POST", f"/dags/{dag_id}/clearTaskInstances", json=body)
 

@@ -1,7 +1,9 @@
 """The embedded Airflow runs real tasks, and its services can be killed and started again one by one."""
 
 import shutil
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -56,6 +58,24 @@ def test_the_api_is_closed_to_strangers(airflow: EmbeddedAirflow) -> None:
 def test_a_refusal_is_told_in_airflows_own_words(airflow: EmbeddedAirflow) -> None:
     with pytest.raises(AirflowUnavailable, match=r"404.*unheard-of"):
         airflow.client.trigger("unheard-of")
+
+
+def test_requests_at_once_do_not_wait_for_one_another_for_ever(airflow: EmbeddedAirflow) -> None:
+    log = airflow.home / f"{Service.API_SERVER}.log"
+    failed = log.read_text().count("Error with id")
+    runs: list[str] = []
+
+    def trigger() -> None:
+        runs.extend(airflow.client.trigger("trivial", {"number": number}) for number in range(6))
+
+    triggering = threading.Thread(target=trigger)
+    triggering.start()
+    with ThreadPoolExecutor(2) as others:
+        while triggering.is_alive():
+            list(others.map(airflow.client.unpause, ["trivial"] * 2))
+    assert log.read_text().count("Error with id") == failed
+    states = [airflow.client.wait_for_run("trivial", run_id, RUN_TIMEOUT_S) for run_id in runs]
+    assert states == ["success"] * 6
 
 
 def test_a_killed_scheduler_is_replaced_and_runs_what_was_asked_meanwhile(airflow: EmbeddedAirflow) -> None:

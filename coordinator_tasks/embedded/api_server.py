@@ -1,0 +1,51 @@
+"""``python -m coordinator_tasks.embedded.api_server``: Airflow's api-server, with its audit log written off the event loop.
+
+Airflow 3.3 commits the log of who asked for what on the event loop, without which no other request can commit. SQLite has
+one writer: where another request has written and not yet committed, the loop waits for its lock and it for the loop, and
+everybody for both, until the lock's time is out. A click beside a task that starts was enough.
+"""
+
+import sys
+from collections.abc import Awaitable, Callable
+
+from airflow.__main__ import main
+from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.api_fastapi.core_api.security import GetUserDep
+from airflow.api_fastapi.logging import decorators
+from airflow.models.log import Log
+from fastapi import Request
+from starlette.concurrency import run_in_threadpool
+
+_original = decorators.action_logging
+
+
+class _Kept:
+    """Takes the place of a session: what was added is written later."""
+
+    def __init__(self) -> None:
+        self.logs: list[Log] = []
+
+    def add(self, log: Log) -> None:
+        self.logs.append(log)
+
+    def commit(self) -> None:
+        pass
+
+
+def action_logging(event: str | None = None) -> Callable[..., Awaitable[None]]:
+    """Airflow's dependency of the same name, with its commit in a thread."""
+    note = _original(event)
+
+    async def log_action(request: Request, session: SessionDep, user: GetUserDep) -> None:
+        kept = _Kept()
+        await note(request, kept, user)
+        session.add_all(kept.logs)
+        await run_in_threadpool(session.commit)
+
+    return log_action
+
+
+if __name__ == "__main__":
+    decorators.action_logging = action_logging
+    sys.argv[1:] = ["api-server", *sys.argv[1:]]
+    main()  # type: ignore[no-untyped-call]
