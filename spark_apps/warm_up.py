@@ -1,4 +1,4 @@
-"""Runs a few batches over nothing before a consumer registers, so that its first partitions do not pay for a cold Spark.
+"""Runs a few made-up batches before a consumer registers, so that its first partitions do not pay for a cold Spark.
 
 A fresh JVM needs seconds for its first streaming batch: classes are loaded, Python workers started and their imports done.
 Whoever is registered may be given partitions at once, and they would stand still for as long. The warm-up goes the same
@@ -67,7 +67,7 @@ class WarmUpReader(DataSourceStreamReader):
         return [InputPartition(number) for number in range(TASKS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        """A record of nothing, made as real ones are; the worker has imported what reads them, and checked its library."""
+        """A record without a value, made as real ones are. The worker has imported what reads them and checked its library."""
         log.debug("%s reads %s", reader.GROUP, "by consume()" if unfit() else "from librdkafka's own queue")
         number, empty = np.zeros(1, np.int64), pa.nulls(1, pa.binary())
         small = number.astype(np.int32)

@@ -143,6 +143,8 @@ class Broker:
         return found
 
     def _trouble(self, error: KafkaError) -> None:
+        if error.name() == "_ALL_BROKERS_DOWN" and self._last_trouble is not None:
+            return  # it follows from what is known, and says less
         self._troubles.append(error)
         self._last_trouble = error
 

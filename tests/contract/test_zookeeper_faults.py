@@ -193,9 +193,8 @@ def test_a_port_that_is_no_zookeeper_is_said() -> None:
 def test_a_server_with_older_data_gets_a_new_session_after_the_old_ones_time_out(tmp_path: Path, older: bool) -> None:
     with EmbeddedZooKeeper(tmp_path / "server") as own:
         store = own.data_dir / "data" / "version-2"
-        session = Session(
-            own, timeout_s=1.0, answer_timeout_s=WAIT_S
-        )  # kazoo waits up to a second between its attempts
+        # kazoo waits up to a second between its attempts.
+        session = Session(own, timeout_s=1.0, answer_timeout_s=WAIT_S)
         session.zk.ensure("/kept")
         own.stop()
         if older:

@@ -80,6 +80,18 @@ def test_a_trouble_that_the_library_tells_once_is_named_until_an_answer_comes(mo
     assert "Connection refused" not in str(made._broker.unavailable("no answer"))
 
 
+def test_that_all_brokers_are_down_does_not_hide_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = admin(monkeypatch, [], limit_s=0.05)._broker
+    down = KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
+    broker._trouble(down)
+    assert "1/1 brokers are down" in str(broker.unavailable("no answer"))
+    broker._troubles.clear()
+    broker._trouble(KafkaError(KafkaError._TRANSPORT, "Connection refused"))
+    broker._troubles.clear()  # as at the next request
+    broker._trouble(down)
+    assert "no answer (Connection refused)" in str(broker.unavailable("no answer"))
+
+
 class Meanwhile(dict[int, Token]):
     """What is held of a topic; whenever it is looked at, the worker of another topic of the group takes a partition."""
 
