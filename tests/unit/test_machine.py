@@ -457,6 +457,18 @@ def test_a_node_that_does_not_say_what_is_configured_is_written_again(frozen: bo
     assert scene.decide().verdict is Verdict.NOTHING
 
 
+def test_a_topic_that_was_removed_while_a_recovery_started_it_and_added_again_does_not_stand_still() -> None:
+    scene = ab()
+    assert scene.node is not None
+    assert scene.state is not None
+    scene.node = replace(scene.node, removed=True)
+    to_start = {c: tuple(p for p, owner in scene.node.assignments.items() if owner == c) for c in ("a", "b")}
+    scene.state = replace(scene.state, state=State.STARTING, to_start=to_start, planned="")
+    scene.settles()
+    assert not scene.node.removed
+    assert scene.state.state is State.STABLE
+
+
 def test_a_parameter_that_moves_nothing_is_no_consumers_business() -> None:
     scene = ab()
     changed(parameters={"weight": "2"})(scene)
