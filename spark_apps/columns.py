@@ -96,11 +96,11 @@ class Columns:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
-# `pa.array` and `pa.scalar` import pandas, for which a new worker takes a second of a partition's pause.
-
-
 def number_column(numbers: NDArray[Any], there: NDArray[np.bool_] | None = None) -> pa.Array:
-    """A column in the memory of contiguous `numbers`; null where not `there`."""
+    """A column in the memory of contiguous `numbers`; null where not `there`.
+
+    `pa.array` and `pa.scalar` would import pandas, for which a new worker takes a second of a partition's pause.
+    """
     validity = None if there is None else pa.py_buffer(np.packbits(there, bitorder="little"))
     kind = pa.from_numpy_dtype(numbers.dtype)
     return pa.Array.from_buffers(kind, numbers.size, [validity, pa.py_buffer(numbers)])

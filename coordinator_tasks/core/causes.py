@@ -96,9 +96,9 @@ def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able
         return Due("the topic was removed from the coordinator") if held or not node.removed else None
     current = digest(view, world, able)
     # Every transition writes the node with the configuration of its moment, the plan's digest stays that of the plan.
-    another = current != state.planned or configured(node) != configured(config)
+    changed = bool(state.planned) and (current != state.planned or configured(node) != configured(config))
     # Nobody runs anything under a node that says removed, so a topic that was added again cannot wait until it is Stable.
-    changed = another and (bool(state.planned) or node.removed)
+    changed = changed or node.removed
     if config.frozen:
         return Due(_paused(view) or "configuration changed") if changed else None
     joined = sorted(c for c, i in able.items() if state.targets.get(c) != i)

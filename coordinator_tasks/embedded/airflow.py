@@ -39,12 +39,13 @@ class Service(StrEnum):
     TRIGGERER = "triggerer"
 
 
+API_SERVER_MODULE = "coordinator_tasks.embedded.api_server"
 # Log servers are for other machines: here the api-server reads the files itself.
 ARGUMENTS: Mapping[Service, tuple[str, ...]] = {
-    Service.API_SERVER: ("coordinator_tasks.embedded.api_server",),
-    Service.SCHEDULER: ("airflow", "scheduler", "--skip-serve-logs"),
-    Service.DAG_PROCESSOR: ("airflow", "dag-processor"),
-    Service.TRIGGERER: ("airflow", "triggerer", "--skip-serve-logs"),
+    Service.API_SERVER: (),
+    Service.SCHEDULER: ("--skip-serve-logs",),
+    Service.DAG_PROCESSOR: (),
+    Service.TRIGGERER: ("--skip-serve-logs",),
 }
 
 # What the health answer calls each service and its heartbeat; the api-server is alive if it answers.
@@ -200,9 +201,10 @@ class EmbeddedAirflow:
         return datetime.fromisoformat(heartbeat).timestamp() >= self.services[service].started_s
 
     def _process(self, service: Service) -> ManagedProcess:
+        module = API_SERVER_MODULE if service is Service.API_SERVER else "airflow"
         spec = ProcessSpec(
             name=f"Airflow's {service}",
-            argv=(sys.executable, "-m", *ARGUMENTS[service]),
+            argv=(sys.executable, "-m", module, service.value, *ARGUMENTS[service]),
             log_path=self._log_path(service),
             env=self._environment,
             cwd=self.home,

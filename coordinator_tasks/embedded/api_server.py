@@ -1,11 +1,10 @@
-"""``python -m coordinator_tasks.embedded.api_server``: Airflow's api-server, with its audit log written off the event loop.
+"""``python -m coordinator_tasks.embedded.api_server api-server``: Airflow's own, with its audit log off the event loop.
 
 Airflow 3.3 commits the log of who asked for what on the event loop, without which no other request can commit. SQLite has
 one writer: where another request has written and not yet committed, the loop waits for its lock and it for the loop, and
 everybody for both, until the lock's time is out. A click beside a task that starts was enough.
 """
 
-import sys
 from collections.abc import Awaitable, Callable
 
 from airflow.__main__ import main
@@ -47,5 +46,4 @@ def action_logging(event: str | None = None) -> Callable[..., Awaitable[None]]:
 
 if __name__ == "__main__":
     decorators.action_logging = action_logging
-    sys.argv[1:] = ["api-server", *sys.argv[1:]]
     main()  # type: ignore[no-untyped-call]
