@@ -22,8 +22,9 @@ class Verdict(StrEnum):
 def judge(own: Token, committed: Committed | None, topic_id: str, consumer: str) -> Verdict:
     """Compare our token with the committed entry. An entry of another topic id is no owner's: it is overwritten.
 
-    Two generations never acquire at one epoch: if they seem to, the one that is not sure of itself stops. Only our own
-    entry of a holding that was adopted by a new generation is of the former one; it is written again.
+    Two generations acquire at one epoch only if ZooKeeper was lost with everybody who knew of it, after the only commit
+    under it was written over: of two such owners the one of the smaller incarnation stops, of two equal ones both. Only
+    our own entry of a holding that was adopted by a new generation is of the former one; it is written again.
     """
     if committed is None or committed.token is None or committed.topic_id != topic_id:
         return Verdict.REWRITE

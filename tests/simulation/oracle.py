@@ -185,18 +185,23 @@ class Oracle:
         The same goes for who is there and does not answer, where nothing tells of an older life: it is not waited for.
         """
         first = node.epoch == 1
+        asked: set[str] = set()
         for one in self.consumers:
             here = self._members.get(one.consumer) == one.address and not (first and one.listener.mood)
-            if one.alive and not (here and one.running and not one.session.broken and not one.session.cut):
+            if one.alive and here and one.running and not one.session.broken and not one.session.cut:
+                asked.add(one.name)
+            elif one.alive:
                 self._elder[one.name, topic] = self._generations[topic] - {node.generation}
                 self.taint(one)
-        for key, token in self._stored.items():
-            if token is None and key[0] == node.topic_id:
-                # A stranger wrote over the only trace of who had committed, and ZooKeeper was lost: nobody can know.
-                self._committers = {at: one for at, one in self._committers.items() if at[:2] != key}
-                self._of(*key).token = None
         newest = max((t.epoch for (id_, _), t in self._stored.items() if id_ == node.topic_id and t), default=0)
         self.expect("epochs never fall", node.epoch > newest, f"epoch {node.epoch} after {newest} was committed")
+        given_out = [at for at in self._committers if at[0] == node.topic_id and at[2] >= node.epoch]
+        for topic_id, partition, epoch in given_out:
+            # Somebody wrote over the only trace of this commit, and ZooKeeper was lost: nobody can know, if its owner
+            # cannot be asked. Should that one live, both tokens have one epoch, and the fence lets one of them go on.
+            who = self._committers.pop((topic_id, partition, epoch))
+            self.expect("epochs never fall", who not in asked, f"epoch {node.epoch} after {who} committed at {epoch}")
+            self._of(topic_id, partition).token = None
 
     def _directive(self, consumer: str, path: str, node: Znode | None) -> None:
         directive = decode_directive(path, node.data, consumer, 0) if node is not None else None

@@ -41,6 +41,17 @@ def test_our_own_entry_of_a_holding_that_a_new_generation_adopted_is_written_aga
     assert judge(OWN, entry(6, generation="g0"), "t1", "a") is Verdict.FENCED
 
 
+@pytest.mark.parametrize(("mine", "yours"), [(3, 7), (7, 3), (3, 3)])
+def test_of_two_generations_that_gave_out_one_epoch_at_most_one_owner_goes_on(mine: int, yours: int) -> None:
+    old, new = Token(5, mine, "g1"), Token(5, yours, "g2")
+    verdicts = {
+        judge(old, Committed(40, new, "b", "c", "t1"), "t1", "a"),
+        judge(new, Committed(40, old, "a", "c", "t1"), "t1", "b"),
+    }
+    assert Verdict.FENCED in verdicts
+    assert Verdict.OURS not in verdicts
+
+
 def release(epoch: int = 4, incarnation: int = 1, offset: int = 60) -> Release:
     return Release(7, "a", 1, offset, "g1", Token(epoch, incarnation, "g1"))
 
