@@ -120,6 +120,7 @@ def run(setup: Setup, actions: Sequence[Action], *, traced: bool = False) -> Out
             rule, broken = error.rule, str(error)
         except Exception as error:  # noqa: BLE001 - whatever leaves the production code is a finding
             rule, broken = f"raised {type(error).__name__}", f"{type(error).__name__}: {error}"
+    world.kernel.close()
     oracle = world.oracle
     return Outcome(
         seed=-1,

@@ -116,3 +116,9 @@ class Kernel:
         if fiber.strand is not None and not fiber.dead:
             fiber.strand.throw(GreenletExit)
         fiber.dead = True
+
+    def close(self) -> None:
+        """Let go of what the fibers held: a greenlet that waits is never garbage, nor is what its frames know."""
+        for strand in self._idle:
+            strand.throw(GreenletExit)
+        self._idle.clear()

@@ -108,6 +108,7 @@ class Protocol(RuleBasedStateMachine):
         with self.around:
             if self.holds:
                 heal(self.world)
+        self.world.kernel.close()
 
 
 TestProtocol = Protocol.TestCase

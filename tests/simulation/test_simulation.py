@@ -1,5 +1,6 @@
 """Seeded histories of the whole system, run on all cores; `make simulate` runs more of them."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from tests.simulation.states import Bounds
 from tests.simulation.suites import MACHINE, UNIT
 from tests.simulation.sweep import Search
 from tests.simulation.totals import Totals, joined, load, save
+from tests.simulation.world import World
 
 BLOCK = 1_000
 BLOCKS = 10
@@ -51,6 +53,13 @@ def test_every_fault_meets_every_state_often_enough(totals: Totals) -> None:
     seldom = {(f.value, s.value): totals.effects[f, s] for f in Fault for s in State if totals.effects[f, s] < EACH}
     assert not seldom
     assert len(Fault) >= 20
+
+
+def test_a_history_leaves_nothing_behind() -> None:
+    for seed in range(5):
+        run_seed(seed)
+    gc.collect()
+    assert not [world for world in gc.get_objects() if isinstance(world, World)]
 
 
 def test_every_rule_is_looked_at_in_a_few_histories() -> None:
