@@ -84,6 +84,7 @@ class Oracle:
 
     def on_write(self, before: Changes, after: Changes, who: str) -> None:
         restored = who == "restore"
+        taken_for_lost = [one for one in self.consumers if self.lost(one)]
         readers = {
             self.paths.directives: self._directive,
             self.paths.members: self._member,
@@ -102,7 +103,7 @@ class Oracle:
             elif folder == self.paths.assignments and self._changed(before[path], after[path]):
                 self._node(topic, before[path], after, records.get(topic, []), restored)
         if restored:
-            self._all_excused()
+            self._all_excused(taken_for_lost)
             return
         for topic in records:
             written = self.paths.state(topic) in after
@@ -233,17 +234,19 @@ class Oracle:
         if node is not None:
             self.configs[topic] = decode_config(path, node.data)
 
-    def _all_excused(self) -> None:
-        """The tree is another one: who was taken for lost in the old one may be forgotten in this."""
+    def _all_excused(self, taken_for_lost: list[Consumer]) -> None:
+        """The tree is another one: who was taken for lost in the old one may be forgotten in this.
+
+        Such a one may not know of it yet, nor have begun what its picture grants it.
+        """
         for one in self.consumers:
             if one.alive and one.topics is not None:
-                for topic in one.topics.names():
-                    self._excused[one.name, topic] = max(
-                        [
-                            self._excused.get((one.name, topic), -1),
-                            *(t.epoch for t in self._tokens(one, topic).values()),
-                        ]
-                    )
+                for topic, query in one.topics.queries.items():
+                    epochs = [self._excused.get((one.name, topic), -1)]
+                    epochs += [token.epoch for token in self._tokens(one, topic).values()]
+                    if one in taken_for_lost and query.holder.picture is not None:
+                        epochs.append(query.holder.picture.epoch)
+                    self._excused[one.name, topic] = max(epochs)
 
     def _excuse(self, consumer: str, incarnation: int) -> None:
         for one in self.consumers:
