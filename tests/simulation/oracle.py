@@ -22,7 +22,17 @@ from coordinator_tasks.core.codec import decode_config, decode_node, decode_stat
 from coordinator_tasks.core.history_codec import decode_record
 from coordinator_tasks.core.holding import grants
 from coordinator_tasks.core.member_codec import decode_claim, decode_directive, decode_member
-from coordinator_tasks.core.model import Committed, MoveKind, Record, State, Token, TopicConfig, TopicNode, TopicState
+from coordinator_tasks.core.model import (
+    Committed,
+    IdClaim,
+    MoveKind,
+    Record,
+    State,
+    Token,
+    TopicConfig,
+    TopicNode,
+    TopicState,
+)
 from coordinator_tasks.core.names import Paths
 from spark_apps.agent.held import Held, Phase
 from spark_apps.batches import Range
@@ -67,6 +77,7 @@ class Oracle:
     _granted: set[tuple[str, str, int, int, str, int]] = field(default_factory=set)
     _committers: dict[tuple[str, int, int], str] = field(default_factory=dict)
     _members: dict[str, str] = field(default_factory=dict)
+    _claimed: dict[str, str] = field(default_factory=dict)
     _isolated: dict[str, int] = field(default_factory=dict)
     _ended: dict[str, frozenset[int]] = field(default_factory=dict)
     _excused: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -207,10 +218,11 @@ class Oracle:
     def _directive(self, consumer: str, path: str, node: Znode | None) -> None:
         directive = decode_directive(path, node.data, consumer, 0) if node is not None else None
         if directive is None or directive.isolation is None:
-            self._isolated.pop(consumer, None)
-            for one in self.consumers:
+            was = self._isolated.pop(consumer, None)
+            asked = self._members.get(consumer) or self._claimed.get(consumer)
+            for one in self.consumers if was is not None else ():
                 # Its word was not asked for: nothing is granted to it, and until it has seen that the fence holds it.
-                if one.consumer == consumer and self._members.get(consumer, one.address) != one.address:
+                if one.consumer == consumer and one.address != asked:
                     self._excuse(consumer, one.incarnation)
         else:
             self._isolated[consumer] = directive.isolation.incarnation
@@ -225,7 +237,8 @@ class Oracle:
             self._members[consumer] = decode_member(path, node.data).address
 
     def _claim(self, consumer: str, path: str, node: Znode | None) -> None:
-        ended = frozenset(decode_claim(path, node.data, consumer, 0).ended) if node is not None else frozenset()
+        claim = decode_claim(path, node.data, consumer, 0) if node is not None else IdClaim(consumer, 0)
+        self._claimed[consumer], ended = claim.address, frozenset(claim.ended)
         for incarnation in self._ended.get(consumer, frozenset()) - ended:
             self._excuse(consumer, incarnation)
         self._ended[consumer] = ended
