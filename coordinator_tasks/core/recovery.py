@@ -3,7 +3,8 @@
 Rules:
 - Needed when the topic's node or state is missing, or when an acted or committed epoch is larger than the node's, or a
   consumer acts on a generation that the node does not supersede, or an owner runs under a newer holding than the node
-  names, or its start is barred by the commit of one.
+  names, or its start is barred by the commit of one, or a consumer holds something else at the node's own epoch: that
+  was given out twice, because a restored node was planned on while the consumer that knew of it did not answer.
 - Every registered consumer is asked; where there are traces of an older life, one that does not answer is waited for.
 - The new node has a new generation, an epoch of 1 + the largest of node, acted and committed, and says in `supersedes`
   what went into it, so that consumers of the older generations may accept it.
@@ -38,7 +39,7 @@ def needed(view: TopicView, world: World) -> Recovery | None:
     tokens = _tokens(view, world)
     newest = max([_newest(s) for _, _, s in acted] + [t.epoch for t, _ in tokens.values()], default=0)
     if node is not None and view.state is not None:
-        cause = _disagreement(node, acted, newest) or _barred_start(node, tokens)
+        cause = _disagreement(node, acted, newest) or _given_out_twice(node, acted) or _barred_start(node, tokens)
         if cause is None:
             return None
     else:
@@ -94,6 +95,23 @@ def _disagreement(node: TopicNode, acted: list[tuple[str, int, TopicStatus]], ne
                 return f"ZooKeeper was restored: {consumer} runs partition {partition} since {one.token.epoch}, stored is {stored}"
     if newest > node.epoch:
         return f"ZooKeeper was restored: epoch {newest} was committed or is held, stored is {node.epoch}"
+    return None
+
+
+def _given_out_twice(node: TopicNode, acted: list[tuple[str, int, TopicStatus]]) -> str | None:
+    # For all at once, since each may be one of a thousand.
+    given: dict[str, dict[int, int]] = {}
+    for partition, owner in node.assignments.items():
+        given.setdefault(owner, {})[partition] = node.since[partition]
+    for partition, entry in node.handoff.items():
+        given.setdefault(entry.taker, {})[partition] = entry.epoch
+    for consumer, incarnation, status in acted:
+        if (status.generation, status.acted_epoch) != (node.generation, node.epoch) or node.removed:
+            continue
+        own = given.get(consumer, {}) if node.incarnations.get(consumer) == incarnation else {}
+        # Nothing at all: it may still see an isolation that has been lifted.
+        if status.held and status.held != own:
+            return f"ZooKeeper was restored: {consumer} has acted on another epoch {node.epoch} than the one that is stored"
     return None
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from coordinator_tasks.core.codec import decode_node, decode_state, encode_node
 from coordinator_tasks.core.errors import LookAgain, NotManaged, Refused
+from coordinator_tasks.core.holding import may_hold
 from coordinator_tasks.core.model import (
     Actor,
     Committed,
@@ -40,7 +41,7 @@ class Shop(Cluster):
             for p, owner in node.assignments.items()
             if owner == member.consumer
         }
-        held = {p: node.since[p] for p in running}
+        held = may_hold(node, member.consumer, member.incarnation, isolated=False)
         status = TopicStatus(node.generation, node.epoch, held, running, True)
         return ConsumerStatus(member.consumer, self.name, member.incarnation, "boot", "ok", {"orders": status})
 

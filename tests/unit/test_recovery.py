@@ -395,6 +395,31 @@ def test_what_the_node_has_already_given_anew_does_not_go_on_under_the_token_bef
     assert picture(scene).since[partition] == picture(scene).epoch
 
 
+@pytest.mark.parametrize("gives", [True, False], ids=["it gives", "it keeps"])
+def test_an_epoch_that_was_given_out_twice_is_recovered_from(gives: bool) -> None:
+    # Restored, and planned on while `a` did not answer: what `a` has acted on has the number of what is stored now.
+    scene = stable("a", "b")
+    partition = scene.owned["a"][0]
+    before, held = picture(scene), {p: picture(scene).since[p] for p in scene.owned["a"]}
+    if gives:
+        del held[partition]
+        scene.says("a", held=held, running={})
+    else:
+        scene.says("a", held={**held, scene.owned["b"][0]: before.epoch})
+    decision = scene.step()
+    assert "a has acted on another epoch" in decision.reason
+    assert accepts(replace(before, assignments={}), picture(scene)) is Reading.ACT
+    scene.acts("a", "b").settles()
+    assert scene.state is not None
+    assert scene.state.state is State.STABLE
+
+
+def test_who_sees_an_isolation_that_was_lifted_holds_nothing_and_that_is_no_other_epoch() -> None:
+    scene = stable("a", "b")
+    scene.says("b", held={}, running={})
+    assert "another epoch" not in scene.step().reason
+
+
 def test_what_its_own_picture_has_given_it_anew_does_not_go_on_under_the_token_before() -> None:
     scene = stable("a", "b")
     partition = scene.owned["a"][0]
