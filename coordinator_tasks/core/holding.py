@@ -2,7 +2,8 @@
 
 Rules (numbers as in the hand-off of the design):
 - A consumer acts on one whole read of the topic node at a time, its *picture*; `accepts` says whether a new read
-  replaces it. A vanished or unreadable node replaces nothing: hold. Only `removed` means stop everything.
+  replaces it. A vanished or unreadable node replaces nothing: hold. Only `removed` means stop everything. While
+  what is stored does not replace the picture and is not the same, nothing is begun that does not run yet.
 - 3: it starts what `assignments` gives to its own incarnation; it stops what it runs and no longer holds, unless it
   is the taker of an entry whose release is there.
 - 4: only the giver of an entry releases it, after its last commit, with the entry's epoch; also when it does not run

@@ -53,6 +53,7 @@ class Holder:
         self._acquiring = acquiring
         self._isolated = False
         self._void: tuple[str, int] | None = None
+        self._astray = False
         self._stopping = False
         self._releases: dict[int, Release] = {}
         self.outstanding: tuple[int, tuple[Range, ...]] | None = None
@@ -62,18 +63,23 @@ class Holder:
     # Events ----------------------------------------------------------------------------------------------------------
 
     def on_node(self, seen: TopicNode) -> Reading:
-        """A read of the topic node; acts on it if it is newer, else keeps the picture and reports it."""
+        """A read of the topic node; acts on it if it is newer, else keeps the picture and reports it.
+
+        Kept: what runs goes on, and what is granted and not begun waits, for somebody else may have it by now.
+        """
         reading = accepts(self.picture, seen)
         if reading in (Reading.ACT, Reading.SAME):
-            void, self._void = self._void, None
+            kept_back = self._astray or self._void is not None
+            self._astray, self._void = False, None
             self.reports.clear("node")
             if reading is Reading.ACT:
                 self._resume(seen.paused)
                 self.picture = self._ledger.node = seen
                 self._releases = {p: r for p, r in self._releases.items() if p in seen.handoff or p in seen.assignments}
-            if reading is Reading.ACT or void is not None:
+            if reading is Reading.ACT or kept_back:
                 self._changed()
         elif self.picture is not None:
+            self._astray = True
             self.reports.add(
                 "node",
                 f"the topic node has epoch {seen.epoch} of generation {seen.generation!r}, older than or foreign to "
@@ -82,7 +88,8 @@ class Holder:
         return reading
 
     def on_unreadable(self, sentence: str) -> None:
-        """The topic node has vanished or cannot be read: hold, and say so."""
+        """The topic node has vanished or cannot be read: hold, begin nothing, and say so."""
+        self._astray = True
         self.reports.add("node", sentence)
 
     def on_releases(self, releases: Mapping[int, Release]) -> None:
@@ -382,7 +389,7 @@ class Holder:
             found = grants(self.picture, mine.consumer, mine.incarnation, self._releases, isolated)
             self._granted = {p: grant for p, grant in found.items() if not self._is_void(grant.token)}
         allowed = {p: g for p, g in self._granted.items() if not self._barred(p, g.token.epoch)}
-        if not self._acquiring:
+        if self._astray or not self._acquiring:
             allowed = {p: g for p, g in allowed.items() if p in running}
         return steps(allowed, running, closing, owed, self._releasing.written)
 

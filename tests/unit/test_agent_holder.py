@@ -693,6 +693,30 @@ def test_an_older_epoch_and_a_foreign_generation_are_kept_out_and_reported(stage
     assert stage.running == {}
 
 
+@pytest.mark.parametrize(
+    "stray",
+    [
+        pytest.param(lambda stage: stage.holder.on_node(replace(stage.node, epoch=4)), id="older"),
+        pytest.param(lambda stage: stage.holder.on_node(replace(stage.node, generation="g2")), id="foreign"),
+        pytest.param(lambda stage: stage.holder.on_unreadable("it has vanished"), id="vanished"),
+    ],
+)
+def test_while_another_node_stands_there_what_runs_goes_on_and_nothing_is_begun(
+    stage: Stage, stray: Callable[[Stage], object]
+) -> None:
+    stage.node = replace(stage.node, epoch=5)
+    stage.own(0)
+    assignments, since, epoch = stage.node.assignments, stage.node.since, stage.node.epoch + 1
+    stage.read(assignments=assignments, since=since, handoff={1: Handoff("b", "a", epoch)})
+    stray(stage)
+    stage.holder.on_releases({1: release_of(stage, 1, 55, Token(1, 6, GENERATION))})
+    stage.wait(1)
+    assert stage.running == {0: False}
+    assert stage.holder.on_node(stage.node) is Reading.SAME
+    stage.tick()
+    assert stage.running == {0: False, 1: False}
+
+
 def test_progress_stands_still_only_where_there_is_lag(stage: Stage) -> None:
     stage.own(0)
     stage.hand_out(0, 100)
