@@ -234,6 +234,18 @@ MUTANTS = (
         "after a loss only what has nothing newer behind it goes on",
     ),
     Mutant(
+        _RECOVERY,
+        "if status.held and status.held != own:",
+        "if False:",
+        "an epoch that was given out twice is recovered from",
+    ),
+    Mutant(
+        _HOLDER,
+        "if self._astray or not self._acquiring:",
+        "if not self._acquiring:",
+        "nothing is begun while another node is stored",
+    ),
+    Mutant(
         _PRESENCE,
         "if is_isolated(consumer, incarnation, world):",
         "if False:",
