@@ -114,6 +114,8 @@ class Consumer(Host):
         kind, _, topic = slot.partition(" ")
         if kind == "query":
             return self._query(topic)
+        if kind == "agent" and self._overdue():
+            self.on_overdue()
         fiber = self.slots.get(slot)
         if fiber is None:
             run = self._agent_step if kind == "agent" else self._worker_step(topic)
@@ -141,14 +143,16 @@ class Consumer(Host):
             return holder.next_at() <= self.kernel.now
         return kind == "agent" and self.woken
 
+    def _overdue(self) -> bool:
+        until = self.agent._leave_until if self.agent is not None else None
+        return until is not None and self.kernel.now >= until
+
     def _agent_step(self) -> None:
         self.woken = False
         try:
             if self.agent is None:
                 self._start()
             if self.agent is not None:
-                if self.agent._leave_until is not None and self.kernel.now >= self.agent._leave_until:
-                    self.on_overdue()
                 self.agent.step()
         except IdInUse:
             # A registration waits for the other one's session time-out, then its process gives up.
