@@ -97,8 +97,9 @@ def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able
     current = digest(view, world, able)
     # Every transition writes the node with the configuration of its moment, the plan's digest stays that of the plan.
     changed = bool(state.planned) and (current != state.planned or configured(node) != configured(config))
-    # Nobody runs anything under a node that says removed, so a topic that was added again cannot wait until it is Stable.
-    changed = changed or node.removed
+    # Nobody runs anything under a node that says removed, or that is of the topic before it was created anew: one that was
+    # added again cannot wait until it is Stable.
+    changed = changed or node.removed or node.topic_id != config.topic_id
     if config.frozen:
         return Due(_paused(view) or "configuration changed") if changed else None
     joined = sorted(c for c, i in able.items() if state.targets.get(c) != i)

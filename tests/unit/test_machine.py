@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -457,15 +458,19 @@ def test_a_node_that_does_not_say_what_is_configured_is_written_again(frozen: bo
     assert scene.decide().verdict is Verdict.NOTHING
 
 
-def test_a_topic_that_was_removed_while_a_recovery_started_it_and_added_again_does_not_stand_still() -> None:
+@pytest.mark.parametrize("stale", [{"removed": True}, {"topic_id": "id-0"}], ids=["removed", "created anew"])
+def test_a_topic_that_was_removed_while_a_recovery_started_it_and_added_again_does_not_stand_still(
+    stale: dict[str, Any],
+) -> None:
     scene = ab()
     assert scene.node is not None
     assert scene.state is not None
-    scene.node = replace(scene.node, removed=True)
+    scene.node = replace(scene.node, **stale)
     to_start = {c: tuple(p for p, owner in scene.node.assignments.items() if owner == c) for c in ("a", "b")}
     scene.state = replace(scene.state, state=State.STARTING, to_start=to_start, planned="")
-    scene.settles()
+    scene.acts().settles()
     assert not scene.node.removed
+    assert scene.node.topic_id == "id-1"
     assert scene.state.state is State.STABLE
 
 
