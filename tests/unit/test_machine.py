@@ -468,9 +468,10 @@ def test_a_topic_that_was_removed_while_a_recovery_started_it_and_added_again_do
     scene.node = replace(scene.node, **stale)
     to_start = {c: tuple(p for p, owner in scene.node.assignments.items() if owner == c) for c in ("a", "b")}
     scene.state = replace(scene.state, state=State.STARTING, to_start=to_start, planned="")
-    scene.acts().settles()
+    scene.says("a", running={}).says("b", running={}).step()
     assert not scene.node.removed
     assert scene.node.topic_id == "id-1"
+    scene.settles()
     assert scene.state.state is State.STABLE
 
 
