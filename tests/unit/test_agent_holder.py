@@ -429,6 +429,39 @@ def test_an_isolated_consumer_stops_everything_and_releases_nothing(stage: Stage
     assert stage.committed(0).offset == 30
 
 
+def test_what_a_lost_isolation_has_ended_begins_again_when_the_node_is_there_and_says_so(stage: Stage) -> None:
+    stage.own(0)
+    stage.holder.on_isolated(True)
+    stage.tick()
+    stage.holder.on_isolation_lost()
+    stage.wait(1)
+    assert stage.running == {}
+    assert stage.holder.on_node(stage.node) is Reading.SAME
+    stage.wait(1)
+    assert stage.running == {0: False}
+
+
+def test_what_is_granted_and_neither_ready_nor_closing_is_starting(stage: Stage) -> None:
+    assert not stage.holder.starting
+    stage.node = replace(stage.node, epoch=1, assignments={0: "a"}, since={0: 1})
+    stage.holder.on_node(stage.node)
+    assert stage.holder.starting
+    stage.wait(1)
+    assert not stage.holder.starting
+    stage.read(assignments={0: "a", 1: "a"}, since={0: 1, 1: 2})
+    assert stage.running == {0: False, 1: False}
+    assert not stage.holder.starting
+
+
+def test_a_start_that_is_taken_back_is_not_starting(stage: Stage) -> None:
+    stage.node = replace(stage.node, epoch=1, assignments={0: "a"}, since={0: 1})
+    stage.holder.on_node(stage.node)
+    work = stage.holder.work()
+    assert work is not None
+    stage.holder.on_node(replace(stage.node, epoch=2, assignments={}, since={}))
+    assert not stage.holder.starting
+
+
 def test_an_isolated_consumer_looks_before_its_last_commit_and_leaves_a_newer_owner_alone(stage: Stage) -> None:
     stage.own(0)
     stage.hand_out(0, 30)
