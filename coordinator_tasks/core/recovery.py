@@ -99,6 +99,8 @@ def _disagreement(node: TopicNode, acted: list[tuple[str, int, TopicStatus]], ne
 
 
 def _given_out_twice(node: TopicNode, acted: list[tuple[str, int, TopicStatus]]) -> str | None:
+    if node.removed:
+        return None
     # For all at once, since each may be one of a thousand.
     given: dict[str, dict[int, int]] = {}
     for partition, owner in node.assignments.items():
@@ -106,7 +108,7 @@ def _given_out_twice(node: TopicNode, acted: list[tuple[str, int, TopicStatus]])
     for partition, entry in node.handoff.items():
         given.setdefault(entry.taker, {})[partition] = entry.epoch
     for consumer, incarnation, status in acted:
-        if (status.generation, status.acted_epoch) != (node.generation, node.epoch) or node.removed:
+        if (status.generation, status.acted_epoch) != (node.generation, node.epoch):
             continue
         own = given.get(consumer, {}) if node.incarnations.get(consumer) == incarnation else {}
         # Nothing at all: it may still see an isolation that has been lifted.
