@@ -110,6 +110,18 @@ def may_hold(picture: TopicNode | None, consumer: str, incarnation: int, isolate
     return assigned | {p: h.epoch for p, h in picture.handoff.items() if h.taker == consumer}
 
 
+def all_may_hold(node: TopicNode) -> dict[str, dict[int, int]]:
+    """Consumer → what `may_hold` says of the incarnation that the node names: in one pass, since there may be a thousand."""
+    found: dict[str, dict[int, int]] = {}
+    if node.removed:
+        return found
+    for partition, owner in node.assignments.items():
+        found.setdefault(owner, {})[partition] = node.since[partition]
+    for partition, entry in node.handoff.items():
+        found.setdefault(entry.taker, {})[partition] = entry.epoch
+    return found
+
+
 def owes_release(picture: TopicNode | None, consumer: str, incarnation: int, isolated: bool) -> dict[int, Handoff]:
     """The entries that this incarnation has to release once it no longer runs them."""
     if picture is None or picture.removed or isolated or picture.incarnations.get(consumer) != incarnation:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from coordinator_tasks.core.draft import Draft
+from coordinator_tasks.core.holding import all_may_hold
 from coordinator_tasks.core.model import Committed, Move, MoveKind, Token, TopicNode, TopicStatus
 from coordinator_tasks.core.presence import is_isolated
 from coordinator_tasks.core.world import TopicView, World
@@ -101,12 +102,7 @@ def _disagreement(node: TopicNode, acted: list[tuple[str, int, TopicStatus]], ne
 def _given_out_twice(node: TopicNode, acted: list[tuple[str, int, TopicStatus]]) -> str | None:
     if node.removed:
         return None
-    # For all at once, since each may be one of a thousand.
-    given: dict[str, dict[int, int]] = {}
-    for partition, owner in node.assignments.items():
-        given.setdefault(owner, {})[partition] = node.since[partition]
-    for partition, entry in node.handoff.items():
-        given.setdefault(entry.taker, {})[partition] = entry.epoch
+    given = all_may_hold(node)
     for consumer, incarnation, status in acted:
         if (status.generation, status.acted_epoch) != (node.generation, node.epoch):
             continue

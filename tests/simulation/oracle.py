@@ -95,7 +95,7 @@ class Oracle:
 
     def on_write(self, before: Changes, after: Changes, who: str) -> None:
         restored = who == "restore"
-        taken_for_lost = [one for one in self.consumers if self.lost(one)]
+        taken_for_lost = [one for one in self.consumers if self.lost(one)] if restored else []
         readers = {
             self.paths.directives: self._directive,
             self.paths.members: self._member,
@@ -198,11 +198,11 @@ class Oracle:
         """
         first = node.epoch == 1
         asked: set[str] = set()
-        for one in self.consumers:
+        for one in (one for one in self.consumers if one.alive):
             here = self._members.get(one.consumer) == one.address and not (first and one.listener.mood)
-            if one.alive and here and one.running and not one.session.broken and not one.session.cut:
+            if here and one.running and not one.session.broken and not one.session.cut:
                 asked.add(one.name)
-            elif one.alive:
+            else:
                 self._elder[one.name, topic] = self._generations[topic] - {node.generation}
                 self.taint(one)
         newest = max((t.epoch for (id_, _), t in self._stored.items() if id_ == node.topic_id and t), default=0)

@@ -10,6 +10,7 @@ from coordinator_tasks.core.holding import (
     Reading,
     Via,
     accepts,
+    all_may_hold,
     grants,
     may_hold,
     owes_release,
@@ -119,6 +120,15 @@ def test_what_it_waits_for_owes_and_may_hold() -> None:
     assert owes_release(NODE, "a", 2, isolated=False) == {3: Handoff("a", "b", 5)}
     assert may_hold(NODE, "a", 2, isolated=False) == {0: 3, 4: 7, 2: 7}
     assert may_hold(NODE, "b", 1, isolated=False) == {1: 6, 3: 5}
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_what_all_may_hold_is_what_each_may(removed: bool) -> None:
+    node = replace(NODE, removed=removed)
+    found = all_may_hold(node)
+    assert found.keys() == (set() if removed else {"a", "b"})
+    for consumer, incarnation in node.incarnations.items():
+        assert found.get(consumer, {}) == may_hold(node, consumer, incarnation, isolated=False)
 
 
 GRANT = Grant(0, Token(5, 1, "g1"), Via.ASSIGNED)
