@@ -44,6 +44,7 @@ def recreated(world: World, a: int, b: int) -> None:
     """The topic is deleted and created; some time later a person removes it here and adds it with a new group."""
     topic = world.setup.topics[a % len(world.setup.topics)]
     world.oracle.taint_all()
+    world.oracle.on_deleted(world.brokers.logs[topic].topic_id)
     world.brokers.create(topic, 1 + b % MAX_PARTITIONS)
     world.effect(Fault.RECREATED)
     if a % 3:

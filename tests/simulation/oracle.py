@@ -376,6 +376,10 @@ class Oracle:
         )
         progress.token, progress.position, progress.overwritten = token, entry.offset, False
 
+    def on_deleted(self, topic_id: str) -> None:
+        """Kafka has deleted the topic, and what was committed for it: nobody can read the epochs in there any more."""
+        self._stored = {at: token for at, token in self._stored.items() if at[0] != topic_id}
+
     def _survives(self, who: str, topic: str, token: Token) -> bool:
         """Whether this commit comes from a process that is dead or taken for lost."""
         one = next(c for c in self.consumers if c.name == who)
