@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from coordinator_tasks.core.draft import Draft, configured
-from coordinator_tasks.core.model import State, TopicState
-from coordinator_tasks.core.world import Policy, TopicView, World
+from coordinator_tasks.core.model import State, TopicNode, TopicState
+from coordinator_tasks.core.presence import presence
+from coordinator_tasks.core.world import Policy, Presence, TopicView, World
 
 _SHOWN = 10  # names in one sentence
 
@@ -155,6 +156,25 @@ def settling(due: Due, world: World, policy: Policy) -> float:
     still = max(events_at) + policy.settle_s - world.now
     at_most = min(events_at) + policy.settle_max_s - world.now
     return max(0.0, min(still, at_most, policy.settle_max_s))
+
+
+def absences(node: TopicNode, world: World, policy: Policy) -> str:
+    """Which owners are absent, and what ends the wait for them; an empty text = none is."""
+    owners = sorted({(c, node.incarnations.get(c, 0)) for c in node.assignments.values()})
+    absent = [(c, i) for c, i in owners if presence(c, i, world, policy) is Presence.ABSENT]
+    return "; ".join(_absence(consumer, incarnation, world, policy) for consumer, incarnation in absent[:_SHOWN])
+
+
+def _absence(consumer: str, incarnation: int, world: World, policy: Policy) -> str:
+    claim, successor = world.claims.get(consumer), world.members.get(consumer)
+    if claim is not None and incarnation in claim.ended:
+        return f"{consumer} has ended: its partitions wait {policy.rejoin_grace_s:g} s for a process with the same id"
+    silent = f"it has been silent for {policy.absent_after_s:g} s and is isolated"
+    until = "a person isolates it" if policy.hold_absent else silent
+    text = f"{consumer} is absent: it keeps its partitions until its end is known, or {until}"
+    if successor is None:
+        return text
+    return f"{text} (this is incarnation {incarnation}; {successor.incarnation}, registered since, gets nothing before)"
 
 
 def shown(names: list[str] | list[int]) -> str:

@@ -202,7 +202,8 @@ class Deciding:
             self.view.partitions and not self.draft.assignments and not self.view.node.removed
         ):
             return Decision(Verdict.WAIT, "no live consumer is there to take partitions")
-        return Decision(Verdict.NOTHING, "every partition is where it should be")
+        absent = causes.absences(self.view.node, self.world, self.policy)
+        return Decision(Verdict.NOTHING, absent or "every partition is where it should be")
 
     def write(
         self,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator_tasks.core.decision import Decision, Step, Verdict
-from coordinator_tasks.core.model import Ending, Move, MoveKind, State, TopicConfig, TopicDescription
+from coordinator_tasks.core.model import Absence, Ending, Move, MoveKind, State, TopicConfig, TopicDescription
 from coordinator_tasks.core.table import TRANSITIONS, Signal
 from coordinator_tasks.core.world import Policy
 from tests.world.scene import CONFIG, NOW, TOPIC, Scene, stable
@@ -385,6 +385,51 @@ def test_an_absent_consumer_keeps_its_partitions_and_is_no_target(answers: bool)
     assert scene.node is not None
     assert "b" not in {h.taker for h in scene.node.handoff.values()}
     assert "b" not in {h.giver for h in scene.node.handoff.values()}
+
+
+@pytest.mark.parametrize(
+    ("policy", "ended", "text"),
+    [
+        pytest.param(
+            Policy(),
+            {},
+            "b is absent: it keeps its partitions until its end is known, or it has been silent for 30 s and is isolated",
+            id="the platform isolates it",
+        ),
+        pytest.param(
+            Policy(hold_absent=True),
+            {},
+            "b is absent: it keeps its partitions until its end is known, or a person isolates it",
+            id="a person isolates it",
+        ),
+        pytest.param(
+            Policy(rejoin_grace_s=20.0),
+            {1: Ending.REAPED},
+            "b has ended: its partitions wait 20 s for a process with the same id",
+            id="it may come back",
+        ),
+    ],
+)
+def test_what_a_stable_topic_waits_for_while_an_owner_is_absent_is_said(
+    policy: Policy, ended: dict[int, Ending], text: str
+) -> None:
+    scene = stable("a", "b", policy=policy)
+    assert scene.decide().reason == "every partition is where it should be"
+    scene.vanishes("b")
+    scene.claims["b"] = replace(scene.claims["b"], ended=ended, absence=Absence(1, scene.now))
+    scene.later(policy.settle_max_s)
+    decision = scene.settles().decide()
+    assert (decision.verdict, decision.reason) == (Verdict.NOTHING, text)
+
+
+def test_why_a_successor_gets_nothing_yet_is_said() -> None:
+    scene = stable("a", "b").vanishes("b").joins("b", incarnation=7).settles()
+    assert scene.decide().reason.endswith("(this is incarnation 1; 7, registered since, gets nothing before)")
+
+
+def test_a_detached_owner_is_where_it_should_be() -> None:
+    scene = stable("a", "b").vanishes("b", answers=True).settles()
+    assert scene.decide().reason == "every partition is where it should be"
 
 
 # Stable: what else asks for a plan -----------------------------------------------------------------------------------
