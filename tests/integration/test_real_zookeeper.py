@@ -2,8 +2,9 @@
 
 import logging
 import shutil
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -11,16 +12,18 @@ import pytest
 
 from coordinator_tasks.core.codec import decode_state
 from coordinator_tasks.core.errors import StoreUnavailable
-from coordinator_tasks.core.model import MoveKind, State
-from coordinator_tasks.core.ports import Create, SetData, ZooKeeper
+from coordinator_tasks.core.model import Answer, Member, MoveKind, Silence, State, TopicStatus, Unreachable
+from coordinator_tasks.core.ports import Create, SetData, StatusClient, ZooKeeper
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
+from spark_apps.plain import Record, Sink
 from tests.integration.agent_site import Site, Traffic, wait_for
-from tests.integration.real_site import LIMIT_S, Managed, Writes
+from tests.integration.real_site import LIMIT_S, QUICK, Consumer, Ledger, Managed, Writes
 
 pytestmark = pytest.mark.integration
 ALL = range(4)
+NOTHING = TopicStatus("", 0)
 
 
 @pytest.fixture
@@ -30,8 +33,9 @@ def own(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
 
 
 @pytest.fixture
-def managed(own: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[Managed]:
-    made = Managed(Site(own.connect_string, kafka.bootstrap_servers))
+def managed(own: EmbeddedZooKeeper, kafka: EmbeddedKafka, request: pytest.FixtureRequest) -> Iterator[Managed]:
+    """A topic of so many partitions as the parameter says, 4 without one."""
+    made = Managed(Site(own.connect_string, kafka.bootstrap_servers, getattr(request, "param", len(ALL))))
     yield made
     made.close()
 
@@ -174,3 +178,79 @@ def test_a_restored_older_zookeeper_is_brought_to_what_runs(
         if now[partition] == "a":
             assert len(seen) == 1, "what the snapshot has right goes on under its epoch"
     assert [managed.ledger.offsets(p) for p in ALL] == [list(range(sent))] * 4
+
+
+@dataclass
+class Gated(Ledger):
+    """The batches of `name` stand still in the sink until `open` is set; `entered`: one does."""
+
+    name: str = "a"
+    entered: threading.Event = field(default_factory=threading.Event)
+    open: threading.Event = field(default_factory=threading.Event)
+
+    def sink(self, consumer: Consumer) -> Sink:
+        take = super().sink(consumer)
+
+        def gated(topic: str, records: Sequence[Record]) -> None:
+            if consumer.name == self.name:
+                self.entered.set()
+                assert self.open.wait(LIMIT_S)
+            take(topic, records)
+
+        return gated
+
+
+@dataclass(frozen=True)
+class Deaf:
+    """The consumers' interfaces, of which one does not answer."""
+
+    statuses: StatusClient
+    name: str
+
+    def ask(self, members: Collection[Member]) -> Mapping[str, Answer]:
+        others = self.statuses.ask([one for one in members if one.consumer != self.name])
+        return {
+            **others,
+            **{one.consumer: Unreachable(Silence.SILENT, "") for one in members if one.consumer == self.name},
+        }
+
+    def post_topic(self, member: Member, topic: str, node: bytes) -> bool:
+        return member.consumer != self.name and self.statuses.post_topic(member, topic, node)
+
+
+@pytest.mark.parametrize("managed", [2], indirect=True, ids=["two partitions"])
+def test_an_epoch_that_a_restored_zookeeper_gives_out_twice_stops_nothing_for_good(
+    own: EmbeddedZooKeeper, managed: Managed, tmp_path: Path
+) -> None:
+    ledger = managed.ledger = Gated()
+    first, topic = managed.join("a"), managed.site.topic
+    with managed.looping():
+        managed.stable("a")
+    own.stop()
+    shutil.copytree(store(own), tmp_path / "backup")
+    own.start()
+    managed.site.producer.produce(topic, b"0", partition=1)
+    assert ledger.entered.wait(LIMIT_S), "its last batch under its first holding"
+    b = managed.join("b")
+    with managed.looping():
+        wait_for(lambda: b.status.topics.get(topic, NOTHING).acted_epoch == 2, "b is to take partition 1", LIMIT_S)
+        own.kill()
+    ledger.open.set()
+    first.close()
+    shutil.rmtree(store(own))
+    shutil.copytree(tmp_path / "backup", store(own))
+    own.start()
+    managed.join("a")
+    with managed.looping(lambda c: replace(c, statuses=Deaf(c.statuses, "b")), replace(QUICK, absent_after_s=2.0)):
+        wait_for(lambda: managed.node().epoch == 2, "the new a is given what the old one had", LIMIT_S)
+        managed.stable("a")
+    given = managed.node()
+    assert (given.epoch, dict(given.assignments)) == (2, {0: "a", 1: "a"}), "epoch 2 was given out once more"
+    assert b.status.topics[topic].held == {1: 2}, "who did not answer has the first epoch 2"
+    with managed.looping():
+        managed.stable("ab")
+        managed.site.produce(20)
+        wait_for(lambda: len(ledger.rows) >= 41, "everything is consumed", LIMIT_S)
+    assert "b has acted on another epoch 2 than the one that is stored" in str(managed.reports)
+    assert managed.node().generation != given.generation
+    assert [ledger.offsets(p) for p in range(2)] == [list(range(20)), list(range(21))]
