@@ -161,20 +161,22 @@ def settling(due: Due, world: World, policy: Policy) -> float:
 def absences(node: TopicNode, world: World, policy: Policy) -> str:
     """Which owners are absent, and what ends the wait for them; an empty text = none is."""
     owners = sorted({(c, node.incarnations.get(c, 0)) for c in node.assignments.values()})
-    absent = [(c, i) for c, i in owners if presence(c, i, world, policy) is Presence.ABSENT]
-    return "; ".join(_absence(consumer, incarnation, world, policy) for consumer, incarnation in absent[:_SHOWN])
+    found = [(consumer, absence(consumer, incarnation, world, policy)) for consumer, incarnation in owners]
+    return "; ".join([f"{consumer}'s {text}" for consumer, text in found if text][:_SHOWN])
 
 
-def _absence(consumer: str, incarnation: int, world: World, policy: Policy) -> str:
+def absence(consumer: str, incarnation: int, world: World, policy: Policy) -> str:
+    """What this incarnation is waited for if it is absent, in a sentence; an empty text = it is not."""
+    if presence(consumer, incarnation, world, policy) is not Presence.ABSENT:
+        return ""
     claim, successor = world.claims.get(consumer), world.members.get(consumer)
     if claim is not None and incarnation in claim.ended:
-        return f"{consumer} has ended: its partitions wait {policy.rejoin_grace_s:g} s for a process with the same id"
+        wait = f"{policy.rejoin_grace_s:g} s for a process with the same id"
+        return f"incarnation {incarnation} is over: its partitions wait {wait}"
     silent = f"it has been silent for {policy.absent_after_s:g} s and is isolated"
     until = "a person isolates it" if policy.hold_absent else silent
-    text = f"{consumer} is absent: it keeps its partitions until its end is known, or {until}"
-    if successor is None:
-        return text
-    return f"{text} (this is incarnation {incarnation}; {successor.incarnation}, registered since, gets nothing before)"
+    text = f"incarnation {incarnation} is absent: it keeps its partitions until its end is known, or {until}"
+    return text if successor is None else f"{text}; incarnation {successor.incarnation} gets nothing before"
 
 
 def shown(names: list[str] | list[int]) -> str:

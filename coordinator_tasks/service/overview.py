@@ -6,6 +6,7 @@ A topic or consumer that cannot be read shows its problem in place of its figure
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from coordinator_tasks.core.causes import absence
 from coordinator_tasks.core.errors import Malformed, Refused
 from coordinator_tasks.core.model import (
     Answer,
@@ -63,7 +64,10 @@ class RunningTopic:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOverview:
-    """One consumer. `presence` is one of `Presence`, or `draining`; `problem` is why its interface gave no answer."""
+    """One consumer. `presence` is one of `Presence`, or `draining`.
+
+    `problem` is what an absent owner is waited for, or else why its interface gave no answer.
+    """
 
     consumer: str
     presence: str
@@ -159,13 +163,14 @@ def _consumer(
     last = claim.incarnation if claim is not None else 0
     incarnation = member.incarnation if member is not None else held or last
     status = answer if isinstance(answer, ConsumerStatus) else None
+    absent = absence(consumer, held, world, c.policy) if held else ""
     return ConsumerOverview(
         consumer=consumer,
         presence=_presence(c, consumer, incarnation, world),
         incarnation=incarnation,
         address=member.address if member is not None else claim.address if claim is not None else "",
         health=status.health if status is not None else "",
-        problem=_problem(answer, registered=member is not None),
+        problem=absent or _problem(answer, registered=member is not None),
         asked=_asked(world.directives.get(consumer)),
         topics=_topics(consumer, status, nodes),
     )

@@ -78,6 +78,10 @@ class Consumers:
         answering = (one for one in self.listed if one.health)
         return {one.consumer: said for one in answering for said in one.topics if said.topic == topic}
 
+    def silent(self, owners: Collection[str]) -> tuple[ConsumerOverview, ...]:
+        """The owners that are absent or whose interface does not answer."""
+        return tuple(one for one in self.listed if one.consumer in owners and one.problem)
+
     def lag(self, topic: str) -> int | None:
         """Records behind the log's end, as far as the consumers know them."""
         known = [one.lag_records for one in self.of_topic(topic).values() if one.lag_records is not None]

@@ -202,6 +202,8 @@ def test_status_shows_who_is_there_and_what_they_run(run: Run, site: Site) -> No
         "consumer-e": "absent",
     }
     assert found["consumer-a"]["problem"] == "no answer within 2 s"
+    assert found["consumer-d"]["problem"].startswith("incarnation 1 is absent: it keeps its partitions until")
+    assert found["consumer-e"]["problem"] == "", "it owns nothing"
     (topic,) = found["consumer-c"]["topics"]
     assert len(topic["running"]) * 3 == topic["lag_records"]
     out = run("status")[1]

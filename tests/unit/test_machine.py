@@ -393,19 +393,19 @@ def test_an_absent_consumer_keeps_its_partitions_and_is_no_target(answers: bool)
         pytest.param(
             Policy(),
             {},
-            "b is absent: it keeps its partitions until its end is known, or it has been silent for 30 s and is isolated",
+            "b's incarnation 1 is absent: it keeps its partitions until its end is known, or it has been silent for 30 s and is isolated",
             id="the platform isolates it",
         ),
         pytest.param(
             Policy(hold_absent=True),
             {},
-            "b is absent: it keeps its partitions until its end is known, or a person isolates it",
+            "b's incarnation 1 is absent: it keeps its partitions until its end is known, or a person isolates it",
             id="a person isolates it",
         ),
         pytest.param(
             Policy(rejoin_grace_s=20.0),
             {1: Ending.REAPED},
-            "b has ended: its partitions wait 20 s for a process with the same id",
+            "b's incarnation 1 is over: its partitions wait 20 s for a process with the same id",
             id="it may come back",
         ),
     ],
@@ -424,7 +424,7 @@ def test_what_a_stable_topic_waits_for_while_an_owner_is_absent_is_said(
 
 def test_why_a_successor_gets_nothing_yet_is_said() -> None:
     scene = stable("a", "b").vanishes("b").joins("b", incarnation=7).settles()
-    assert scene.decide().reason.endswith("(this is incarnation 1; 7, registered since, gets nothing before)")
+    assert scene.decide().reason.endswith("is isolated; incarnation 7 gets nothing before")
 
 
 def test_a_detached_owner_is_where_it_should_be() -> None:

@@ -20,6 +20,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
+from coordinator_tasks.adapters.discovery import ZooKeeperRegistry
 from coordinator_tasks.core.codec import encode_node, encode_state
 from coordinator_tasks.core.errors import Refused, StoreUnavailable
 from coordinator_tasks.core.history_codec import encode_record
@@ -147,6 +148,16 @@ def test_a_topic_page_answers_what_moved_from_whom_to_whom_why_and_how_long_it_t
     assert 'href="/airflow/dags/rebalance/runs/run%201%2Fx/tasks/settle?try_number=2"' in html
     assert 'title="a gives 3 away">gives' in html
     assert 'title="b takes 3 over">takes' in html
+
+
+def test_who_does_not_answer_and_what_an_absent_owner_is_waited_for_are_shown(shop: Cluster) -> None:
+    under_way(shop)
+    ZooKeeperRegistry(shop.zk, shop.paths, shop.clock).deregister("b", 1)
+    absent = "incarnation 1 is absent: it keeps its partitions until its end is known, or it has been silent for 30 s"
+    client = pages_of(shop)
+    assert f"{absent} and is isolated" in text_of(client.get("/clusters/shop").text)
+    said = text_of(client.get("/clusters/shop/topics/orders").text)
+    assert f"Owners that do not answer: a: http://a:9001 refuses b: {absent} and is isolated" in said
 
 
 def test_a_large_topic_is_shown_by_ranges(shop: Cluster) -> None:
