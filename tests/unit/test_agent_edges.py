@@ -92,6 +92,40 @@ def test_a_look_names_what_is_held_under_this_topic_id_and_not_fenced(stage: Sta
     assert look.holding.keys() == {0}
 
 
+def awaits(stage: Stage) -> None:
+    """Partition 1 is to come by a hand-off, and Kafka has just told the topic's id, for the start of 0."""
+    stage.own(0)
+    taken = Handoff("b", "a", stage.node.epoch + 1)
+    stage.read(assignments={0: "a"}, since={0: stage.node.since[0]}, handoff={1: taken})
+
+
+def asks_id(stage: Stage) -> bool:
+    look = asked(stage, Look)
+    assert isinstance(look, Look)
+    assert 1 in look.partitions
+    return look.asks_id
+
+
+@pytest.mark.parametrize(("waited_s", "asks"), [(TIMING.id_fresh_s, False), (TIMING.id_fresh_s + 0.01, True)])
+def test_a_released_start_asks_for_the_id_again_only_if_it_was_not_told_lately(
+    stage: Stage, waited_s: float, asks: bool
+) -> None:
+    stage.node = replace(stage.node, initial_partitions=10_000)
+    awaits(stage)
+    stage.clock.advance(waited_s)
+    stage.holder.on_releases({1: release_of(stage, 1, 40, Token(0, 6, GENERATION))})
+    assert asks_id(stage) is asks
+
+
+def test_a_start_without_a_release_asks_for_the_id_although_it_was_told_lately(stage: Stage) -> None:
+    stage.node = replace(stage.node, initial_partitions=10_000)
+    awaits(stage)
+    epoch = stage.node.epoch + 1
+    node = replace(stage.node, epoch=epoch, assignments={0: "a", 1: "a"}, since={0: 1, 1: epoch}, handoff={})
+    stage.holder.on_node(node)
+    assert asks_id(stage)
+
+
 def test_partitions_that_came_later_are_asked_for_no_time(stage: Stage) -> None:
     stage.holder.open(FirstOffsets(Starting(every_ms=1000)))
     stage.holder.on_node(
