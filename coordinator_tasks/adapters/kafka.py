@@ -27,6 +27,15 @@ from coordinator_tasks.core.ports import GroupAnswer, Wanted
 from coordinator_tasks.core.status_codec import decode_metadata, encode_metadata
 
 _NO_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION})  # unknown, or no possible name
+_NO_LEADER = frozenset(
+    {
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - its only name
+        KafkaError._NOENT,  # noqa: SLF001 - none of those that were asked for has a leader
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+    }
+)
 
 
 class ConfluentKafkaAdmin:
@@ -120,20 +129,28 @@ class ConfluentGroupOffsets:
         return str(found.topic_id) if found is not None else ""
 
     def ends(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
-        return self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.latest()))  # type: ignore[no-untyped-call]
+        return self._bounds(topic, partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
     def beginnings(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
-        return self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.earliest()))  # type: ignore[no-untyped-call]
+        return self._bounds(topic, partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
     def at_times(self, topic: str, times_ms: Mapping[int, int]) -> Mapping[int, int]:
-        found = self._offsets(topic, {p: OffsetSpec.for_timestamp(at) for p, at in times_ms.items()})
+        specs = {p: OffsetSpec.for_timestamp(at) for p, at in times_ms.items()}
+        found = _listed(self._broker, topic, specs, self._isolation)
         return {p: offset for p, offset in found.items() if offset >= 0}
 
-    def _offsets(self, topic: str, specs: Mapping[int, Any]) -> Mapping[int, int]:
-        return _listed(self._broker, topic, specs, self._isolation)
+    def _bounds(self, topic: str, partitions: Collection[int], spec: Any) -> Mapping[int, int]:
+        return _listed(self._broker, topic, dict.fromkeys(partitions, spec), self._isolation, missing=_NO_LEADER)
 
 
-def _listed(broker: Broker, topic: str, specs: Mapping[int, Any], isolation: IsolationLevel) -> dict[int, int]:
+def _listed(
+    broker: Broker,
+    topic: str,
+    specs: Mapping[int, Any],
+    isolation: IsolationLevel,
+    missing: Collection[int] = (),
+) -> dict[int, int]:
+    """Partition → offset; those whose error is one of `missing` are left out."""
     if not specs:
         return {}
     asked = {partition: TopicPartition(topic, partition) for partition in sorted(specs)}
@@ -144,7 +161,8 @@ def _listed(broker: Broker, topic: str, specs: Mapping[int, Any], isolation: Iso
             request_timeout=time_out,
         )
     )
-    return {p: int(answers.get(one, f"partition {topic}-{p}").offset) for p, one in asked.items()}
+    found = {p: answers.get(one, f"partition {topic}-{p}", missing) for p, one in asked.items()}
+    return {p: int(answer.offset) for p, answer in found.items() if answer is not None}
 
 
 def _describe(broker: Broker, topics: Collection[str]) -> dict[str, TopicDescription | None]:

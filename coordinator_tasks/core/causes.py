@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from coordinator_tasks.core.draft import Draft, configured
-from coordinator_tasks.core.model import State, TopicNode, TopicState
+from coordinator_tasks.core.model import MoveKind, State, TopicNode, TopicState
 from coordinator_tasks.core.presence import presence
 from coordinator_tasks.core.world import Policy, Presence, TopicView, World
 
@@ -62,9 +62,12 @@ def digest(view: TopicView, world: World, able: Mapping[str, int]) -> str:
 
 
 def of_placement(view: TopicView, world: World, draft: Draft, lost: Collection[str]) -> str:
-    """The cause of an immediate placement of partitions without an owner."""
+    """The cause of what is not put off to a plan: owners that are lost, partitions that are, or that have no owner."""
     if lost:
         return "; ".join(_of_loss(consumer, view, world) for consumer in sorted(lost)[:_SHOWN])
+    vanished = [m.partition for m in draft.moves if m.kind is MoveKind.STOP]
+    if vanished:
+        return f"no longer in Kafka: partitions {shown(vanished)}"
     state = view.state
     if state is not None and state.targets:
         return f"partitions without an owner: {shown([m.partition for m in draft.moves])}"

@@ -7,7 +7,7 @@ from coordinator_tasks.core.confirm import blockers, not_closed, not_running, no
 from coordinator_tasks.core.decision import Decision, Step, Verdict
 from coordinator_tasks.core.draft import Draft, by_consumer, draft_of, label, node_of, unless_same
 from coordinator_tasks.core.model import Actor, Ending, MoveKind, Record, State, TopicState
-from coordinator_tasks.core.planning import finish, patience_s, place, rebalance
+from coordinator_tasks.core.planning import finish, patience_s, place, rebalance, stop_vanished
 from coordinator_tasks.core.presence import presence, targets
 from coordinator_tasks.core.table import Signal, next_state, signal_of_plan
 from coordinator_tasks.core.world import LOST, Policy, Presence, TopicView, World
@@ -64,6 +64,7 @@ class Deciding:
     def _lost_or_unowned(self) -> Decision | None:
         touched, lost = self.drop_lost()
         able = self.able()
+        stop_vanished(self.draft, self.view)
         place(self.draft, self.view, self.world, able, self.policy)
         if not touched and not self.draft.moves:
             return None

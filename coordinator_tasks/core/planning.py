@@ -46,7 +46,6 @@ def rebalance(draft: Draft, view: TopicView, world: World, able: Mapping[str, in
     """
     if view.config.removed or view.config.frozen:
         return True
-    _stop_vanished(draft, view)
     if not able:
         _stop_draining(draft, view, world)
         return True
@@ -71,9 +70,9 @@ def why(draft: Draft, view: TopicView, world: World, able: Mapping[str, int], po
     return explained(_ask(view, world, policy, able, owned, _fixed(draft, view, world, able, policy), holders))
 
 
-def _stop_vanished(draft: Draft, view: TopicView) -> None:
+def stop_vanished(draft: Draft, view: TopicView) -> None:
     """Close what neither ZooKeeper nor Kafka lists any more: the topic was created anew with fewer partitions."""
-    if view.description is None:
+    if view.description is None or view.config.removed or view.config.frozen:
         return
     known = range(max([view.description.partition_count - 1, *view.partitions], default=-1) + 1)
     for partition in sorted((draft.assignments.keys() | draft.handoff.keys() | draft.to_start.keys()) - set(known)):

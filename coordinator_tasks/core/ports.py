@@ -207,10 +207,10 @@ class GroupOffsets(Protocol):
         """The id that the topic has now; empty = there is no such topic."""
 
     def ends(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
-        """The offset after the last readable record of each partition."""
+        """The offset after the last readable record of each partition that is there and has a leader."""
 
     def beginnings(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
-        """The first offset that is still there, of each partition."""
+        """The first offset that is still there, of each partition that is there and has a leader."""
 
     def at_times(self, topic: str, times_ms: Mapping[int, int]) -> Mapping[int, int]:
         """Partition → offset of its first record at or after a time (milliseconds since 1970), where there is one."""

@@ -117,7 +117,7 @@ class Ledger(Holdings):
             case Survey(partitions, number), Surveyed() as surveyed:
                 self._surveyed(partitions, number, surveyed)
                 if surveyed.bounds.keys() < set(partitions):
-                    self._schedule.pause()
+                    self._schedule.pause_surveys()
             case Claim() as claim, Claimed(found):
                 self._claimed(claim, found)
             case Measure(partitions, number), Measured() as measured:
@@ -243,6 +243,7 @@ class Ledger(Holdings):
         )
 
     def _surveyed(self, partitions: Iterable[int], number: int, surveyed: Surveyed) -> None:
+        self._note_leaderless(partitions, surveyed.bounds)
         for partition, held in self.of_request(partitions, number):
             if held.phase is Phase.SURVEYING and partition in surveyed.bounds:
                 try:
@@ -281,7 +282,19 @@ class Ledger(Holdings):
             guarded = held.grant.via is Via.GUARDED and not self.terms.claims
             held.acknowledge(offsets[partition].offset, guarded, now)
 
+    def _note_leaderless(self, partitions: Iterable[int], known: Mapping[int, object]) -> None:
+        for partition in partitions:
+            if partition in known:
+                self._reports.clear(f"leader {partition}")
+            else:
+                self._reports.add(
+                    f"leader {partition}",
+                    f"partition {partition}: no broker says where its log begins and ends (it has no leader, or is not "
+                    "there): nothing more is read of it until one does",
+                )
+
     def _measured(self, partitions: Iterable[int], number: int, measured: Measured, now: float) -> None:
+        self._note_leaderless(partitions, measured.ends)
         for partition, held in self.of_request(partitions, number):
             if partition not in measured.ends:
                 continue

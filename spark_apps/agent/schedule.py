@@ -31,6 +31,7 @@ class Schedule:
         self._commit_at = -inf
         self._retry_at = -inf
         self._claim_at = -inf
+        self._survey_at = -inf
         self._failures = 0
         self._measured_at = -inf
         self._measure_wanted = False
@@ -64,9 +65,9 @@ class Schedule:
         self._retry_at = self._clock.monotonic() + pause
         self._failures = min(self._failures + 1, 10)
 
-    def pause(self) -> None:
-        """Kafka did not know everything: not asked again at once."""
-        self._retry_at = self._clock.monotonic() + self._timing.retry_max_s
+    def pause_surveys(self) -> None:
+        """Kafka did not know every partition's bounds: not asked for them again at once. It keeps nothing else waiting."""
+        self._survey_at = self._clock.monotonic() + self._timing.retry_max_s
 
     def pause_claims(self) -> None:
         """The sink did not take every claim: not asked again at once. It keeps nothing waiting that goes to Kafka."""
@@ -88,10 +89,15 @@ class Schedule:
     def next_at(self) -> float:
         """When something is due next if nothing happens; infinite = never."""
         due = self._holdings.due
-        if self._urgent(due) or self._holdings.unknown or self._wants_id(self._clock.monotonic()):
+        if self._urgent(due) or self._wants_id(self._clock.monotonic()):
             return self._retry_at
-        if not self._holdings.lookable:
-            return inf
+        times = [self._survey_at] if self._holdings.unknown else []
+        if self._holdings.lookable:
+            times += self._times(due)
+        return max(min(times, default=inf), self._retry_at)
+
+    def _times(self, due: Mapping[int, Held]) -> list[float]:
+        """When each kind of request about what is held is due, apart from what somebody waits for."""
         held = self._holdings.held
         times = [self._look_at]
         if due:
@@ -101,7 +107,7 @@ class Schedule:
             times.append(self._claim_at)
         if self._measure_wanted:
             times.append(self._measured_at + self._measure_s)
-        return max(min(times), self._retry_at)
+        return times
 
     def _due(self, now: float) -> Work | None:
         due = self._holdings.due
@@ -120,7 +126,7 @@ class Schedule:
         if tokens and node is not None and now >= self._claim_at:
             return Claim(self._identity, node.topic_id, tokens, superseded(tokens, node), self._next_number)
         unknown = self._holdings.unknown
-        if unknown:
+        if unknown and now >= self._survey_at:
             return Survey(unknown, self._next_number, self._times_ms(unknown))
         return self._measure(now) or self._recommit(now)
 

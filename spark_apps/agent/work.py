@@ -148,7 +148,7 @@ def perform(offsets: GroupOffsets, topic: str, work: Work, sink: TransactionalSi
             case Survey(partitions=partitions, times_ms=times_ms):
                 first, end = offsets.beginnings(topic, partitions), offsets.ends(topic, partitions)
                 bounds = {p: Bounds(first[p], end[p]) for p in first.keys() & end.keys()}
-                return Surveyed(bounds, offsets.at_times(topic, times_ms))
+                return Surveyed(bounds, offsets.at_times(topic, {p: at for p, at in times_ms.items() if p in bounds}))
             case Measure(partitions=partitions, beginnings=beginnings):
                 first = offsets.beginnings(topic, beginnings) if beginnings else {}
                 return Measured(offsets.ends(topic, partitions), first)

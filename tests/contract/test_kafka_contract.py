@@ -116,10 +116,18 @@ def test_offsets_by_time_are_those_of_the_first_record_at_or_after_it_and_else_l
     assert group.at_times(bench.topic, {}) == {}
 
 
-def test_a_partition_that_is_not_there_is_an_error_that_names_it(bench: Bench) -> None:
+def test_a_partition_that_is_not_there_keeps_no_other_ones_bounds_back(bench: Bench) -> None:
+    bench.create(bench.topic, 1)
+    bench.append(bench.topic, 0, 4)
+    group = bench.offsets(bench.group)
+    assert (group.beginnings(bench.topic, [0, 7]), group.ends(bench.topic, [0, 7])) == ({0: 0}, {0: 4})
+    assert (group.beginnings(bench.topic, [7]), group.ends(bench.topic, [7])) == ({}, {})
+
+
+def test_offsets_by_time_of_a_partition_that_is_not_there_are_an_error_that_names_it(bench: Bench) -> None:
     bench.create(bench.topic, 1)
     with pytest.raises(KafkaUnavailable, match=f"{bench.topic}-7"):
-        bench.offsets(bench.group).ends(bench.topic, [7])
+        bench.offsets(bench.group).at_times(bench.topic, {0: 1, 7: 1})
 
 
 def test_a_group_without_subscribers_has_no_members(bench: Bench) -> None:

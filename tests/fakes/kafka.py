@@ -19,10 +19,13 @@ class _Topic:
 
 @dataclass(slots=True)
 class FakeKafka:
-    """The brokers; `ports.KafkaAdmin`. `down` makes every request fail; `members` are the groups' subscribers."""
+    """The brokers; `ports.KafkaAdmin`. `down` makes every request fail; `members` are the groups' subscribers; partitions in
+    `leaderless` have no leader, in any topic.
+    """
 
     down: bool = False
     members: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    leaderless: set[int] = field(default_factory=set)
     stored: dict[tuple[str, str, int], tuple[int, str]] = field(default_factory=dict)
     _topics: dict[str, _Topic] = field(default_factory=dict)
     _created: int = 0
@@ -131,10 +134,15 @@ class FakeGroupOffsets:
         return found.topic_id if found is not None else ""
 
     def ends(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
-        return {p: self.kafka.log(topic, p)[1] for p in sorted(partitions)}
+        return {p: self.kafka.log(topic, p)[1] for p in self._led(topic, partitions)}
 
     def at_times(self, topic: str, times_ms: Mapping[int, int]) -> Mapping[int, int]:
         return self.kafka.at_times(topic, times_ms)
 
     def beginnings(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
-        return {p: self.kafka.log(topic, p)[0] for p in sorted(partitions)}
+        return {p: self.kafka.log(topic, p)[0] for p in self._led(topic, partitions)}
+
+    def _led(self, topic: str, partitions: Collection[int]) -> list[int]:
+        found = self.kafka.describe([topic])[topic]
+        count = found.partition_count if found is not None else 0
+        return sorted(p for p in partitions if p < count and p not in self.kafka.leaderless)

@@ -114,8 +114,8 @@ class Consumer(Host):
         kind, _, topic = slot.partition(" ")
         if kind == "query":
             return self._query(topic)
-        if kind == "agent" and self._overdue():
-            self.on_overdue()
+        if kind == "agent" and self._cut_short():
+            self.on_cut_short()
         fiber = self.slots.get(slot)
         if fiber is None:
             run = self._agent_step if kind == "agent" else self._worker_step(topic)
@@ -143,9 +143,11 @@ class Consumer(Host):
             return holder.next_at() <= self.kernel.now
         return kind == "agent" and self.woken
 
-    def _overdue(self) -> bool:
+    def _cut_short(self) -> bool:
+        """Whether a query of it has failed, or its leave is past its time-out."""
         until = self.agent._leave_until if self.agent is not None else None
-        return until is not None and self.kernel.now >= until
+        failed = self.topics is not None and self.topics.broken
+        return bool(failed) or (until is not None and self.kernel.now >= until)
 
     def _agent_step(self) -> None:
         self.woken = False
@@ -220,8 +222,8 @@ class Consumer(Host):
     def on_pass(self, topic: str, query: Query) -> None:
         """Replaced by the world."""
 
-    def on_overdue(self) -> None:
-        """Its leave is past its time-out, so that it may end without its last commits. Replaced by the world."""
+    def on_cut_short(self) -> None:
+        """It may end without its last commits. Replaced by the world."""
 
     # Life and death ---------------------------------------------------------------------------------------------------
 

@@ -157,7 +157,7 @@ class World:
         session.host = one
         session.on_effect = self.effect
         one.on_pass = self._on_pass(one)  # type: ignore[method-assign]
-        one.on_overdue = lambda: self.oracle.taint(one)  # type: ignore[method-assign]
+        one.on_cut_short = lambda: self.oracle.taint(one)  # type: ignore[method-assign]
         self.interfaces.listeners[one.address] = one.listener
         self.consumers.append(one)
         return one

@@ -72,6 +72,36 @@ def test_a_guarded_start_is_looked_at_more_often(stage: Stage) -> None:
     assert stage.holder.next_at() == stage.clock.monotonic() + TIMING.guard_look_s
 
 
+def test_a_partition_without_a_leader_keeps_nothing_else_waiting(stage: Stage) -> None:
+    stage.own(0)
+    stage.kafka.leaderless.add(1)
+    stage.own(0, 1)
+    assert stage.reported("partition 1: no broker says where its log begins and ends")
+    stage.kafka.append("t", 0, 50)
+    assert measure(stage).partitions == (0,)
+    assert stage.holder.ready()[0].end == 150
+    stage.hand_out(0, 120)
+    stage.cover()
+    stage.tick(TIMING.commit_s)
+    assert stage.committed(0).offset == 120
+    stage.kafka.leaderless.clear()
+    stage.tick(TIMING.retry_max_s)
+    stage.tick(TIMING.measure_s)
+    assert stage.holder.ready().keys() == {0, 1}
+    assert not stage.reported("no broker says")
+
+
+def test_bounds_that_no_broker_knew_are_asked_for_again_after_a_pause(stage: Stage) -> None:
+    stage.kafka.leaderless.add(1)
+    stage.own(1)
+    asked_at = stage.clock.monotonic()
+    assert not isinstance(stage.holder.work(), Survey)
+    stage.tick(TIMING.look_s)
+    assert stage.holder.next_at() == asked_at + TIMING.retry_max_s
+    stage.clock.advance(asked_at + TIMING.retry_max_s - stage.clock.monotonic())
+    assert isinstance(asked(stage, Survey), Survey)
+
+
 def test_a_claim_that_failed_is_made_again_after_its_pause() -> None:
     play = Play(Terms(claims=True))
     play.sink.down = True

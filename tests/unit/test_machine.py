@@ -432,6 +432,29 @@ def test_a_detached_owner_is_where_it_should_be() -> None:
     assert scene.decide().reason == "every partition is where it should be"
 
 
+def test_a_partition_that_kafka_has_no_longer_is_closed_at_once_although_no_plan_is_due() -> None:
+    scene = stable("a", "b", partitions=3)
+    scene.partitions = 2
+    scene.description = TopicDescription(TOPIC, "id-1", 2)
+    decision = scene.step(Step.START)
+    assert decision.reason == "no longer in Kafka: partitions 2"
+    assert kinds(decision) == {MoveKind.STOP}
+    scene.settles()
+    assert scene.state is not None
+    assert scene.state.state is State.STABLE
+    assert scene.owned == {"a": [0], "b": [1]}
+
+
+@pytest.mark.parametrize("frozen", [True, False], ids=["frozen", "unknown to the brokers"])
+def test_a_partition_that_may_be_there_is_not_closed(frozen: bool) -> None:
+    scene = stable("a", "b", partitions=3)
+    scene.partitions = 2
+    scene.config = replace(scene.config, frozen=frozen)
+    scene.description = TopicDescription(TOPIC, "id-1", 2) if frozen else None
+    scene.settles()
+    assert {p for ps in scene.owned.values() for p in ps} == {0, 1, 2}
+
+
 # Stable: what else asks for a plan -----------------------------------------------------------------------------------
 
 
