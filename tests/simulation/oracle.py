@@ -14,7 +14,7 @@
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core import invariants
@@ -85,6 +85,7 @@ class Oracle:
     _elder: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     _pictures: dict[tuple[str, str], TopicNode] = field(default_factory=dict)
     _held: dict[tuple[str, str], dict[int, Token]] = field(default_factory=dict)
+    _let_go: dict[tuple[str, str], dict[int, Token]] = field(default_factory=dict)
 
     def expect(self, rule: str, holds: bool, sentence: str) -> None:
         self.checks[rule] += 1
@@ -169,6 +170,10 @@ class Oracle:
             self._undisturbed(topic, old, node, records)
         if old is None or old.generation != node.generation:
             self._new_generation(topic, node)
+        else:
+            self._given_out_again(
+                node, {one.name for one in self.consumers if self._here(one) and not one.listener.mood}
+            )
         frozen = self.configs[topic].frozen and not self.configs[topic].removed
         if frozen and records and old is not None and old.generation == node.generation:
             moved = [move for move in records[0].moves if move.partition in old.assignments]
@@ -199,21 +204,33 @@ class Oracle:
         first = node.epoch == 1
         asked: set[str] = set()
         for one in (one for one in self.consumers if one.alive):
-            here = self._members.get(one.consumer) == one.address and not (first and one.listener.mood)
-            if here and one.running and not one.session.broken and not one.session.cut:
+            if self._here(one) and not (first and one.listener.mood):
                 asked.add(one.name)
             else:
                 self._elder[one.name, topic] = self._generations[topic] - {node.generation}
                 self.taint(one)
         newest = max((t.epoch for (id_, _), t in self._stored.items() if id_ == node.topic_id and t), default=0)
         self.expect("epochs never fall", node.epoch > newest, f"epoch {node.epoch} after {newest} was committed")
-        given_out = [at for at in self._committers if at[0] == node.topic_id and at[2] >= node.epoch]
-        for topic_id, partition, epoch in given_out:
-            # Somebody wrote over the only trace of this commit, and ZooKeeper was lost: nobody can know, if its owner
-            # cannot be asked. Should that one live, both tokens have one epoch, and the fence lets one of them go on.
-            who = self._committers.pop((topic_id, partition, epoch))
-            self.expect("epochs never fall", who not in asked, f"epoch {node.epoch} after {who} committed at {epoch}")
-            self._of(topic_id, partition).token = None
+        self._given_out_again(node, asked)
+
+    def _here(self, one: Consumer) -> bool:
+        """Whether this process is registered, and can answer."""
+        registered = one.alive and self._members.get(one.consumer) == one.address
+        return registered and one.running and not one.session.broken and not one.session.cut
+
+    def _given_out_again(self, node: TopicNode, asked: Collection[str]) -> None:
+        """Forget who committed at epochs that are still to come: ZooKeeper was lost or restored.
+
+        Somebody wrote over the only trace of such a commit. Nobody can know, if its owner cannot be asked. Should that one
+        live, both tokens have one epoch, and the fence lets one of them go on.
+        """
+        for topic_id, partition, epoch in list(self._committers):
+            if topic_id == node.topic_id and epoch >= node.epoch:
+                who = self._committers.pop((topic_id, partition, epoch))
+                self.expect(
+                    "epochs never fall", who not in asked, f"epoch {node.epoch} after {who} committed at {epoch}"
+                )
+                self._of(topic_id, partition).token = None
 
     def _directive(self, consumer: str, path: str, node: Znode | None) -> None:
         directive = decode_directive(path, node.data, consumer, 0) if node is not None else None
@@ -324,6 +341,8 @@ class Oracle:
             grows = before is None or picture.epoch > before.epoch
             self.expect("epochs never fall", grows, f"{one.name} went to epoch {picture.epoch} of {topic}")
             self._pictures[key] = picture
+        if holder._isolated:
+            self._let_go[key] = {p: h.token for p, h in held.items() if h.closing}
         if now == was:
             return
         self._held[key] = now
@@ -341,7 +360,9 @@ class Oracle:
         found = grants(holder.picture, one.consumer, one.incarnation, holder._releases, False)
         grant = found.get(partition)
         still = grant is not None and grant.token == token and not holder._is_void(grant.token)
-        reason = not still or partition in holder._ledger.bars or holder._stopping or holder._isolated
+        # What it began to stop under an isolation is stopped, even if ZooKeeper was lost then and the isolation with it.
+        told = holder._isolated or self._let_go.get((one.name, topic), {}).get(partition) == token
+        reason = not still or partition in holder._ledger.bars or holder._stopping or told
         self.expect("hold means hold", reason, f"{one.name} stopped {topic}-{partition} for no reason")
 
     def on_commit(self, topic: str, partition: int, entry: Committed, topic_id: str, who: str, *, late: bool) -> None:
