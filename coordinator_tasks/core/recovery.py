@@ -171,7 +171,7 @@ def _adopt(draft: Draft, view: TopicView, world: World, tokens: dict[int, tuple[
             # the former generation, and below the committed one it would be fenced. What its picture or the node gives
             # it anew it may have begun since it was asked.
             runs = running.get((consumer, partition), 0)
-            goes_on = runs >= max(epoch, committed, stored.get(consumer, (0, 0))[0]) and not barred
+            goes_on = 0 < runs >= max(epoch, committed, stored.get(consumer, (0, 0))[0]) and not barred
             _enter(draft, partition, consumer, runs if goes_on else draft.epoch)
         elif since:
             draft.to_close[partition] = set(since)

@@ -428,6 +428,17 @@ def test_what_its_own_picture_has_given_it_anew_does_not_go_on_under_the_token_b
     assert picture(scene).since[partition] == picture(scene).epoch == 8
 
 
+def test_what_was_being_closed_and_runs_nowhere_begins_a_new_holding() -> None:
+    scene = stable("a").drains("a")
+    scene.step()
+    assert scene.state is not None
+    assert (scene.owned, set(scene.state.to_close)) == ({}, {"a"})
+    scene.says("a", held={}, running={})
+    scene.joins("b").acts("b").says("b", generation="other", acted_epoch=9)
+    assert "ZooKeeper was lost" in scene.step().reason
+    assert set(picture(scene).since.values()) == {picture(scene).epoch}
+
+
 def test_what_is_about_to_close_begins_a_new_holding() -> None:
     scene = stable("a", "b")
     closing, staying = scene.owned["a"][0], scene.owned["b"][0]
