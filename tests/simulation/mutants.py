@@ -229,9 +229,27 @@ MUTANTS = (
     ),
     Mutant(
         _RECOVERY,
-        "goes_on = runs >= max(epoch, committed, stored.get(consumer, (0, 0))[0]) and not barred",
-        "goes_on = runs >= committed and not barred",
+        "goes_on = 0 < runs >= max(epoch, committed, stored.get(consumer, (0, 0))[0]) and not barred",
+        "goes_on = 0 < runs >= committed and not barred",
         "after a loss only what has nothing newer behind it goes on",
+    ),
+    Mutant(
+        _RECOVERY,
+        "goes_on = 0 < runs >=",
+        "goes_on = runs >=",
+        "after a loss what runs nowhere begins a new holding",
+    ),
+    Mutant(
+        "coordinator_tasks/core/deciding.py",
+        "stop_vanished(self.draft, self.view)",
+        "pass",
+        "what Kafka has no longer is closed at once",
+    ),
+    Mutant(
+        "spark_apps/agent/schedule.py",
+        "if unknown and now >= self._survey_at:",
+        "if unknown:",
+        "a partition without a leader keeps nothing else waiting",
     ),
     Mutant(
         _RECOVERY,
