@@ -166,8 +166,10 @@ class Deciding:
         return unless_same(self.view.node, node_of(self.draft, self.view.config, self.supersedes), True) is None
 
     def _restart(self) -> Decision | None:
-        node = self.view.node
-        if node is None or self.state.state is not State.STABLE:
+        """Tell owners again to start what they have acted on and do not run; in Starting only when that takes long."""
+        node, stable = self.view.node, self.state.state is State.STABLE
+        late = self.world.now - self.state.since_at >= self.policy.stuck_after_s / 2  # before a person is asked
+        if node is None or not (stable or (late and self.state.state is State.STARTING)):
             return None
         restarts = dict(self.state.restarts)
         tired: dict[str, str] = {}
@@ -183,8 +185,9 @@ class Deciding:
                     self.draft.restart(partition)
         if self.draft.moves:
             who = sorted({m.taker for m in self.draft.moves})
-            return self.write(Signal.NOT_RUNNING, f"not running what it holds: {', '.join(who)}", restarts=restarts)
-        return Decision(Verdict.HOLD, "; ".join(tired.values()), blockers=tired) if tired else None
+            signal = Signal.NOT_RUNNING if stable else Signal.PLANNED_STARTS
+            return self.write(signal, f"not running what it holds: {', '.join(who)}", restarts=restarts)
+        return Decision(Verdict.HOLD, "; ".join(tired.values()), blockers=tired) if tired and stable else None
 
     def _rest(self) -> Decision:
         """Nothing to write: say what is waited for."""

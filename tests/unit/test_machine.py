@@ -387,6 +387,27 @@ def test_an_absent_consumer_keeps_its_partitions_and_is_no_target(answers: bool)
     assert "b" not in {h.giver for h in scene.node.handoff.values()}
 
 
+def test_an_owner_that_begins_nothing_in_starting_is_told_again_and_a_limited_number_of_times() -> None:
+    scene = ab().dies("b")
+    scene.step()
+    policy, told = Policy(), 0
+    while (decision := scene.acts("a", runs=()).later(policy.stuck_after_s / 2).decide()).verdict is Verdict.WRITE:
+        assert kinds(scene.write(decision)) == {MoveKind.RESTART}
+        assert decision.reason == "not running what it holds: a"
+        told += 1
+    assert told == policy.max_restarts
+    assert (decision.verdict, set(decision.blockers)) == (Verdict.WAIT, {"a"})
+    assert scene.state is not None
+    assert scene.state.state is State.STARTING
+
+
+def test_an_owner_in_starting_has_its_time_before_it_is_told_again() -> None:
+    scene = ab().dies("b")
+    scene.step()
+    scene.acts("a", runs=()).later(Policy().stuck_after_s / 2 - 0.1)
+    assert scene.decide().verdict is Verdict.WAIT
+
+
 @pytest.mark.parametrize(
     ("policy", "ended", "text"),
     [
