@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from math import inf
 
 from coordinator_tasks.core.model import Answer, ConsumerStatus, Member, Silence, Unreachable
 from tests.simulation.faults import Fault
@@ -11,13 +12,17 @@ Call = Callable[[], ConsumerStatus]
 
 
 class Listener:
-    """What stands at one address: it answers while `mood` is empty and its process runs."""
+    """What stands at one address: it answers while `mood` is empty and its process runs.
+
+    `unheard_at`: when somebody has last asked in vain, in the kernel's time.
+    """
 
     def __init__(self, status: Call, posted: Callable[[str, bytes], bool], running: Callable[[], bool]) -> None:
         self.status = status
         self.posted = posted
         self.running = running
         self.mood: Fault | None = None
+        self.unheard_at = -inf
         self.closed = False
 
 
@@ -46,6 +51,8 @@ class Interfaces:
         listener = self.listeners.get(member.address)
         if listener is None or listener.closed:
             return Unreachable(Silence.REFUSED, "connection refused")
+        if listener.mood is not None or not listener.running():
+            listener.unheard_at = self.kernel.now
         if listener.mood is not None:
             self.on_effect(listener.mood)
         if listener.mood is Fault.REFUSED:

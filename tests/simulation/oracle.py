@@ -40,6 +40,8 @@ from tests.simulation.consumer import Consumer
 from tests.simulation.zookeeper import Changes, Znode
 
 _RUNS = frozenset({Phase.GUARDING, Phase.READY})
+LOOK_S = 10.0
+"""What a task has seen it writes within this time, or hardly ever."""
 
 
 class Broken(AssertionError):
@@ -171,9 +173,7 @@ class Oracle:
         if old is None or old.generation != node.generation:
             self._new_generation(topic, node)
         else:
-            self._given_out_again(
-                node, {one.name for one in self.consumers if self._here(one) and not one.listener.mood}
-            )
+            self._given_out_again(node, {one.name for one in self.consumers if self._here(one) and _heard(one)})
         frozen = self.configs[topic].frozen and not self.configs[topic].removed
         if frozen and records and old is not None and old.generation == node.generation:
             moved = [move for move in records[0].moves if move.partition in old.assignments]
@@ -204,7 +204,7 @@ class Oracle:
         first = node.epoch == 1
         asked: set[str] = set()
         for one in (one for one in self.consumers if one.alive):
-            if self._here(one) and not (first and one.listener.mood):
+            if self._here(one) and (_heard(one) or not first):
                 asked.add(one.name)
             else:
                 self._elder[one.name, topic] = self._generations[topic] - {node.generation}
@@ -437,3 +437,8 @@ class Oracle:
 
     def _of(self, topic_id: str, partition: int) -> Progress:
         return self.progress.setdefault((topic_id, partition), Progress())
+
+
+def _heard(one: Consumer) -> bool:
+    """Whether it answers, and has answered everybody who may still write what they have seen."""
+    return one.listener.mood is None and one.kernel.now - one.listener.unheard_at > LOOK_S
