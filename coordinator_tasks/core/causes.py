@@ -65,6 +65,8 @@ def of_placement(view: TopicView, world: World, draft: Draft, lost: Collection[s
     """The cause of what is not put off to a plan: owners that are lost, partitions that are, or that have no owner."""
     if lost:
         return "; ".join(_of_loss(consumer, view, world) for consumer in sorted(lost)[:_SHOWN])
+    if view.node is not None and view.node.topic_id != view.config.topic_id:
+        return f"the topic was created anew in Kafka: id {view.config.topic_id}, was {view.node.topic_id}"
     vanished = [m.partition for m in draft.moves if m.kind is MoveKind.STOP]
     if vanished:
         return f"no longer in Kafka: partitions {shown(vanished)}"

@@ -64,6 +64,7 @@ class Deciding:
     def _lost_or_unowned(self) -> Decision | None:
         touched, lost = self.drop_lost()
         able = self.able()
+        self._leave_former_topic()
         stop_vanished(self.draft, self.view)
         place(self.draft, self.view, self.world, able, self.policy)
         if not touched and not self.draft.moves:
@@ -72,6 +73,15 @@ class Deciding:
         kept = {c: i for c, i in self.state.targets.items() if c not in lost}
         planned = self.state.planned if kept else self._digest_if_whole(able)
         return self.write(self._signal_of_loss(), cause, targets=kept or able, planned=planned)
+
+    def _leave_former_topic(self) -> None:
+        """What is on its way in a topic that was created anew since begins in the new one without its former offset."""
+        node, config = self.view.node, self.view.config
+        if node is None or config.removed or node.topic_id == config.topic_id:
+            return
+        self.draft.seeks.clear()
+        for partition, entry in sorted(self.draft.handoff.items()):
+            self.draft.move(partition, entry.taker)
 
     def _digest_if_whole(self, able: Mapping[str, int]) -> str:
         """What everybody was planned by; empty where only the homeless were placed, and the rest is still to be planned."""

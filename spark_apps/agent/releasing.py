@@ -62,8 +62,10 @@ class Releasing:
             del owing[partition]
 
     def closed(self, held: Held, entry: Handoff, generation: str) -> None:
-        """What ran here is closed."""
-        if held.sent and not held.fenced:
+        """What ran here is closed. What ran in the topic of this name before says nothing of the new one."""
+        node = self._ledger.node
+        same = node is not None and node.topic_id == held.topic_id
+        if held.sent and not held.fenced and same:
             self._post(held.grant.partition, entry, held.passed, generation, held.token)
 
     def owe(self, partitions: Iterable[int], owed: Mapping[int, Handoff], generation: str) -> None:

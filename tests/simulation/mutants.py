@@ -246,6 +246,18 @@ MUTANTS = (
         "what Kafka has no longer is closed at once",
     ),
     Mutant(
+        "coordinator_tasks/core/deciding.py",
+        "self._leave_former_topic()",
+        "pass",
+        "no offset is handed over into a topic that was created anew",
+    ),
+    Mutant(
+        "spark_apps/agent/releasing.py",
+        "if held.sent and not held.fenced and same:",
+        "if held.sent and not held.fenced:",
+        "what ran in the former topic is not released for the new one",
+    ),
+    Mutant(
         "spark_apps/agent/schedule.py",
         "if unknown and now >= self._survey_at:",
         "if unknown:",

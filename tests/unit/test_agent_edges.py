@@ -292,6 +292,22 @@ def test_what_to_do_about_lost_records_is_said_where_it_helps(claims: bool, capl
 # Releases -------------------------------------------------------------------------------------------------------------
 
 
+def test_what_ran_in_the_topic_before_it_was_created_anew_is_not_released_as_a_position_of_the_new_one(
+    stage: Stage,
+) -> None:
+    stage.own(0)
+    stage.hand_out(0, 30)
+    stage.kafka.create_topic("t", 4)
+    stage.kafka.append("t", 0, 100)
+    stage.node = replace(stage.node, topic_id="id-2", group_id="h")
+    stage.offsets = stage.kafka.offsets("h")
+    give(stage, 0)
+    stage.cover()
+    stage.wait(1.0)
+    release = stage.holder.outbox[0]
+    assert (release.offset, release.token.epoch) == (0, 0)
+
+
 def test_a_release_of_what_never_ran_here_says_what_stands_for_this_topic_id(stage: Stage) -> None:
     stage.commit(1, 77, OLD, topic_id="id-0")
     stage.read(handoff={1: Handoff("a", "b", 1)})

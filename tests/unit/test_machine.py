@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator_tasks.core.decision import Decision, Step, Verdict
-from coordinator_tasks.core.model import Absence, Ending, Move, MoveKind, State, TopicConfig, TopicDescription
+from coordinator_tasks.core.model import Absence, Ending, Move, MoveKind, Seek, State, TopicConfig, TopicDescription
 from coordinator_tasks.core.table import TRANSITIONS, Signal
 from coordinator_tasks.core.world import Policy
 from tests.world.scene import CONFIG, NOW, TOPIC, Scene, stable
@@ -385,6 +385,23 @@ def test_an_absent_consumer_keeps_its_partitions_and_is_no_target(answers: bool)
     assert scene.node is not None
     assert "b" not in {h.taker for h in scene.node.handoff.values()}
     assert "b" not in {h.giver for h in scene.node.handoff.values()}
+
+
+@pytest.mark.parametrize("released", [True, False], ids=["released", "not released"])
+def test_a_hand_off_of_a_topic_that_was_created_anew_since_hands_over_no_offset(released: bool) -> None:
+    scene = joining()
+    assert scene.node is not None
+    (partition,) = scene.node.handoff
+    if released:
+        scene.releases_entry(partition)
+    scene.node = replace(scene.node, seeks={partition: Seek(70, 1)})
+    scene.config = replace(scene.config, topic_id="id-2")
+    scene.description = TopicDescription(TOPIC, "id-2", 4)
+    decision = scene.step(Step.START)
+    assert decision.reason == "the topic was created anew in Kafka: id id-2, was id-1"
+    assert (scene.node.handoff, scene.node.seeks, scene.node.topic_id) == ({}, {}, "id-2")
+    assert only_move(decision).kind is (MoveKind.START if released else MoveKind.BARRIER)
+    assert scene.node.since.get(partition) == (scene.node.epoch if released else None)
 
 
 def test_an_owner_that_begins_nothing_in_starting_is_told_again_and_a_limited_number_of_times() -> None:
