@@ -187,8 +187,8 @@ MUTANTS = (
     ),
     Mutant(
         _RELEASING,
-        "if held.sent and not held.fenced:",
-        "if held.sent:",
+        "if held.sent and not held.fenced and same:",
+        "if held.sent and same:",
         "who was fenced releases nothing",
     ),
     Mutant(
