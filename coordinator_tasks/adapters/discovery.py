@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from coordinator_tasks.core.claims import drawn, in_use, registered, same_process
 from coordinator_tasks.core.errors import (
@@ -155,12 +156,18 @@ def claim_incarnation(zk: ZooKeeper, paths: Paths, consumer: str, step: int) -> 
 
 
 def note_registration(zk: ZooKeeper, paths: Paths, member: Member, clock: Clock) -> None:
-    """Bring the claim up to date for a registration that is kept elsewhere than in ZooKeeper."""
+    """Bring the claim up to date for a registration that is kept elsewhere than in ZooKeeper.
+
+    One that the claim has already is not noted again: who comes and goes is told by how often that happens.
+    """
     zk.ensure(paths.ids)
     for _ in range(MAX_ATTEMPTS):
         claim = read_claim(zk, paths, member.consumer)
+        noted = registered(claim, member, clock.now())
+        if replace(noted, registrations=claim.registrations) == claim:
+            return
         with suppress(LookAgain):
-            zk.transact([write_claim(paths, registered(claim, member, clock.now()))])
+            zk.transact([write_claim(paths, noted)])
             return
     raise StoreUnavailable(f"{paths.id(member.consumer)} changed {MAX_ATTEMPTS} times while it was being written")
 

@@ -41,6 +41,7 @@ class FileDiscovery:
         with _readable(self._folder):
             files = sorted(one for one in self._folder.iterdir() if one.suffix == _SUFFIX)
             found = [_fresh(one, self._clock.now(), self._ttl_s) for one in files]
+            self._folder.stat()  # that files are missing means nothing if their folder is
         return {member.consumer: member for member in found if member is not None}
 
     def watch(self, watcher: Watcher) -> None:

@@ -177,6 +177,23 @@ def test_a_folder_that_is_not_there_is_unavailable_and_nothing_registers(tmp_pat
         FileRegistry(missing, FakeClock()).register(A1)
 
 
+def test_a_folder_that_goes_away_while_it_is_read_has_lost_nobody(tmp_path: Path) -> None:
+    share = tmp_path / "share"
+    share.mkdir()
+
+    class Going(FakeClock):
+        """Asked between the list of the files and the first of them."""
+
+        def now(self) -> float:
+            if share.exists():
+                share.rename(tmp_path / "away")
+            return super().now()
+
+    (share / "a.json").write_text("{}")
+    with pytest.raises(DiscoveryUnavailable, match="cannot be used"):
+        FileDiscovery(share, Going()).members()
+
+
 def test_a_folder_that_may_not_be_read_is_unavailable(tmp_path: Path) -> None:
     if os.geteuid() == 0:
         pytest.skip("root reads everything")
@@ -204,6 +221,27 @@ def test_a_registration_in_a_folder_is_noted_in_zookeeper_before_it_is_seen(
     registry = FileRegistry(tmp_path, clock, announce=announce)
     registry.register(A1)
     assert order == []
+    assert read_claim(session, PATHS, "a").address == "http://h:1"
+    registry.close()
+
+
+def test_who_is_still_registered_in_a_folder_is_noted_once_and_anew_when_zookeeper_knows_nothing_of_it(
+    server: FakeZooKeeperServer, tmp_path: Path
+) -> None:
+    """Consumers register again every few seconds, which is no sign that they come and go."""
+    session, clock = server.connect(), FakeClock()
+    registry = FileRegistry(tmp_path, clock, announce=lambda member: note_registration(session, PATHS, member, clock))
+    registry.register(A1)
+    first = read_claim(session, PATHS, "a")
+    clock.advance(5.0)
+    registry.register(A1)
+    assert read_claim(session, PATHS, "a") == first
+    session.transact([write_claim(PATHS, replace(first, absence=Absence(1, 100.0)))])
+    registry.register(A1)
+    again = read_claim(session, PATHS, "a")
+    assert (again.absence, len(again.registrations)) == (None, 2)
+    session.transact([Delete(PATHS.id("a"))])
+    registry.register(A1)
     assert read_claim(session, PATHS, "a").address == "http://h:1"
     registry.close()
 
