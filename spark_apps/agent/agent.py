@@ -16,7 +16,14 @@ from dataclasses import dataclass, replace
 
 from coordinator_tasks.core import claims
 from coordinator_tasks.core.codec import decode_node
-from coordinator_tasks.core.errors import CoordinatorError, IdInUse, LookAgain, Malformed, Unavailable
+from coordinator_tasks.core.errors import (
+    CoordinatorError,
+    DiscoveryUnavailable,
+    IdInUse,
+    LookAgain,
+    Malformed,
+    Unavailable,
+)
 from coordinator_tasks.core.member_codec import decode_claim, encode_claim, encode_directive
 from coordinator_tasks.core.model import ConsumerStatus, Draining, Ending, Member
 from coordinator_tasks.core.names import Paths
@@ -177,7 +184,14 @@ class Agent:
         session = self._zk.session_id
         if session == self._session and now < self._register_at:
             return
-        self._registry.register(self._member)
+        try:
+            self._registry.register(self._member)
+            self.reports.clear("registry")
+        except DiscoveryUnavailable as error:
+            if session != self._session:
+                raise
+            # What we are to read and to write, others wait for.
+            self.reports.add("registry", f"{error}; hand-offs go on without it")
         self._registered = True
         self._register_at = now + self._timing.register_s
         if session != self._session:

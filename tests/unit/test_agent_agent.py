@@ -8,7 +8,7 @@ import pytest
 
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry, claim_incarnation, read_claim
 from coordinator_tasks.core.codec import decode_release, encode_node, encode_release
-from coordinator_tasks.core.errors import IdInUse
+from coordinator_tasks.core.errors import DiscoveryUnavailable, IdInUse
 from coordinator_tasks.core.member_codec import decode_directive, encode_directive
 from coordinator_tasks.core.model import (
     Directive,
@@ -525,6 +525,40 @@ def test_who_leaves_marks_itself_draining_in_the_directive_that_is_there(stage: 
     stage.step()
     path = PATHS.directive("a")
     assert decode_directive(path, stage.site.get(path).data, "a", 0).draining is not None
+
+
+def test_without_the_registry_hand_offs_that_have_begun_go_on(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.own(0, 1)
+    stage.step()
+
+    def away(_registry: ZooKeeperRegistry, _member: Member) -> None:
+        raise DiscoveryUnavailable("the registry is away")
+
+    monkeypatch.setattr(ZooKeeperRegistry, "register", away)
+    stage.step(5.1)
+    assert stage.reported("the registry is away; hand-offs go on without it")
+    stage.give(0)
+    stage.step()
+    assert stage.release(0) is not None
+    assert stage.health == "ok"
+    monkeypatch.undo()
+    stage.step(5.1)
+    assert not stage.reported("the registry is away")
+
+
+def test_without_the_registry_nobody_begins(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.own(0)
+
+    def away(_registry: ZooKeeperRegistry, _member: Member) -> None:
+        raise DiscoveryUnavailable("the registry is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ZooKeeperRegistry, "register", away)
+        stage.step()
+        assert stage.reported("the registry is away")
+        assert stage.runs == set()
+    stage.step()
+    assert stage.runs == {0}
 
 
 def test_a_read_in_another_session_than_that_of_the_registration_is_not_acted_on(
