@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from coordinator_tasks.core.draft import Draft, configured
 from coordinator_tasks.core.model import MoveKind, State, TopicNode, TopicState
-from coordinator_tasks.core.presence import presence
+from coordinator_tasks.core.presence import is_draining, presence
 from coordinator_tasks.core.world import Policy, Presence, TopicView, World
 
 _SHOWN = 10  # names in one sentence
@@ -109,7 +109,7 @@ def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able
     if config.frozen:
         return Due(_paused(view) or "configuration changed") if changed else None
     joined = sorted(c for c, i in able.items() if state.targets.get(c) != i)
-    left = sorted(c for c in state.targets if c not in able)
+    left = sorted({c for c in state.targets if c not in able} | _to_drain(world, draft))
     if joined or left:
         return Due(_membership(joined, left, world), _events(joined, left, world))
     if changed:
@@ -117,6 +117,17 @@ def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able
     if not state.planned and state.state is State.STABLE and not draft.in_flight():
         return Due(f"goes on: {state.cause.removeprefix('goes on: ')}")
     return None
+
+
+def _to_drain(world: World, draft: Draft) -> set[str]:
+    """Who drains and owns something: it may have been absent when everybody else was planned, and has kept it since."""
+    owners = {c: draft.incarnations.get(c, 0) for c in draft.assignments.values()}
+    return {c for c, i in owners.items() if is_draining(c, i, world) and _registered(c, i, world)}
+
+
+def _registered(consumer: str, incarnation: int, world: World) -> bool:
+    member = world.members.get(consumer)
+    return member is not None and member.incarnation == incarnation
 
 
 def _paused(view: TopicView) -> str:
@@ -168,6 +179,15 @@ def absences(node: TopicNode, world: World, policy: Policy) -> str:
     owners = sorted({(c, node.incarnations.get(c, 0)) for c in node.assignments.values()})
     found = [(consumer, absence(consumer, incarnation, world, policy)) for consumer, incarnation in owners]
     return "; ".join([f"{consumer}'s {text}" for consumer, text in found if text][:_SHOWN])
+
+
+def undrained(view: TopicView, world: World, draft: Draft) -> str:
+    """Which consumers drain and keep what they own, and why; an empty text = none does."""
+    why = "the topic is frozen" if view.config.frozen else "no other consumer is there that may take them"
+    kept = {
+        c: sorted(p for p, owner in draft.assignments.items() if owner == c) for c in sorted(_to_drain(world, draft))
+    }
+    return "; ".join([f"{c} drains and keeps partitions {shown(kept[c])}: {why}" for c in kept][:_SHOWN])
 
 
 def absence(consumer: str, incarnation: int, world: World, policy: Policy) -> str:

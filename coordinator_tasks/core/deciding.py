@@ -216,8 +216,10 @@ class Deciding:
             self.view.partitions and not self.draft.assignments and not self.view.node.removed
         ):
             return Decision(Verdict.WAIT, "no live consumer is there to take partitions")
+        kept = causes.undrained(self.view, self.world, self.draft)
         absent = causes.absences(self.view.node, self.world, self.policy)
-        return Decision(Verdict.NOTHING, absent or "every partition is where it should be")
+        said = [text for text in (kept, absent) if text]
+        return Decision(Verdict.NOTHING, "; ".join(said) or "every partition is where it should be")
 
     def write(
         self,

@@ -47,7 +47,7 @@ def rebalance(draft: Draft, view: TopicView, world: World, able: Mapping[str, in
     if view.config.removed or view.config.frozen:
         return True
     if not able:
-        _stop_draining(draft, view, world)
+        _stop_draining(draft, view, world, policy)
         return True
     flight = _flight(draft, world)
     fixed = _fixed(draft, view, world, able, policy)
@@ -181,8 +181,11 @@ def _movable(draft: Draft, consumer: str, world: World, policy: Policy) -> bool:
     return presence(consumer, draft.incarnations.get(consumer, 0), world, policy) is Presence.LIVE
 
 
-def _stop_draining(draft: Draft, view: TopicView, world: World) -> None:
-    """Nobody can take over: who drains closes its partitions, so that it may leave."""
+def _stop_draining(draft: Draft, view: TopicView, world: World, policy: Policy) -> None:
+    """Nobody can take over, or may be back in a moment: who drains closes its partitions, so that it may leave."""
+    absent = [c for c in draft.holders() if not _movable(draft, c, world, policy)]
+    if any(not is_draining(c, draft.incarnations.get(c, 0), world) for c in absent):
+        return
     for partition in view.partitions:
         if _taker_drains(draft, partition, world):
             draft.stop(partition)

@@ -153,7 +153,7 @@ def heal(world: World) -> int:
     for n in range(MAX_ROUNDS):
         if n % 8 == 0:
             world.by_hand(lambda c: _undo(world, c))
-            for name in world.names:
+            for name in _wanted(world):
                 relaunch(world, name)
             if not any(attempt.task == "chores" for attempt in world.attempts):
                 world.attempt("chores")
@@ -177,11 +177,18 @@ def _undo(world: World, c: Coordinator) -> None:
             if config is not None and config.topic_id != world.brokers.logs[topic].topic_id:
                 world.groups[topic] = f"g-{world.brokers.logs[topic].topic_id}"
             readd(world, c, topic)
-    for name in world.names:
-        if c.zk.find(c.paths.id(name)) is not None:
-            directives.undrain(c, name)
+    # The others stay drained: they are to own nothing in the end.
+    first = world.names[0]
+    if c.zk.find(c.paths.id(first)) is not None:
+        directives.undrain(c, first)
     for name in world.isolated_by_hand():
         directives.readmit(c, name, "ada")
+
+
+def _wanted(world: World) -> list[str]:
+    """The consumers that are to have something in the end."""
+    drained = world.drained_by_hand()
+    return [name for name in world.names if name not in drained]
 
 
 def _is_over(world: World, topic: str) -> bool:
@@ -193,6 +200,7 @@ def _is_over(world: World, topic: str) -> bool:
 
 def _wanting(world: World) -> str:
     """What is not yet as it should be, in a sentence."""
+    wanted = _wanted(world)
     for topic in world.setup.topics:
         log = world.brokers.logs[topic]
         node, state = world.oracle.nodes.get(topic), world.oracle.states.get(topic, State.INITIAL)
@@ -200,10 +208,11 @@ def _wanting(world: World) -> str:
             return f"{topic} is {state}"
         if node.assignments.keys() != set(range(len(log.ends))):
             return f"of {topic} {sorted(node.assignments)} are assigned, {len(log.ends)} are there"
-        live = {one.consumer: one for one in world.alive() if one.agent is not None and _registered(world, one)}
+        registered = [one for one in world.alive() if one.agent is not None and _registered(world, one)]
+        live = {one.consumer: one for one in registered if one.consumer in wanted}
         if not set(node.assignments.values()) <= live.keys():
             return f"{topic} is owned by {sorted(set(node.assignments.values()))}, live are {sorted(live)}"
-        counts = [list(node.assignments.values()).count(name) for name in world.names]
+        counts = [list(node.assignments.values()).count(name) for name in wanted]
         if max(counts) - min(counts) > 1:
             return f"{topic} is not balanced: {counts}"
         for partition, owner in node.assignments.items():

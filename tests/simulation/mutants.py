@@ -372,6 +372,12 @@ MUTANTS = (
         "the platform isolates nobody who has registered since",
     ),
     Mutant(
+        "coordinator_tasks/core/causes.py",
+        "if c not in able} | _to_drain(world, draft))",
+        "if c not in able})",
+        "who drains and was away when that was planned gives everything away when it is back",
+    ),
+    Mutant(
         "coordinator_tasks/core/claims.py",
         "max(claim.incarnation, seen) + step",
         "max(claim.incarnation, seen) + 1",

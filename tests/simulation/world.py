@@ -211,6 +211,11 @@ class World:
                 found.append(name)
         return found
 
+    def drained_by_hand(self) -> set[str]:
+        self._hand_session.reconnect()
+        found = {name: directives.read_directive(self._coordinator(), name).draining for name in self.names}
+        return {name for name, draining in found.items() if draining is not None and draining.incarnation == 0}
+
     # One step ---------------------------------------------------------------------------------------------------------
 
     def units(self) -> list[tuple[Consumer | Attempt, str]]:

@@ -222,6 +222,36 @@ def test_a_drained_consumer_alone_closes_everything_so_that_it_may_leave() -> No
     assert scene.counts() == {"b": 4}
 
 
+@pytest.mark.parametrize("asked_while_away", [True, False])
+def test_who_was_away_when_its_drain_was_planned_gives_everything_away_when_it_is_back(asked_while_away: bool) -> None:
+    """Left out of that plan, it is no target before and after: nothing else would ask for a further one."""
+    scene = ab().vanishes("b", answers=True)
+    if asked_while_away:
+        scene.settles()
+    scene.drains("b").settles()
+    assert scene.counts() == {"a": 2, "b": 2}, "nothing is taken from who is away and answers"
+    scene.joins("b")
+    decision = scene.step()
+    assert decision.record is not None
+    assert decision.record.cause == "draining: b (by ann)"
+    assert kinds(decision) == {MoveKind.HANDOFF}
+    scene.settles()
+    assert scene.counts() == {"a": 4}
+
+
+def test_who_drains_keeps_everything_for_the_one_that_is_away_for_a_moment() -> None:
+    scene = ab().vanishes("a", answers=True).drains("b").settles()
+    assert scene.counts() == {"a": 2, "b": 2}
+    assert scene.decide().reason == "b drains and keeps partitions 2, 3: no other consumer is there that may take them"
+    scene.joins("a").settles()
+    assert scene.counts() == {"a": 4}
+
+
+def test_a_frozen_topic_says_that_who_drains_keeps_what_it_has() -> None:
+    scene = ab(config=replace(CONFIG, frozen=True)).drains("b").settles()
+    assert scene.decide().reason == "b drains and keeps partitions 2, 3: the topic is frozen"
+
+
 def test_partitions_of_a_consumer_that_is_gone_are_assigned_in_the_same_write() -> None:
     scene = ab()
     lost = scene.owned["b"]
