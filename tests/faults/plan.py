@@ -13,7 +13,7 @@ LIST = Path(__file__).with_name("points.txt")
 SOMETIMES = "?"
 """Marks a point of the list that a run need not meet: what only a busy machine or a lost race brings about."""
 AT_ONCE = 6
-ATTEMPTS = 6
+ATTEMPTS = 10
 WHOLE_OF = 4
 """Of so many brief cases one goes on to the end of the scenario, with what a death may have left behind."""
 
