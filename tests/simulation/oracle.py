@@ -244,7 +244,8 @@ class Oracle:
         else:
             self._isolated[consumer] = directive.isolation.incarnation
             for one in self.consumers:
-                if self._set_aside(one):
+                # A process whose id another one has taken may be well, and cannot be asked.
+                if self._set_aside(one) or (self.lost(one) and not self._here(one)):
                     self.taint(one)
 
     def _member(self, consumer: str, path: str, node: Znode | None) -> None:

@@ -292,6 +292,18 @@ def test_what_to_do_about_lost_records_is_said_where_it_helps(claims: bool, capl
 # Releases -------------------------------------------------------------------------------------------------------------
 
 
+def test_what_ran_here_is_released_without_a_further_question_to_kafka(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 30)
+    give(stage, 0)
+    stage.holder.cover(stage.batch)
+    while 0 not in stage.holder.outbox:
+        work = stage.holder.work()
+        assert isinstance(work, Commit), work
+        stage.holder.answer(perform(stage.offsets, "t", work))
+    assert stage.holder.outbox[0].offset == 30
+
+
 def test_what_ran_in_the_topic_before_it_was_created_anew_is_not_released_as_a_position_of_the_new_one(
     stage: Stage,
 ) -> None:
