@@ -22,11 +22,12 @@ from coordinator_tasks.core.errors import (
 )
 from coordinator_tasks.core.model import Actor, StartRule, TopicConfig, TopicDescription
 from coordinator_tasks.core.names import ROOT, Paths, check_topic, is_cluster, is_topic, partition_of
-from coordinator_tasks.core.ports import Create, Delete, SetData, ZooKeeper
+from coordinator_tasks.core.ports import Check, Create, Delete, Operation, SetData, ZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
 
 NODES_PER_WRITE = 1_000
 MAX_ATTEMPTS = 20
+_ABSENT = -1
 _ASKED = ("group_id", "strategy", "parameters", "start", "properties")
 log = logging.getLogger(__name__)
 
@@ -75,14 +76,15 @@ def add_topic(
     present = _find(c.zk, c.paths, topic)
     if present is not None and not present[0].removed:
         _check_same(c, present[0], wanted)
-        create_partitions(c, topic, described.partition_count)
+        create_partitions(c, topic, described.partition_count, present[1])
         return present[0]
     _check_group(c, group_id)
     _check_other_clusters(c, wanted)
-    create_partitions(c, topic, described.partition_count)
-    _drop_partitions(c, topic, described.partition_count)
+    version = _ABSENT if present is None else present[1]
+    create_partitions(c, topic, described.partition_count, version)
+    _drop_partitions(c, topic, described.partition_count, version)
     c.zk.ensure(c.paths.history(topic))
-    _write_config(c, wanted, -1 if present is None else present[1])
+    _write_config(c, wanted, version)
     log.info("topic %s is managed by cluster %s, asked by %s %s", topic, c.paths.cluster, actor.kind, actor.who)
     return wanted
 
@@ -133,34 +135,54 @@ def _check_other_clusters(c: Coordinator, wanted: TopicConfig) -> None:
             )
 
 
-def create_partitions(c: Coordinator, topic: str, count: int) -> tuple[int, ...]:
-    """Create the nodes of partitions 0 to `count` - 1 that are not there; returns the new ones."""
+def create_partitions(c: Coordinator, topic: str, count: int, version: int) -> tuple[int, ...]:
+    """Create the nodes of partitions 0 to `count` - 1 that are not there; returns the new ones.
+
+    `version`: of the configuration that this is done for, -1 = there is none yet. Raises `LookAgain` if that has changed: the
+    topic may be another one by now.
+    """
     c.zk.ensure(c.paths.topic(topic))
+    c.zk.ensure(c.paths.configs)
+    guard = _as_read(c, topic, version)
     for _ in range(MAX_ATTEMPTS):
         listed = {partition_of(child) for child in c.zk.children(c.paths.topic(topic))}
         missing = [partition for partition in range(count) if partition not in listed]
         try:
             for first in range(0, len(missing), NODES_PER_WRITE):
                 chunk = missing[first : first + NODES_PER_WRITE]
-                c.zk.transact([Create(c.paths.partition(topic, partition)) for partition in chunk])
+                c.zk.transact([*guard, *(Create(c.paths.partition(topic, partition)) for partition in chunk)])
         except LookAgain:
+            _check_as_read(c, topic, version)
             continue  # somebody else creates them too
         return tuple(missing)
     raise LookAgain(f"{c.paths.topic(topic)} changed {MAX_ATTEMPTS} times while its partitions were created")
 
 
-def _drop_partitions(c: Coordinator, topic: str, count: int) -> None:
+def _as_read(c: Coordinator, topic: str, version: int) -> list[Operation]:
+    """What makes a transaction fail unless the topic's configuration is as it was read."""
+    path = c.paths.config(topic)
+    return [Create(path), Delete(path)] if version == _ABSENT else [Check(path, version)]
+
+
+def _check_as_read(c: Coordinator, topic: str, version: int) -> None:
+    """Raise `LookAgain` if it is not."""
+    found = c.zk.find(c.paths.config(topic))
+    if (_ABSENT if found is None else found.stat.version) != version:
+        raise LookAgain(f"{c.paths.config(topic)} was changed by somebody else at the same moment; do it again")
+
+
+def _drop_partitions(c: Coordinator, topic: str, count: int, version: int) -> None:
     """Forget the partitions of a former, larger topic of this name: nobody could start them."""
     listed = (partition_of(child) for child in c.zk.children(c.paths.topic(topic)))
     for partition in sorted(p for p in listed if p is not None and p >= count):
-        with suppress(LookAgain):  # somebody else has
-            c.zk.transact([Delete(c.paths.partition(topic, partition))])
+        with suppress(LookAgain):  # somebody else has, or the configuration's write fails as well
+            c.zk.transact([*_as_read(c, topic, version), Delete(c.paths.partition(topic, partition))])
 
 
 def _write_config(c: Coordinator, config: TopicConfig, version: int) -> None:
     path, data = c.paths.config(config.topic), encode_config(config)
     c.zk.ensure(c.paths.configs)
-    c.zk.transact([Create(path, data) if version < 0 else SetData(path, data, version)])
+    c.zk.transact([Create(path, data) if version == _ABSENT else SetData(path, data, version)])
     try:
         # Another cluster may have added the same topic between our look and our write: then neither keeps it.
         _check_other_clusters(c, config)
@@ -268,7 +290,10 @@ def _refreshed(c: Coordinator, topic: str, described: TopicDescription | None) -
         )
     if described.topic_id != config.topic_id:
         return Refreshed(topic, problem=_recreated(config, described.topic_id))
-    return Refreshed(topic, created=create_partitions(c, topic, described.partition_count))
+    try:
+        return Refreshed(topic, created=create_partitions(c, topic, described.partition_count, found[1]))
+    except LookAgain as error:
+        return Refreshed(topic, problem=str(error))
 
 
 def _find(zk: ZooKeeper, paths: Paths, topic: str) -> tuple[TopicConfig, int] | None:

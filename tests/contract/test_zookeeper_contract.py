@@ -82,6 +82,17 @@ def test_a_transaction_with_a_failed_guard_changes_nothing(bench: Bench) -> None
     assert bench.zk.get(bench.base).stat.children_version == before
 
 
+def test_a_node_that_is_created_and_deleted_in_one_transaction_guards_by_its_absence(bench: Bench) -> None:
+    node, other = bench.path("a"), bench.path("b")
+    bench.zk.transact([Create(node), Delete(node), Create(other)])
+    assert bench.zk.children(bench.base) == ["b"]
+    bench.zk.transact([Create(node, b"1"), Delete(other)])
+    with pytest.raises(NodeExists, match=node):
+        bench.zk.transact([Create(node), Delete(node), Create(other)])
+    assert bench.zk.find(other) is None
+    assert bench.zk.get(node).data == b"1"
+
+
 def test_later_parts_see_earlier_ones(bench: Bench) -> None:
     node = bench.path("a")
     bench.zk.transact([Create(node, b"1"), SetData(node, b"2", 0), Create(f"{node}/x"), Check(node, 1)])

@@ -378,6 +378,12 @@ MUTANTS = (
         "who drains and was away when that was planned gives everything away when it is back",
     ),
     Mutant(
+        "coordinator_tasks/service/topics.py",
+        "return [Create(path), Delete(path)] if version == _ABSENT else [Check(path, version)]",
+        "return []",
+        "the list of a topic's partitions is written for the configuration that was read",
+    ),
+    Mutant(
         "coordinator_tasks/core/claims.py",
         "max(claim.incarnation, seen) + step",
         "max(claim.incarnation, seen) + 1",

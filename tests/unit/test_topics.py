@@ -6,6 +6,7 @@ from coordinator_tasks.core.errors import (
     GroupInUse,
     InvalidName,
     KafkaUnavailable,
+    LookAgain,
     Malformed,
     NotManaged,
     Refused,
@@ -166,6 +167,56 @@ def test_new_partitions_get_nodes_and_the_others_keep_theirs(shop: Cluster) -> N
     assert shop.zk.get(shop.paths.partition("orders", 1)).data == b"release"
     assert refresh_partitions(shop.coordinator)[0].created == ()
     assert list_topics(shop.coordinator)[0].initial_partitions == 3
+
+
+def added_anew_in_between(shop: Cluster, partitions: int) -> None:
+    """Before the next write goes out, the topic is created anew in Kafka, and removed and added again here."""
+
+    def meanwhile(_session: FakeZooKeeper, _operations: Sequence[Operation]) -> None:
+        shop.server.before_write = None
+        shop.kafka.create_topic("orders", partitions)
+        if shop.zk.find(shop.paths.config("orders")) is not None:
+            remove_topic(shop.coordinator, "orders", PERSON)
+        add_topic(shop.coordinator, "orders", "h", actor=PERSON)
+
+    shop.server.before_write = meanwhile
+
+
+def test_a_stale_refresh_creates_nothing_in_a_topic_that_was_added_anew(shop: Cluster) -> None:
+    """Nobody could start these partitions, and the topic would wait for it for good."""
+    add_topic(shop.coordinator, "orders", "g", actor=PERSON)
+    shop.kafka.add_partitions("orders", 2)
+    added_anew_in_between(shop, 1)
+    (refreshed,) = refresh_partitions(shop.coordinator)
+    assert partitions(shop, "orders") == ["0"]
+    assert refreshed.created == ()
+    assert "/consumers/shop/config/orders was changed" in refreshed.problem
+    assert refresh_partitions(shop.coordinator)[0].problem == ""
+
+
+@pytest.mark.parametrize("managed_before", [False, True])
+def test_a_stale_addition_creates_and_drops_nothing_in_a_topic_that_was_added_anew(
+    shop: Cluster, managed_before: bool
+) -> None:
+    if managed_before:
+        add_topic(shop.coordinator, "orders", "g", actor=PERSON)
+        remove_topic(shop.coordinator, "orders", PERSON)
+    shop.zk.ensure(shop.paths.partition("orders", 0))  # or an addition was interrupted
+    shop.kafka.create_topic("orders", 4)
+    added_anew_in_between(shop, 1)
+    with pytest.raises(LookAgain, match="/consumers/shop/config/orders was changed"):
+        add_topic(shop.coordinator, "orders", "i", actor=PERSON)
+    assert partitions(shop, "orders") == ["0"]
+
+
+def test_a_stale_addition_of_a_smaller_topic_drops_nothing_of_a_larger_one(shop: Cluster) -> None:
+    add_topic(shop.coordinator, "orders", "g", actor=PERSON)
+    remove_topic(shop.coordinator, "orders", PERSON)
+    shop.kafka.create_topic("orders", 1)
+    added_anew_in_between(shop, 5)
+    with pytest.raises(LookAgain, match="/consumers/shop/config/orders was changed"):
+        add_topic(shop.coordinator, "orders", "i", actor=PERSON)
+    assert partitions(shop, "orders") == ["0", "1", "2", "3", "4"]
 
 
 def test_a_recreated_topic_is_reported_and_left_as_it_is(shop: Cluster) -> None:

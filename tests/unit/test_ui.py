@@ -161,7 +161,7 @@ def test_who_does_not_answer_and_what_an_absent_owner_is_waited_for_are_shown(sh
 
 
 def test_a_large_topic_is_shown_by_ranges(shop: Cluster) -> None:
-    topics.create_partitions(shop.coordinator, "orders", 100)
+    topics.create_partitions(shop.coordinator, "orders", 100, 0)
     owners = dict.fromkeys(range(100), "a")
     node = TopicNode(
         "broker:9092", "readers", 1, "g", "id-1", owners, dict.fromkeys(range(100), 1), incarnations={"a": 1}
