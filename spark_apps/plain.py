@@ -92,6 +92,13 @@ class PlainTopic:
         why = self.failure
         self.runner.edit(lambda holder: holder.query_ended(why))
 
+    def close(self) -> None:
+        """End also where nobody has halted it: a consumer whose id is in use reads nothing, and has its readers already."""
+        if not self._stop.is_set():
+            self._stop.set()
+            self._thread.join(JOIN_TIMEOUT_S)
+        self.runner.close()
+
     def _run(self) -> None:
         try:
             with suppress(KafkaException):  # brokers that do not answer now may do so when there is something to read
@@ -223,9 +230,9 @@ class PlainTopics:
             one.halt()
 
     def close(self) -> None:
-        """End the workers."""
+        """End the readers and the workers."""
         for one in self._topics.values():
-            one.runner.close()
+            one.close()
 
 
 class PlainConsumer:

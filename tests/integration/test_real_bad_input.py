@@ -1,6 +1,7 @@
 """Bad input at every entry point: one line that says what, why and what to do next, and nothing was done."""
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -167,6 +168,7 @@ def test_a_second_consumer_with_a_live_id_ends_and_the_first_goes_on(
     site.produce(5)
     assert site.status("a").incarnation == live
     assert first.leave(0.0) == 0
+    assert f"plain-{site.topic}" not in {thread.name for thread in threading.enumerate()}
     site.close()
 
 
