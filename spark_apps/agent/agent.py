@@ -37,9 +37,9 @@ from spark_apps.agent.view import SessionChanged, View
 
 @dataclass(frozen=True, slots=True)
 class AgentTiming:
-    """Seconds. `poll_s`: everything is read at least so often; `close_timeout_s`: how long a leave waits for hand-offs.
+    """Seconds. `poll_s`: everything is read at least so often, only the nodes of large topics less often (`view`).
 
-    `finish_s`: how long the last commits may take after that; `stalled_s`: an owned partition with lag that makes no
+    `close_timeout_s`: how long a leave waits for hand-offs; `finish_s`: how long the last commits may take after that; `stalled_s`: an owned partition with lag that makes no
     progress for so long makes the consumer leave. `prepare_s`: how long the first registration waits for queries.
     """
 
@@ -78,7 +78,7 @@ class Agent:
         self._topics = topics
         self._wake = wake
         self._timing = timing or AgentTiming()
-        self._view = View(zk, self._paths, self.identity, topics=topics, reports=self.reports, wake=wake)
+        self._view = View(zk, self._paths, self.identity, clock, topics=topics, reports=self.reports, wake=wake)
         self._connection = Connection.CONNECTED
         self._session = 0
         self._registered = False

@@ -1,7 +1,7 @@
 """What the consumer reads in ZooKeeper and hands to its holders, and the releases that it writes.
 
-Level-triggered: a watch only says where to look at once, and everything is looked at once per poll. A node that has
-vanished or cannot be read is reported and changes nothing. All of it happens in one session: who finds another one
+Level-triggered: a watch only says where to look at once, and everything is looked at once per poll, a topic with very many
+partitions less often. A node that has vanished or cannot be read is reported and changes nothing. All of it happens in one session: who finds another one
 stops and begins anew.
 """
 
@@ -14,7 +14,7 @@ from coordinator_tasks.core.errors import LookAgain, Malformed, NodeMissing, Una
 from coordinator_tasks.core.member_codec import decode_directive
 from coordinator_tasks.core.model import Directive, Release
 from coordinator_tasks.core.names import Paths, is_topic
-from coordinator_tasks.core.ports import Node, Operation, SetData, Watcher, ZooKeeper
+from coordinator_tasks.core.ports import Clock, Node, Operation, SetData, Watcher, ZooKeeper
 from spark_apps.agent.holder import Holder
 from spark_apps.agent.reports import Reports
 from spark_apps.agent.settings import Identity
@@ -23,6 +23,8 @@ from spark_apps.agent.watches import Watches
 
 MAX_RELEASES_AT_ONCE = 500
 LEARNT_AT_ONCE = 200
+POLLED_BYTES_S = 10_000.0
+"""A topic's node is read again without need at this rate at most: all consumers read all of it."""
 
 
 class SessionChanged(Unavailable):
@@ -45,6 +47,7 @@ class View:
         zk: ZooKeeper,
         paths: Paths,
         identity: Identity,
+        clock: Clock,
         *,
         topics: Topics,
         reports: Reports,
@@ -54,6 +57,7 @@ class View:
         self._zk = zk
         self._paths = paths
         self._identity = identity
+        self._clock = clock
         self._topics = topics
         self._reports = reports
         self._wake = wake
@@ -62,12 +66,14 @@ class View:
         self._names: tuple[str, ...] = ()
         self._known: dict[str, dict[int, _Known]] = {}  # by topic, for its generation only
         self._generations: dict[str, str] = {}
+        self._poll_at: dict[str, float] = {}  # by topic
 
     def begin(self, session: int) -> None:
         """We have registered in this session: what was read in an earlier one does not count."""
         self._session = session
         self._watches.renew()
         self._known.clear()
+        self._poll_at.clear()
         self._zk.sync()
 
     def prepare(self) -> None:
@@ -169,10 +175,11 @@ class View:
             self._reports.clear(path)
 
     def _read_topic(self, topic: str, polling: bool) -> None:
-        path = self._paths.topic(topic)
-        if not self._due(path, polling):
+        path, now = self._paths.topic(topic), self._clock.monotonic()
+        if not self._due(path, polling and now >= self._poll_at.get(topic, 0.0)):
             return
         node = self._find(path)
+        self._poll_at[topic] = now + (len(node.data) if node is not None else 0) / POLLED_BYTES_S
         known = topic in self._topics.names()
         try:
             # An empty text is no JSON: a node that has vanished is one that cannot be read.

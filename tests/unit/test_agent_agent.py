@@ -23,6 +23,7 @@ from coordinator_tasks.core.model import (
 )
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, Delete, Operation, SetData, Stat
+from spark_apps.agent import view
 from spark_apps.agent.agent import Agent
 from spark_apps.agent.holder import Holder
 from spark_apps.agent.settings import Identity
@@ -252,6 +253,28 @@ def test_a_release_whose_answer_was_lost_is_compared_before_it_is_written_again(
     stage.step(1.0)
     assert stage.release(0) is not None
     assert stage.site.get(PATHS.partition("t", 0)).stat.version == 1
+
+
+def test_a_large_topics_node_is_polled_less_often_and_its_watch_is_heard_at_once(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.own(0)
+    stage.step()
+    raw = encode_node(replace(stage.node, epoch=2, assignments={0: "a", 1: "a"}, since={0: 1, 1: 2}))
+    monkeypatch.setattr(view, "POLLED_BYTES_S", len(raw) / 30)
+    stage.own(0)
+    stage.step()
+    stage.server.overwrite(PATHS.topic("t"), raw.replace(b'"epoch":2', b'"epoch":3'))
+    for _ in range(25):
+        stage.step(1.0)
+    assert stage.runs == {0}, "nobody was told of it"
+    for _ in range(6):
+        stage.step(1.0)
+    assert stage.runs == {0, 1}
+    stage.node = replace(stage.node, epoch=3)
+    stage.own(2)
+    stage.step()
+    assert stage.runs == {2}
 
 
 def test_a_taker_sees_the_release_by_its_watch(stage: Stage) -> None:
