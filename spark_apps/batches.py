@@ -155,13 +155,18 @@ def _pieces(one: Range, size: int) -> Iterator[Range]:
 
 
 def piece_size(ranges: Iterable[Range], min_partitions: int | None, max_records: int | None) -> int:
-    """The largest piece with which there are about `min_partitions` tasks of at most `max_records` offsets; 0 = whole ranges.
+    """The largest piece with which there are about `min_partitions` tasks of at most `max_records` offsets.
 
-    As in Spark's source, the number of tasks is a hint: rounding may leave fewer.
+    0 = whole ranges, of which a task may read several. As in Spark's source, ranges are only cut for `min_partitions`
+    where there are fewer, and the number of tasks is a hint: rounding may leave fewer.
     """
-    total = sum(one.size for one in ranges)
-    wanted = [] if min_partitions is None else [max(1, math.ceil(total / min_partitions))]
-    return min([*wanted, *([] if max_records is None else [max_records])], default=0)
+    if min_partitions is None:
+        return max_records or 0
+    sizes = [one.size for one in ranges if one.size > 0]
+    whole = max_records or max(sizes, default=1)
+    if sum(math.ceil(size / whole) for size in sizes) >= min_partitions:
+        return whole
+    return min(whole, max(1, math.ceil(sum(sizes) / min_partitions)))
 
 
 def admit(available: Iterable[Range], max_offsets: int | None) -> list[Range]:

@@ -111,9 +111,12 @@ def test_pieces_are_every_offset_once_and_no_larger_than_asked(found_sizes: list
         pytest.param([100], 4, None, 4, id="one partition in several tasks, also when it is small"),
         pytest.param([3000, 1000], 4, None, 4, id="in proportion to the sizes"),
         pytest.param([10, 10, 10], 2, None, 3, id="as in Spark, no task reads two partitions then"),
+        pytest.param([100, 1, 1, 1], 4, None, 4, id="as in Spark, nothing is cut where there are enough ranges"),
+        pytest.param([100, 0, 0, 0], 4, None, 4, id="of those that have anything to read"),
         pytest.param([3], 8, None, 3, id="no more tasks than offsets"),
         pytest.param([100, 10], None, 40, 4, id="no task above the maximum"),
         pytest.param([100], 2, 20, 5, id="the smaller piece counts"),
+        pytest.param([100], 10, 20, 10, id="also where it is the other one"),
     ],
 )
 def test_ranges_are_cut_into_tasks(found_sizes: list[int], least: int | None, most: int | None, tasks: int) -> None:
