@@ -83,6 +83,7 @@ def _print(ran: Totals, took_s: float) -> None:
         ("transitions", f"{ran.transitions:,}"),
         ("rounds until settled", f"{mean:.1f} on average, {ran.most_rounds} at most"),
         ("rewinds after two faults", f"{ran.rewinds:,}; offsets read again by faults: {ran.doubled:,}"),
+        ("somebody excused", f"{ran.excused:,} of the looks at one owner"),
         ("rarest fault in a state", f"{ran.rarest:,}"),
         ("seeds per second", f"{ran.histories / max(0.001, took_s):.1f} in {took_s:.0f} s"),
         ("failed", f"{len(ran.failed)}"),

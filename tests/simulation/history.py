@@ -67,6 +67,7 @@ class Outcome:
     checks: Counter[str]
     transitions: int
     rewinds: int
+    excused: int
     doubled: int
     digest: str
     rule: str = ""
@@ -131,6 +132,7 @@ def run(setup: Setup, actions: Sequence[Action], *, traced: bool = False) -> Out
         checks=oracle.checks,
         transitions=oracle.records,
         rewinds=oracle.rewinds,
+        excused=oracle.excused,
         doubled=sum(progress.doubled for progress in oracle.progress.values()),
         digest=world.digest.hexdigest(),
         rule=rule,

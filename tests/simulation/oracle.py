@@ -74,6 +74,7 @@ class Oracle:
     checks: Counter[str] = field(default_factory=Counter)
     progress: dict[tuple[str, int], Progress] = field(default_factory=dict)
     rewinds: int = 0
+    excused: int = 0  # looks at a partition with somebody who is taken for lost or forgotten, and lives on
     records: int = 0
     _stored: dict[tuple[str, int], Token | None] = field(default_factory=dict)
     _granted: set[tuple[str, str, int, int, str, int]] = field(default_factory=set)
@@ -83,6 +84,7 @@ class Oracle:
     _isolated: dict[str, int] = field(default_factory=dict)
     _ended: dict[str, frozenset[int]] = field(default_factory=dict)
     _excused: dict[tuple[str, str], int] = field(default_factory=dict)
+    _named: set[tuple[str, int, int, str, int]] = field(default_factory=set)
     _generations: dict[str, frozenset[str]] = field(default_factory=dict)
     _elder: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     _pictures: dict[tuple[str, str], TopicNode] = field(default_factory=dict)
@@ -161,6 +163,8 @@ class Oracle:
         self._note_grants(topic, node)
         if restored:
             return
+        for p, owner in node.assignments.items():
+            self._named.add((topic, p, node.since[p], owner, node.incarnations[owner]))
         state_node = after.get(self.paths.state(topic))
         self.expect("one effect", state_node is not None, f"the node of {topic} was written without its state")
         if state_node is not None:
@@ -266,10 +270,11 @@ class Oracle:
             self.configs[topic] = decode_config(path, node.data)
 
     def _all_excused(self, taken_for_lost: list[Consumer]) -> None:
-        """The tree is another one: who was taken for lost in the old one may be forgotten in this.
+        """The tree is another one: until it names them as owners, nobody knows of those who run, nor whom it has forgotten.
 
-        Such a one may not know of it yet, nor have begun what its picture grants it.
+        Who was taken for lost in the old one may not know of it yet, nor have begun what its picture grants it.
         """
+        self._named.clear()
         for one in self.consumers:
             if one.alive and one.topics is not None:
                 for topic, query in one.topics.queries.items():
@@ -280,6 +285,7 @@ class Oracle:
                     self._excused[one.name, topic] = max(epochs)
 
     def _excuse(self, consumer: str, incarnation: int) -> None:
+        self._named = {one for one in self._named if one[3:] != (consumer, incarnation)}
         for one in self.consumers:
             if one.consumer == consumer and one.incarnation == incarnation:
                 for topic, node in self.nodes.items():
@@ -294,11 +300,16 @@ class Oracle:
         """Whether a person has isolated it, alive and well as it may be: what it has not committed is read again."""
         return self._isolated.get(one.consumer) == 0
 
-    def _forgiven(self, one: Consumer, topic: str, token: Token) -> bool:
-        """Whether this process is taken for lost, or was under this token in a life that is over."""
+    def _forgiven(self, one: Consumer, topic: str, partition: int, token: Token) -> bool:
+        """Whether this process is taken for lost, or was under this token in a life that is over.
+
+        Not if a node that was written since then names it as the owner under that very epoch.
+        """
         key = (one.name, topic)
-        elder = token.generation in self._elder.get(key, ())
-        return elder or token.epoch <= self._excused.get(key, -1) or self.lost(one)
+        if self.lost(one) or token.generation in self._elder.get(key, ()):
+            return True
+        named = (topic, partition, token.epoch, one.consumer, one.incarnation) in self._named
+        return token.epoch <= self._excused.get(key, -1) and not named
 
     # What the processes do --------------------------------------------------------------------------------------------
 
@@ -321,10 +332,11 @@ class Oracle:
                 self._changes(one, topic, held)
                 for p, h in held.items():
                     if (h.phase in _RUNS or h.pending or h.sent) and not h.fenced:
-                        runs.setdefault((topic, p), []).append((one, h.token, self._forgiven(one, topic, h.token)))
+                        runs.setdefault((topic, p), []).append((one, h.token, self._forgiven(one, topic, p, h.token)))
         self.checks["one owner"] += len(runs)
         for (topic, p), owners in runs.items():
             sure = [one for one, _, excused in owners if not excused]
+            self.excused += len(sure) < len(owners)
             if len(sure) > 1:
                 shown = ", ".join(f"{one.name} at epoch {token.epoch}" for one, token, _ in owners)
                 raise Broken("one owner", f"{topic}-{p} runs at {shown}")
@@ -373,7 +385,7 @@ class Oracle:
             self._of(topic_id, partition).overwritten = True
             return
         progress = self._of(topic_id, partition)
-        survives = self._survives(who, topic, token)
+        survives = self._survives(who, topic, partition, token)
         first = who if survives else self._committers.setdefault((topic_id, partition, token.epoch), who)
         self.expect("one committer", first == who, f"{who} and {first} commit {topic}-{partition} at {token.epoch}")
         passed = entry.offset <= progress.frontier
@@ -402,10 +414,10 @@ class Oracle:
         """Kafka has deleted the topic, and what was committed for it: nobody can read the epochs in there any more."""
         self._stored = {at: token for at, token in self._stored.items() if at[0] != topic_id}
 
-    def _survives(self, who: str, topic: str, token: Token) -> bool:
+    def _survives(self, who: str, topic: str, partition: int, token: Token) -> bool:
         """Whether this commit comes from a process that is dead or taken for lost."""
         one = next(c for c in self.consumers if c.name == who)
-        return not one.alive or self._forgiven(one, topic, token)
+        return not one.alive or self._forgiven(one, topic, partition, token)
 
     def on_pass(self, one: Consumer, topic: str, topic_id: str, each: Range) -> None:
         progress = self._of(topic_id, each.partition)
@@ -415,7 +427,8 @@ class Oracle:
         again = max(0, min(progress.frontier, each.end) - each.start)
         progress.doubled += again
         # What a survivor passes is read again by the owner, or was read by it.
-        progress.tainted |= self._set_aside(one) or self._forgiven(one, topic, self._tokens(one, topic)[each.partition])
+        token = self._tokens(one, topic)[each.partition]
+        progress.tainted |= self._set_aside(one) or self._forgiven(one, topic, each.partition, token)
         clean = not again or progress.tainted
         self.expect("nothing doubled", clean, f"{one.name} read {at} again, {progress.frontier} had passed")
         progress.frontier = max(progress.frontier, each.end)

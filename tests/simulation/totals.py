@@ -23,6 +23,7 @@ class Totals:
     operations: int = 0
     transitions: int = 0
     rewinds: int = 0
+    excused: int = 0
     doubled: int = 0
     effects: Counter[tuple[Fault, State]] = field(default_factory=Counter)
     checks: Counter[str] = field(default_factory=Counter)
@@ -37,6 +38,7 @@ class Totals:
         self.operations += outcome.operations
         self.transitions += outcome.transitions
         self.rewinds += outcome.rewinds
+        self.excused += outcome.excused
         self.doubled += outcome.doubled
         self.effects += outcome.effects
         self.checks += outcome.checks
@@ -44,7 +46,7 @@ class Totals:
             self.failed[outcome.seed] = outcome.broken
 
     def merge(self, other: "Totals") -> None:
-        for name in ("histories", "steps", "rounds", "operations", "transitions", "rewinds", "doubled"):
+        for name in ("histories", "steps", "rounds", "operations", "transitions", "rewinds", "excused", "doubled"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.most_rounds = max(self.most_rounds, other.most_rounds)
         self.effects += other.effects
@@ -96,7 +98,7 @@ def load(path: Path) -> Totals:
 def save(path: Path, totals: Totals) -> None:
     data = {
         **{name: getattr(totals, name) for name in ("histories", "steps", "rounds", "most_rounds", "operations")},
-        **{name: getattr(totals, name) for name in ("transitions", "rewinds", "doubled")},
+        **{name: getattr(totals, name) for name in ("transitions", "rewinds", "excused", "doubled")},
         "effects": [[kind.value, state.value, n] for (kind, state), n in sorted(totals.effects.items())],
         "checks": dict(sorted(totals.checks.items())),
         "failed": {str(seed): text for seed, text in sorted(totals.failed.items())},
