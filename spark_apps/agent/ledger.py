@@ -133,9 +133,14 @@ class Ledger(Holdings):
             return
         self._schedule.failed()
         self._reports.add("group" if failed.refused else "kafka", failed.reason)
-        if not isinstance(work, Commit):
-            return
-        for partition, held in self.of_request(work.offsets, work.number):
+        match work:
+            case Commit(offsets, number):
+                waiting = self.of_request(offsets, number)
+            case Look(number=number):  # nothing is committed on an old look
+                waiting = self.of_request(self.due, number)
+            case _:
+                return
+        for partition, held in waiting:
             held.failing_at = held.failing_at if held.failing_at is not None else now
             if held.phase is Phase.READY and not held.closing and now - held.failing_at >= self._timing.give_up_s:
                 held.closing = True

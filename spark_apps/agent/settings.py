@@ -14,7 +14,7 @@ class Timing:
     - `commit_s`: what has passed the sink is committed at most this often, and for each held partition `commit_each_s` less
       often, except where somebody waits for it.
     - `recommit_s`: idle partitions are committed again, because Kafka forgets the offsets of a group without members.
-    - `give_up_s`: a partition whose commits have failed for so long stops and says so.
+    - `give_up_s`: a partition whose commits, or the looks that come before them, have failed for so long stops and says so.
     - `measure_s`: the log's ends are asked for at most this often, and for each held partition `measure_each_s` less
       often: what an answer costs grows with them.
     - `id_each_s`: so often for each partition of the topic, and at most with every look, Kafka is asked for the topic's id,

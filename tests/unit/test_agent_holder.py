@@ -688,6 +688,35 @@ def test_a_partition_whose_commits_fail_for_too_long_stops_and_says_so(stage: St
     assert stage.reported("partition 0 stopped: its commits failed")
 
 
+def test_what_cannot_be_committed_as_kafka_is_away_stops_as_well_and_says_so(stage: Stage) -> None:
+    stage.own(0, 1)
+    stage.hand_out(0, 30)
+    stage.kafka.down = True
+    stage.cover()
+    for _ in range(round(TIMING.give_up_s) + 10):
+        stage.tick(1.0)
+    assert stage.holder.ready().keys() == {1}, "of what waits for no commit nothing is at stake"
+    assert stage.reported("partition 0 stopped: its commits failed for 120 s")
+    stage.kafka.down = False
+    stage.wait(2)
+    assert stage.committed(0).offset == 30
+    assert stage.holder.status().running.keys() == {1}
+
+
+def test_an_outage_that_ends_in_time_stops_nothing_then_or_later(stage: Stage) -> None:
+    stage.own(0)
+    for end in (30, 60):
+        stage.hand_out(0, end)
+        stage.kafka.down = True
+        stage.cover()
+        for _ in range(round(TIMING.give_up_s) - 10):
+            stage.tick(1.0)
+        stage.kafka.down = False
+        stage.wait(2)
+        assert stage.committed(0).offset == end
+        assert stage.holder.ready()
+
+
 def test_a_commit_that_failed_is_not_sent_again_once_there_is_a_newer_one(stage: Stage) -> None:
     stage.own(0)
     stage.hand_out(0, 30)
