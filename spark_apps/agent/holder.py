@@ -172,6 +172,12 @@ class Holder:
         soon = (Phase.LOOKING, Phase.STARTING)
         return any(h.phase in soon and not h.closing for h in self._ledger.held.values())
 
+    @property
+    def expecting(self) -> bool:
+        """A partition is on its way to us: its release is awaited, or it is taken up and not ready yet."""
+        taken_up = any(h.phase is not Phase.READY and not h.closing for h in self._ledger.held.values())
+        return self._ledger.awaiting or taken_up
+
     def hand_out(self, batch: int, ranges: Collection[Range]) -> None:
         """A batch is planned, the one before it is covered: from now on its partitions count as running."""
         for one in ranges:

@@ -3,6 +3,8 @@
 - A batch at most every `batch_interval_s`, but at once when a partition that was just started has something to read.
 - With `min_offsets`, a batch waits until there are so many, or `max_delay_s` have passed since the last one. Nothing that
   is started or stopped waits for that, and a partition that waits counts as making progress.
+- While a partition comes to us, for `handoff_s` at most, and in its first batch, a batch is bounded to what has lately
+  passed the sink in `handoff_batch_s`: Spark has one batch at a time, and a backlog in it would keep the newcomer waiting.
 - A partition that is being stopped is in no further batch; it is closed as soon as its last one has passed the sink,
   which the next `offer(start)` says by its `start` alone.
 - The same `start` gives the same batch until it has passed: it counts once.
@@ -15,7 +17,7 @@ from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.ports import Clock
 from spark_apps.agent.holder import Holder
 from spark_apps.agent.settings import Pacing
-from spark_apps.batches import BatchOffset, Range, admit, piece_size
+from spark_apps.batches import SMALL_RECORDS, BatchOffset, Range, admit, piece_size
 from spark_apps.options import SourceOptions
 
 
@@ -29,6 +31,9 @@ class BatchPlanner:
         self._last: BatchOffset | None = None
         self._offered = 0
         self._next_at = 0.0
+        self._planned_at = 0.0
+        self._per_second = 0.0
+        self._expecting_since: float | None = None
         self.until_goal = False
         self._latest_at = clock.monotonic() + self.pacing.max_delay_s
 
@@ -56,7 +61,7 @@ class BatchPlanner:
                 f"the checkpoint of topic '{self.holder.topic}' is at batch {start.batch}, which this process did not "
                 "plan; give every start of the application a checkpoint folder of its own"
             )
-        self.holder.cover(start.batch)
+        self._cover(start.batch)
         if self._last is not None and self.holder.outstanding is not None:
             return self._confirmed(self._last)
         self.holder.want_ends()
@@ -64,13 +69,35 @@ class BatchPlanner:
         if not available or not (self._due(available) or self._started(available)):
             return None
         pacing, now = self.pacing, self._clock.monotonic()
-        ranges = admit(available, pacing.max_offsets)
+        ranges = admit(available, self._limit(available))
         piece = piece_size(ranges, pacing.min_partitions, pacing.max_records_per_task)
         batch = start.following(ranges, pacing.parallelism, piece)
         self.holder.hand_out(batch.batch, tuple(batch.ranges.values()))
-        self._last = batch
+        self._last, self._planned_at = batch, now
         self._next_at, self._latest_at = now + pacing.batch_interval_s, now + pacing.max_delay_s
         return self._confirmed(batch)
+
+    def _cover(self, batch: int) -> None:
+        under_way = self.holder.outstanding
+        self.holder.cover(batch)
+        took_s = self._clock.monotonic() - self._planned_at
+        if under_way is not None and self.holder.outstanding is None and took_s > 0:
+            self._per_second = sum(one.size for one in under_way[1]) / took_s
+
+    def _limit(self, available: list[Range]) -> int | None:
+        """The most offsets of the next batch."""
+        most, now = self.pacing.max_offsets, self._clock.monotonic()
+        if not self.holder.expecting:
+            self._expecting_since = None
+        elif self._expecting_since is None:
+            self._expecting_since = now
+        soon = self._expecting_since is not None and now - self._expecting_since < self.pacing.handoff_s
+        if not (soon or self._started(available)):
+            return most
+        # What a batch costs whatever its size is part of its time, so that the limit grows from batch to batch until a
+        # batch takes as long as it may.
+        quick = max(SMALL_RECORDS, int(self._per_second * self.pacing.handoff_batch_s))
+        return quick if most is None else min(most, quick)
 
     def _confirmed(self, batch: BatchOffset) -> BatchOffset | None:
         """The batch handed out, once it may be delivered: where commits go first, when all of them are acknowledged.

@@ -53,10 +53,13 @@ class Pacing:
 
     `parallelism`: a batch is read by at most so many tasks; a `Consumer` takes as many as Spark has cores. `min_offsets`:
     a batch waits for so many, but at most `max_delay_s`; a hand-off waits for neither. `min_partitions` and
-    `max_records_per_task` cut the ranges of partitions into more tasks.
+    `max_records_per_task` cut the ranges of partitions into more tasks. `handoff_batch_s`: while partitions come to us, a
+    batch is meant to take no longer; `handoff_s`: who has waited so long for them, a giver that hangs, goes on as ever.
     """
 
     batch_interval_s: float = 0.2
+    handoff_batch_s: float = 0.3
+    handoff_s: float = 10.0
     max_offsets: int | None = None
     parallelism: int = 2
     min_offsets: int = 0

@@ -1,6 +1,6 @@
 """The rules of ownership, one by one, on a broker in memory and a clock that stands still."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -12,7 +12,7 @@ from spark_apps.agent.holder import Holder
 from spark_apps.agent.planner import BatchPlanner
 from spark_apps.agent.settings import Identity, Pacing, Timing
 from spark_apps.agent.work import Commit, Failed, Look, Measure, perform
-from spark_apps.batches import BatchOffset, Range, plan_tasks
+from spark_apps.batches import SMALL_RECORDS, BatchOffset, Range, plan_tasks
 from spark_apps.options import LATEST, Starting, parse_options
 from tests.fakes.clock import FakeClock
 from tests.fakes.kafka import FakeKafka
@@ -1010,6 +1010,65 @@ def test_a_batch_is_bounded_in_proportion_to_what_waits(stage: Stage) -> None:
     batch = planner_of(stage, max_offsets=50).offer(BatchOffset("t"))
     assert batch is not None
     assert {p: one.size for p, one in batch.ranges.items()} == {0: 25, 1: 25}
+
+
+def sizes_of(stage: Stage, planner: BatchPlanner, seconds: float) -> Iterator[dict[int, int]]:
+    """What the batches read of each partition, one after the other, each of which takes so long: there is always more."""
+    offset = BatchOffset("t")
+    while True:
+        for partition in range(4):
+            stage.kafka.append("t", partition, 1_000_000)
+        planner.holder.want_ends()
+        stage.tick(0.1)
+        batch = planner.offer(offset)
+        assert batch is not None
+        yield {p: one.size for p, one in batch.ranges.items()}
+        stage.tick(seconds)
+        offset = batch
+
+
+def test_a_backlog_keeps_no_partition_waiting_that_comes_to_us(stage: Stage) -> None:
+    stage.own(0)
+    batches = sizes_of(stage, planner_of(stage, batch_interval_s=0.0), 10.0)
+    assert next(batches) == {0: SMALL_RECORDS}, "the first batch with a partition is a small one"
+    assert next(batches)[0] > 1_000_000
+    before = next(batches)[0]
+    stage.read(handoff={1: Handoff("b", "a", stage.node.epoch + 1)})
+    awaiting = next(batches)
+    assert awaiting == {0: int(before / 10.1 * 0.3)}
+    stage.holder.on_releases({1: release_of(stage, 1, 0, Token(0, 6, GENERATION))})
+    with_it = next(batches)
+    assert with_it.keys() == {0, 1}
+    assert sum(with_it.values()) < SMALL_RECORDS + 2
+    assert next(batches)[1] > 1_000_000, "the newcomer is one of them now"
+
+
+def test_a_bounded_batch_grows_until_it_takes_as_long_as_it_may(stage: Stage) -> None:
+    stage.own(0)
+    stage.read(handoff={1: Handoff("b", "a", stage.node.epoch + 1)})
+    planner, offset, sizes = planner_of(stage, batch_interval_s=0.0), BatchOffset("t"), list[int]()
+    for _ in range(28):
+        stage.kafka.append("t", 0, 1_000_000)
+        planner.holder.want_ends()
+        stage.tick(0.1)
+        batch = planner.offer(offset)
+        assert batch is not None
+        sizes.append(sum(one.size for one in batch.ranges.values()))
+        stage.tick(0.1 + sizes[-1] / 100_000)  # any batch costs 0.2 s in all, and 100,000 records a second more
+        offset = batch
+    assert sizes[0] == SMALL_RECORDS
+    assert sizes == sorted(sizes)
+    assert 0.29 < 0.2 + sizes[-1] / 100_000 <= 0.3
+
+
+def test_a_giver_that_hangs_slows_nobody_down_for_good(stage: Stage) -> None:
+    stage.own(0)
+    stage.read(handoff={1: Handoff("b", "a", stage.node.epoch + 1)})
+    batches = sizes_of(stage, planner_of(stage, batch_interval_s=0.0), 1.0)
+    bounded = [next(batches)[0] for _ in range(9)]
+    assert max(bounded) == SMALL_RECORDS
+    assert next(batches)[0] == SMALL_RECORDS
+    assert next(batches)[0] > 1_000_000
 
 
 def configured(stage: Stage, **options: str) -> BatchPlanner:
