@@ -2,15 +2,16 @@
 
 - One committer: two processes never commit a partition at one epoch.
 - One owner: two processes never run a partition at once, unless one of them is taken for lost (isolated, or ended by
-  what was known) and lives on: the fence is for those.
+  what was known) and lives on: the fence is for those. Where ZooKeeper was lost or restored, that goes for whoever runs
+  something, until a node names it as the owner again.
 - Epochs never fall: of a node within its tree and of a consumer's picture always, of a new generation above all that
   stands committed.
 - The effective position (of the highest token) never goes back within a topic id, and nothing is committed that has
   not passed the sink; no range is read beyond what has passed before it.
 - A consumer runs only what some written node granted to its incarnation.
 - Every transition is one transaction with one record that tells from where to where; node and state agree.
-- Hold means hold: a consumer stops nothing without a reason, a frozen or unknown topic is not planned, and a partition
-  that does not move keeps its holding.
+- Hold means hold: a consumer stops nothing without a reason, a frozen topic is not planned, and a partition that does
+  not move keeps its holding.
 """
 
 from collections import Counter
@@ -399,7 +400,7 @@ class Oracle:
             # Until the owner's next look; and what a survivor commits between an owner's look and its commit is lost.
             progress.overwritten = True
             return
-        if back and progress.overwritten:
+        if back and progress.overwritten and token != progress.token:
             # Somebody wrote over the owner's entry, and the owner was gone before it looked: nothing else knew better.
             self.rewinds += 1
             back, progress.tainted = False, True
