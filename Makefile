@@ -1,4 +1,5 @@
-# Everything needs only make, python3.11 and the package registries; the first target is the one a newcomer wants.
+# Needs Linux, make, python3.11 with venv, Java 17 or 21 (`install` sees to it for root on Debian or Ubuntu) and the package
+# registries. The first target is the one a newcomer wants.
 PYTHON ?= python3.11
 UV_VERSION := 0.13.8
 BIN := .venv/bin

@@ -315,5 +315,5 @@ def _unknown(c: Coordinator, topic: str) -> str:
 def _recreated(config: TopicConfig, found: str) -> str:
     return (
         f"topic {config.topic!r} was created anew in Kafka (topic id {found}, managed was {config.topic_id}), so its "
-        "offsets mean other records; remove it here and add it again with a new group.id"
+        "offsets mean other records; remove it here and add it again"
     )

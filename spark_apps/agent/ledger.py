@@ -175,7 +175,7 @@ class Ledger(Holdings):
         self._reports.add(
             f"topic id {partition}",
             f"partition {partition} stopped: its topic was created anew in Kafka (topic id {topic_id}, held is "
-            f"{held.topic_id}); remove the topic from the coordinator and add it again with a new group.id",
+            f"{held.topic_id}); remove the topic from the coordinator and add it again",
         )
 
     def _judge(self, partition: int, held: Held, entry: Committed | None, now: float) -> None:
