@@ -18,6 +18,7 @@ from tests.simulation.faults import Fault
 from tests.simulation.memo import remembering
 from tests.simulation.mishaps import removed
 from tests.simulation.oracle import Broken
+from tests.simulation.orchestrator import RUN
 from tests.simulation.upheavals import readd, relaunch
 from tests.simulation.world import Setup, World
 
@@ -83,6 +84,7 @@ def generate(seed: int) -> tuple[Setup, list[Action]]:
         consumers=rng.choice((2, 3, 3, 3)),
         partitions=rng.choice((1, 2, 2, 3)),
         topics=("orders", "audit") if rng.random() < 0.08 else ("orders",),
+        by_tasks=seed % 4 == 0,
     )
     kinds = list(FAULTS)
     focus = [kinds[seed % len(kinds)], *rng.choices(kinds, k=2), rng.choice(_SELDOM)]
@@ -156,6 +158,7 @@ def heal(world: World) -> int:
     for attempt in world.attempts:
         attempt.paused = False
     world.advance(1.0)
+    tasks = RUN if world.setup.by_tasks else ("step", "")
     settled: dict[str, object] = {}
     since = 0
     for n in range(MAX_ROUNDS):
@@ -165,8 +168,9 @@ def heal(world: World) -> int:
                 relaunch(world, name)
             if not any(attempt.task == "chores" for attempt in world.attempts):
                 world.attempt("chores")
-        if n % 2 == 0 and not any(attempt.task == "step" for attempt in world.attempts):
-            world.attempt("step")
+        task = tasks[n % len(tasks)]
+        if task and not any(attempt.task == task for attempt in world.attempts):
+            world.attempt(task)
         world.round(0.5 if n < 20 else 1.0)
         owners = {topic: (node.assignments, node.since) for topic, node in world.oracle.nodes.items()}
         if n <= 2 or owners != settled or _wanting(world):

@@ -29,11 +29,12 @@ MAX_TURNS = 6  # of one thread in one round
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a history begins with."""
+    """What a history begins with. `by_tasks`: it is brought to its end by Airflow's tasks and not by the plain loop."""
 
     consumers: int = 3
     partitions: int = 3
     topics: tuple[str, ...] = ("orders",)
+    by_tasks: bool = False
 
 
 class World:
