@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_tasks.core.model import State
+from coordinator_tasks.core.model import State, Token
 from spark_apps.agent.schedule import Schedule
 from tests.simulation import guards
+from tests.simulation.actions import Action, perform
 from tests.simulation.faults import Fault
-from tests.simulation.history import generate, run, run_seed
+from tests.simulation.history import generate, heal, run, run_seed, without_chance
+from tests.simulation.memo import remembering
 from tests.simulation.mutants import MUTANTS, ROOT, Mutant
 from tests.simulation.mutation import change_of
 from tests.simulation.pool import run_all, run_chunk
@@ -24,7 +26,7 @@ from tests.simulation.states import Bounds
 from tests.simulation.suites import MACHINE, UNIT
 from tests.simulation.sweep import Search
 from tests.simulation.totals import Totals, joined, load, save
-from tests.simulation.world import World
+from tests.simulation.world import Setup, World
 
 BLOCK = 1_000
 BLOCKS = 10
@@ -70,6 +72,28 @@ def test_every_rule_is_looked_at_in_a_few_histories() -> None:
     checks = sum((run_seed(seed).checks for seed in range(40)), Counter())
     assert len(checks) == 12
     assert min(checks.values()) > 0
+
+
+def test_who_runs_on_after_zookeeper_was_lost_is_excused_only_until_a_node_names_it() -> None:
+    with without_chance(), remembering():
+        world = World(Setup())
+        heal(world)
+        before = _excused(world)
+        perform(world, Action(Fault.LOST.name, 0, 0))
+        lost = _excused(world)
+        heal(world)
+        after = _excused(world)
+    world.kernel.close()
+    assert len(before) == 3
+    assert not any(before.values())
+    assert lost == dict.fromkeys(before, True)
+    assert after == before, "the same holdings go on, and are judged again"
+
+
+def _excused(world: World) -> dict[tuple[str, int, Token], bool]:
+    oracle = world.oracle
+    running = [(one, p, token) for one in world.alive() for p, token in oracle._tokens(one, "orders").items()]
+    return {(one.name, p, token): oracle._forgiven(one, "orders", p, token) for one, p, token in running}
 
 
 def _traced(seed: int, hash_seed: str) -> bytes:
