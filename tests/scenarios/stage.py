@@ -99,6 +99,11 @@ class Stage:
         self.site.processes[consumer].stubborn = False
 
     @STORY.command
+    def do_plain(self, consumer: str) -> None:
+        """It only knows `assignments`: it writes no release, and takes over nothing by hand-off."""
+        self.site.processes[consumer].plain = True
+
+    @STORY.command
     def do_pass(self, seconds: str) -> None:
         self.site.clock.advance(float(seconds))
 

@@ -16,6 +16,7 @@ class Mutant(NamedTuple):
 
 
 _CONFIRM = "coordinator_tasks/core/confirm.py"
+_DECIDING = "coordinator_tasks/core/deciding.py"
 _DRAFT = "coordinator_tasks/core/draft.py"
 _FENCE = "coordinator_tasks/core/fence.py"
 _HOLDING = "coordinator_tasks/core/holding.py"
@@ -23,12 +24,17 @@ _PRESENCE = "coordinator_tasks/core/presence.py"
 _RECOVERY = "coordinator_tasks/core/recovery.py"
 _STORE = "coordinator_tasks/service/store.py"
 _DIRECTIVES = "coordinator_tasks/service/directives.py"
+_OBSERVE = "coordinator_tasks/service/observe.py"
+_TRANSITIONS = "coordinator_tasks/service/transitions.py"
+_DISCOVERY = "coordinator_tasks/adapters/discovery.py"
 _LEDGER = "spark_apps/agent/ledger.py"
 _HELD = "spark_apps/agent/held.py"
 _HOLDER = "spark_apps/agent/holder.py"
 _HOLDINGS = "spark_apps/agent/holdings.py"
 _RELEASING = "spark_apps/agent/releasing.py"
 _SCHEDULE = "spark_apps/agent/schedule.py"
+
+_OWES = 'once it no longer runs them."""\n    if picture is None or picture.removed or'
 
 MUTANTS = (
     Mutant(_CONFIRM, "if status.acted_epoch < epoch:", "if False:", "a confirmation is for an epoch"),
@@ -199,9 +205,9 @@ MUTANTS = (
     ),
     Mutant(
         _RECOVERY,
-        "draft = Draft(1 + max(old, newest), world.fresh, view.releases)",
-        "draft = Draft(1 + old, world.fresh, view.releases)",
-        "the next epoch is above all that was acted on or committed",
+        "return max([status.acted_epoch, *held])",
+        "return max([0, *held])",
+        "the next epoch is above all that was acted on",
     ),
     Mutant(
         _RECOVERY,
@@ -240,25 +246,25 @@ MUTANTS = (
         "after a loss what runs nowhere begins a new holding",
     ),
     Mutant(
-        "coordinator_tasks/core/deciding.py",
+        _DECIDING,
         "stop_vanished(self.draft, self.view)",
         "pass",
         "what Kafka has no longer is closed at once",
     ),
     Mutant(
-        "coordinator_tasks/core/deciding.py",
+        _DECIDING,
         "self._leave_former_topic()",
         "pass",
         "no offset is handed over into a topic that was created anew",
     ),
     Mutant(
-        "spark_apps/agent/releasing.py",
+        _RELEASING,
         "if held.sent and not held.fenced and same:",
         "if held.sent and not held.fenced:",
         "what ran in the former topic is not released for the new one",
     ),
     Mutant(
-        "spark_apps/agent/schedule.py",
+        _SCHEDULE,
         "if unknown and now >= self._survey_at:",
         "if unknown:",
         "a partition without a leader keeps nothing else waiting",
@@ -354,7 +360,7 @@ MUTANTS = (
         "a clean end is said only after the last commit",
     ),
     Mutant(
-        "coordinator_tasks/adapters/discovery.py",
+        _DISCOVERY,
         "if live is not None and not same_process(live, member):",
         "if False:",
         "one process per consumer id",
@@ -366,7 +372,7 @@ MUTANTS = (
         "a topic that was created anew is held",
     ),
     Mutant(
-        "coordinator_tasks/service/observe.py",
+        _OBSERVE,
         "guard = Check(c.paths.id(consumer), world.claims[consumer].version)",
         "guard = Check(c.paths.id(consumer), -1)",
         "the platform isolates nobody who has registered since",
@@ -388,6 +394,266 @@ MUTANTS = (
         "max(claim.incarnation, seen) + step",
         "max(claim.incarnation, seen) + 1",
         "no number is drawn again when the counters are lost",
+    ),
+    # The hand-off
+    Mutant(_DRAFT, "found.add(owner)", "pass", "the assignee of an unfinished start is a possible owner"),
+    Mutant(
+        _DRAFT,
+        "self.epochs[partition] = self.epoch",
+        "self.epochs[partition] = self.epoch - 1",
+        "what is planned again is confirmed for the new epoch",
+    ),
+    Mutant(_DRAFT, "if owners <= {taker}:", "if owners == {taker}:", "what nobody may run is assigned at once"),
+    Mutant(_DRAFT, "if owners <= {taker}:", "if not owners:", "what only its target may run is assigned at once"),
+    Mutant(
+        _HOLDING,
+        "return grant is None or grant.token.epoch > token.epoch",
+        "return grant is not None and grant.token.epoch > token.epoch",
+        "what is no longer held is stopped",
+    ),
+    Mutant(
+        _HOLDING,
+        f"{_OWES} isolated or picture.incarnations.get(consumer) != incarnation:",
+        f"{_OWES} picture.incarnations.get(consumer) != incarnation:",
+        "an isolated consumer releases nothing",
+    ),
+    Mutant(
+        _HOLDING,
+        f"{_OWES} isolated or picture.incarnations.get(consumer) != incarnation:",
+        f"{_OWES} isolated:",
+        "another incarnation releases nothing",
+    ),
+    Mutant(
+        _RELEASING,
+        "= Release(entry.epoch, mine.consumer,",
+        "= Release(token.epoch, mine.consumer,",
+        "a release is written with the entry's epoch",
+    ),
+    Mutant(
+        _RELEASING,
+        "answered, self._ledger.answered = self._ledger.answered, {}",
+        "return",
+        "what does not run here is released as well",
+    ),
+    Mutant(_DECIDING, "if closed == owners:", "if closed:", "every possible owner confirms that it has closed"),
+    # Who is there
+    Mutant(_DISCOVERY, "self._zk.sync()", "pass", "who is registered is read after a sync"),
+    Mutant(_OBSERVE, "c.zk.sync()", "pass", "what was asked of a consumer is read after a sync"),
+    Mutant(_TRANSITIONS, "c.zk.sync()  #", "pass  #", "a topic is read after a sync"),
+    Mutant(
+        _PRESENCE,
+        "if member is not None and member.incarnation == incarnation:",
+        "if member is not None and member.incarnation == incarnation "
+        "and incarnation not in getattr(world.claims.get(consumer), 'ended', ()):",
+        "who is registered is never gone",
+    ),
+    Mutant(
+        _PRESENCE,
+        "claim.ended.get(incarnation) if claim is not None else None",
+        "next(iter(claim.ended.values()), None) if claim is not None else None",
+        "an end is that of one incarnation",
+    ),
+    Mutant(
+        _PRESENCE,
+        "ending is not None and",
+        "ending not in (None, Ending.LEFT) and",
+        "who has left cleanly is gone at once",
+    ),
+    Mutant(
+        _PRESENCE,
+        "ending is not None and",
+        "ending not in (None, Ending.REAPED) and",
+        "whom its launcher has reaped is gone at once",
+    ),
+    Mutant(
+        _PRESENCE,
+        "return world.now - claim.absence.since_at < policy.rejoin_grace_s",
+        "return False",
+        "what a dead consumer had waits for its id",
+    ),
+    Mutant(_PRESENCE, "same_boot and claim.direct and", "same_boot and", "a proxy's refusal proves nothing"),
+    Mutant(
+        _PRESENCE,
+        "now - since >= session_timeout_s",
+        "True",
+        "a refusal proves an end only after a session time-out",
+    ),
+    Mutant(
+        _OBSERVE,
+        "return not host.startswith(_LOOPBACK) or",
+        "return True or",
+        "a refusal at loopback proves an end only on the same boot",
+    ),
+    Mutant(
+        _OBSERVE,
+        "world.now - absence.since_at >= c.policy.absent_after_s",
+        "True",
+        "who is absent and silent has its time before it is isolated",
+    ),
+    Mutant(_OBSERVE, "if c.policy.hold_absent:", "if False:", "a site may hold for a person instead of isolating"),
+    Mutant(
+        _TRANSITIONS,
+        "c.statuses.post_topic(member, stored.view.topic, codec.encode_node(node))",
+        "pass",
+        "who is detached is posted the node that it has to act on",
+    ),
+    # A lost or restored ZooKeeper
+    Mutant(
+        _RECOVERY,
+        "acted = list(_acted(view.topic, world))",
+        "acted = [one for one in _acted(view.topic, world) if node is None or one[2].acted_epoch <= node.epoch]",
+        "an acted epoch above the stored one is recovered from",
+    ),
+    Mutant(
+        _RECOVERY,
+        "if status.generation != node.generation and covered < status.acted_epoch:",
+        "if False:",
+        "a generation that the node does not cover is recovered from",
+    ),
+    Mutant(
+        _RECOVERY,
+        "if node.assignments.get(partition) == consumer and one.token.epoch > stored:",
+        "if False:",
+        "an owner under a newer holding than the stored one is recovered from",
+    ),
+    Mutant(
+        _RECOVERY,
+        "if newest > node.epoch:",
+        "if False:",
+        "a committed epoch above the stored one is recovered from",
+    ),
+    Mutant(
+        _RECOVERY,
+        "if _bars(node, partition, token):",
+        "if False:",
+        "a start that somebody's commit bars is recovered from",
+    ),
+    Mutant(
+        _RECOVERY,
+        "+ [t.epoch for t, _ in tokens.values()], default=0)",
+        ", default=0)",
+        "the next epoch is above all that was committed",
+    ),
+    Mutant(_RECOVERY, "Draft(1 + max(old, newest),", "Draft(1 + newest,", "the next epoch is above the node's"),
+    Mutant(
+        _RECOVERY,
+        "draft.to_close[partition] = set(since)",
+        "_enter(draft, partition, min(since), draft.epoch)",
+        "what two run after a loss is closed first",
+    ),
+    Mutant(
+        _HOLDER,
+        'self.reports.add("node", sentence)',
+        "self.stop(sentence)",
+        "a node that has vanished or cannot be read stops nothing",
+    ),
+    Mutant(
+        _HOLDER,
+        'self._astray = True\n        self.reports.add("node", sentence)',
+        'pass\n        self.reports.add("node", sentence)',
+        "nothing is begun while the node cannot be read",
+    ),
+    Mutant(
+        _HOLDING,
+        "if picture is None or picture.removed or isolated",
+        "if picture is None or isolated",
+        "of a removed topic nothing runs",
+    ),
+    Mutant(
+        _FENCE,
+        "if found == own and found.generation == own.generation:",
+        "if found == own:",
+        "a token is of a generation",
+    ),
+    # Readmission
+    Mutant(
+        _DIRECTIVES,
+        "= [Check(c.paths.topic(name), version) for name, version in topics.versions.items()]",
+        "= []",
+        "a readmission is guarded by the topics",
+    ),
+    Mutant(
+        _DIRECTIVES,
+        "guards.append(Check(c.paths.id(claim.consumer), claim.version))",
+        "pass",
+        "a readmission is guarded by the claim",
+    ),
+    Mutant(
+        _DIRECTIVES,
+        "_write(c, replace(directive, isolation=None))])",
+        "SetData(c.paths.directive(claim.consumer), encode_directive(replace(directive, isolation=None)))])",
+        "a readmission is guarded by the directive",
+    ),
+    Mutant(
+        _STORE,
+        "guards += [Check(paths.id(consumer), world.claims[consumer].version)]",
+        "pass",
+        "what reassigns a lost consumer's partitions is guarded by its claim",
+    ),
+    Mutant(
+        _STORE,
+        "guards += [Check(paths.directive(consumer), world.directives[consumer].version)]",
+        "pass",
+        "what reassigns an isolated consumer's partitions is guarded by its directive",
+    ),
+    Mutant(
+        _PRESENCE,
+        "if is_isolated(consumer, incarnation, world) or is_draining(consumer, incarnation, world):",
+        "if is_draining(consumer, incarnation, world):",
+        "who is isolated is no target",
+    ),
+    Mutant(
+        _PRESENCE,
+        "if is_isolated(consumer, incarnation, world) or is_draining(consumer, incarnation, world):",
+        "if is_isolated(consumer, incarnation, world):",
+        "who drains is no target",
+    ),
+    # Fencing
+    Mutant(_FENCE, "return Verdict.REWRITE", "return Verdict.OURS", "an entry without our token is written over"),
+    Mutant(_FENCE, "adopted else Verdict.REWRITE", "adopted else Verdict.OURS", "an older entry is written over"),
+    Mutant(_FENCE, "or committed.topic_id != topic_id:", ":", "a commit of another topic id fences nobody"),
+    Mutant(
+        _FENCE,
+        'in ("", topic_id) else None\n    if release',
+        'in ("", topic_id, committed.topic_id) else None\n    if release',
+        "a commit of another topic id is no start",
+    ),
+    Mutant(_SCHEDULE, "if now >= self._look_at or", "if", "an owner that is idle looks as well, once a second"),
+    Mutant(
+        _HELD,
+        "self.phase = Phase.STARTING",
+        "self.phase = Phase.READY",
+        "the start is committed before anything is read",
+    ),
+    Mutant(
+        _LEDGER,
+        "if verdict is Verdict.FENCED and entry is not None:",
+        "if verdict is Verdict.FENCED and entry is not None and held.phase is Phase.READY:",
+        "a start is checked like any other commit",
+    ),
+    Mutant(
+        _HELD,
+        "self.position = self.passed = max(self.passed, entry.offset)",
+        "self.position = self.passed = entry.offset",
+        "a guarded start never goes back",
+    ),
+    Mutant(
+        _HELD,
+        "self.position = self.passed = max(self.passed, entry.offset)",
+        "pass",
+        "a guarded start goes on from what a survivor has committed",
+    ),
+    Mutant(
+        "spark_apps/database_sink.py",
+        "found = _standing(cursor, writer, steps)",
+        "found = {p: (writer.topic_id, Standing(s.token, writer.consumer)) for p, s in steps.items()}",
+        "the sink's transaction checks the token",
+    ),
+    Mutant(
+        "spark_apps/session.py",
+        "if speculates and not idempotent_sink:",
+        "if False:",
+        "speculative execution is refused",
     ),
 )
 

@@ -343,17 +343,20 @@ def test_a_guarded_start_is_read_only_after_its_commit_stayed_our_own_for_the_co
     assert stage.holder.ready().keys() == {0}
 
 
-def test_a_guarded_start_goes_on_from_what_a_survivor_commits_meanwhile_and_waits_anew(stage: Stage) -> None:
+@pytest.mark.parametrize(("survivors", "goes_on"), [(40, 40), (5, 10)], ids=["further", "an earlier one, late"])
+def test_a_guarded_start_goes_on_from_what_a_survivor_commits_meanwhile_and_waits_anew(
+    stage: Stage, survivors: int, goes_on: int
+) -> None:
     stage.commit(0, 10, Token(1, 6, GENERATION))
     stage.node = replace(stage.node, epoch=8)
     stage.own(0, guarded=frozenset({0}))
     stage.wait(1.5)
-    stage.commit(0, 40, Token(1, 6, GENERATION))
+    stage.commit(0, survivors, Token(1, 6, GENERATION))
     stage.wait(1.5)
     assert not stage.holder.ready()
-    assert stage.committed(0) == Committed(40, Token(9, 5, GENERATION), "a", "c", "id-1")
+    assert stage.committed(0) == Committed(goes_on, Token(9, 5, GENERATION), "a", "c", "id-1")
     stage.wait(1.5)
-    assert stage.holder.ready()[0].position == 40
+    assert stage.holder.ready()[0].position == goes_on
 
 
 def test_another_incarnation_runs_and_releases_nothing() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.wiring import Settings
-from spark_apps import consumer
+from spark_apps import consumer, session
 from spark_apps.agent.process import ConsumerSettings
 from spark_apps.consumer import SLOW_START, START_ATTEMPTS, Consumer, SparkTopic
 
@@ -121,3 +121,13 @@ def test_a_pipeline_that_cannot_be_is_refused(arguments: dict[str, str], says: s
     site = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
     with pytest.raises(Refused, match=says):
         Consumer(cast(Any, None), ConsumerSettings(site, "a")).pipeline(build=cast(Any, "b"), **cast(Any, arguments))
+
+
+@pytest.mark.parametrize(("speculates", "declared"), [("true", True), ("false", False), (None, False)])
+def test_a_session_that_speculates_is_taken_only_for_a_sink_that_is_declared(
+    speculates: str | None, declared: bool
+) -> None:
+    settings = {} if speculates is None else {session.SPECULATION: speculates}
+    session.check(cast(Any, SimpleNamespace(conf=settings)), idempotent_sink=declared)
+    with pytest.raises(Refused, match="both attempts of a task would write"):
+        session.check(cast(Any, SimpleNamespace(conf={session.SPECULATION: "true"})))

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from coordinator_tasks.adapters.discovery import claim_incarnation
+from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, claim_incarnation
 from coordinator_tasks.core import codec
 from coordinator_tasks.core.errors import LookAgain, StoreUnavailable
 from coordinator_tasks.core.member_codec import decode_claim
@@ -19,7 +19,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Outcome, Waiting
 from tests.fakes.cluster import PERSON
 from tests.fakes.consumers import FakeDiscovery
-from tests.fakes.zookeeper import FakeZooKeeper
+from tests.fakes.zookeeper import FakeZooKeeper, FakeZooKeeperServer
 from tests.world.site import LOOP, Site, stable_site
 
 Task = Callable[[Coordinator, Sequence[str], Actor], list[transitions.TopicReport]]
@@ -559,6 +559,54 @@ class _Racing:
         act, self.act = self.act, lambda: None
         act()
         return [*found, *(self.zk.find(path) for path in paths[2:])]
+
+
+# A session that lags behind ------------------------------------------------------------------------------------------
+
+
+class _Lagging:
+    """A session on a follower that applies nothing of what comes, before a `sync`."""
+
+    def __init__(self, server: FakeZooKeeperServer) -> None:
+        past = FakeZooKeeperServer(server.clock)
+        past._nodes = dict(server._nodes)
+        self.newest, self.follower = server.connect(), past.connect()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.follower if name in ("get", "find", "get_many", "children") else self.newest, name)
+
+    def sync(self) -> None:
+        self.follower = self.newest
+
+
+def lagging(site: Site) -> Coordinator:
+    """A coordinator that sees nothing of what happens from now on, unless it asks for it."""
+    zk = _Lagging(site.server)
+    return replace(site.coordinator, zk=zk, discovery=ZooKeeperDiscovery(zk, site.paths))  # type: ignore[arg-type]
+
+
+def test_who_has_gone_while_our_session_lagged_behind_is_not_taken_for_present(site: Site) -> None:
+    c = lagging(site)
+    site.dies("b")
+    assert c.discovery.members().keys() == {"a"}
+    c = lagging(site)
+    site.starts("b")
+    assert c.discovery.members()["b"].incarnation == 2
+
+
+def test_what_was_asked_of_a_consumer_while_our_session_lagged_behind_counts(site: Site) -> None:
+    registry = FakeDiscovery(registered=dict(site.coordinator.discovery.members()))
+    c = replace(lagging(site), discovery=registry)
+    directives.isolate(site.coordinator, "b", by="ann", why="odd")
+    assert presence("b", 1, observe.look(c, ["orders"]).world, c.policy) is Presence.ISOLATED
+
+
+def test_a_topic_as_it_was_before_the_consumers_answers_is_not_taken_for_a_restored_one(site: Site) -> None:
+    c = lagging(site)
+    site.starts("c")
+    site.settles()
+    assert transitions.preview(c, ["orders"])[0].outcome is Outcome.UNCHANGED
+    assert transitions.step(c, ["orders"], LOOP)[0].outcome is Outcome.UNCHANGED
 
 
 # Many at once --------------------------------------------------------------------------------------------------------

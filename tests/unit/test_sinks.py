@@ -9,10 +9,12 @@ import pyarrow as pa
 import pytest
 
 from coordinator_tasks.core.errors import Refused
-from spark_apps.delivery import Delivery
+from coordinator_tasks.core.model import Token
+from spark_apps.database_sink import DatabaseSink
+from spark_apps.delivery import Delivery, Standing, Step, Writer
 from spark_apps.pipelines import delivery_of, orders
 from spark_apps.plain import Output
-from spark_apps.sinks import AuditSink, Database, Row, RowSink, read_audit
+from spark_apps.sinks import AuditSink, Cursor, Database, Row, RowSink, read_audit
 
 
 def audit_rows(offsets: list[int], incarnation: int = 1) -> pa.Table:
@@ -147,6 +149,24 @@ def test_a_batch_that_comes_twice_counts_once_in_the_revenue(tmp_path: Path) -> 
     database.close()
     assert revenue == [("coffee", 1, 700), ("tea", 2, 1400)]
     assert letters == [(2, "no value")]
+
+
+def test_who_has_lost_a_partition_adds_nothing_of_it_any_more(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path}/rows.sqlite")
+    rows = RowSink("rows", {})
+
+    def store(cursor: Cursor, batch: pa.Table) -> None:
+        rows.append(cursor, ([row[name] for name in rows.columns] for row in batch.to_pylist()))
+
+    sink = DatabaseSink(database, rows.prepare, store)
+    batch = pa.Table.from_pylist([{"topic": "orders", "partition": 0, "offset": 0}])
+    for consumer, epoch in (("a", 3), ("b", 5)):
+        sink.claim(Writer("shop", "orders", "id-1", consumer), {0: Token(epoch, 1, "g1")}, {})
+    refused = sink.write(Writer("shop", "orders", "id-1", "a"), {0: Step(Token(3, 1, "g1"), 0, 1)}, batch)
+    assert refused == {0: Standing(Token(5, 1, "g1"), "b")}
+    with database.transaction() as cursor:
+        assert cursor.query('SELECT * FROM "rows"') == []
+    sink.close()
 
 
 def test_an_unknown_database_is_refused() -> None:

@@ -40,7 +40,7 @@ LOOP = Actor("loop", "test")
 
 @dataclass
 class Process:
-    """One consumer process. `stubborn` = it releases, but goes on and says so; `hung` = it answers and does nothing."""
+    """One consumer process. `stubborn` = it releases, but goes on and says so; `plain` = it only knows `assignments`."""
 
     site: "Site"
     member: Member
@@ -51,6 +51,7 @@ class Process:
     isolated: bool = False
     silence: Silence | None = None
     stubborn: bool = False
+    plain: bool = False
 
     @property
     def connected(self) -> bool:
@@ -73,8 +74,8 @@ class Process:
         """Stop, release and start what the picture asks for, all at once."""
         me, incarnation, picture = self.member.consumer, self.member.incarnation, self.pictures.get(topic)
         runs, released = self.running.setdefault(topic, {}), self.released.setdefault(topic, {})
-        owed = owes_release(picture, me, incarnation, self.isolated)
-        found = self.site.releases(topic)
+        owed = {} if self.plain else owes_release(picture, me, incarnation, self.isolated)
+        found = {} if self.plain else self.site.releases(topic)
         todo = steps(grants(picture, me, incarnation, found, self.isolated), runs, (), owed, released)
         for partition in todo.stop if not self.stubborn else ():
             del runs[partition]
@@ -112,7 +113,7 @@ class Process:
         )
 
     def _status(self, topic: str, picture: TopicNode) -> TopicStatus:
-        held = may_hold(picture, self.member.consumer, self.member.incarnation, self.isolated)
+        held = {} if self.plain else may_hold(picture, self.member.consumer, self.member.incarnation, self.isolated)
         runs = {p: RunningPartition(0, t, started=True) for p, t in self.running.get(topic, {}).items()}
         return TopicStatus(picture.generation, picture.epoch, held, runs)
 
