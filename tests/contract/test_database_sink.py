@@ -162,6 +162,14 @@ def test_rows_without_a_step_are_not_written(bench: Bench) -> None:
     assert bench.offsets() == []
 
 
+def test_a_batch_of_nothing_changes_nothing(bench: Bench) -> None:
+    bench.claim("a", OLD)
+    rows = pa.table({"topic": [], "partition": pa.array([], pa.int32()), "offset": [], "text": []})
+    assert bench.sinks["a"].write(bench.writer("a"), {}, rows) == {}
+    assert bench.offsets() == []
+    assert bench.claim("b", NEW) == {0: Standing(NEW, "b", None)}
+
+
 def test_a_topic_that_was_created_anew_begins_without_a_position_whatever_its_epochs_are(bench: Bench) -> None:
     bench.claim("a", NEW)
     bench.write("a", NEW, 0, 3)

@@ -1,6 +1,7 @@
 """Exactly once and at most once through Spark: a driver dies within a batch, and a plain consumer goes on."""
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from coordinator_tasks.core.model import Committed, Token
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from spark_apps.delivery import Delivery
+from spark_apps.link import LONGEST_WAIT_S
 from spark_apps.plain import Output, Record
 from spark_apps.sinks import Database
 from tests.integration.agent_site import Running, Site, wait_for
@@ -79,10 +81,12 @@ def stage(
 def test_a_driver_that_dies_inside_its_transaction_leaves_nothing_lost_and_nothing_doubled(stage: Stage) -> None:
     site = stage.site
     stage.start("build", "--interceptor", f"{PIPELINE}:Dropping", "--listener", f"{PIPELINE}:Telling")
+    site.assign(dict.fromkeys(range(2), "a"))
+    wait_for(lambda: site.runs("a") == dict.fromkeys(range(2), True), "a begins, with an empty batch", START_S)
+    time.sleep(2 * LONGEST_WAIT_S)
     site.produce(300)
     site.producer.produce(site.topic, UNWANTED, partition=1)
     site.producer.flush()
-    site.assign(dict.fromkeys(range(2), "a"))
     wait_for(lambda: site.committed().get(1, Committed(0)).offset == 301, "a processes everything", START_S)
     told = sorted((int(p), offset, one["topic"]) for one in stage.said() for p, offset in one["assigned"].items())
     assert told == [(0, 0, site.topic), (1, 0, site.topic)], "its listener is told once of each partition"
