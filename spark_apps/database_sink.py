@@ -78,6 +78,8 @@ class DatabaseSink:
             raise PositionMoved(
                 f"{_named(writer, min(strange))} has rows and no step in this batch; nothing was written"
             )
+        if not steps:
+            return {}
         with self._database.transaction() as cursor:
             found = _standing(cursor, writer, steps)
             missing = sorted(steps.keys() - found.keys())

@@ -82,6 +82,7 @@ class TransactionalSink(Protocol):
     def write(self, writer: Writer, steps: Mapping[int, Step], rows: "pa.Table") -> Mapping[int, Standing]:
         """Add the rows and move the positions to the ends of the steps, both or nothing; durable on return.
 
+        There may be neither: where nothing is to be read yet, Spark begins a query with an empty batch.
         Returns the partitions that stand under another token by now: their rows (column `partition`) are left out.
         Raises `PositionMoved` when a position is not the step's start or rows have no step, and whatever the store raises.
         """

@@ -60,6 +60,12 @@ class Output:
             self.store
         ):
             raise Refused("exactly once needs a transactional store, and every other delivery a function as the sink")
+        if self.hooks is not None and self.hooks.consuming:
+            raise Refused(
+                f"{type(self.hooks.consuming[0]).__name__} overwrites on_consume, which only Spark's data source calls: a "
+                "plain consumer would hand its records on as they came; do in the sink what it does, and give an "
+                "interceptor without on_consume"
+            )
 
 
 class PlainTopic:

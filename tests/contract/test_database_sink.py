@@ -162,6 +162,14 @@ def test_rows_without_a_step_are_not_written(bench: Bench) -> None:
     assert bench.offsets() == []
 
 
+def test_a_batch_of_nothing_changes_nothing(bench: Bench) -> None:
+    bench.claim("a", OLD)
+    rows = pa.table({"topic": [], "partition": pa.array([], pa.int32()), "offset": [], "text": []})
+    assert bench.sinks["a"].write(bench.writer("a"), {}, rows) == {}
+    assert bench.offsets() == []
+    assert bench.claim("b", NEW) == {0: Standing(NEW, "b", None)}
+
+
 def test_a_topic_that_was_created_anew_begins_without_a_position_whatever_its_epochs_are(bench: Bench) -> None:
     bench.claim("a", NEW)
     bench.write("a", NEW, 0, 3)
@@ -183,6 +191,20 @@ def test_two_clusters_keep_their_own_positions(bench: Bench) -> None:
     bench.write("a", OLD, 0, 3)
     bench.cluster = f"other-{bench.cluster}"
     assert bench.claim("b", OLD) == {0: Standing(OLD, "b", None)}
+
+
+def test_a_row_that_is_written_again_changes_nothing_and_the_first_of_a_key_stays(bench: Bench) -> None:
+    orders = RowSink(f"orders_{bench.cluster}", {"order_id": "TEXT", "text": "TEXT"}, unique=["order_id"])
+    first = [(0, "A", "first"), (1, "B", "first"), (2, None, "none"), (3, None, "none")]
+    again = [(0, "A", "again"), (4, "B", "again"), (5, "C", "first")]
+    database = Database(bench.url)
+    for rows in (first, again):
+        with database.transaction() as cursor:
+            orders.prepare(cursor)
+            orders.write(cursor, [("orders", 0, *row) for row in rows])
+    database.close()
+    found = bench.query(f'SELECT "offset", order_id, text FROM "{orders.table}" ORDER BY 1')
+    assert found == [*first, (5, "C", "first")]
 
 
 def test_a_claim_waits_for_the_batch_that_is_being_written(postgres: PostgresServer) -> None:

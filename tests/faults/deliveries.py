@@ -23,7 +23,7 @@ from spark_apps.agent.settings import Timing
 from spark_apps.database_sink import DatabaseSink
 from spark_apps.delivery import Delivery
 from spark_apps.plain import Output, PlainConsumer, Record
-from spark_apps.sinks import Cursor, Database
+from spark_apps.sinks import Cursor, Database, RowSink
 from tests.faults.failpoints import Failpoints, Kill, When, wrap_production
 from tests.faults.roles import die_with_parent
 from tests.integration.agent_site import Site, Traffic, wait_for
@@ -47,7 +47,12 @@ POINTS: Mapping[Delivery, Sequence[Kill]] = {
     Delivery.AT_MOST_ONCE: [*STARTS, *kills(*BATCH, SINK[0], COMMIT)],
     Delivery.EXACTLY_ONCE: [*STARTS, *kills(CLAIM, *BATCH, *SINK, COMMIT)],
 }
-FEWER = kills(CLAIM, SINK[0], SINK[2])
+KEPT = RowSink("kept", {"consumer": "TEXT"})
+TABLES: Mapping[Delivery, Sequence[str]] = {
+    Delivery.AT_LEAST_ONCE: ("seen", KEPT.table),
+    Delivery.AT_MOST_ONCE: ("seen",),
+    Delivery.EXACTLY_ONCE: ("seen",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +86,8 @@ class MarkedDatabase(Database):
 
 
 class Table:
-    """Every delivery of every record: without a key, so that nothing hides what comes twice."""
+    """Every delivery of every record: without a key, so that nothing hides what comes twice. At least once writes the same
+    rows with their key beside it."""
 
     def __init__(self, points: Failpoints) -> None:
         self._points = points
@@ -112,6 +118,9 @@ def consume(life: Life) -> None:
             Table.prepare(cursor)
             rows = [(topic, one.partition, message.offset(), life.consumer) for one, message in records]
             cursor.load("seen", ("topic", "partition", "offset", "consumer"), rows)
+            if KEPT.table in TABLES[life.delivery]:
+                KEPT.prepare(cursor)
+                KEPT.write(cursor, rows)
 
     if life.delivery is Delivery.EXACTLY_ONCE:
         output = Output(delivery=life.delivery, store=DatabaseSink(database, Table.prepare, table.store))
@@ -141,8 +150,8 @@ class Walk:
         self.lives = 0
         self.owned: dict[int, str] = {}
 
-    def run(self, deaths: Sequence[Kill]) -> "Counts":
-        """All deaths, then a life that processes what is left."""
+    def run(self, deaths: Sequence[Kill]) -> "dict[str, Counts]":
+        """All deaths, then a life that processes what is left; by table."""
         traffic = Traffic(self.site, per_second=60)
         try:
             for kill in deaths:
@@ -150,7 +159,8 @@ class Walk:
         finally:
             sent = traffic.close()
         self._live((), "processes the rest")
-        return Counts(self._seen(), dict.fromkeys(range(self.site.partitions), sent))
+        every = dict.fromkeys(range(self.site.partitions), sent)
+        return {table: Counts(self._rows(table), every) for table in TABLES[self.delivery]}
 
     def _live(self, deaths: tuple[Kill, ...], what: str) -> None:
         self.lives += 1
@@ -179,10 +189,10 @@ class Walk:
         committed = self.site.committed()
         return all(p in committed and committed[p].offset == end for p, end in ends.items())
 
-    def _seen(self) -> Counter[tuple[int, int]]:
+    def _rows(self, table: str) -> Counter[tuple[int, int]]:
         database = Database(self.url)
         with database.transaction() as cursor:
-            rows = cursor.query('SELECT "partition", "offset" FROM seen WHERE topic = ?', (self.site.topic,))
+            rows = cursor.query(f'SELECT "partition", "offset" FROM {table} WHERE topic = ?', (self.site.topic,))
         database.close()
         return Counter((partition, offset) for partition, offset in rows)
 

@@ -1,5 +1,9 @@
-"""Exactly once into a table without a key, which shows what comes twice; dies inside a transaction when it is told to."""
+"""Into a table without a key, which shows what comes twice; the driver dies within a batch when it is told to.
 
+Settings: `database`; `die`, a file that tells it to die with its next records; `said`, a file where it says what it knows.
+"""
+
+import json
 import os
 import signal
 from collections.abc import Mapping
@@ -10,12 +14,14 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from spark_apps.database_sink import DatabaseSink
-from spark_apps.hooks import ConsumerInterceptor
-from spark_apps.pipelines import ExactlyOnce
-from spark_apps.sinks import SQLITE, Cursor, Database
+from spark_apps.hooks import ConsumerInterceptor, ConsumerRebalanceListener
+from spark_apps.pipelines import AtMostOnce, ExactlyOnce
+from spark_apps.sinks import Cursor, Database
 
 UNWANTED = b"unwanted"
-COLUMNS = ("partition", "offset", "writer")
+TABLE = "written"
+SAID = "PIPELINE_said"  # a listener is given no settings
+COLUMNS = ("topic", "partition", "offset", "writer")
 
 
 class Dropping(ConsumerInterceptor):
@@ -25,20 +31,57 @@ class Dropping(ConsumerInterceptor):
         return batch.filter(pc.not_equal(batch["value"], pa.scalar(UNWANTED)))
 
 
-def sink_of(url: str, writer: str) -> DatabaseSink:
-    """The table `seen`; a file `die` beside it kills whoever has just added rows, before anything is committed."""
-    die = Path(url.removeprefix(SQLITE)).with_name("die")
+class Telling(ConsumerRebalanceListener):
+    """Says what begins where."""
 
-    def prepare(cursor: Cursor) -> None:
-        cursor.execute('CREATE TABLE IF NOT EXISTS seen ("partition" INTEGER, "offset" BIGINT, writer TEXT)')
+    def on_partitions_assigned(self, topic: str, offsets: Mapping[int, int]) -> None:
+        say(Path(os.environ[SAID]), {"topic": topic, "assigned": dict(offsets)})
+
+
+def say(file: Path, what: Mapping[str, object]) -> None:
+    with file.open("a") as said:
+        said.write(json.dumps(what) + "\n")
+
+
+def prepare(cursor: Cursor) -> None:
+    cursor.execute(
+        f'CREATE TABLE IF NOT EXISTS {TABLE} (topic TEXT, "partition" INTEGER, "offset" BIGINT, writer TEXT)'
+    )
+
+
+def add(cursor: Cursor, rows: pa.Table, writer: str) -> None:
+    cursor.load(TABLE, COLUMNS, ([*(row[name] for name in COLUMNS[:-1]), writer] for row in rows.to_pylist()))
+
+
+def sink_of(url: str, writer: str, die: Path | None = None) -> DatabaseSink:
+    """The file `die` kills whoever has just added rows, before anything is committed."""
 
     def store(cursor: Cursor, rows: pa.Table) -> None:
-        cursor.load("seen", COLUMNS, ((row["partition"], row["offset"], writer) for row in rows.to_pylist()))
-        if die.exists() and rows.num_rows:
+        add(cursor, rows, writer)
+        if die is not None and die.exists() and rows.num_rows:
             os.kill(os.getpid(), signal.SIGKILL)
 
     return DatabaseSink(Database(url), prepare, store)
 
 
 def build(stream: DataFrame, settings: Mapping[str, str]) -> ExactlyOnce:
-    return ExactlyOnce(stream.select("topic", "partition", "offset"), sink_of(settings["database"], "spark"))
+    sink = sink_of(settings["database"], "spark", Path(settings["die"]))
+    return ExactlyOnce(stream.select(*COLUMNS[:-1]), sink)
+
+
+def at_most_once(stream: DataFrame, settings: Mapping[str, str]) -> AtMostOnce:
+    """Says what it was given when it is to die, and as what it runs."""
+    database, die = Database(settings["database"]), Path(settings["die"])
+
+    def write(batch: DataFrame, _: int) -> None:
+        rows, context = batch.toArrow(), batch.sparkSession.sparkContext
+        if die.exists() and rows.num_rows:
+            given = [[row["partition"], row["offset"]] for row in rows.to_pylist()]
+            runs = {"query": context.getLocalProperty("spark.job.description"), "tags": sorted(context.getJobTags())}
+            say(Path(settings["said"]), {"given": given, **runs})
+            os.kill(os.getpid(), signal.SIGKILL)
+        with database.transaction() as cursor:
+            prepare(cursor)
+            add(cursor, rows, "spark")
+
+    return AtMostOnce(stream.select(*COLUMNS[:-1]).writeStream.foreachBatch(write))

@@ -1,9 +1,11 @@
-"""One Spark application: topics that appear while it runs, and a query that stands still although there is lag."""
+"""One Spark application: topics that appear while it runs, queries that stand still or keep state, and triggers."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
@@ -15,8 +17,8 @@ from coordinator_tasks.core.member_codec import decode_claim
 from coordinator_tasks.core.model import Ending, TopicNode
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from tests.integration.agent_site import Site, wait_for
-from tests.integration.hanging_pipeline import HANG
+from tests.integration.agent_site import Rows, Running, Site, Traffic, wait_for
+from tests.integration.hanging_pipeline import HANG, TRIGGER_S, counting, now_and_then
 from tests.integration.spark_submit import SUBMIT
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
@@ -44,9 +46,11 @@ def application(
     site = Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=2)
     where = ("--cluster", site.cluster, "--zookeeper", site.zookeeper, "--kafka", site.kafka)
     how = ("--session-timeout", "4", "--close-timeout", "5", "--max-poll-interval", str(STALLED_S))
+    module = "tests.integration.hanging_pipeline"
     command = [
         *(*SUBMIT, str(ROOT / "spark_apps" / "main.py"), "--consumer", "a", *where, *how),
-        *("--pattern", f"(orders|later)-.*=tests.integration.hanging_pipeline:{getattr(request, 'param', 'build')}"),
+        *("--pattern", f"(orders|later)-.*={module}:{getattr(request, 'param', 'build')}"),
+        *("--pattern", f"counted-.*={module}:{counting.__name__}", "--set", f"batches={tmp_path / 'batches'}"),
     ]
     log = tmp_path / "application.log"
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
@@ -61,10 +65,10 @@ def application(
     site.close()
 
 
-def another_topic(site: Site) -> Site:
+def another_topic(site: Site, name: str = "later") -> Site:
     """A second topic of the same cluster and group."""
     other = copy(site)
-    other.topic = f"later-{site.cluster}"
+    other.topic = f"{name}-{site.cluster}"
     site.admin.create_topic(other.topic, site.partitions)
     described = site.admin.describe([other.topic])[other.topic]
     assert described is not None
@@ -121,3 +125,50 @@ def test_with_the_trigger_available_now_a_consumer_reads_what_is_there_and_leave
     assert {p: one.offset for p, one in site.committed().items()} == {0: 30, 1: 30}
     claim = decode_claim("", site.zk.get(site.paths.id("a")).data, "a", 0)
     assert list(claim.ended.values()) == [Ending.LEFT]
+
+
+@pytest.mark.parametrize("application", [now_and_then.__name__], indirect=True)
+def test_with_a_processing_time_trigger_all_is_read_and_a_hand_off_is_served_at_the_next_one_and_state_is_refused(
+    application: Application, tmp_path: Path
+) -> None:
+    site, process, taken = application.site, application.process, Rows()
+
+    def batches() -> list[tuple[float, list[tuple[int, int]]]]:
+        file = tmp_path / "batches"
+        lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+        return [(at, [(partition, offset) for partition, offset in rows]) for at, rows in lines]
+
+    def offsets(partition: int) -> list[int]:
+        read = [offset for _, rows in batches() for one, offset in rows if one == partition]
+        return sorted(read + taken.offsets(partition))
+
+    wait_for(lambda: process.poll() is not None or site.zk.find(site.paths.member("a")), "a registers", START_S)
+    assert process.poll() is None, application.said()
+    other = Running(site, "b", taken)
+    site.assign(dict.fromkeys(range(2), "a"))
+    traffic = Traffic(site, per_second=100)
+    try:
+        wait_for(lambda: len(batches()) > 3, "records flow", START_S)
+        asked = time.time()
+        site.hand_off({1: "b"})
+        took = wait_for(lambda: site.release(1), "a has let go", START_S)
+        served = time.time()
+        wait_for(lambda: taken.offsets(1), "b has taken over", START_S)
+    finally:
+        sent = traffic.close()
+    wait_for(lambda: all(len(offsets(p)) >= sent for p in range(2)), "everything is consumed", START_S)
+    assert {p: offsets(p) for p in range(2)} == {p: list(range(sent)) for p in range(2)}
+    times = [at for at, _ in batches()]
+    print(f"\na hand-off away with a trigger every {TRIGGER_S} s: released after {took:.1f} s")
+    # Five a second without it; one that took longer than the time between two is followed by the next at once.
+    assert len(times) <= 2 * (times[-1] - times[0]) / TRIGGER_S + 2, "batches come only then"
+    assert sum(asked < at < served for at in times) <= 2, "the one under way, and that of the trigger that served it"
+    counted = another_topic(site, "counted")
+    counted.assign({0: "a"})
+    wait_for(lambda: process.poll() is not None, "it leaves", START_S)
+    assert process.returncode == 1, application.said()
+    refusal = (
+        f"topic {counted.topic}: the query could not be started: the query keeps state between batches (an aggregation)"
+    )
+    assert refusal in application.log.read_text()
+    assert other.leave(0.0) == 0

@@ -1,6 +1,10 @@
-"""Exactly once through Spark: a driver dies inside its transaction, and a plain consumer goes on from the sink's positions."""
+"""Exactly once and at most once through Spark: a driver dies within a batch, and a plain consumer goes on."""
 
+import json
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,52 +12,121 @@ from coordinator_tasks.core.model import Committed, Token
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from spark_apps.delivery import Delivery
-from spark_apps.plain import Output
+from spark_apps.link import LONGEST_WAIT_S
+from spark_apps.plain import Output, Record
 from spark_apps.sinks import Database
 from tests.integration.agent_site import Running, Site, wait_for
-from tests.integration.once_pipeline import UNWANTED, sink_of
+from tests.integration.once_pipeline import COLUMNS, TABLE, UNWANTED, at_most_once, prepare, sink_of
 from tests.integration.test_agent_spark import START_S, SparkProcess
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 PIPELINE = "tests.integration.once_pipeline"
+ALL = [(p, offset) for p in range(2) for offset in range(600)]
 
 
-def test_a_driver_that_dies_inside_its_transaction_leaves_nothing_lost_and_nothing_doubled(
-    zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    url = f"sqlite:///{tmp_path}/rows.sqlite"
-    monkeypatch.setenv("PIPELINE_database", url)
-    site = Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=2)
-    spark = SparkProcess(site, "a", tmp_path, f"{PIPELINE}:build", ("--interceptor", f"{PIPELINE}:Dropping"))
+class Stage:
+    """A topic of two partitions, a table, and an application that dies with its next records when the file `die` is there."""
 
-    def seen() -> list[tuple[int, int, str]]:
-        database = Database(url)
+    def __init__(self, site: Site, url: str, folder: Path) -> None:
+        self.site, self.url, self.folder = site, url, folder
+        self.spark: SparkProcess | None = None
+
+    def start(self, build: str, *more: str) -> None:
+        self.spark = SparkProcess(self.site, "a", self.folder, f"{PIPELINE}:{build}", more)
+        self.spark.registered()
+
+    def dies(self, number: int) -> None:
+        """With these further records of each partition."""
+        (self.folder / "die").touch()
+        self.site.produce(number, start=number)
+        assert self.spark is not None
+        process = self.spark.process
+        wait_for(lambda: process.poll() is not None, "a dies within a batch", START_S)
+
+    def seen(self) -> list[tuple[int, int, str]]:
+        database = Database(self.url)
+        question = f'SELECT "partition", "offset", writer FROM {TABLE} WHERE topic = ? ORDER BY 1, 2'
         with database.transaction() as cursor:
-            found = cursor.query('SELECT "partition", "offset", writer FROM seen ORDER BY 1, 2')
+            found = cursor.query(question, [self.site.topic])
         database.close()
         return [(partition, offset, writer) for partition, offset, writer in found]
 
-    try:
-        spark.registered()
-        site.produce(300)
-        site.producer.produce(site.topic, UNWANTED, partition=1)
-        site.producer.flush()
-        site.assign(dict.fromkeys(range(2), "a"))
-        wait_for(lambda: site.committed().get(1, Committed(0)).offset == 301, "a processes everything", START_S)
-        (tmp_path / "die").touch()
-        site.produce(300, start=300)
-        wait_for(lambda: spark.process.poll() is not None, "a dies inside its transaction", START_S)
-        (tmp_path / "die").unlink()
-        assert seen() == [(p, offset, "spark") for p in range(2) for offset in range(300)]
-        # The group is ahead: somebody has committed what never reached the sink.
-        site.offsets.commit(site.topic, {0: Committed(500, Token(site.node.since[0], 1, "g1"), "a", site.cluster)})
-        plain = Running(site, "b", Output(delivery=Delivery.EXACTLY_ONCE, store=sink_of(url, "plain")))
-        site.assign(dict.fromkeys(range(2), "b"), guarded=frozenset(range(2)))
-        wait_for(lambda: all(site.committed()[p].offset == 600 + p for p in range(2)), "b processes the rest", START_S)
-        rest = [(0, offset) for offset in range(300, 600)] + [(1, offset) for offset in range(301, 601)]
-        assert [(p, offset) for p, offset, writer in seen() if writer == "plain"] == rest
-        assert len(seen()) == 1200
-        assert plain.leave(0.0) == 0
-    finally:
-        spark.close()
-        site.close()
+    def said(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.folder / "said").read_text().splitlines()]
+
+    def close(self) -> None:
+        if self.spark is not None:
+            self.spark.close()
+        self.site.close()
+
+
+@pytest.fixture
+def stage(
+    request: pytest.FixtureRequest,
+    zookeeper: EmbeddedZooKeeper,
+    kafka: EmbeddedKafka,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Stage]:
+    on_postgres = getattr(request, "param", "sqlite") == "postgresql"
+    url = request.getfixturevalue("postgres").url if on_postgres else f"sqlite:///{tmp_path}/rows.sqlite"
+    for name, value in {"database": url, "die": tmp_path / "die", "said": tmp_path / "said"}.items():
+        monkeypatch.setenv(f"PIPELINE_{name}", str(value))
+    made = Stage(Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=2), url, tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("stage", ["sqlite", "postgresql"], indirect=True)
+def test_a_driver_that_dies_inside_its_transaction_leaves_nothing_lost_and_nothing_doubled(stage: Stage) -> None:
+    site = stage.site
+    stage.start("build", "--interceptor", f"{PIPELINE}:Dropping", "--listener", f"{PIPELINE}:Telling")
+    site.assign(dict.fromkeys(range(2), "a"))
+    wait_for(lambda: site.runs("a") == dict.fromkeys(range(2), True), "a begins, with an empty batch", START_S)
+    time.sleep(2 * LONGEST_WAIT_S)
+    site.produce(300)
+    site.producer.produce(site.topic, UNWANTED, partition=1)
+    site.producer.flush()
+    wait_for(lambda: site.committed().get(1, Committed(0)).offset == 301, "a processes everything", START_S)
+    told = sorted((int(p), offset, one["topic"]) for one in stage.said() for p, offset in one["assigned"].items())
+    assert told == [(0, 0, site.topic), (1, 0, site.topic)], "its listener is told once of each partition"
+    stage.dies(300)
+    assert stage.seen() == [(p, offset, "spark") for p in range(2) for offset in range(300)]
+    # The group is ahead: somebody has committed what never reached the sink.
+    site.offsets.commit(site.topic, {0: Committed(500, Token(site.node.since[0], 1, "g1"), "a", site.cluster)})
+    plain = Running(site, "b", Output(delivery=Delivery.EXACTLY_ONCE, store=sink_of(stage.url, "plain")))
+    site.assign(dict.fromkeys(range(2), "b"), guarded=frozenset(range(2)))
+    wait_for(lambda: all(site.committed()[p].offset == 600 + p for p in range(2)), "b processes the rest", START_S)
+    rest = [(0, offset) for offset in range(300, 600)] + [(1, offset) for offset in range(301, 601)]
+    assert [(p, offset) for p, offset, writer in stage.seen() if writer == "plain"] == rest
+    assert len(stage.seen()) == 1200
+    assert plain.leave(0.0) == 0
+
+
+def test_a_driver_that_dies_between_the_commit_and_its_sink_loses_that_batch_and_doubles_nothing(stage: Stage) -> None:
+    site, database = stage.site, Database(stage.url)
+
+    def sink(topic: str, records: Sequence[Record]) -> None:
+        with database.transaction() as cursor:
+            cursor.load(TABLE, COLUMNS, [(topic, one.partition, m.offset(), "plain") for one, m in records])
+
+    with database.transaction() as cursor:
+        prepare(cursor)
+    stage.start(at_most_once.__name__)
+    site.produce(300)
+    site.assign(dict.fromkeys(range(2), "a"))
+    wait_for(lambda: len(stage.seen()) == 600, "a processes everything", START_S)
+    stage.dies(300)
+    (said,) = stage.said()
+    given = [(partition, offset) for partition, offset in said["given"]]
+    reached = {p: max([300, *(offset + 1 for one, offset in given if one == p)]) for p in range(2)}
+    assert {p: one.offset for p, one in site.committed().items()} == reached, "it was committed before the sink saw it"
+    assert said["query"].startswith(site.topic)
+    assert site.topic in said["tags"]
+    plain = Running(site, "b", Output(sink, Delivery.AT_MOST_ONCE))
+    site.assign(dict.fromkeys(range(2), "b"), guarded=frozenset(range(2)))
+    wait_for(lambda: all(site.committed()[p].offset == 600 for p in range(2)), "b processes the rest", START_S)
+    assert plain.leave(0.0) == 0
+    database.close()
+    arrived = [(partition, offset) for partition, offset, _ in stage.seen()]
+    assert (sorted(arrived + given), bool(given)) == (ALL, True), "nothing comes twice, and that very batch is lost"

@@ -1,4 +1,4 @@
-"""Which pipeline a topic's query is made of, and that one whose Python process was too slow to start is started again."""
+"""How a topic's query is made, of which pipeline, and that one whose Python process was too slow is started again."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -7,9 +7,11 @@ import pytest
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.wiring import Settings
-from spark_apps import consumer, session
+from spark_apps import consumer, outputs, progress
 from spark_apps.agent.process import ConsumerSettings
-from spark_apps.consumer import SLOW_START, START_ATTEMPTS, Consumer, SparkTopic
+from spark_apps.consumer import SLOW_START, START_ATTEMPTS, Consumer, SparkSettings, SparkTopic
+from spark_apps.delivery import Delivery
+from spark_apps.hooks import ConsumerRebalanceListener, Hooks
 
 
 class Ended:
@@ -123,11 +125,96 @@ def test_a_pipeline_that_cannot_be_is_refused(arguments: dict[str, str], says: s
         Consumer(cast(Any, None), ConsumerSettings(site, "a")).pipeline(build=cast(Any, "b"), **cast(Any, arguments))
 
 
-@pytest.mark.parametrize(("speculates", "declared"), [("true", True), ("false", False), (None, False)])
-def test_a_session_that_speculates_is_taken_only_for_a_sink_that_is_declared(
-    speculates: str | None, declared: bool
+class Plan:
+    """A logical plan of one operator, which reads a stream."""
+
+    def __init__(self, operator: str) -> None:
+        self._operator = operator
+
+    def isStreaming(self) -> bool:  # noqa: N802 (Spark's name)
+        return True
+
+    def getClass(self) -> Any:  # noqa: N802
+        return SimpleNamespace(getSimpleName=lambda: self._operator)
+
+    def children(self) -> Any:
+        return SimpleNamespace(size=lambda: 0)
+
+
+class Writer:
+    """A DataStreamWriter that takes down what it is told; its query is of one operator."""
+
+    def __init__(self, told: dict[str, Any], operator: str) -> None:
+        self._told = told
+        self._df = SimpleNamespace(
+            _jdf=SimpleNamespace(queryExecution=lambda: SimpleNamespace(analyzed=lambda: Plan(operator)))
+        )
+
+    def option(self, name: str, value: str) -> "Writer":
+        self._told[name] = value
+        return self
+
+    def queryName(self, name: str) -> "Writer":  # noqa: N802
+        self._told["name"] = name
+        return self
+
+
+class Session:
+    """A SparkSession, as far as a query's start asks it."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        self.sparkContext = SimpleNamespace(addJobTag=lambda tag: told.update(tag=tag))
+        self.readStream = SimpleNamespace(format=self._format)
+        self._told = told
+
+    def _format(self, name: str) -> Any:
+        self._told["format"] = name
+        return SimpleNamespace(options=self._options)
+
+    def _options(self, **options: str) -> Any:
+        self._told["options"] = options
+        return SimpleNamespace(load=lambda: "the stream")
+
+
+HOOKS = Hooks(ConsumerRebalanceListener())
+
+
+def query_of(operator: str, monkeypatch: pytest.MonkeyPatch, **how: Any) -> dict[str, Any]:
+    """What Spark and the topic's holder were told for a query of this operator."""
+    told: dict[str, Any] = {}
+
+    def build(stream: object, settings: object) -> Any:
+        told["built"] = (stream, settings)
+        return Writer(told, operator)
+
+    monkeypatch.setattr(outputs, "check_writer", lambda _: None)
+    monkeypatch.setattr(progress, "start", lambda writer: told.update(started=isinstance(writer, Writer)))
+    site = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
+    settings = SparkSettings(options={"failOnDataLoss": "false"}, pipeline={"database": "d"}, hooks=HOOKS, **how)
+    made = Consumer(cast(Any, Session(told)), ConsumerSettings(site, "a"), settings)
+    runner = SimpleNamespace(topic="orders", agree=lambda *terms: told.update(agreed=terms))
+    made._query(cast(Any, runner), cast(Any, build))
+    return told
+
+
+def test_a_query_carries_its_topics_name_and_its_holder_knows_how_it_delivers_and_who_listens(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    settings = {} if speculates is None else {session.SPECULATION: speculates}
-    session.check(cast(Any, SimpleNamespace(conf=settings)), idempotent_sink=declared)
-    with pytest.raises(Refused, match="both attempts of a task would write"):
-        session.check(cast(Any, SimpleNamespace(conf={session.SPECULATION: "true"})))
+    assert query_of("Project", monkeypatch) == {
+        "tag": "orders",
+        "format": "assigned-kafka",
+        "options": {"includeAssignment": "true", "failOnDataLoss": "false", "subscribe": "orders"},
+        "built": ("the stream", {"database": "d"}),
+        "agreed": (Delivery.AT_LEAST_ONCE, None, HOOKS),
+        "checkpointLocation": "orders",
+        "name": "orders",
+        "started": True,
+    }
+
+
+def test_a_query_that_keeps_state_is_not_started_unless_its_state_may_stay_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(Refused, match=r"keeps state between batches \(an aggregation\)"):
+        query_of("Aggregate", monkeypatch)
+    assert query_of("Aggregate", monkeypatch, state_stays_behind=True)["started"]

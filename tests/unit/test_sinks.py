@@ -12,6 +12,7 @@ from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Token
 from spark_apps.database_sink import DatabaseSink
 from spark_apps.delivery import Delivery, Standing, Step, Writer
+from spark_apps.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks
 from spark_apps.pipelines import delivery_of, orders
 from spark_apps.plain import Output
 from spark_apps.sinks import AuditSink, Cursor, Database, Row, RowSink, read_audit
@@ -116,6 +117,21 @@ def test_a_plain_consumer_has_a_store_if_and_only_if_it_delivers_exactly_once() 
     for output in ({"delivery": Delivery.EXACTLY_ONCE}, {"delivery": Delivery.AT_MOST_ONCE}, {}):
         with pytest.raises(Refused, match="exactly once needs a transactional store"):
             Output(**output)
+
+
+def test_a_plain_consumer_refuses_an_interceptor_that_it_would_never_ask() -> None:
+    class Telling(ConsumerInterceptor):
+        def on_commit(self, topic: str, offsets: object) -> None:
+            pass
+
+    class Dropping(Telling):
+        def on_consume(self, topic: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+            return batch.slice(0, 0)
+
+    assert Output(lambda *_: None, hooks=Hooks(ConsumerRebalanceListener(), [Telling()])).hooks is not None
+    with pytest.raises(Refused, match="Dropping overwrites on_consume, which only Spark's data source calls") as found:
+        Output(lambda *_: None, hooks=Hooks(interceptors=[Telling(), Dropping()]))
+    assert "give an interceptor without on_consume" in str(found.value)
 
 
 def test_a_failed_transaction_leaves_nothing(tmp_path: Path) -> None:

@@ -1,0 +1,60 @@
+"""What a session has to be like: speculative execution, under which both attempts of a task would write."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.wiring import Settings
+from spark_apps import consumer, main, session
+from spark_apps.agent.process import ConsumerSettings
+from spark_apps.consumer import Consumer, SparkSettings
+
+SETTINGS = ConsumerSettings(Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"}), "a")
+GIVEN = ("--consumer", "a", "--cluster", "c", "--zookeeper", "zk:2181", "--kafka", "k:9092", "--default", "m:f")
+
+
+def running(**settings: str) -> Any:
+    """A session with ours and these settings; the names with _ for a point."""
+    given = {**session.SETTINGS, **{name.replace("_", "."): value for name, value in settings.items()}}
+    return SimpleNamespace(conf=SimpleNamespace(get=given.get))
+
+
+class Builder(dict[str, str]):
+    """Takes down what is set."""
+
+    def config(self, name: str, value: str) -> "Builder":
+        self[name] = value
+        return self
+
+
+@pytest.mark.parametrize("value", ["true", "TRUE"])
+def test_speculative_execution_is_refused_unless_the_sink_bears_it(value: str) -> None:
+    speculating = running(spark_speculation=value)
+    with pytest.raises(Refused, match=r"set spark\.speculation=false, or declare the sink"):
+        session.check(speculating)
+    assert session.check(speculating, idempotent_sink=True) == []
+    assert session.check(running()) == session.check(running(spark_speculation="false")) == []
+
+
+def test_it_is_switched_off_where_it_is_refused() -> None:
+    for declared, expected in ((False, "false"), (True, None)):
+        builder = Builder()
+        session.configure(cast(Any, builder), idempotent_sink=declared)
+        assert builder.get(session.SPECULATION) == expected
+
+
+def test_a_consumer_asks_for_it_before_it_does_anything_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened(_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(consumer, "open_process", opened)
+    speculating = running(spark_speculation="true")
+    with pytest.raises(Refused, match="is on, and the sink is not declared"), Consumer(speculating, SETTINGS):
+        pass
+    declared = main._how(main._parse([*GIVEN, "--idempotent-sink"]))
+    for how in (declared, SparkSettings(idempotent_sink=True)):
+        with pytest.raises(ZeroDivisionError), Consumer(speculating, SETTINGS, how):
+            pass
+    assert not main._how(main._parse(GIVEN)).idempotent_sink
