@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks.core.model import Committed, MoveKind, State, Token
+from coordinator_tasks.core.model import Committed, MoveKind, Record, State, Token
 from coordinator_tasks.core.status_codec import encode_metadata
 from tests.faults.checker import Run, check
 from tests.faults.commit_log import LoggedCommit, read_key, read_value
+from tests.faults.orchestrator import needless
 from tests.faults.zombie import PROMISED_S, SLACK_S, late_stop, taken
 from tests.unit.demo_evidence import (
     GENERATION,
@@ -255,6 +256,49 @@ def test_a_zombie_has_a_second_or_the_batch_that_was_under_way(
     stopped_after_s: float, batches: list[float], wrong: bool
 ) -> None:
     assert bool(late_stop(stopped_after_s, batches)) == wrong
+
+
+def joined(*more: Record) -> list[Record]:
+    """The records of a join that hands two partitions over, and further ones."""
+    moves = tuple(move(p, "ab"[p], "d", MoveKind.HANDOFF) for p in range(2))
+    new = [
+        record(2, State.STABLE, State.CLOSING, 2, 1.0, moves=moves),
+        record(3, State.CLOSING, State.STARTING, 3, 2.0),
+        record(4, State.STARTING, State.STABLE, 3, 3.0),
+    ]
+    return [*(replace(one, rebalance="r") for one in new), *more]
+
+
+def lost() -> list[Record]:
+    """Those of a leave whose time was over before anything was planned."""
+    moves = tuple(move(p, "d", "ab"[p], MoveKind.START) for p in range(2))
+    new = [
+        record(2, State.STABLE, State.STARTING, 2, 1.0, moves=moves),
+        record(3, State.STARTING, State.STABLE, 2, 2.0),
+    ]
+    return [replace(one, rebalance="r") for one in new]
+
+
+A_NOTE = record(5, State.STABLE, State.STABLE, 3, 4.0)
+AGAIN = record(5, State.STABLE, State.STABLE, 4, 4.0, moves=(move(0, "d", "a", MoveKind.HANDOFF),))
+
+
+@pytest.mark.parametrize(
+    ("new", "leave", "wrong"),
+    [
+        pytest.param(joined(), False, False, id="a join"),
+        pytest.param(joined(A_NOTE), False, False, id="and a note"),
+        pytest.param(lost(), True, False, id="a leave without a hand-off"),
+        pytest.param(lost(), False, True, id="a join without a hand-off"),
+        pytest.param([*joined(), *joined()], False, True, id="two rebalances"),
+        pytest.param(joined()[:2], False, True, id="a transition without a record"),
+        pytest.param(joined(AGAIN), False, True, id="a further move"),
+        pytest.param([replace(joined()[0], moves=()), *joined()[1:]], False, True, id="no move"),
+        pytest.param([replace(joined()[0], rebalance="q"), *joined()[1:]], False, True, id="of two rebalances"),
+    ],
+)
+def test_one_join_or_leave_is_one_rebalance_with_the_fewest_moves(new: list[Record], leave: bool, wrong: bool) -> None:
+    assert bool(needless(new, leave=leave)) == wrong
 
 
 def test_where_the_test_itself_began_is_nobodys_commit() -> None:
