@@ -108,6 +108,7 @@ class CommitLog:
 
         Those behind a transaction that a killed process has begun are not shown before the broker has ended it: waited for.
         """
+        self._ends.topic_id(OFFSETS_TOPIC)  # as in `Servers.ends`
         end = self._ends.ends(OFFSETS_TOPIC, [0])[0]
         with self._moved:
             if not self._moved.wait_for(lambda: self._position >= end, CATCH_UP_S):
