@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from tests.faults import clean, deaths, leaves, orchestrator, outage, pauses, spark
+from tests.faults import broker, clean, deaths, leaves, orchestrator, outage, pauses, spark
 from tests.faults.notes import Notes, Part, Turn, Wanted
 
 BUILD = Path("build/faults")
@@ -20,6 +20,7 @@ PARTS: list[Part] = [
     *deaths.PARTS,
     *leaves.PARTS,
     outage.PART,
+    broker.PART,
     pauses.PART,
     clean.PART,
     orchestrator.PART,

@@ -16,9 +16,10 @@ from typing import ClassVar
 
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery
+from coordinator_tasks.core.codec import decode_node
 from coordinator_tasks.core.errors import NotManaged
 from coordinator_tasks.core.member_codec import decode_member
-from coordinator_tasks.core.model import Ending
+from coordinator_tasks.core.model import Ending, TopicNode
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Node
 from coordinator_tasks.core.world import Policy
@@ -244,6 +245,9 @@ class Case:
 
     def _find(self, path: str) -> Node | None:
         return self.zk.find(path)
+
+    def node(self) -> TopicNode:
+        return decode_node("", self.zk.get(self.paths.topic(self.topic)).data)
 
     def _settled(self, owners: set[str]) -> bool:
         """Stable, everything owned by exactly these, each in its present life, and records reach their sinks."""

@@ -6,13 +6,13 @@ consumer or lets one leave, waits until the plan is written, and does to Airflow
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from coordinator_tasks.core.model import Actor
+from coordinator_tasks.core.model import Actor, Record, State
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow, Service
 from coordinator_tasks.embedded.errors import AirflowUnavailable
 from coordinator_tasks.service import history, topics
@@ -26,12 +26,17 @@ from tests.faults.servers import Servers
 AIRFLOW = "airflow"
 THIRD = "d"
 PARTITIONS = 6
+FEWEST = PARTITIONS // 3
+"""What a third consumer is given, and gives back, where all are to have as much."""
 PROJECT = Path(__file__).resolve().parents[2]
 RUN_LIMIT_S = 120.0
 AWAY_S = 3.0
 PAUSE_LIMIT_S = 10.0
 STEPS = ["plan", "confirm_closed", "start", "confirm_started", "settle"]
 """The tasks that a person may clear at any time."""
+HANDED_OVER = ((State.STABLE, State.CLOSING), (State.CLOSING, State.STARTING), (State.STARTING, State.STABLE))
+LEFT_BEFORE = ((State.STABLE, State.STARTING), (State.STARTING, State.STABLE))
+"""Nothing was planned until the leave's `close_timeout_s` was over: there is nobody to hand over any more."""
 
 
 class Orchestrator:
@@ -130,6 +135,7 @@ class Moved(Case):
 
     bound_s: ClassVar[float] = 150.0
     third: bool = False
+    known: int = field(default=0, init=False)
 
     def begin(self) -> None:
         """Stable with the two."""
@@ -143,10 +149,10 @@ class Moved(Case):
 
     def first(self) -> None:
         self._await(lambda: self._settled({FIRST, SECOND}), "Stable with both")
+        self.known = len(history.records(self.coordinator, self.topic, 500))
 
-    def move(self, deed: Callable[[], None]) -> dict[str, float]:
+    def move(self, deed: Callable[[], None]) -> dict[str, Any]:
         """The third joins or leaves; `deed` in the middle; Stable afterwards."""
-        known = len(history.records(self.coordinator, self.topic, 500))
         began = time.time()
         stays = {p for p, owner in self.node().assignments.items() if owner != THIRD}
         if self.third:
@@ -163,14 +169,36 @@ class Moved(Case):
         ended = time.time()
         stays &= {p for p, owner in self.node().assignments.items() if owner != THIRD}
         rows = [row for row in self._rows() if began <= row.processed_at <= ended]
-        new = history.records(self.coordinator, self.topic, 500)[:-known]
+        new = history.records(self.coordinator, self.topic, 500)[::-1][self.known :]
+        self.known += len(new)  # whatever comes from now on is the next case's, and needless there
         return {
+            "problems": needless(new, leave=not self.third),
             "took_s": round(ended - began, 1),
             "pause_s": round(longest_pause_s(rows, sorted(stays), began, ended), 3),
             "records": len(rows),
             "moves": sum(len(record.moves) for record in new),
             "transitions": len([record for record in new if record.source is not record.target]),
+            "notes": len([record for record in new if record.source is record.target]),
         }
+
+
+def needless(new: Sequence[Record], *, leave: bool) -> list[str]:
+    """What one join or leave does not need: further moves, transitions or rebalances.
+
+    A record that stays in its state moves nothing. It notes who is a target, which a session that was lost on a busy machine
+    changes and changes back; or that some partitions are closed, where others have been waited for past `settle_max_s`.
+    """
+    changes = [record for record in new if record.source is not record.target]
+    path = tuple((record.source, record.target) for record in changes)
+    moved = [move.partition for record in new for move in record.moves]
+    found = []
+    if path not in ((HANDED_OVER, LEFT_BEFORE) if leave else (HANDED_OVER,)):
+        found.append(f"other transitions than one rebalance has: {[f'{a} to {b}' for a, b in path]}")
+    if len({record.rebalance for record in changes}) != 1:
+        found.append(f"not one rebalance: {[record.rebalance for record in changes]}")
+    if len(moved) != FEWEST or len(set(moved)) != FEWEST:
+        found.append(f"moved {moved}, the fewest are {FEWEST} partitions")
+    return found
 
 
 @contextmanager
@@ -196,7 +224,7 @@ def _run(turn: Turn) -> None:
                 return
             try:
                 found = case.move(lambda key=key: DEEDS[key](one, case))
-                problems = case.judged()
+                problems = found.pop("problems") + case.judged()
             except (Failed, AirflowUnavailable) as error:
                 turn.notes.add(AIRFLOW, key, problems=[str(error)])
                 return

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 
-from coordinator_tasks.core.model import State, TopicNode
+from coordinator_tasks.core.model import Record, State, TopicNode
 from coordinator_tasks.demo.evidence import Row
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
@@ -85,15 +85,11 @@ class Lull(Case):
 
     def _judged(self, gap: Gap, before: TopicNode, known: int, stable_after_s: float) -> Sat:
         evidence, after = self._evidence(), self.node()
-        new = [record for record in evidence.records if record.sequence >= evidence.records[known - 1].sequence][1:]
         problems = check(evidence).problems()
         if after.generation != before.generation or len(after.incarnations) != len(before.incarnations):
             problems.append(f"another generation or other lives: {before} became {after}")
         if not self.joining:
-            if (after.assignments, after.since, after.epoch) != (before.assignments, before.since, before.epoch):
-                problems.append(f"decided: {before} became {after}")
-            if any(one.moves or (one.source, one.target) != (State.STABLE, State.STABLE) for one in new):
-                problems.append(f"more than a note: {new}")
+            problems += needless(before, after, evidence.records[known:])
         elif sum(len(one.moves) for one in evidence.records) != self.servers.partitions + 1:
             problems.append(f"more than one move for a join: {[one.moves for one in evidence.records]}")
         during = [row for row in evidence.rows if gap.gone_at <= row.processed_at <= gap.back_at]
@@ -101,7 +97,19 @@ class Lull(Case):
         pause_s = longest_pause_s(during, staying, gap.gone_at, gap.back_at)
         if pause_s > LIMIT_S:
             problems.append(f"a partition that stays paused for {pause_s:.1f} s")
-        return Sat(tuple(problems), len(during), round(pause_s, 3), len(new), round(stable_after_s, 2))
+        return Sat(
+            tuple(problems), len(during), round(pause_s, 3), len(evidence.records) - known, round(stable_after_s, 2)
+        )
+
+
+def needless(before: TopicNode, after: TopicNode, new: Sequence[Record]) -> list[str]:
+    """What was decided of a topic that was Stable and had no reason to move: anything but a note of who is a target."""
+    found = []
+    if (after.assignments, after.since, after.epoch) != (before.assignments, before.since, before.epoch):
+        found.append(f"decided: {before} became {after}")
+    if any(one.moves or (one.source, one.target) != (State.STABLE, State.STABLE) for one in new):
+        found.append(f"more than a note: {new}")
+    return found
 
 
 def longest_pause_s(rows: Sequence[Row], partitions: Sequence[int], begin: float, end: float) -> float:

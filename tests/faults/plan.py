@@ -1,7 +1,7 @@
 """Which deaths are tried: every listed point on both sides, and pairs of them drawn from a seed."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
@@ -58,13 +58,23 @@ def run(
             yield done.result()
 
 
-def run_reaching(servers: Servers, folder: Path, plans: Sequence[tuple[Kill, ...]]) -> Iterator[Result]:
-    """As `run`, brief; a case that does not come to all of its deaths is tried again."""
+def run_reaching(
+    servers: Servers,
+    folder: Path,
+    plans: Sequence[tuple[Kill, ...]],
+    attempts: int = ATTEMPTS,
+    *,
+    brief: bool = True,
+    over: Callable[[], bool] = lambda: False,
+) -> Iterator[Result]:
+    """As `run`; a case that does not come to all of its deaths is tried again, unless the time is `over`."""
     due = list(plans)
-    for attempt in range(ATTEMPTS):
+    for attempt in range(attempts):
+        if attempt and over():
+            return
         missed = []
-        for result in run(servers, folder / f"try{attempt}", due, brief=True):
-            if all(result.reached) or result.problems or attempt == ATTEMPTS - 1:
+        for result in run(servers, folder / f"{folder.name}-try{attempt}", due, brief=brief):
+            if all(result.reached) or result.problems or attempt == attempts - 1:
                 yield result
             else:
                 missed.append(result.kills)

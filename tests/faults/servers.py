@@ -43,7 +43,8 @@ class Servers:
         self.commits = CommitLog(kafka)
 
     def ends(self) -> dict[int, int]:
-        """The offset after the last record of each partition."""
+        """The offset after the last record of each partition that has a leader."""
+        self._ends.topic_id(self.topic)  # an admin client learns of a leader's new epoch by that alone
         return dict(self._ends.ends(self.topic, range(self.partitions)))
 
     def begin_group(self, group: str, offsets: dict[int, int]) -> None:

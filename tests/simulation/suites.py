@@ -13,17 +13,8 @@ _QUICK = (
     *("callbacks", "codecs", "confirm", "decide_is_total", "directives", "draft", "edges", "explain", "fence"),
     *("fleet", "history", "holding", "incremental", "machine", "names", "one_topic", "plan_size", "positions"),
     *("presence", "query_start", "record_sizes", "recovery", "registries", "registry", "runner", "runner_edges"),
-    *(
-        "services",
-        "session",
-        "settings",
-        "sinks",
-        "site_strategies",
-        "status_client",
-        "status_server",
-        "topics",
-        "weighted_plans",
-    ),
+    *("services", "session", "settings", "sinks", "site_strategies", "status_client", "status_server", "topics"),
+    "weighted_plans",
 )
 UNIT = (*(f"tests/unit/test_{name}.py" for name in _QUICK), "tests/scenarios/test_scenarios.py")
 MACHINE = ("tests/unit/test_protocol_walk.py", "tests/simulation/test_machine.py")

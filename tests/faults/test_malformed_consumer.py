@@ -1,0 +1,188 @@
+"""Garbage in what a consumer reads, in the middle of owning and of hand-offs: its picture stays, and it says where that is."""
+
+import http.client
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from urllib.parse import urlsplit
+
+import pytest
+
+from coordinator_tasks.core.codec import encode_node, encode_release
+from coordinator_tasks.core.member_codec import encode_directive
+from coordinator_tasks.core.model import Directive, Handoff, Isolation, Release, Token
+from coordinator_tasks.core.ports import Create, SetData
+from spark_apps.agent.status_server import Interface, StatusServer
+from spark_apps.batches import Range
+from tests.faults.test_malformed import payloads
+from tests.unit.test_agent_agent import PATHS, Stage
+from tests.unit.test_codecs import CASES, read_or_malformed
+
+EACH, POSTED = 1_000, 600
+SEED = 8
+KEPT, GIVEN, TAKEN, NEW = range(4)
+STRANGER = "unwanted"
+
+
+def unreadable(kind: str) -> Iterator[bytes]:
+    """Without end: payloads of one kind of znode that are none. An empty one is a node that says nothing yet."""
+    return (raw for _, raw in payloads(SEED, [kind]) if raw and read_or_malformed(CASES[kind], raw) is None)
+
+
+def busy() -> Stage:
+    """One partition is kept, one is being given away, both with a batch under way, and a third is awaited from `b`."""
+    stage = Stage()
+    stage.own(KEPT, GIVEN)
+    stage.step()
+    holder = stage.topics.holders["t"]
+    holder.hand_out(1, [Range(p, 0, 5, 1) for p in (KEPT, GIVEN)])
+    stage.write(assignments={KEPT: "a"}, since={KEPT: 1}, handoff=moves(2))
+    stage.directive(Directive("a"))
+    stage.step()
+    assert stage.runs == {KEPT, GIVEN}
+    assert holder.awaited().keys() == {TAKEN}
+    return stage
+
+
+def releasing() -> Stage:
+    """The batch has passed: what is given away is closed, and its release is to be written on a node that is garbage."""
+    stage = busy()
+    put(stage, PATHS.partition("t", GIVEN), b"{")
+    stage.topics.holders["t"].cover(1)
+    stage.step()
+    assert stage.runs == {KEPT}
+    assert stage.topics.holders["t"].outbox.keys() == {GIVEN}
+    return stage
+
+
+def moves(epoch: int) -> dict[int, Handoff]:
+    return {GIVEN: Handoff("a", "b", epoch), TAKEN: Handoff("b", "a", epoch)}
+
+
+def put(stage: Stage, path: str, raw: bytes) -> None:
+    found = stage.site.find(path)
+    stage.site.transact([Create(path, raw) if found is None else SetData(path, raw)])
+
+
+def assigned_more(stage: Stage) -> bytes:
+    """The next topic node, which gives us one partition more."""
+    stage.write(assignments={KEPT: "a", NEW: "a"}, since={KEPT: 1, NEW: 3})
+    return encode_node(stage.node)
+
+
+def released(_: Stage) -> bytes:
+    return encode_release(Release(2, "b", 1, 7, "g1", Token(1, 1, "g1")))
+
+
+def isolated(_: Stage) -> bytes:
+    return encode_directive(Directive("a", Isolation("ann", "test", 0.0)))
+
+
+def everything(stage: Stage) -> object:
+    """What a consumer has, does and has committed."""
+    holder = stage.topics.holders["t"]
+    status = stage.agent.status()
+    return (
+        holder.picture,
+        status.topics["t"].running,
+        status.topics["t"].held,
+        status.health,
+        (holder.outstanding, dict(holder.outbox), holder.awaited()),
+        stage.topics.names(),
+        stage.offsets.committed("t", range(4)),
+    )
+
+
+def tree(stage: Stage) -> dict[str, bytes]:
+    """Everything that is stored."""
+    return {path: node.data for path, node in stage.server._nodes.items()}
+
+
+def forget_reports(stage: Stage) -> None:
+    for reports in (stage.agent.reports, stage.topics.holders["t"].reports):
+        reports._texts.clear()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where payloads of a `kind` are put, in what situation; `good` is what is put there at last, `runs` what runs when all has passed."""
+
+    kind: str
+    path: str
+    good: Callable[[Stage], bytes]
+    runs: frozenset[int]
+    situation: Callable[[], Stage] = busy
+
+
+PLACES = {
+    "topic node": Place("topic node", PATHS.topic("t"), assigned_more, frozenset({KEPT, NEW})),
+    "node of a topic without a holder": Place(
+        "topic node", PATHS.topic(STRANGER), lambda stage: encode_node(stage.node), frozenset({KEPT})
+    ),
+    "release that is awaited": Place("release", PATHS.partition("t", TAKEN), released, frozenset({KEPT, TAKEN})),
+    "node for our own release": Place(
+        "release", PATHS.partition("t", GIVEN), lambda _: b"", frozenset({KEPT}), releasing
+    ),
+    "directive": Place("directive", PATHS.directive("a"), isolated, frozenset()),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_what_cannot_be_read_is_named_and_changes_nothing(name: str) -> None:
+    place = PLACES[name]
+    stage = place.situation()
+    before = everything(stage)
+    for raw in islice(unreadable(place.kind), EACH):
+        put(stage, place.path, raw)
+        stored = tree(stage)
+        forget_reports(stage)
+        stage.step(0.01)
+        assert everything(stage) == before, raw[:200]
+        assert tree(stage) == stored, "nothing is written"
+        assert stage.reported(place.path), raw[:200]
+    put(stage, place.path, place.good(stage))
+    stage.step(1.0)
+    stage.topics.holders["t"].cover(1)
+    stage.step()
+    stage.step()
+    assert not stage.reported(place.path)
+    assert stage.runs == place.runs
+    assert (stage.release(GIVEN) is None) == (name == "directive"), "an isolated consumer releases nothing"
+
+
+@pytest.mark.parametrize("name", ["node of a topic without a holder", "node for our own release", "directive"])
+def test_what_cannot_be_read_keeps_nothing_else_waiting(name: str) -> None:
+    place = PLACES[name]
+    stage = place.situation()
+    put(stage, place.path, b"{")
+    put(stage, PATHS.partition("t", TAKEN), released(stage))
+    stage.step()
+    assert TAKEN in stage.runs
+
+
+def test_a_topic_node_that_is_posted_and_cannot_be_read_is_refused_and_changes_nothing() -> None:
+    stage, interface = busy(), Interface()
+    server = StatusServer(interface)
+    interface.serve(stage.agent.status, stage.agent.posted)
+    try:
+        before = everything(stage)
+        for raw in islice(unreadable("topic node"), POSTED):
+            code, said = post(server.address, raw)
+            assert (code, said["error"].startswith(PATHS.topic("t"))) == (400, True), (raw[:200], said)
+            assert everything(stage) == before, raw[:200]
+        assert post(server.address, assigned_more(stage)) == (200, {"taken": True})
+        stage.topics.holders["t"].tick(stage.offsets)
+        assert stage.runs == {KEPT, GIVEN, NEW}
+    finally:
+        server.close()
+
+
+def post(address: str, raw: bytes) -> tuple[int, dict[str, str]]:
+    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=10)
+    try:
+        connection.request("POST", "/v1/topics/t", raw)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+    finally:
+        connection.close()
