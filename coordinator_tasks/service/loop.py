@@ -1,14 +1,14 @@
 """The plain loop: the same transitions without Airflow, for tests, benchmarks and small sites.
 
 It holds no truth of its own. While ZooKeeper or the registry do not answer it changes nothing, says so once, and goes on
-when they are back.
+when they are back; while Kafka does not, what can be done without it is done.
 """
 
 import logging
 import threading
 from collections.abc import Callable, Collection
 
-from coordinator_tasks.core.errors import LookAgain, Malformed, Unavailable
+from coordinator_tasks.core.errors import KafkaUnavailable, LookAgain, Malformed, Unavailable
 from coordinator_tasks.core.model import Actor, MoveKind
 from coordinator_tasks.service import directives, topics, transitions
 from coordinator_tasks.service.coordinator import Coordinator
@@ -71,7 +71,10 @@ def _is_among_consumers(report: TopicReport) -> bool:
 
 def _chores(c: Coordinator, actor: Actor) -> None:
     """What is due now and then; what cannot be read is said, and keeps no transition waiting."""
-    topics.refresh_partitions(c, transitions.topics(c))
+    try:
+        topics.refresh_partitions(c, transitions.topics(c))
+    except KafkaUnavailable as error:
+        log.warning("the partition lists stay as they are: %s", error)
     try:
         directives.complete_readmissions(c, actor)
     except (Malformed, LookAgain) as error:

@@ -1,5 +1,6 @@
 """The transitions over the fakes: one effect whoever runs them and whatever breaks, and nothing done on what is not known."""
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -14,7 +15,7 @@ from coordinator_tasks.core.model import Actor, Ending, Member, Silence, State, 
 from coordinator_tasks.core.ports import Create, Delete, Operation, SetData
 from coordinator_tasks.core.presence import presence
 from coordinator_tasks.core.world import Policy, Presence
-from coordinator_tasks.service import directives, observe, store, topics, transitions
+from coordinator_tasks.service import directives, loop, observe, store, topics, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Outcome, Waiting
 from tests.fakes.cluster import PERSON
@@ -115,6 +116,24 @@ def test_a_step_of_the_loop_waits_for_nothing(site: Site) -> None:
     began = site.clock.now()
     assert transitions.step(site.coordinator, ["orders"], ONE)[0].outcome is Outcome.WAITING
     assert site.clock.now() == began
+
+
+def test_the_loop_takes_over_from_the_dead_while_kafka_does_not_answer(site: Site) -> None:
+    site.dies("a")
+    site.clock.advance(5)
+    site.kafka.down = True
+    stop, written = threading.Event(), list[Outcome]()
+
+    def show(report: transitions.TopicReport) -> None:
+        written.append(report.outcome)
+        stop.set()
+
+    limit = threading.Timer(10.0, stop.set)
+    limit.start()
+    loop.run(site.coordinator, stop, "ada", show)
+    limit.cancel()
+    assert written == [Outcome.WRITTEN]
+    assert set(site.node().assignments.values()) == {"b"}
 
 
 def test_a_topic_that_settles_does_not_hold_up_what_another_has_to_write() -> None:
