@@ -74,6 +74,7 @@ class Held:
     topic_id: str
     born: int
     phase: Phase = Phase.LOOKING
+    shown: tuple[Token, int] | None = None  # the newest token of an entry or a release so far, and its offset
     settled: bool = False  # the sink, the application or the log gave the position: Kafka's entry no longer changes it
     listened: Listened = Listened.NOTHING
     position: int = 0

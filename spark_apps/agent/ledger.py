@@ -217,7 +217,13 @@ class Ledger(Holdings):
             # let it be committed.
             held.phase = Phase.SURVEYING if held.phase is Phase.LOOKING else held.phase
             return
-        self._begin(held, self._start(partition, entry, held.grant.release, Bounds(0, 0)).offset)
+        start = self._start(partition, entry, held.grant.release, Bounds(0, 0))
+        stands = held.grant.release if start.source == "release" else entry
+        if stands is not None and stands.token is not None:
+            found = (stands.token, start.offset)
+            held.shown = found if held.shown is None else max(held.shown, found)
+        # While our start is on its way, an earlier commit that comes late may hide what an earlier look has shown.
+        self._begin(held, start.offset if held.shown is None else held.shown[1])
 
     def _begin(self, held: Held, offset: int) -> None:
         held.place(offset)

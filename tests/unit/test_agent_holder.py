@@ -136,6 +136,38 @@ def test_the_start_is_committed_under_the_new_token_before_anything_is_read(stag
     assert stage.holder.ready().keys() == {1}
 
 
+@pytest.mark.parametrize(
+    "late", [Token(1, 5, GENERATION), Token(0, 4, GENERATION), None], ids=["own", "older", "foreign"]
+)
+def test_a_late_commit_does_not_set_a_start_back_whose_outcome_is_unknown(stage: Stage, late: Token | None) -> None:
+    stage.commit(0, 100, Token(1, 5, GENERATION), owner="a")
+    stage.node = replace(stage.node, epoch=8)
+    stage.holder.on_node(replace(stage.node, epoch=9, assignments={0: "a"}, since={0: 9}))
+    while not isinstance(work := stage.holder.work(), Commit):
+        assert work is not None
+        stage.holder.answer(perform(stage.offsets, "t", work))
+    perform(stage.offsets, "t", work)
+    stage.holder.answer(Failed("no answer within 2 s"))
+    assert stage.committed(0).offset == 100
+    stage.offsets.commit("t", {0: Committed(83, late, "a", "c", "id-1" if late else "")})
+    stage.tick(TIMING.fresh_s + 1)
+    assert stage.committed(0) == Committed(100, Token(9, 5, GENERATION), "a", "c", "id-1")
+    assert stage.holder.ready()[0].position == 100
+
+
+def test_a_newer_commit_that_comes_to_light_sets_a_start_back_all_the_same(stage: Stage) -> None:
+    stage.commit(0, 100, Token(1, 6, GENERATION))
+    stage.node = replace(stage.node, epoch=8)
+    stage.holder.on_node(replace(stage.node, epoch=9, assignments={0: "a"}, since={0: 9}))
+    while not isinstance(work := stage.holder.work(), Commit):
+        assert work is not None
+        stage.holder.answer(perform(stage.offsets, "t", work))
+    stage.holder.answer(Failed("no answer within 2 s"))
+    stage.commit(0, 60, Token(2, 7, GENERATION))
+    stage.tick(TIMING.fresh_s + 1)
+    assert stage.holder.ready()[0].position == 60
+
+
 def test_a_look_that_began_before_the_grant_says_nothing_of_it(stage: Stage) -> None:
     stage.own(0, 1)
     stage.clock.advance(1.0)
