@@ -195,7 +195,12 @@ class PlainTopic:
         return ranges
 
 
-DEFAULTS = {"isolation.level": "read_uncommitted", "fetch.wait.max.ms": "10", "fetch.queue.backoff.ms": "5"}
+DEFAULTS = {
+    "isolation.level": "read_uncommitted",
+    "fetch.wait.max.ms": "10",
+    "fetch.queue.backoff.ms": "5",
+    "topic.metadata.refresh.interval.ms": "10000",  # what it was told while its only broker stood still it holds for so long
+}
 FIXED = {
     "group.id": "plain-reader",  # demanded by the client; with assign() it neither joins nor commits
     "enable.auto.commit": "false",

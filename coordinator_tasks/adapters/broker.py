@@ -70,9 +70,15 @@ class Broker:
             raise Refused(f"the Kafka settings are not usable: {_said(error)}; correct them") from error
 
     def results(self, send: Send[K]) -> "_Results[K]":
-        """Send a request; its futures' results or `KafkaException`s, by their keys."""
+        """Send a request; its futures' results or `KafkaException`s, by their keys.
+
+        What has no answer in time ends with its client: after its only broker has stood still, one may wait for a
+        controller for as long as it lives, while others are answered (librdkafka 2.16).
+        """
         client = self._client
         found = self._answers(client, self._sent(client, send, self.limit_s), self.limit_s + _GRACE_S)
+        if found is None or any(_has_timed_out(one) for one in found.values()):
+            self._replace(client)
         if found is None:
             raise self.unavailable("no answer")
         return _Results(found, self)
@@ -238,6 +244,10 @@ class _Results(Generic[K]):
         """The result of the only part."""
         (key,) = self._results
         return self.get(key, about)
+
+
+def _has_timed_out(result: Any) -> bool:
+    return isinstance(result, KafkaException) and bool(result.args) and result.args[0].name() == "_TIMED_OUT"
 
 
 def _is_moving(result: Any) -> bool:

@@ -164,3 +164,31 @@ def test_a_commit_without_an_answer_is_not_sent_again_and_the_next_one_has_anoth
     assert (lost.asked, good.asked) == (1, 0)
     made.commit("t", {0: Committed(5)})
     assert (lost.asked, good.asked) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("code", "another"),
+    [
+        pytest.param(KafkaError._TIMED_OUT, True, id="timed out"),
+        pytest.param(KafkaError.UNKNOWN_TOPIC_OR_PART, False, id="an answer"),
+    ],
+)
+def test_a_client_that_has_no_answer_in_time_is_asked_nothing_further(
+    monkeypatch: pytest.MonkeyPatch, code: int, another: bool
+) -> None:
+    lost, good = Client(answers=False), Client(answers=True)
+    made = broker.Broker({"bootstrap.servers": "127.0.0.1:1"}, limit_s=5.0)
+    monkeypatch.setattr(made, "_client", lost)
+    monkeypatch.setattr(made, "_new_client", lambda: good)
+    asked: list[object] = []
+
+    def send(client: Any, _: float) -> dict[str, Future[Any]]:
+        asked.append(client)
+        future: Future[Any] = Future()
+        future.set_exception(KafkaException(KafkaError(code)))
+        return {"t": future}
+
+    for _ in range(2):
+        with pytest.raises(KafkaUnavailable):
+            made.results(send).only("topic 't'")
+    assert asked == [lost, good if another else lost]
