@@ -36,6 +36,7 @@ STARTING_POLL_S, STARTING_S = 0.003, 0.1  # the polls while partitions are taken
 ENDS_EVERY_S = 1.0
 WARM_UP_TIMEOUT_S = 5.0
 JOIN_TIMEOUT_S = 30.0
+STUCK_S = 5.0
 MOST_MESSAGES = 5_000
 V = TypeVar("V")
 
@@ -85,6 +86,8 @@ class PlainTopic:
         self._batch = 0
         self._ends_at = 0.0
         self._starting_until = 0.0
+        self._stuck_at = 0.0
+        self._waiting: dict[int, int] = {}  # partition -> position, of those that had stalled at the last look
         self._thread = threading.Thread(target=self._run, name=f"plain-{runner.topic}", daemon=True)
         self._thread.start()
 
@@ -128,7 +131,8 @@ class PlainTopic:
         if starting:
             self._starting_until = now + STARTING_S
         epochs = {p: epoch for p, (epoch, _) in ready.items()}
-        gone = [p for p, epoch in self._assigned.items() if epochs.get(p) != epoch]
+        stuck = self._stuck(now)
+        gone = [p for p, epoch in self._assigned.items() if epochs.get(p) != epoch or p in stuck]
         if gone:
             self._kafka.incremental_unassign([TopicPartition(self.runner.topic, p) for p in gone])
             for partition in gone:
@@ -137,6 +141,25 @@ class PlainTopic:
         if fresh:
             self._kafka.incremental_assign([TopicPartition(self.runner.topic, p, at) for p, at in fresh.items()])
             self._assigned |= {p: epochs[p] for p in fresh}
+
+    def _stuck(self, now: float) -> Collection[int]:
+        """Partitions whose records have not come from one look to the next: assigned anew, they do.
+
+        After its only broker has stood still, a client (librdkafka 2.16) may fetch nothing of one of them any more.
+        """
+        if now < self._stuck_at:
+            return ()
+        self._stuck_at = now + STUCK_S
+        before, self._waiting = self._waiting, self.runner.see(self._stalled)
+        stuck = {p for p, position in self._waiting.items() if before.get(p) == position and p in self._assigned}
+        if stuck:
+            log.warning("topic %s: nothing comes of partitions %s: assigned anew", self.runner.topic, sorted(stuck))
+        return stuck
+
+    @staticmethod
+    def _stalled(holder: Holder) -> dict[int, int]:
+        ready = holder.ready()
+        return {p: ready[p].position for p in holder.stalled(STUCK_S)}
 
     def _warm_up(self) -> None:
         """Let the client find the brokers before the first record is due; cold, it needs a second for that."""
@@ -195,12 +218,7 @@ class PlainTopic:
         return ranges
 
 
-DEFAULTS = {
-    "isolation.level": "read_uncommitted",
-    "fetch.wait.max.ms": "10",
-    "fetch.queue.backoff.ms": "5",
-    "topic.metadata.refresh.interval.ms": "10000",  # what it was told while its only broker stood still it holds for so long
-}
+DEFAULTS = {"isolation.level": "read_uncommitted", "fetch.wait.max.ms": "10", "fetch.queue.backoff.ms": "5"}
 FIXED = {
     "group.id": "plain-reader",  # demanded by the client; with assign() it neither joins nor commits
     "enable.auto.commit": "false",

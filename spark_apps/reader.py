@@ -49,7 +49,6 @@ DEFAULT_SETTINGS: Mapping[str, Any] = {
     "isolation.level": "read_uncommitted",  # as Kafka's and Spark's default; librdkafka's own is read_committed
     "fetch.wait.max.ms": 20,
     "fetch.queue.backoff.ms": 5,
-    "topic.metadata.refresh.interval.ms": 10_000,  # what it was told while its only broker stood still it holds for so long
     # Enough to keep a reader busy. What was fetched beyond a range's end is thrown away, so not more: with 20,000 messages of
     # 1 KB ahead, more than half as much again as the records of a batch was fetched for nothing.
     "queued.min.messages": 20_000,

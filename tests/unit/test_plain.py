@@ -30,6 +30,8 @@ class Client:
         raise plain.KafkaException
 
     polls: ClassVar[list[float]] = []
+    told: ClassVar[list[str]] = []
+    again = threading.Event()
     kafka: ClassVar[FakeKafka]
 
     def consume(self, _most: int, poll_s: float) -> list[object]:
@@ -40,7 +42,12 @@ class Client:
         return []
 
     def incremental_assign(self, _: object) -> None:
-        pass
+        self.told.append("assigned")
+        if self.told.count("assigned") == 2:
+            self.again.set()
+
+    def incremental_unassign(self, _: object) -> None:
+        self.told.append("unassigned")
 
     def close(self) -> None:
         pass
@@ -50,9 +57,12 @@ class Client:
 def topic(monkeypatch: pytest.MonkeyPatch) -> Iterator[plain.PlainTopic]:
     monkeypatch.setattr(plain, "Consumer", Client)
     monkeypatch.setattr(plain, "JOIN_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(plain, "STUCK_S", 0.1)
     monkeypatch.setattr(Client, "entered", threading.Event())
     monkeypatch.setattr(Client, "free", threading.Event())
     monkeypatch.setattr(Client, "polls", [])
+    monkeypatch.setattr(Client, "told", [])
+    monkeypatch.setattr(Client, "again", threading.Event())
     kafka = FakeKafka()
     kafka.create_topic("t", 1)
     monkeypatch.setattr(Client, "kafka", kafka, raising=False)
@@ -90,3 +100,13 @@ def wait_for(found: Callable[[], bool]) -> None:
     while not found():
         assert time.monotonic() < deadline
         time.sleep(0.001)
+
+
+def test_a_partition_whose_records_do_not_come_is_assigned_anew(topic: plain.PlainTopic) -> None:
+    Client.kafka.append("t", 0, 5)
+    Client.free.set()
+    given = replace(NODE, epoch=2, assignments={0: "a"}, since={0: 2}, incarnations={"a": 1})
+    topic.runner.edit(lambda holder: holder.on_node(given))
+    assert Client.again.wait(10)
+    assert Client.told[:3] == ["assigned", "unassigned", "assigned"]
+    assert not topic.failure
