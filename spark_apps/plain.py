@@ -81,7 +81,8 @@ class PlainTopic:
         self.failure = ""
         self._output = output
         self._stop = threading.Event()
-        self._kafka = Consumer({**DEFAULTS, **kafka, **FIXED, "bootstrap.servers": node.bootstrap_servers}, logger=log)
+        self._settings = {**DEFAULTS, **kafka, **FIXED, "bootstrap.servers": node.bootstrap_servers}
+        self._kafka = Consumer(self._settings, logger=log)
         self._assigned: dict[int, int] = {}  # partition -> epoch of the holding it was assigned under
         self._batch = 0
         self._ends_at = 0.0
@@ -130,9 +131,11 @@ class PlainTopic:
         ready, starting = self.runner.see(lambda holder: (self._ready(holder), holder.starting))
         if starting:
             self._starting_until = now + STARTING_S
+        if now >= self._stuck_at:
+            self._stuck_at = now + STUCK_S
+            self._replace_stuck_client()
         epochs = {p: epoch for p, (epoch, _) in ready.items()}
-        stuck = self._stuck(now)
-        gone = [p for p, epoch in self._assigned.items() if epochs.get(p) != epoch or p in stuck]
+        gone = [p for p, epoch in self._assigned.items() if epochs.get(p) != epoch]
         if gone:
             self._kafka.incremental_unassign([TopicPartition(self.runner.topic, p) for p in gone])
             for partition in gone:
@@ -142,24 +145,27 @@ class PlainTopic:
             self._kafka.incremental_assign([TopicPartition(self.runner.topic, p, at) for p, at in fresh.items()])
             self._assigned |= {p: epochs[p] for p in fresh}
 
-    def _stuck(self, now: float) -> Collection[int]:
-        """Partitions whose records have not come from one look to the next: assigned anew, they do.
+    def _replace_stuck_client(self) -> None:
+        """Go on with another client where records have not come from one look to the next.
 
-        After its only broker has stood still, a client (librdkafka 2.16) may fetch nothing of one of them any more.
+        After its only broker has stood still, a client (librdkafka 2.16) may fetch nothing of a partition for as long as it
+        lives, also if that is assigned anew.
         """
-        if now < self._stuck_at:
-            return ()
-        self._stuck_at = now + STUCK_S
         before, self._waiting = self._waiting, self.runner.see(self._stalled)
-        stuck = {p for p, position in self._waiting.items() if before.get(p) == position and p in self._assigned}
-        if stuck:
-            log.warning("topic %s: nothing comes of partitions %s: assigned anew", self.runner.topic, sorted(stuck))
-        return stuck
+        stuck = sorted(p for p, position in self._waiting.items() if before.get(p) == position and p in self._assigned)
+        if not stuck:
+            return
+        log.warning("topic %s: nothing comes of partitions %s: another client is asked", self.runner.topic, stuck)
+        old, self._kafka = self._kafka, Consumer(self._settings, logger=log)
+        self._assigned.clear()
+        threading.Thread(target=old.close, name=f"close-{self.runner.topic}", daemon=True).start()
 
     @staticmethod
     def _stalled(holder: Holder) -> dict[int, int]:
-        ready = holder.ready()
-        return {p: ready[p].position for p in holder.stalled(STUCK_S)}
+        """The positions of those that do not move while Kafka goes on telling where their logs end."""
+        now, told_s, ready = time.monotonic(), STUCK_S + ENDS_EVERY_S, holder.ready()
+        stalled = {p: ready[p] for p in holder.stalled(STUCK_S)}
+        return {p: h.position for p, h in stalled.items() if h.inflow is not None and now - h.inflow.at < told_s}
 
     def _warm_up(self) -> None:
         """Let the client find the brokers before the first record is due; cold, it needs a second for that."""

@@ -190,7 +190,9 @@ class _Reading:
                 progress_at = now
             elif now - progress_at > self._job.progress_timeout_s:
                 raise self._stalled()
-            if self._discarded > MOST_DISCARDED or now - max(progress_at, self._assigned_at) > self._nudge_s:
+            if now - max(progress_at, self._assigned_at) > self._nudge_s:
+                self._nudge(again=self._assigned_at > progress_at)
+            elif self._discarded > MOST_DISCARDED:
                 self._assign()
         if waiting:
             yield _joined(waiting)
@@ -205,9 +207,22 @@ class _Reading:
         self._assigned_at = time.monotonic()
         self._discarded = 0
 
+    def _nudge(self, again: bool) -> None:
+        """Nothing has come for long: ask again from the positions, and if that was of no use, with another client.
+
+        After its only broker has stood still, a client (librdkafka 2.16) may fetch nothing of a partition for as long as it
+        lives, also if that is assigned anew.
+        """
+        if again:
+            old = self._client
+            self._kept.client = _new_client(dict(self._kept.key), fast=isinstance(old, FastClient))
+            self._kept.client.complaints.extend(old.complaints)
+            _close(old)
+        self._assign()
+
     @property
     def _nudge_s(self) -> float:
-        """After this long without progress, ask again from the positions; well within the time limit."""
+        """After this long without progress, ask again; well within the time limit."""
         return min(NUDGE_S, self._job.progress_timeout_s / 4)
 
     def _wanted(self) -> int:

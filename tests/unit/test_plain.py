@@ -30,8 +30,8 @@ class Client:
         raise plain.KafkaException
 
     polls: ClassVar[list[float]] = []
-    told: ClassVar[list[str]] = []
-    again = threading.Event()
+    assigned: ClassVar[list[int]] = []
+    closed: ClassVar[list[int]] = []
     kafka: ClassVar[FakeKafka]
 
     def consume(self, _most: int, poll_s: float) -> list[object]:
@@ -42,15 +42,10 @@ class Client:
         return []
 
     def incremental_assign(self, _: object) -> None:
-        self.told.append("assigned")
-        if self.told.count("assigned") == 2:
-            self.again.set()
-
-    def incremental_unassign(self, _: object) -> None:
-        self.told.append("unassigned")
+        self.assigned.append(id(self))
 
     def close(self) -> None:
-        pass
+        self.closed.append(id(self))
 
 
 @pytest.fixture
@@ -61,8 +56,8 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Iterator[plain.PlainTopic]:
     monkeypatch.setattr(Client, "entered", threading.Event())
     monkeypatch.setattr(Client, "free", threading.Event())
     monkeypatch.setattr(Client, "polls", [])
-    monkeypatch.setattr(Client, "told", [])
-    monkeypatch.setattr(Client, "again", threading.Event())
+    monkeypatch.setattr(Client, "assigned", [])
+    monkeypatch.setattr(Client, "closed", [])
     kafka = FakeKafka()
     kafka.create_topic("t", 1)
     monkeypatch.setattr(Client, "kafka", kafka, raising=False)
@@ -102,11 +97,13 @@ def wait_for(found: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def test_a_partition_whose_records_do_not_come_is_assigned_anew(topic: plain.PlainTopic) -> None:
+def test_another_client_is_asked_for_records_that_do_not_come(topic: plain.PlainTopic) -> None:
     Client.kafka.append("t", 0, 5)
     Client.free.set()
     given = replace(NODE, epoch=2, assignments={0: "a"}, since={0: 2}, incarnations={"a": 1})
     topic.runner.edit(lambda holder: holder.on_node(given))
-    assert Client.again.wait(10)
-    assert Client.told[:3] == ["assigned", "unassigned", "assigned"]
+    wait_for(lambda: len(Client.assigned) > 1 and bool(Client.closed))
+    first, second = Client.assigned[:2]
+    assert first != second
+    assert Client.closed[0] == first
     assert not topic.failure
