@@ -328,7 +328,9 @@ class _Reading:
             for p, one in sorted(self._open.items())
         )
         complaints = self._client.complaints
-        last = f"; Kafka's last word: {_shown(complaints[-1])}" if complaints else ""
+        # That all brokers are down follows from what was told before it, and says less.
+        telling = [one for one in complaints if one.name() != "_ALL_BROKERS_DOWN"] or complaints
+        last = f"; Kafka's last word: {_shown(telling[-1])}" if telling else ""
         return ReadFailed(
             f"topic {self._job.topic} gave nothing for {self._job.progress_timeout_s:g} s ({missing}){last}; "
             "check that every executor reaches the brokers under their advertised addresses"
