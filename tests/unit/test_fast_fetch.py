@@ -9,11 +9,11 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_apps import librdkafka, reader
+from spark_apps import fetching, librdkafka, reader
 from spark_apps.batches import Range
 from spark_apps.errors import ReadFailed
 from spark_apps.fast_fetch import FastClient, _copied
@@ -127,6 +127,42 @@ def test_a_client_that_cannot_be_replaced_is_closed_once(monkeypatch: pytest.Mon
     with pytest.raises(ReadFailed):
         list(reader.read(reader.Job("t", (Range(0, 0, 5, 1),), {"bootstrap.servers": "127.0.0.1:1"})))
     assert client.closed == 1
+
+
+class SilentClient:
+    """Gives nothing; takes down how often it was assigned and closed."""
+
+    def __init__(self) -> None:
+        self.assigned = self.closed = 0
+        self.complaints: list[KafkaError] = []
+
+    def assign(self, topic: str, positions: Mapping[int, int]) -> None:
+        self.assigned += 1
+
+    def fetch(self, most: int, timeout_s: float) -> Fetched:
+        self.complaints.append(
+            KafkaError(KafkaError._AUTHENTICATION if self.assigned > 1 else KafkaError._ALL_BROKERS_DOWN)
+        )
+        return fetching._Messages([])
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_who_gives_nothing_is_asked_again_and_then_another_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    clients: list[SilentClient] = []
+
+    def made(_: object, *, fast: bool) -> SilentClient:
+        clients.append(SilentClient())
+        return clients[-1]
+
+    monkeypatch.setattr(reader, "_new_client", made)
+    job = reader.Job("t", (Range(0, 0, 5, 1),), {"bootstrap.servers": "127.0.0.1:1"}, progress_timeout_s=0.4)
+    with pytest.raises(ReadFailed, match=r"gave nothing for 0.4 s.*_AUTHENTICATION"):
+        list(reader.read(job))
+    assert clients[0].assigned == 2
+    assert len(clients) > 1
+    assert [one.closed for one in clients] == [1] * len(clients)
 
 
 def test_fetches_are_joined_into_batches_that_are_as_large_as_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
