@@ -36,6 +36,12 @@ def coordinator(managed: Managed) -> Iterator[Coordinator]:
         yield c
 
 
+def seen_by_all(managed: Managed) -> bool:
+    """Whether every consumer acts by the present plan; a pause is Stable before its owner has read it."""
+    topic, epoch = managed.site.topic, managed.node().epoch
+    return all(one.status.topics[topic].acted_epoch == epoch for one in managed.consumers.values())
+
+
 def test_a_paused_partition_stands_still_with_its_owner_while_the_others_go_on(
     managed: Managed, coordinator: Coordinator
 ) -> None:
@@ -46,7 +52,7 @@ def test_a_paused_partition_stands_still_with_its_owner_while_the_others_go_on(
     positions.set_paused(coordinator, topic, [1], paused=True, actor=PERSON)
     wait_for(lambda: managed.node().paused == {1} and managed.state().value == "Stable", "it is paused", LIMIT_S)
     owner = managed.consumers[before[1]]
-    wait_for(lambda: owner.status.topics[topic].acted_epoch == managed.node().epoch, "its owner has seen it", LIMIT_S)
+    wait_for(lambda: seen_by_all(managed), "its owner has seen it", LIMIT_S)
     ledger.grown([0, 2, 3], "what was under way is done")
     stopped = len(ledger.offsets(1))
     ledger.grown([0, 2, 3], "the others go on")
@@ -117,6 +123,7 @@ def test_a_seek_into_the_future_by_time_leaves_out_what_is_before_it(
     site, topic = managed.site, managed.site.topic
     positions.set_paused(coordinator, topic, [], paused=True, actor=PERSON)
     wait_for(lambda: len(managed.node().paused) == 4 and managed.state().value == "Stable", "all are paused", LIMIT_S)
+    wait_for(lambda: seen_by_all(managed), "the owners have seen it", LIMIT_S)
     site.produce(20)
     time.sleep(0.01)  # so that the next record has a later time in milliseconds
     noon = time.time()
