@@ -214,11 +214,14 @@ class _Reading:
         lives, also if that is assigned anew.
         """
         if again:
-            old = self._client
-            self._kept.client = _new_client(dict(self._kept.key), fast=isinstance(old, FastClient))
-            self._kept.client.complaints.extend(old.complaints)
-            _close(old)
+            self._replace_client(fast=isinstance(self._client, FastClient))
         self._assign()
+
+    def _replace_client(self, *, fast: bool) -> None:
+        old = self._client
+        self._kept.client = _new_client(dict(self._kept.key), fast=fast)
+        self._kept.client.complaints.extend(old.complaints)
+        _close(old)
 
     @property
     def _nudge_s(self) -> float:
@@ -254,9 +257,7 @@ class _Reading:
     def _read_by_consume(self, reason: Unfit) -> None:
         """The library is not what it was taken for: go on from the positions with the other client."""
         log.warning("records are read by consume() from here on: %s", reason)
-        unfit_client = self._kept.client
-        self._kept.client = _new_client(dict(self._kept.key), fast=False)
-        _close(unfit_client)
+        self._replace_client(fast=False)
         self._assign()
 
     def _build(self, fetched: Fetched, chosen: NDArray[np.int64]) -> pa.RecordBatch:

@@ -212,8 +212,8 @@ class Broker:
 
     def translated(self, error: Exception, about: object) -> Exception:
         """One of our errors for a failed part of a request; `about` names the part."""
-        cause = error.args[0] if isinstance(error, KafkaException) and error.args else None
-        if not isinstance(cause, KafkaError):
+        cause = _cause(error)
+        if cause is None:
             return self.unavailable(error)
         if cause.code() in _DENIED:
             return Refused(f"Kafka at {self.address} does not let this user ask for {about}: {cause.str()}; grant it")
@@ -234,7 +234,7 @@ class _Results(Generic[K]):
         result = self._results[key]
         if not isinstance(result, BaseException):
             return result
-        if isinstance(result, KafkaException) and result.args[0].code() in missing:
+        if (cause := _cause(result)) is not None and cause.code() in missing:
             return None
         if isinstance(result, Exception):
             raise self._broker.translated(result, about) from result
@@ -246,17 +246,23 @@ class _Results(Generic[K]):
         return self.get(key, about)
 
 
+def _cause(error: object) -> KafkaError | None:
+    """What an exception of the client says in Kafka's terms, if it says anything in them."""
+    found = error.args[0] if isinstance(error, KafkaException) and error.args else error
+    return found if isinstance(found, KafkaError) else None
+
+
 def _has_timed_out(result: Any) -> bool:
-    return isinstance(result, KafkaException) and bool(result.args) and result.args[0].name() == "_TIMED_OUT"
+    cause = _cause(result)
+    return cause is not None and cause.name() == "_TIMED_OUT"
 
 
 def _is_moving(result: Any) -> bool:
     """Whether the whole answer, or that for a partition, is that the group's coordinator is not ready."""
-    errors = [result.args[0]] if isinstance(result, KafkaException) and result.args else []
-    errors += [one.error for one in getattr(result, "topic_partitions", [])]
-    return any(isinstance(error, KafkaError) and error.code() in _MOVING for error in errors)
+    errors = [_cause(result), *(one.error for one in getattr(result, "topic_partitions", []))]
+    return any(error is not None and error.code() in _MOVING for error in errors)
 
 
 def _said(error: object) -> str:
-    cause = error.args[0] if isinstance(error, KafkaException) and error.args else error
-    return cause.str() if isinstance(cause, KafkaError) else str(cause)
+    cause = _cause(error)
+    return cause.str() if cause is not None else str(error)

@@ -39,8 +39,9 @@ from spark_apps.agent.view import SessionChanged, View
 class AgentTiming:
     """Seconds. `poll_s`: everything is read at least so often, only the nodes of large topics less often (`view`).
 
-    `close_timeout_s`: how long a leave waits for hand-offs; `finish_s`: how long the last commits may take after that; `stalled_s`: an owned partition with lag that makes no
-    progress for so long makes the consumer leave. `prepare_s`: how long the first registration waits for queries.
+    `close_timeout_s`: how long a leave waits for hand-offs; `finish_s`: how long the last commits may take after that;
+    `stalled_s`: an owned partition with lag that makes no progress for so long makes the consumer leave. `prepare_s`: how
+    long the first registration waits for queries.
     """
 
     poll_s: float = 1.0

@@ -66,10 +66,11 @@ class BatchPlanner:
             return self._confirmed(self._last)
         self.holder.want_ends()
         available = self._available()
-        if not available or not (self._due(available) or self._started(available)):
+        started = self._started(available)
+        if not available or not (self._due(available) or started):
             return None
         pacing, now = self.pacing, self._clock.monotonic()
-        ranges = admit(available, self._limit(available))
+        ranges = admit(available, self._limit(soon=self._expecting() or started))
         piece = piece_size(ranges, pacing.min_partitions, pacing.max_records_per_task)
         batch = start.following(ranges, pacing.parallelism, piece)
         self.holder.hand_out(batch.batch, tuple(batch.ranges.values()))
@@ -84,15 +85,19 @@ class BatchPlanner:
         if under_way is not None and self.holder.outstanding is None and took_s > 0:
             self._per_second = sum(one.size for one in under_way[1]) / took_s
 
-    def _limit(self, available: list[Range]) -> int | None:
-        """The most offsets of the next batch."""
-        most, now = self.pacing.max_offsets, self._clock.monotonic()
+    def _expecting(self) -> bool:
+        """Whether a partition comes to us, and has not been coming for too long."""
+        now = self._clock.monotonic()
         if not self.holder.expecting:
             self._expecting_since = None
         elif self._expecting_since is None:
             self._expecting_since = now
-        soon = self._expecting_since is not None and now - self._expecting_since < self.pacing.handoff_s
-        if not (soon or self._started(available)):
+        return self._expecting_since is not None and now - self._expecting_since < self.pacing.handoff_s
+
+    def _limit(self, *, soon: bool) -> int | None:
+        """The most offsets of the next batch; `soon` = it has to be over soon."""
+        most = self.pacing.max_offsets
+        if not soon:
             return most
         # What a batch costs whatever its size is part of its time, so that the limit grows from batch to batch until a
         # batch takes as long as it may.

@@ -1,8 +1,8 @@
 """What the consumer reads in ZooKeeper and hands to its holders, and the releases that it writes.
 
 Level-triggered: a watch only says where to look at once, and everything is looked at once per poll, a topic with very many
-partitions less often. A node that has vanished or cannot be read is reported and changes nothing. All of it happens in one session: who finds another one
-stops and begins anew.
+partitions less often. A node that has vanished or cannot be read is reported and changes nothing. All of it happens in
+one session: who finds another one stops and begins anew.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
