@@ -42,7 +42,7 @@ format: install
 	$(BIN)/ruff format $(ALL)
 
 types: install
-	$(BIN)/mypy $(CODE)
+	$(BIN)/mypy $(ALL)
 
 imports: install
 	$(BIN)/lint-imports

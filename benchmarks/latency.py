@@ -258,7 +258,8 @@ def main() -> None:
     given = parser.parse_args()
     times = Times(given.seconds / 3 if given.warm_up is None else given.warm_up, given.seconds)
     if given.worker:
-        print(json.dumps(worker(*given.worker, times)))
+        kind, side, servers, topic = given.worker
+        print(json.dumps(worker(kind, side, servers, topic, times)))
         return
     result = all_runs(given.rounds, given.kinds, times)
     report(result, show, given.json)

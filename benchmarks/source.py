@@ -316,8 +316,8 @@ def main() -> None:
     parser.add_argument("--worker", nargs=5, metavar=("SIDE", "STAGE", "SERVERS", "TOPIC", "RECORDS"))
     given = parser.parse_args()
     if given.worker:
-        *what, records = given.worker
-        print(json.dumps(measure(*what, int(records))))
+        side, stage, servers, topic, records = given.worker
+        print(json.dumps(measure(side, stage, servers, topic, int(records))))
         return
     result = all_runs(given)
     report(result, show, given.json)

@@ -1,7 +1,7 @@
 """Commits as transactions, on a real broker: whoever holds a partition now is the only one who can commit it."""
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -40,7 +40,7 @@ class Group:
 
 
 @pytest.fixture
-def group(kafka: EmbeddedKafka) -> Iterator[Group]:
+def group(kafka: EmbeddedKafka) -> Group:
     ConfluentKafkaAdmin({"bootstrap.servers": kafka.bootstrap_servers}).create_topic(TOPIC, 2)
     return Group(kafka)
 

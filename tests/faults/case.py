@@ -110,7 +110,7 @@ class Case:
             paths=self.paths,
             zk=self.zk,
             discovery=ZooKeeperDiscovery(self.zk, self.paths),
-            statuses=None,  # type: ignore[arg-type] - nobody is asked from here
+            statuses=None,  # type: ignore[arg-type]  # nobody is asked from here
             kafka=self.servers.admin,
             clock=SystemClock(),
             policy=POLICY,

@@ -170,8 +170,8 @@ def wrap_production(points: Failpoints) -> None:
         ("GroupOffsets", "ConfluentGroupOffsets"),
     ):
         setattr(wiring, name, _wrapping(points, port, getattr(wiring, name), OPERATIONS[port]))
-    wiring.claim_incarnation = _around(points, "Registry.claim_incarnation", wiring.claim_incarnation)  # type: ignore[assignment]
-    plain.Consumer = _wrapping(points, "Client", plain.Consumer, CLIENT)  # type: ignore[assignment,misc]
+    wiring.claim_incarnation = _around(points, "Registry.claim_incarnation", wiring.claim_incarnation)  # type: ignore[attr-defined]
+    plain.Consumer = _wrapping(points, "Client", plain.Consumer, CLIENT)  # type: ignore[attr-defined]
     handler = status_server._Handler
     for verb in ("do_GET", "do_POST"):
         setattr(handler, verb, _around(points, f"Interface.{verb}", getattr(handler, verb), "status_server"))

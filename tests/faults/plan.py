@@ -26,7 +26,7 @@ def listed() -> dict[str, bool]:
 
 def singles() -> list[tuple[Kill, ...]]:
     """Every point that every run meets, before and after; in an order that mixes the long cases with the short ones."""
-    found = [(Kill(point, when),) for point, always in listed().items() if always for when in When]
+    found: list[tuple[Kill, ...]] = [(Kill(point, w),) for point, always in listed().items() if always for w in When]
     random.Random(1).shuffle(found)
     return found
 

@@ -53,7 +53,7 @@ def test_the_release_waits_for_the_flush_and_the_taker_begins_at_the_final_offse
     site.produce(20)
     site.assign(dict.fromkeys(range(2), "a"))
     wait_for(lambda: len(rows.rows) == 35, "everything is consumed")
-    assert sorted(offsets for _, offsets in mine.told if offsets) in ([{0: 0, 1: 0}], [{0: 0}, {1: 0}])
+    assert [offsets for _, offsets in mine.told if offsets] in ([{0: 0, 1: 0}], [{0: 0}, {1: 0}])
     assert rows.offsets(1) == list(range(5, 20))
     wait_for(lambda: mine.commits == {0: 20, 1: 20}, "the interceptor is told of the commits")
     site.hand_off({1: "b"})

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer as KafkaConsumer
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from coordinator_tasks.core.errors import GroupInUse, KafkaUnavailable, NodeMissing
 from coordinator_tasks.core.model import Actor, StartRule

@@ -6,9 +6,10 @@ cut down to the actions that it needs (`tests.simulation.shrink`).
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from unittest import mock
 
 from coordinator_tasks.core.model import State
 from coordinator_tasks.service import directives, observe, topics
@@ -49,12 +50,8 @@ class _Draws:
 @contextmanager
 def without_chance() -> Iterator[None]:
     """What the product draws by chance is counted."""
-    before = observe.secrets
-    observe.secrets = _Draws()  # type: ignore[assignment]
-    try:
+    with mock.patch.object(observe, "secrets", _Draws()):
         yield
-    finally:
-        observe.secrets = before
 
 
 @dataclass
@@ -159,7 +156,7 @@ def heal(world: World) -> int:
         attempt.paused = False
     world.advance(1.0)
     tasks = RUN if world.setup.by_tasks else ("step", "")
-    settled: dict[str, object] = {}
+    settled: dict[str, tuple[Mapping[int, str], Mapping[int, int]]] = {}
     since = 0
     for n in range(MAX_ROUNDS):
         if n % 8 == 0:

@@ -13,7 +13,7 @@ from tests.simulation.world import PERSON, World
 
 def stale_read(world: World, a: int, b: int) -> None:
     """A session stays on a follower that lags, until it syncs or writes; the rest of the cluster goes on."""
-    sessions = [one.session for one in (*running(world), *world.attempts)]
+    sessions = [*(one.session for one in running(world)), *(one.session for one in world.attempts)]
     session = pick(sessions, a)
     if session is not None:
         session.lagging = True

@@ -157,8 +157,8 @@ class World:
         one = Consumer(self.kernel, name, self._numbers, "shop", session, self.brokers)
         session.host = one
         session.on_effect = self.effect
-        one.on_pass = self._on_pass(one)  # type: ignore[method-assign]
-        one.on_cut_short = lambda: self.oracle.taint(one)  # type: ignore[method-assign]
+        one.on_pass = self._on_pass(one)  # type: ignore[method-assign,assignment]
+        one.on_cut_short = lambda: self.oracle.taint(one)  # type: ignore[method-assign,assignment]
         self.interfaces.listeners[one.address] = one.listener
         self.consumers.append(one)
         return one

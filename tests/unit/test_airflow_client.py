@@ -24,10 +24,10 @@ class Answers(BaseHTTPRequestHandler):
     def answer(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if self.path == "/auth/token":
-            status, body = 201, {"access_token": "t"}
+            self.left.insert(0, (201, {"access_token": "t"}))
         else:
             self.asked.append((self.command, self.path))
-            status, body = self.left.pop(0)
+        status, body = self.left.pop(0)
         data = json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))

@@ -19,6 +19,7 @@ from coordinator_tasks.core.model import (
     Release,
     RunningPartition,
     Silence,
+    Token,
     TopicNode,
     TopicStatus,
     Unreachable,
@@ -84,7 +85,7 @@ class Site:
                 continue
             node = decode_node(path, raw)
             for partition, entry in holding.owes_release(node, member.consumer, member.incarnation, False).items():
-                token = holding.Token(entry.epoch, member.incarnation, node.generation)
+                token = Token(entry.epoch, member.incarnation, node.generation)
                 release = Release(entry.epoch, member.consumer, member.incarnation, 5, node.generation, token)
                 self.zk.transact([SetData(self.paths.partition(topic, partition), encode_release(release))])
             releases = {}

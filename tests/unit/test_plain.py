@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 import pytest
+from confluent_kafka import KafkaException
 
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.core.model import TopicNode
@@ -27,7 +28,7 @@ class Client:
     entered, free = threading.Event(), threading.Event()
 
     def list_topics(self, *_: object, **__: object) -> None:
-        raise plain.KafkaException
+        raise KafkaException
 
     polls: ClassVar[list[float]] = []
     assigned: ClassVar[list[int]] = []

@@ -12,6 +12,7 @@ from coordinator_tasks.core.model import (
     Actor,
     Committed,
     ConsumerStatus,
+    Explanation,
     Member,
     MoveKind,
     RunningPartition,
@@ -21,7 +22,7 @@ from coordinator_tasks.core.model import (
     TopicNode,
     TopicStatus,
 )
-from coordinator_tasks.service import directives, history, positions, transitions
+from coordinator_tasks.service import directives, history, positions, store, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.topics import add_topic, configuration, remove_topic
 from tests.fakes.cluster import PERSON, Cluster
@@ -155,7 +156,7 @@ def test_a_seek_of_a_partition_without_an_owner_waits_for_one(shop: Shop) -> Non
     node = replace(shop.node, assignments={}, since={}, incarnations={})
     draft_free = encode_node(node)
     path = shop.paths.topic("orders")
-    shop.zk.transact([transitions.store.write(path, draft_free, shop.zk.get(path).stat.version)])
+    shop.zk.transact([store.write(path, draft_free, shop.zk.get(path).stat.version)])
     shop.statuses.answers["a"] = shop.answer
     shop.kafka.stored.clear()
     transitions.seek(shop.coordinator, "orders", {1: 33}, history_plan(), PERSON, done=lambda: False)
@@ -165,8 +166,8 @@ def test_a_seek_of_a_partition_without_an_owner_waits_for_one(shop: Shop) -> Non
     assert shop.node.since[1] >= shop.node.seeks[1].epoch
 
 
-def history_plan() -> transitions.Explanation:
-    return transitions.Explanation(positions.RESET, "", "reset offsets")
+def history_plan() -> Explanation:
+    return Explanation(positions.RESET, "", "reset offsets")
 
 
 def test_while_a_partition_is_moved_its_offsets_are_not_reset(shop: Shop) -> None:

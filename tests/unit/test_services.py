@@ -9,6 +9,7 @@ import pytest
 
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, claim_incarnation
 from coordinator_tasks.core import codec
+from coordinator_tasks.core.decision import ALL_STEPS
 from coordinator_tasks.core.errors import LookAgain, StoreUnavailable
 from coordinator_tasks.core.member_codec import decode_claim
 from coordinator_tasks.core.model import Actor, Ending, Member, Silence, State, Unreachable
@@ -17,7 +18,7 @@ from coordinator_tasks.core.presence import presence
 from coordinator_tasks.core.world import Policy, Presence
 from coordinator_tasks.service import directives, loop, observe, store, topics, transitions
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.transitions import Outcome, Waiting
+from coordinator_tasks.service.transitions import Outcome, TopicReport, Waiting
 from tests.fakes.cluster import PERSON
 from tests.fakes.consumers import FakeDiscovery
 from tests.fakes.zookeeper import FakeZooKeeper, FakeZooKeeperServer
@@ -244,7 +245,7 @@ def test_two_runs_at_once_have_one_effect_and_one_record(site: Site, stage: str)
         task(site.coordinator, ["orders"], ONE)
         site.everybody_acts()
     before = len(site.history())
-    second, reports = other(site), []
+    second, reports = other(site), list[TopicReport]()
 
     def first_the_other(zk: FakeZooKeeper, operations: Sequence[Operation]) -> None:
         if zk is site.zk and any("/state/" in op.path for op in operations) and not reports:
@@ -263,7 +264,7 @@ def test_a_stale_decision_is_refused_as_a_whole(site: Site) -> None:
     site.clock.advance(2)
     c = site.coordinator
     stored = store.load(c.zk, c.paths, "orders")
-    decision = transitions._decide(c, stored, observe.look(c, ["orders"]), transitions.ALL_STEPS, ONE)
+    decision = transitions._decide(c, stored, observe.look(c, ["orders"]), ALL_STEPS, ONE)
     assert transitions.plan(other(site), ["orders"], OTHER)[0].outcome is Outcome.WRITTEN
     with pytest.raises(LookAgain):
         store.commit(c.zk, c.paths, stored, decision, observe.look(c, ["orders"]).world)
