@@ -136,6 +136,14 @@ def test_the_start_is_committed_under_the_new_token_before_anything_is_read(stag
     assert stage.holder.ready().keys() == {1}
 
 
+def start_of(stage: Stage) -> Commit:
+    """Everything is answered up to the commit of a start, which is not."""
+    while not isinstance(work := stage.holder.work(), Commit):
+        assert work is not None
+        stage.holder.answer(perform(stage.offsets, "t", work))
+    return work
+
+
 @pytest.mark.parametrize(
     "late", [Token(1, 5, GENERATION), Token(0, 4, GENERATION), None], ids=["own", "older", "foreign"]
 )
@@ -143,9 +151,7 @@ def test_a_late_commit_does_not_set_a_start_back_whose_outcome_is_unknown(stage:
     stage.commit(0, 100, Token(1, 5, GENERATION), owner="a")
     stage.node = replace(stage.node, epoch=8)
     stage.holder.on_node(replace(stage.node, epoch=9, assignments={0: "a"}, since={0: 9}))
-    while not isinstance(work := stage.holder.work(), Commit):
-        assert work is not None
-        stage.holder.answer(perform(stage.offsets, "t", work))
+    work = start_of(stage)
     perform(stage.offsets, "t", work)
     stage.holder.answer(Failed("no answer within 2 s"))
     assert stage.committed(0).offset == 100
@@ -159,9 +165,7 @@ def test_a_newer_commit_that_comes_to_light_sets_a_start_back_all_the_same(stage
     stage.commit(0, 100, Token(1, 6, GENERATION))
     stage.node = replace(stage.node, epoch=8)
     stage.holder.on_node(replace(stage.node, epoch=9, assignments={0: "a"}, since={0: 9}))
-    while not isinstance(work := stage.holder.work(), Commit):
-        assert work is not None
-        stage.holder.answer(perform(stage.offsets, "t", work))
+    start_of(stage)
     stage.holder.answer(Failed("no answer within 2 s"))
     stage.commit(0, 60, Token(2, 7, GENERATION))
     stage.tick(TIMING.fresh_s + 1)
@@ -1047,8 +1051,8 @@ def test_a_batch_is_bounded_in_proportion_to_what_waits(stage: Stage) -> None:
     assert {p: one.size for p, one in batch.ranges.items()} == {0: 25, 1: 25}
 
 
-def sizes_of(stage: Stage, planner: BatchPlanner, seconds: float) -> Iterator[dict[int, int]]:
-    """What the batches read of each partition, one after the other, each of which takes so long: there is always more."""
+def sizes_of(stage: Stage, planner: BatchPlanner, seconds: Callable[[int], float]) -> Iterator[dict[int, int]]:
+    """What the batches read of each partition, where there is always more; one of n records takes `seconds` of n."""
     offset = BatchOffset("t")
     while True:
         for partition in range(4):
@@ -1057,14 +1061,15 @@ def sizes_of(stage: Stage, planner: BatchPlanner, seconds: float) -> Iterator[di
         stage.tick(0.1)
         batch = planner.offer(offset)
         assert batch is not None
-        yield {p: one.size for p, one in batch.ranges.items()}
-        stage.tick(seconds)
+        sizes = {p: one.size for p, one in batch.ranges.items()}
+        yield sizes
+        stage.tick(seconds(sum(sizes.values())))
         offset = batch
 
 
 def test_a_backlog_keeps_no_partition_waiting_that_comes_to_us(stage: Stage) -> None:
     stage.own(0)
-    batches = sizes_of(stage, planner_of(stage, batch_interval_s=0.0), 10.0)
+    batches = sizes_of(stage, planner_of(stage, batch_interval_s=0.0), lambda _: 10.0)
     assert next(batches) == {0: SMALL_RECORDS}, "the first batch with a partition is a small one"
     assert next(batches)[0] > 1_000_000
     before = next(batches)[0]
@@ -1081,16 +1086,9 @@ def test_a_backlog_keeps_no_partition_waiting_that_comes_to_us(stage: Stage) -> 
 def test_a_bounded_batch_grows_until_it_takes_as_long_as_it_may(stage: Stage) -> None:
     stage.own(0)
     stage.read(handoff={1: Handoff("b", "a", stage.node.epoch + 1)})
-    planner, offset, sizes = planner_of(stage, batch_interval_s=0.0), BatchOffset("t"), list[int]()
-    for _ in range(28):
-        stage.kafka.append("t", 0, 1_000_000)
-        planner.holder.want_ends()
-        stage.tick(0.1)
-        batch = planner.offer(offset)
-        assert batch is not None
-        sizes.append(sum(one.size for one in batch.ranges.values()))
-        stage.tick(0.1 + sizes[-1] / 100_000)  # any batch costs 0.2 s in all, and 100,000 records a second more
-        offset = batch
+    # Any batch costs 0.2 s in all, and 100,000 records a second more.
+    batches = sizes_of(stage, planner_of(stage, batch_interval_s=0.0), lambda size: 0.1 + size / 100_000)
+    sizes = [next(batches)[0] for _ in range(28)]
     assert sizes[0] == SMALL_RECORDS
     assert sizes == sorted(sizes)
     assert 0.29 < 0.2 + sizes[-1] / 100_000 <= 0.3
@@ -1099,7 +1097,7 @@ def test_a_bounded_batch_grows_until_it_takes_as_long_as_it_may(stage: Stage) ->
 def test_a_giver_that_hangs_slows_nobody_down_for_good(stage: Stage) -> None:
     stage.own(0)
     stage.read(handoff={1: Handoff("b", "a", stage.node.epoch + 1)})
-    batches = sizes_of(stage, planner_of(stage, batch_interval_s=0.0), 1.0)
+    batches = sizes_of(stage, planner_of(stage, batch_interval_s=0.0), lambda _: 1.0)
     bounded = [next(batches)[0] for _ in range(9)]
     assert max(bounded) == SMALL_RECORDS
     assert next(batches)[0] == SMALL_RECORDS
