@@ -1,17 +1,19 @@
 """The stall of every moved and unmoved partition when consumers join, leave, are restarted and crash: Kafka's protocols, ours.
 
     python -m benchmarks.handoff [--partitions 12,48,192] [--rounds 5] [--kinds join,leave,rolling,crash]
-        [--only eager,cooperative,kip848-5s,kip848-1s,ours,spark] [--json build/handoff.json] [--svg FILE]
+        [--only eager,cooperative,kip848-5s,kip848-1s,ours,spark] [--airflow] [--json build/handoff.json] [--svg FILE]
 
 All plain clients run at once on one broker, each protocol with a topic and a group of its own, so that whatever disturbs
 one disturbs all; Spark applications take turns with them. Every change of membership is followed by an undisturbed window
 of the same length with the same clients, whose longest stall is subtracted, partition by partition.
 
 - join: a further consumer comes; leave: it leaves cleanly; rolling: the staying ones are restarted, one after the other;
-  crash: kill -9 of the further one. Our consumers are watched by their launcher, which reports the death.
+  crash: kill -9 of the further one. Our consumers are watched by their launcher, which reports the death; silent
+  (`--kinds silent`): nobody does.
 - A stall: the longest time in which a partition had an unprocessed record and none was processed.
 
-`python -m benchmarks.rebalance` measures what Airflow adds to the decision; it is no part of a stall.
+With `--airflow`, Airflow's tasks run our transitions instead of the plain loop. `python -m benchmarks.rebalance` measures
+what they add to the decision, which is no part of a stall.
 """
 
 import argparse
@@ -31,11 +33,13 @@ from typing import Any
 import numpy as np
 import psutil
 
+from benchmarks.airflow import airflow_for
 from benchmarks.handoff_clients import fork_server
 from benchmarks.handoff_lanes import (
     BROKER,
     OURS,
     PLAIN,
+    POLICY,
     SESSIONS_S,
     SPARK,
     ClientLane,
@@ -54,12 +58,15 @@ from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 ACTS: Mapping[str, Callable[[Lane, str], Any]] = {
     "join": lambda lane, consumer: lane.join(consumer),
     "crash": lambda lane, consumer: lane.crash(consumer),
+    "silent": lambda lane, consumer: lane.die(consumer),
     "leave": lambda lane, consumer: lane.leave(consumer),
     "rolling": lambda lane, consumer: lane.restart(consumer),
 }
-GOING = ("crash", "leave")
+GOING = ("crash", "silent", "leave")
 """What a further consumer does after it has come."""
 KINDS = ("join", "leave", "rolling", "crash")
+FURTHER = ("silent",)
+"""Only when asked for: with the product's own settings it takes half a minute to be sure of such a death."""
 STAYING = {True: ("a", "b"), False: ("a", "b", "c")}  # Spark applications are heavy for a small machine
 COMING = "x"
 JAVA = ("-XX:+UseSerialGC",)  # a broker that lives for an hour is worth compiling well
@@ -226,6 +233,7 @@ class Bench:
     folder: Path
     per_second: float
     batch_interval_s: float
+    airflow: bool
     count: int = 0
 
     def __post_init__(self) -> None:
@@ -239,13 +247,15 @@ class Bench:
             folder = self.folder / f"{self.count}-{name}"
             given = (name, self.kafka, f"{name}-{partitions}", partitions, folder, self.per_second)
             if name == OURS:
-                found.append(OurLane(*given, zookeeper=self.zookeeper, forks=self.forks))
+                found.append(OurLane(*given, **self._ours()))
             elif name == SPARK:
-                every_s = self.batch_interval_s
-                found.append(SparkLane(*given, zookeeper=self.zookeeper, forks=self.forks, batch_interval_s=every_s))
+                found.append(SparkLane(*given, **self._ours(), batch_interval_s=self.batch_interval_s))
             else:
                 found.append(ClientLane(*given, forks=self.forks))
         return found
+
+    def _ours(self) -> dict[str, Any]:
+        return {"zookeeper": self.zookeeper, "forks": self.forks, "looping": not self.airflow}
 
     def round(self, names: Sequence[str], partitions: int, kinds: Collection[str]) -> list[dict[str, Any]]:
         """All events once, with all of these at the same time."""
@@ -280,6 +290,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
         "per_second": given.per_second,
         "batch_interval_s": given.batch_interval,
         "sessions_s": SESSIONS_S,
+        "airflow": given.airflow,
         "load_before": os.getloadavg()[0],
         "runs": [],
     }
@@ -291,7 +302,10 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
         kafka = stack.enter_context(
             EmbeddedKafka(folder / "kafka", settings=BROKER, java_options=JAVA)
         ).bootstrap_servers
-        bench = Bench(zookeeper, kafka, folder, given.per_second, given.batch_interval)
+        bench = Bench(zookeeper, kafka, folder, given.per_second, given.batch_interval, given.airflow)
+        if given.airflow:
+            clusters = [f"{name}-{n}" for name in (OURS, SPARK) if name in given.only for n in given.partitions]
+            stack.enter_context(airflow_for(folder / "airflow", clusters, zookeeper, kafka, POLICY))
         for partitions in given.partitions:
             for name in (*PLAIN, SPARK):
                 if name in given.only:
@@ -325,10 +339,13 @@ def main() -> None:
     numbers: Callable[[str], tuple[int, ...]] = lambda text: tuple(int(one) for one in text.split(","))  # noqa: E731
     parser.add_argument("--partitions", type=numbers, default=(12, 48, 192))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--kinds", type=_names(KINDS), default=KINDS)
+    parser.add_argument("--kinds", type=_names((*KINDS, *FURTHER)), default=KINDS)
     parser.add_argument("--only", type=_names((*PLAIN, SPARK)), default=(*PLAIN, SPARK))
     parser.add_argument("--per-second", type=float, default=20.0, help="records to each partition")
     parser.add_argument("--batch-interval", type=float, default=0.5, help="seconds between a Spark consumer's batches")
+    parser.add_argument(
+        "--airflow", action="store_true", help="Airflow's tasks run our transitions, not the plain loop"
+    )
     parser.add_argument("--json", type=Path)
     parser.add_argument("--svg", type=Path, help="one plot for each kind: NAME-KIND.svg")
     given = parser.parse_args()

@@ -10,7 +10,7 @@ import signal
 import struct
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -118,18 +118,21 @@ def consume(order: OurOrder) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorOrder:
+    """`looping`: decide as well; else the topic is only made one that is managed."""
+
     site: Settings
     topic: str
     group: str
+    looping: bool
 
 
 def coordinate(order: CoordinatorOrder) -> None:
-    """The plain loop, until SIGTERM."""
+    """Until SIGTERM."""
     die_with_parent()
     with stopped_by(signal.SIGTERM) as stop, open_coordinator(order.site) as c:
         if order.topic not in transitions.topics(c):
             actor = Actor("command", "benchmark")
             topics.add_topic(c, order.topic, order.group, start=StartRule.EARLIEST, actor=actor)
-        with looping(c):
+        with looping(c) if order.looping else nullcontext():
             stop.wait()
     os._exit(0)

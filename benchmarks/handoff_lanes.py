@@ -35,6 +35,8 @@ SPANS = np.dtype([("at", "<f8"), ("partition", "<i4"), ("first", "<i8"), ("end",
 FRESH_S, FRESH_RECORDS = 1.0, 3
 """Who keeps up has processed something of each partition within so long, or within the time of so many records."""
 READY_S, LEAVE_S, ANSWER_S = 240.0, 60.0, 30.0
+POLICY = {"flap_registrations": 1_000_000}
+"""A consumer that is restarted by every round would be held back as flapping."""
 
 OURS, SPARK = "ours", "spark"
 SESSION_S = 4.0
@@ -141,7 +143,11 @@ class Lane(ABC):
         self.restarting[consumer] = self.leave(consumer)
 
     def crash(self, consumer: str) -> None:
-        """A kill -9."""
+        """A kill -9, with whatever a deployment has that notices it."""
+        self.die(consumer)
+
+    def die(self, consumer: str) -> None:
+        """A kill -9, and nobody reports it."""
         life = self.lives.pop(consumer)
         if isinstance(life.process, ManagedProcess):
             life.process.kill()
@@ -239,20 +245,24 @@ def _configure(kafka: str, group: str, settings: Mapping[str, str]) -> None:
 
 @dataclass
 class OurLane(Lane):
-    """Our protocol: the coordinator in a process of its own, and plain consumers."""
+    """Our protocol, and plain consumers. `looping`: the plain loop runs in a process of its own; else somebody else decides."""
 
     zookeeper: str = field(kw_only=True)
     forks: ForkServerContext = field(kw_only=True)
+    looping: bool = field(kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         client = {"bootstrap.servers": self.kafka, "log_level": "0"}
-        # A consumer that is restarted by every round would be held back as flapping.
-        policy = Policy(flap_registrations=1_000_000)
         self.site = Settings(
-            self.topic, self.zookeeper, client, session_timeout_s=SESSION_S, answer_timeout_s=ANSWER_S, policy=policy
+            self.topic,
+            self.zookeeper,
+            client,
+            session_timeout_s=SESSION_S,
+            answer_timeout_s=ANSWER_S,
+            policy=Policy(**POLICY),
         )
-        order = CoordinatorOrder(self.site, self.topic, self.topic)
+        order = CoordinatorOrder(self.site, self.topic, self.topic, self.looping)
         self._coordinator = self.forks.Process(target=coordinate, args=(order,), daemon=True)
         self._coordinator.start()
         self._reports: list[threading.Thread] = []
@@ -269,7 +279,7 @@ class OurLane(Lane):
 
     def crash(self, consumer: str) -> None:
         """Its launcher lives on, and reports the end."""
-        super().crash(consumer)
+        self.die(consumer)
         folder = self.run_folder(consumer)
         write_private(folder.settings, plain_settings(self.site))
         report = threading.Thread(target=report_end, args=(Launched(self.topic, consumer, folder, ()),), daemon=True)

@@ -129,7 +129,8 @@ def _targets(cell: Mapping[str, Any]) -> list[dict[str, Any]]:
     contender = cell["contender"]
     crash = cell["kind"] == "crash"
     session_ms = (SESSIONS_S[contender] + CRASH_BEYOND_SESSION_S) * 1000
-    limits = [("moved", (session_ms, session_ms) if crash else MOVED_MS[contender]), ("unmoved", UNMOVED_MS[contender])]
+    limits = [("moved", (session_ms, session_ms) if crash else MOVED_MS[contender])] if cell["kind"] != "silent" else []
+    limits.append(("unmoved", UNMOVED_MS[contender]))
     return [
         {
             **{name: cell[name] for name in ("partitions", "kind", "contender")},

@@ -1,6 +1,8 @@
 """Writes the tables of hand-offs into README.md and docs/measurements.md, from what `benchmarks.handoff` has measured.
 
 python -m benchmarks.headline [--json build/handoff.json] [--partitions 48]
+
+What was measured with `--airflow` goes into a place of its own, of the second file alone.
 """
 
 import argparse
@@ -13,8 +15,9 @@ from typing import Any
 from benchmarks.handoff_report import TITLES, number, ordered, three
 
 README, MEASUREMENTS = Path("README.md"), Path("docs/measurements.md")
-BEGIN, END = "<!-- hand-offs: begin -->", "<!-- hand-offs: end -->"
+HAND_OFFS, UNDER_AIRFLOW = "hand-offs", "hand-offs under Airflow"
 KINDS = {"join": "join", "leave": "clean leave", "rolling": "rolling restart", "crash": "kill -9"}
+TITLES_OF_KINDS = {**KINDS, "silent": "kill -9 that nobody reports"}
 DETAILS = ("moved", "by round", "worst", "others", "by round", "worst", "control", "worst")
 COUNTS = {"moves": "moves", "needless": "needless", "lost": "lost", "duplicated": "doubled"}
 
@@ -67,7 +70,7 @@ def details(result: Mapping[str, Any], partitions: int) -> str:
     for cell in ordered([cell for cell in result["summary"] if cell["partitions"] == partitions]):
         control = (number(cell["control"].get("median")), number(cell["control"].get("worst")))
         counts = [f"{cell[name]:,}" for name in COUNTS]
-        title = f"{KINDS.get(cell['kind'], cell['kind'])}: {TITLES[cell['contender']]}"
+        title = f"{TITLES_OF_KINDS[cell['kind']]}: {TITLES[cell['contender']]}"
         found = (*three(cell["moved"]), *three(cell["unmoved"]), *control, *counts, f"{cell['settled_s']:.1f}")
         rows.append(f"| {title} | {' | '.join(found)} |")
     asked = [target for target in result["targets"] if target["partitions"] == partitions]
@@ -83,13 +86,14 @@ def circumstances(result: Mapping[str, Any]) -> str:
     return f"{rounds}, {result['cores']} cores, {load}."
 
 
-def placed(text: str, made: str) -> str:
-    """The text with this between its markers. Raises `SystemExit` without them."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+def placed(text: str, made: str, place: str) -> str:
+    """The text with this between the place's markers. Raises `SystemExit` without them."""
+    first, last = f"<!-- {place}: begin -->", f"<!-- {place}: end -->"
+    before, begin, rest = text.partition(first)
+    _, end, after = rest.partition(last)
     if not begin or not end:
-        sys.exit(f"there is no place for the table: put the lines {BEGIN} and {END} where it belongs")
-    return f"{before}{BEGIN}\n{made}\n{END}{after}"
+        sys.exit(f"there is no place for the table: put the lines {first} and {last} where it belongs")
+    return f"{before}{begin}\n{made}\n{end}{after}"
 
 
 def main() -> None:
@@ -102,8 +106,10 @@ def main() -> None:
     result = json.loads(given.json.read_text())
     measured = sorted({cell["partitions"] for cell in result["summary"]})
     every = "\n\n".join([circumstances(result).capitalize(), *(details(result, one) for one in measured)])
-    for file, made in ((README, table(result, given.partitions)), (MEASUREMENTS, every)):
-        file.write_text(placed(file.read_text(), made))
+    place = UNDER_AIRFLOW if result.get("airflow") else HAND_OFFS
+    MEASUREMENTS.write_text(placed(MEASUREMENTS.read_text(), every, place))
+    if place == HAND_OFFS:
+        README.write_text(placed(README.read_text(), table(result, given.partitions), place))
 
 
 if __name__ == "__main__":

@@ -7,15 +7,13 @@ the registration, the leaver's own draining mark, and the history records. Every
 """
 
 import argparse
-import json
 import os
 import platform
-import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +23,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.airflow import OVERHEAD, airflow_for
 from benchmarks.plain_loop import looping
 from benchmarks.result import report
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
@@ -150,32 +149,11 @@ def wait(what: str, done: Callable[[], bool]) -> None:
         time.sleep(POLL_S)
 
 
-@contextmanager
-def under_airflow(site: Site) -> Iterator[EmbeddedAirflow]:
+def under_airflow(site: Site) -> EmbeddedAirflow:
     """The transitions run as Airflow's tasks."""
-    dags = site.folder / "dags"
-    shutil.copytree(PROJECT / "dags", dags, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(PROJECT / "benchmarks" / "dags" / "overhead.py", dags)
-    policy = {"settle_s": site.settings.policy.settle_s}
-    with EmbeddedAirflow(
-        site.folder / "airflow",
-        dags,
-        PROJECT / "plugins",
-        env={"COORDINATOR_CLUSTERS": site.settings.cluster},
-        connections={
-            "zookeeper_default": {
-                "conn_type": "generic",
-                "host": site.settings.zookeeper,
-                "extra": json.dumps({"policy": policy}),
-            },
-            "kafka_default": {
-                "conn_type": "generic",
-                "extra": json.dumps({"bootstrap.servers": site.settings.kafka["bootstrap.servers"]}),
-            },
-        },
-        expected_dags=("rebalance", "reconcile", "overhead"),
-    ) as airflow:
-        yield airflow
+    settings = site.settings
+    kafka, policy = settings.kafka["bootstrap.servers"], {"settle_s": settings.policy.settle_s}
+    return airflow_for(site.folder, [settings.cluster], settings.zookeeper, kafka, policy, [OVERHEAD])
 
 
 def overhead(airflow: EmbeddedAirflow) -> dict[str, list[float]]:

@@ -2,7 +2,7 @@
 
     PYTHONPATH=. python -m benchmarks.receiver [--moves 30] [--interval 0.2] [--json FILE]
 
-A plain consumer and a Spark consumer (local[2], a `foreachBatch` that collects) share 12 partitions with steady traffic;
+A plain consumer and a Spark consumer (local[2], a `foreachBatch` that writes a file) share 12 partitions with steady traffic;
 one partition goes to the Spark consumer and back, again and again, by hand-offs that are written here as the coordinator
 writes them. The steps are stamped in the Spark consumer's driver, which is this process:
 
@@ -12,7 +12,10 @@ writes them. The steps are stamped in the Spark consumer's driver, which is this
 - `end known`: until the log's end has been asked for;
 - `waiting for Spark`: until Spark asks for a batch: the batch under way, and its own loop;
 - `planning`: until `foreachBatch` is called;
-- `fetch`: until the records are in the driver.
+- `fetch`: until the records are in the driver;
+- `sink`: until the sink has written them to a file and `foreachBatch` has returned.
+
+Not on this way, since it is done before the registration: the warm-up. Beside the steps stands how long that takes, once.
 """
 
 import argparse
@@ -24,9 +27,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pyarrow import csv
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from rich.console import Console
@@ -45,12 +50,14 @@ from spark_apps.agent.holder import Holder
 from spark_apps.agent.process import ConsumerSettings
 from spark_apps.agent.settings import Pacing
 from spark_apps.batches import Range
-from spark_apps.consumer import Consumer
+from spark_apps.consumer import Consumer, SparkSettings
+from spark_apps.warm_up import warm_up
 from tests.integration.agent_site import Site, Traffic, wait_for
 
 PARTITIONS, MOVED = 12, 0
 PLAIN, SPARK = "plain", "spark"
-STEPS = ("plan seen", "release seen", "start committed", "end known", "waiting for Spark", "planning", "fetch")
+WARM_UP = "warm-up, once"
+STEPS = ("plan seen", "release seen", "start committed", "end known", "waiting for Spark", "planning", "fetch", "sink")
 LIMIT_S = 120.0
 
 
@@ -180,16 +187,12 @@ def measure(moves: int, interval_s: float) -> dict[str, Any]:
     stamps = Stamps()
     watch(stamps)
 
-    def build(stream: DataFrame, _: Mapping[str, str]) -> DataStreamWriter:
-        def collect(batch: DataFrame, _: int) -> None:
-            stamps.reach("planning")
-            if MOVED in batch.select("partition").toArrow()["partition"].to_pylist():
-                stamps.reach("fetch")
-
-        return stream.writeStream.foreachBatch(collect)
-
     with ExitStack() as ending:
         folder = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
+
+        def build(stream: DataFrame, _: Mapping[str, str]) -> DataStreamWriter:
+            return stream.writeStream.foreachBatch(partial(write, stamps, folder / "rows.csv"))
+
         zookeeper = ending.enter_context(EmbeddedZooKeeper(folder / "zookeeper"))
         kafka = ending.enter_context(EmbeddedKafka(folder / "kafka"))
         site = Site(zookeeper.connect_string, kafka.bootstrap_servers, PARTITIONS)
@@ -201,15 +204,32 @@ def measure(moves: int, interval_s: float) -> dict[str, Any]:
         spark = session.configure(builder).getOrCreate()
         ending.callback(spark.stop)
         settings = ConsumerSettings(site.settings, SPARK, pacing=Pacing(batch_interval_s=interval_s))
-        with Consumer(spark, settings) as consumer:
+        with Consumer(spark, settings, SparkSettings(warm_up=False)) as consumer:
             consumer.pipeline(site.topic, build)
             writer = Moves(site, stamps, moves, consumer)
+            began_s = time.monotonic()
+            warm_up(spark)
+            warm_up_ms = (time.monotonic() - began_s) * 1000
             writer.thread.start()
             consumer.run()
             writer.thread.join()
     result["load_after"] = os.getloadavg()[0]
-    result["steps_ms"] = {step: spread([one[step] for one in writer.found]) for step in (*STEPS, "in all")}
+    found = {step: [one[step] for one in writer.found] for step in (*STEPS, "in all")}
+    result["steps_ms"] = {step: spread(values) for step, values in {**found, WARM_UP: [warm_up_ms]}.items()}
     return result
+
+
+def write(stamps: Stamps, file: Path, batch: DataFrame, _: int) -> None:
+    """The sink."""
+    stamps.reach("planning")
+    rows = batch.select("partition", "offset").toArrow()
+    moved = MOVED in rows["partition"].to_pylist()
+    if moved:
+        stamps.reach("fetch")
+    with file.open("ab") as out:
+        csv.write_csv(rows, out)
+    if moved:
+        stamps.reach("sink")
 
 
 def plain(site: Site, folder: Path) -> ManagedProcess:

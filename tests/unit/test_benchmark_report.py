@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from benchmarks.handoff_report import joined, summary, targets
-from benchmarks.headline import BEGIN, END, details, placed, table
+from benchmarks.headline import HAND_OFFS, UNDER_AIRFLOW, details, placed, table
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -99,13 +99,16 @@ def test_the_details_name_every_figure_and_the_targets_that_are_missed() -> None
     ]
 
 
-@pytest.mark.parametrize("file", ["README.md", "docs/measurements.md"])
-def test_there_is_one_place_for_the_tables_and_nothing_else_changes(file: str) -> None:
-    readme = (ROOT / file).read_text()
-    assert (readme.count(BEGIN), readme.count(END)) == (1, 1)
-    once = placed(readme, "new")
-    assert placed(once, "new") == once
-    assert once.partition(BEGIN)[0] == readme.partition(BEGIN)[0]
-    assert once.partition(END)[2] == readme.partition(END)[2]
+@pytest.mark.parametrize(
+    ("file", "place"),
+    [("README.md", HAND_OFFS), ("docs/measurements.md", HAND_OFFS), ("docs/measurements.md", UNDER_AIRFLOW)],
+)
+def test_there_is_one_place_for_a_table_and_nothing_else_changes(file: str, place: str) -> None:
+    text, begin, end = (ROOT / file).read_text(), f"<!-- {place}: begin -->", f"<!-- {place}: end -->"
+    assert (text.count(begin), text.count(end)) == (1, 1)
+    once = placed(text, "new", place)
+    assert placed(once, "new", place) == once
+    assert once.partition(begin)[0] == text.partition(begin)[0]
+    assert once.partition(end)[2] == text.partition(end)[2]
     with pytest.raises(SystemExit, match="no place for the table"):
-        placed("nothing", "new")
+        placed("nothing", "new", place)

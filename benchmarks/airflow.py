@@ -1,0 +1,41 @@
+"""A local Airflow whose tasks run the transitions of the measured clusters, in place of the plain loop."""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from coordinator_tasks.embedded.airflow import EmbeddedAirflow
+
+PROJECT = Path(__file__).resolve().parent.parent
+OVERHEAD = PROJECT / "benchmarks" / "dags" / "overhead.py"
+
+
+def airflow_for(
+    folder: Path,
+    clusters: Sequence[str],
+    zookeeper: str,
+    kafka: str,
+    policy: Mapping[str, float],
+    further: Sequence[Path] = (),
+) -> EmbeddedAirflow:
+    """Not started yet; all clusters are in this ZooKeeper. `further`: files of DAGs beside ours, named as their DAG."""
+    dags = folder / "dags"
+    shutil.copytree(PROJECT / "dags", dags, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in further:
+        shutil.copy(file, dags)
+    return EmbeddedAirflow(
+        folder / "airflow",
+        dags,
+        PROJECT / "plugins",
+        env={"COORDINATOR_CLUSTERS": ",".join(clusters)},
+        connections={
+            "zookeeper_default": {
+                "conn_type": "generic",
+                "host": zookeeper,
+                "extra": json.dumps({"policy": dict(policy)}),
+            },
+            "kafka_default": {"conn_type": "generic", "extra": json.dumps({"bootstrap.servers": kafka})},
+        },
+        expected_dags=("rebalance", "reconcile", *(file.stem for file in further)),
+    )
