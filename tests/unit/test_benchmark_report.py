@@ -55,6 +55,14 @@ def test_targets_judge_ours_alone_and_a_stall_without_end_misses() -> None:
     }
 
 
+def test_a_death_that_nobody_reports_has_no_target_for_what_moved() -> None:
+    silent = summary([run("ours", "silent", [[32_000.0, 30.0]], [[30.0, 30.0]])])
+    assert [one["what"] for one in targets(silent)] == ["unmoved median", "unmoved worst"]
+    assert "| kill -9 that nobody reports: ours, plain clients | 31,970 " in details(
+        {"summary": silent, "targets": []}, 48
+    )
+
+
 def test_what_several_calls_have_measured_is_judged_as_one() -> None:
     calls = [
         {"runs": [{"round": 0, **one} for one in RUNS[:2]], "load_before": 0.5, "load_after": 1.0, "took_s": 10},
