@@ -56,7 +56,7 @@ def _missing(view: TopicView, newest: int) -> str:
     if view.node is None and view.state is None and not newest:
         return "first plan"
     lost = " and ".join(name for name, there in (("node", view.node), ("state", view.state)) if there is None)
-    return f"the topic's {lost or 'node and state'} was lost"
+    return f"the topic's {lost} was lost"
 
 
 def _acted(topic: str, world: World) -> Iterator[tuple[str, int, TopicStatus]]:
@@ -116,8 +116,8 @@ def _given_out_twice(node: TopicNode, acted: list[tuple[str, int, TopicStatus]])
 def _barred_start(node: TopicNode, tokens: dict[int, tuple[Token, Committed]]) -> str | None:
     for partition, (token, entry) in sorted(tokens.items()):
         if _bars(node, partition, token):
-            who, life = entry.owner or "somebody", f"epoch {token.epoch} of generation {token.generation}"
-            return f"ZooKeeper was lost: {who} committed partition {partition} at {life}, stored is {node.generation}"
+            life = f"epoch {token.epoch} of generation {token.generation}"
+            return f"ZooKeeper was lost: {entry.owner} committed partition {partition} at {life}, stored is {node.generation}"
     return None
 
 

@@ -7,6 +7,7 @@ from coordinator_tasks.core.codec import VERSION, read_token, write_token
 from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.fields import Fields, dump, read_json
 from coordinator_tasks.core.model import Committed, ConsumerStatus, RunningPartition, Token, TopicStatus
+from coordinator_tasks.core.names import is_consumer
 
 MAX_STATUS_BYTES = 16 * 1024 * 1024  # a status of 50,000 running partitions
 
@@ -113,6 +114,7 @@ def decode_metadata(offset: int, metadata: str | None) -> Committed:
             return Committed(offset)
         fields = Fields("committed metadata", data)
         token = Token(fields.number("e"), fields.number("i"), fields.text("g"))
-        return Committed(offset, token, fields.text("o"), fields.text("c"), fields.text("t"))
+        ours = Committed(offset, token, fields.text("o"), fields.text("c"), fields.text("t"))
+        return ours if is_consumer(ours.owner) else Committed(offset)
     except (ValueError, RecursionError, Malformed):
         return Committed(offset)

@@ -314,9 +314,9 @@ def test_foreign_metadata_is_an_offset_without_a_token(text: str | None) -> None
     assert status_codec.decode_metadata(5, text) == Committed(5)
 
 
-def test_metadata_with_half_a_character_is_foreign() -> None:
-    text = encode_with_owner("\ud800")
-    assert status_codec.decode_metadata(5, text) == Committed(5)
+@pytest.mark.parametrize("owner", ["", "a/b", "x" * 65, "\ud800"])
+def test_metadata_with_an_owner_that_no_consumer_can_be_is_foreign(owner: str) -> None:
+    assert status_codec.decode_metadata(5, encode_with_owner(owner)) == Committed(5)
 
 
 def encode_with_owner(owner: str) -> str:

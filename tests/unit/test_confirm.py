@@ -36,6 +36,7 @@ NO_EVIDENCE = [
     pytest.param(world(incarnation=3), "incarnation 3, not 2", id="a later incarnation answers"),
     pytest.param(world(None), "does not know of the topic", id="it has not seen the topic"),
     pytest.param(world(replace(STATUS, generation="g0")), "generation g0, not g1", id="another generation"),
+    pytest.param(world(replace(STATUS, generation="")), "generation none, not g1", id="no generation yet"),
     pytest.param(world(replace(STATUS, acted_epoch=5)), "epoch 5, not yet on 6", id="an earlier epoch"),
 ]
 

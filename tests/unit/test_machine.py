@@ -846,6 +846,12 @@ def test_a_drain_settles_from_the_moment_it_was_asked() -> None:
     assert scene.decide().wake_in_s == pytest.approx(0.6)
 
 
+def test_an_absence_settles_from_the_moment_it_was_seen() -> None:
+    scene = ab().vanishes("b", answers=True)
+    scene.claims["b"] = replace(scene.claims["b"], absence=Absence(1, scene.now - 0.4))
+    assert scene.decide().wake_in_s == pytest.approx(0.6)
+
+
 def test_a_configuration_does_not_settle() -> None:
     scene = ab()
     scene.config = replace(scene.config, properties={"x": "y"})
@@ -1064,6 +1070,16 @@ def test_a_taker_that_is_lost_during_its_hand_off_is_replaced_through_the_barrie
     assert move.taker != "c"
     assert partition in scene.node.guarded
     assert scene.state.to_close.get(entry.giver) == (partition,) or scene.node.assignments[partition] == entry.giver
+
+
+def test_a_taker_that_is_lost_leaves_the_close_outstanding_though_nothing_is_assigned() -> None:
+    scene = stable("a", partitions=1).drains("a").joins("b")
+    scene.step()
+    decision = scene.dies("b").step()
+    assert decision.state is not None
+    assert scene.owned == {}
+    assert decision.state.state is State.CLOSING
+    assert decision.state.to_close == {"a": (0,)}
 
 
 def test_a_taker_that_left_cleanly_before_any_release_is_replaced_by_another_hand_off() -> None:
