@@ -38,6 +38,7 @@ from coordinator_tasks.core.names import Paths
 from spark_apps.agent.held import Held, Phase
 from spark_apps.batches import Range
 from tests.simulation.consumer import Consumer
+from tests.simulation.excuses import Excuses
 from tests.simulation.zookeeper import Changes, Znode
 
 _RUNS = frozenset({Phase.GUARDING, Phase.READY})
@@ -69,6 +70,7 @@ class Progress:
 class Oracle:
     paths: Paths
     consumers: list[Consumer] = field(default_factory=list)
+    excuses: Excuses = field(init=False)
     nodes: dict[str, TopicNode] = field(default_factory=dict)
     states: dict[str, State] = field(default_factory=dict)
     configs: dict[str, TopicConfig] = field(default_factory=dict)
@@ -80,17 +82,13 @@ class Oracle:
     _stored: dict[tuple[str, int], Token | None] = field(default_factory=dict)
     _granted: set[tuple[str, str, int, int, str, int]] = field(default_factory=set)
     _committers: dict[tuple[str, int, int], str] = field(default_factory=dict)
-    _members: dict[str, str] = field(default_factory=dict)
-    _claimed: dict[str, str] = field(default_factory=dict)
-    _isolated: dict[str, int] = field(default_factory=dict)
-    _ended: dict[str, frozenset[int]] = field(default_factory=dict)
-    _excused: dict[tuple[str, str], int] = field(default_factory=dict)
-    _named: set[tuple[str, int, int, str, int]] = field(default_factory=set)
     _generations: dict[str, frozenset[str]] = field(default_factory=dict)
-    _elder: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     _pictures: dict[tuple[str, str], TopicNode] = field(default_factory=dict)
     _held: dict[tuple[str, str], dict[int, Token]] = field(default_factory=dict)
     _let_go: dict[tuple[str, str], dict[int, Token]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.excuses = Excuses(self.consumers)
 
     def expect(self, rule: str, holds: bool, sentence: str) -> None:
         self.checks[rule] += 1
@@ -101,7 +99,7 @@ class Oracle:
 
     def on_write(self, before: Changes, after: Changes, who: str) -> None:
         restored = who == "restore"
-        taken_for_lost = [one for one in self.consumers if self.lost(one)] if restored else []
+        taken_for_lost = [one for one in self.consumers if self.excuses.lost(one)] if restored else []
         readers = {
             self.paths.directives: self._directive,
             self.paths.members: self._member,
@@ -120,7 +118,7 @@ class Oracle:
             elif folder == self.paths.assignments and self._changed(before[path], after[path]):
                 self._node(topic, before[path], after, records.get(topic, []), restored)
         if restored:
-            self._all_excused(taken_for_lost)
+            self.excuses.on_restore(taken_for_lost)
             return
         for topic in records:
             written = self.paths.state(topic) in after
@@ -164,8 +162,7 @@ class Oracle:
         self._note_grants(topic, node)
         if restored:
             return
-        for p, owner in node.assignments.items():
-            self._named.add((topic, p, node.since[p], owner, node.incarnations[owner]))
+        self.excuses.on_node(topic, node)
         state_node = after.get(self.paths.state(topic))
         self.expect("one effect", state_node is not None, f"the node of {topic} was written without its state")
         if state_node is not None:
@@ -178,7 +175,7 @@ class Oracle:
         if old is None or old.generation != node.generation:
             self._new_generation(topic, node)
         else:
-            self._given_out_again(node, {one.name for one in self.consumers if self._here(one) and _heard(one)})
+            self._given_out_again(node, {one.name for one in self.consumers if self.excuses.here(one) and _heard(one)})
         frozen = self.configs[topic].frozen and not self.configs[topic].removed
         if frozen and records and old is not None and old.generation == node.generation:
             moved = [move for move in records[0].moves if move.partition in old.assignments]
@@ -209,19 +206,14 @@ class Oracle:
         first = node.epoch == 1
         asked: set[str] = set()
         for one in (one for one in self.consumers if one.alive):
-            if self._here(one) and (_heard(one) or not first):
+            if self.excuses.here(one) and (_heard(one) or not first):
                 asked.add(one.name)
             else:
-                self._elder[one.name, topic] = self._generations[topic] - {node.generation}
+                self.excuses.on_elder(one, topic, self._generations[topic] - {node.generation})
                 self.taint(one)
         newest = max((t.epoch for (id_, _), t in self._stored.items() if id_ == node.topic_id and t), default=0)
         self.expect("epochs never fall", node.epoch > newest, f"epoch {node.epoch} after {newest} was committed")
         self._given_out_again(node, asked)
-
-    def _here(self, one: Consumer) -> bool:
-        """Whether this process is registered, and can answer."""
-        registered = one.alive and self._members.get(one.consumer) == one.address
-        return registered and one.running and not one.session.broken and not one.session.cut
 
     def _given_out_again(self, node: TopicNode, asked: Collection[str]) -> None:
         """Forget who committed at epochs that are still to come: ZooKeeper was lost or restored.
@@ -239,78 +231,23 @@ class Oracle:
 
     def _directive(self, consumer: str, path: str, node: Znode | None) -> None:
         directive = decode_directive(path, node.data, consumer, 0) if node is not None else None
-        if directive is None or directive.isolation is None:
-            was = self._isolated.pop(consumer, None)
-            asked = self._members.get(consumer) or self._claimed.get(consumer)
-            for one in self.consumers if was is not None else ():
-                # Its word was not asked for: nothing is granted to it, and until it has seen that the fence holds it.
-                if one.consumer == consumer and one.address != asked:
-                    self._excuse(consumer, one.incarnation)
-        else:
-            self._isolated[consumer] = directive.isolation.incarnation
-            for one in self.consumers:
-                # A process whose id another one has taken may be well, and cannot be asked.
-                if self._set_aside(one) or (self.lost(one) and not self._here(one)):
-                    self.taint(one)
+        isolation = directive.isolation if directive is not None else None
+        self.excuses.on_directive(consumer, isolation.incarnation if isolation is not None else None, self.nodes)
+        for one in self.consumers if isolation is not None else ():
+            # A process whose id another one has taken may be well, and cannot be asked.
+            if self.excuses.set_aside(one) or (self.excuses.lost(one) and not self.excuses.here(one)):
+                self.taint(one)
 
     def _member(self, consumer: str, path: str, node: Znode | None) -> None:
-        if node is None:
-            self._members.pop(consumer, None)
-        else:
-            self._members[consumer] = decode_member(path, node.data).address
+        self.excuses.on_member(consumer, decode_member(path, node.data).address if node is not None else "")
 
     def _claim(self, consumer: str, path: str, node: Znode | None) -> None:
         claim = decode_claim(path, node.data, consumer, 0) if node is not None else IdClaim(consumer, 0)
-        self._claimed[consumer], ended = claim.address, frozenset(claim.ended)
-        for incarnation in self._ended.get(consumer, frozenset()) - ended:
-            self._excuse(consumer, incarnation)
-        self._ended[consumer] = ended
+        self.excuses.on_claim(consumer, claim.address, frozenset(claim.ended), self.nodes)
 
     def _config(self, topic: str, path: str, node: Znode | None) -> None:
         if node is not None:
             self.configs[topic] = decode_config(path, node.data)
-
-    def _all_excused(self, taken_for_lost: list[Consumer]) -> None:
-        """The tree is another one: until it names them as owners, nobody knows of those who run, nor whom it has forgotten.
-
-        Who was taken for lost in the old one may not know of it yet, nor have begun what its picture grants it.
-        """
-        self._named.clear()
-        for one in self.consumers:
-            if one.alive and one.topics is not None:
-                for topic, query in one.topics.queries.items():
-                    epochs = [self._excused.get((one.name, topic), -1)]
-                    epochs += [token.epoch for token in self._tokens(one, topic).values()]
-                    if one in taken_for_lost and query.holder.picture is not None:
-                        epochs.append(query.holder.picture.epoch)
-                    self._excused[one.name, topic] = max(epochs)
-
-    def _excuse(self, consumer: str, incarnation: int) -> None:
-        self._named = {one for one in self._named if one[3:] != (consumer, incarnation)}
-        for one in self.consumers:
-            if one.consumer == consumer and one.incarnation == incarnation:
-                for topic, node in self.nodes.items():
-                    self._excused[one.name, topic] = max(self._excused.get((one.name, topic), -1), node.epoch)
-
-    def lost(self, one: Consumer) -> bool:
-        """Whether this process is taken for lost now."""
-        isolated = self._isolated.get(one.consumer)
-        return isolated in (0, one.incarnation) or one.incarnation in self._ended.get(one.consumer, ())
-
-    def _set_aside(self, one: Consumer) -> bool:
-        """Whether a person has isolated it, alive and well as it may be: what it has not committed is read again."""
-        return self._isolated.get(one.consumer) == 0
-
-    def _forgiven(self, one: Consumer, topic: str, partition: int, token: Token) -> bool:
-        """Whether this process is taken for lost, or was under this token in a life that is over.
-
-        Not if a node that was written since then names it as the owner under that very epoch.
-        """
-        key = (one.name, topic)
-        if self.lost(one) or token.generation in self._elder.get(key, ()):
-            return True
-        named = (topic, partition, token.epoch, one.consumer, one.incarnation) in self._named
-        return token.epoch <= self._excused.get(key, -1) and not named
 
     # What the processes do --------------------------------------------------------------------------------------------
 
@@ -333,7 +270,9 @@ class Oracle:
                 self._changes(one, topic, held)
                 for p, h in held.items():
                     if (h.phase in _RUNS or h.pending or h.sent) and not h.fenced:
-                        runs.setdefault((topic, p), []).append((one, h.token, self._forgiven(one, topic, p, h.token)))
+                        runs.setdefault((topic, p), []).append(
+                            (one, h.token, self.excuses.forgiven(one, topic, p, h.token))
+                        )
         self.checks["one owner"] += len(runs)
         for (topic, p), owners in runs.items():
             sure = [one for one, _, excused in owners if not excused]
@@ -418,7 +357,7 @@ class Oracle:
     def _survives(self, who: str, topic: str, partition: int, token: Token) -> bool:
         """Whether this commit comes from a process that is dead or taken for lost."""
         one = next(c for c in self.consumers if c.name == who)
-        return not one.alive or self._forgiven(one, topic, partition, token)
+        return not one.alive or self.excuses.forgiven(one, topic, partition, token)
 
     def on_pass(self, one: Consumer, topic: str, topic_id: str, each: Range) -> None:
         progress = self._of(topic_id, each.partition)
@@ -429,7 +368,7 @@ class Oracle:
         progress.doubled += again
         # What a survivor passes is read again by the owner, or was read by it.
         token = self._tokens(one, topic)[each.partition]
-        progress.tainted |= self._set_aside(one) or self._forgiven(one, topic, each.partition, token)
+        progress.tainted |= self.excuses.set_aside(one) or self.excuses.forgiven(one, topic, each.partition, token)
         clean = not again or progress.tainted
         self.expect("nothing doubled", clean, f"{one.name} read {at} again, {progress.frontier} had passed")
         progress.frontier = max(progress.frontier, each.end)
