@@ -5,9 +5,20 @@ Only the fence in Kafka holds those.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from coordinator_tasks.core.model import Token, TopicNode
 from tests.simulation.consumer import Consumer
+
+
+class Excuse(StrEnum):
+    """Why somebody may run a partition beside its owner."""
+
+    SET_ASIDE = "isolated by a person"
+    ISOLATED = "isolated by the platform"
+    ENDED = "known to have ended"
+    ELDER = "not asked before a new generation"
+    FORGOTTEN = "forgotten with ZooKeeper"
 
 
 @dataclass
@@ -94,13 +105,17 @@ class Excuses:
         registered = one.alive and self._members.get(one.consumer) == one.address
         return registered and one.running and not one.session.broken and not one.session.cut
 
-    def forgiven(self, one: Consumer, topic: str, partition: int, token: Token) -> bool:
-        """Whether this process is taken for lost, or was under this token in a life that is over.
+    def of(self, one: Consumer, topic: str, partition: int, token: Token) -> Excuse | None:
+        """Why this process is excused for what it runs under this token, if it is.
 
-        Not if a node that was written since then names it as the owner under that very epoch.
+        What is forgotten is, until a node that was written since then names it as the owner under that very epoch.
         """
-        key = (one.name, topic)
-        if self.lost(one) or token.generation in self._elder.get(key, ()):
-            return True
+        key, isolated = (one.name, topic), self._isolated.get(one.consumer)
+        if isolated in (0, one.incarnation):
+            return Excuse.ISOLATED if isolated else Excuse.SET_ASIDE
+        if one.incarnation in self._ended.get(one.consumer, ()):
+            return Excuse.ENDED
+        if token.generation in self._elder.get(key, ()):
+            return Excuse.ELDER
         named = (topic, partition, token.epoch, one.consumer, one.incarnation) in self._named
-        return token.epoch <= self._forgotten.get(key, -1) and not named
+        return Excuse.FORGOTTEN if token.epoch <= self._forgotten.get(key, -1) and not named else None

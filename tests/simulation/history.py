@@ -14,6 +14,7 @@ from coordinator_tasks.core.model import State
 from coordinator_tasks.service import directives, observe, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from tests.simulation.actions import FAULTS, Action, perform
+from tests.simulation.excuses import Excuse
 from tests.simulation.faults import Fault
 from tests.simulation.memo import remembering
 from tests.simulation.mishaps import removed
@@ -69,7 +70,8 @@ class Outcome:
     checks: Counter[str]
     transitions: int
     rewinds: int
-    excused: int
+    excused: Counter[Excuse]
+    beside: Counter[Excuse]
     doubled: int
     digest: str
     rule: str = ""
@@ -136,6 +138,7 @@ def run(setup: Setup, actions: Sequence[Action], *, traced: bool = False) -> Out
         transitions=oracle.records,
         rewinds=oracle.rewinds,
         excused=oracle.excused,
+        beside=oracle.beside,
         doubled=sum(progress.doubled for progress in oracle.progress.values()),
         digest=world.digest.hexdigest(),
         rule=rule,

@@ -38,7 +38,7 @@ from coordinator_tasks.core.names import Paths
 from spark_apps.agent.held import Held, Phase
 from spark_apps.batches import Range
 from tests.simulation.consumer import Consumer
-from tests.simulation.excuses import Excuses
+from tests.simulation.excuses import Excuse, Excuses
 from tests.simulation.zookeeper import Changes, Znode
 
 _RUNS = frozenset({Phase.GUARDING, Phase.READY})
@@ -77,7 +77,8 @@ class Oracle:
     checks: Counter[str] = field(default_factory=Counter)
     progress: dict[tuple[str, int], Progress] = field(default_factory=dict)
     rewinds: int = 0
-    excused: int = 0  # looks at a partition with somebody who is taken for lost or forgotten, and lives on
+    excused: Counter[Excuse] = field(default_factory=Counter)  # looks at a partition with somebody who is
+    beside: Counter[Excuse] = field(default_factory=Counter)  # those of them where somebody else runs it as well
     records: int = 0
     _stored: dict[tuple[str, int], Token | None] = field(default_factory=dict)
     _granted: set[tuple[str, str, int, int, str, int]] = field(default_factory=set)
@@ -261,7 +262,7 @@ class Oracle:
 
     def after_step(self) -> None:
         """Look at every process after every step."""
-        runs: dict[tuple[str, int], list[tuple[Consumer, Token, bool]]] = {}
+        runs: dict[tuple[str, int], list[tuple[Consumer, Token, Excuse | None]]] = {}
         for one in self.consumers:
             if one.topics is None or not one.alive:
                 continue
@@ -270,14 +271,14 @@ class Oracle:
                 self._changes(one, topic, held)
                 for p, h in held.items():
                     if (h.phase in _RUNS or h.pending or h.sent) and not h.fenced:
-                        runs.setdefault((topic, p), []).append(
-                            (one, h.token, self.excuses.forgiven(one, topic, p, h.token))
-                        )
+                        excuse = self.excuses.of(one, topic, p, h.token)
+                        runs.setdefault((topic, p), []).append((one, h.token, excuse))
         self.checks["one owner"] += len(runs)
         for (topic, p), owners in runs.items():
-            sure = [one for one, _, excused in owners if not excused]
-            self.excused += len(sure) < len(owners)
-            if len(sure) > 1:
+            excused = {excuse for _, _, excuse in owners if excuse is not None}
+            self.excused.update(excused)
+            self.beside.update(excused if len(owners) > 1 else ())
+            if sum(excuse is None for _, _, excuse in owners) > 1:
                 shown = ", ".join(f"{one.name} at epoch {token.epoch}" for one, token, _ in owners)
                 raise Broken("one owner", f"{topic}-{p} runs at {shown}")
 
@@ -357,7 +358,7 @@ class Oracle:
     def _survives(self, who: str, topic: str, partition: int, token: Token) -> bool:
         """Whether this commit comes from a process that is dead or taken for lost."""
         one = next(c for c in self.consumers if c.name == who)
-        return not one.alive or self.excuses.forgiven(one, topic, partition, token)
+        return not one.alive or self.excuses.of(one, topic, partition, token) is not None
 
     def on_pass(self, one: Consumer, topic: str, topic_id: str, each: Range) -> None:
         progress = self._of(topic_id, each.partition)
@@ -368,7 +369,9 @@ class Oracle:
         progress.doubled += again
         # What a survivor passes is read again by the owner, or was read by it.
         token = self._tokens(one, topic)[each.partition]
-        progress.tainted |= self.excuses.set_aside(one) or self.excuses.forgiven(one, topic, each.partition, token)
+        progress.tainted |= (
+            self.excuses.set_aside(one) or self.excuses.of(one, topic, each.partition, token) is not None
+        )
         clean = not again or progress.tainted
         self.expect("nothing doubled", clean, f"{one.name} read {at} again, {progress.frontier} had passed")
         progress.frontier = max(progress.frontier, each.end)
