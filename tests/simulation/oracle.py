@@ -8,7 +8,9 @@
   stands committed.
 - The effective position (of the highest token) never goes back within a topic id, and nothing is committed that has
   not passed the sink; no range is read beyond what has passed before it.
-- A consumer runs only what some written node granted to its incarnation.
+- A consumer runs only what some written node granted to its incarnation; at every step, what its own picture gives it
+  under that very epoch, or what it closes, and what by the stored node and state it may still run.
+- It acts on what it reads: on a newer node of the topic, and on its isolation.
 - Every transition is one transaction with one record that tells from where to where; node and state agree.
 - Hold means hold: a consumer stops nothing without a reason, a frozen topic is not planned, and a partition that does
   not move keeps its holding.
@@ -37,8 +39,10 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.names import Paths
 from spark_apps.agent.held import Held, Phase
 from spark_apps.batches import Range
-from tests.simulation.consumer import Consumer
+from tests.simulation.consumer import Consumer, Query
 from tests.simulation.excuses import Excuse, Excuses
+from tests.simulation.grants import Grants, by_picture
+from tests.simulation.shown import Shown
 from tests.simulation.zookeeper import Changes, Znode
 
 _RUNS = frozenset({Phase.GUARDING, Phase.READY})
@@ -81,7 +85,8 @@ class Oracle:
     beside: Counter[Excuse] = field(default_factory=Counter)  # those of them where somebody else runs it as well
     records: int = 0
     _stored: dict[tuple[str, int], Token | None] = field(default_factory=dict)
-    _granted: set[tuple[str, str, int, int, str, int]] = field(default_factory=set)
+    grants: Grants = field(default_factory=Grants)
+    shown: Shown = field(init=False)
     _committers: dict[tuple[str, int, int], str] = field(default_factory=dict)
     _generations: dict[str, frozenset[str]] = field(default_factory=dict)
     _pictures: dict[tuple[str, str], TopicNode] = field(default_factory=dict)
@@ -90,6 +95,7 @@ class Oracle:
 
     def __post_init__(self) -> None:
         self.excuses = Excuses(self.consumers)
+        self.shown = Shown(self.paths)
 
     def expect(self, rule: str, holds: bool, sentence: str) -> None:
         self.checks[rule] += 1
@@ -144,6 +150,7 @@ class Oracle:
         state = decode_state(path, now.data) if now is not None else TopicState(State.INITIAL)
         was = decode_state(path, before.data).state if before is not None else State.INITIAL
         self.states[topic] = state.state
+        self.grants.on_state(topic, state if now is not None else None)
         if restored:
             return
         self.records += 1
@@ -157,10 +164,11 @@ class Oracle:
         now = after[path]
         if now is None or not now.data:
             self.nodes.pop(topic, None)
+            self.grants.on_node(topic, None)
             return
         node = self.nodes[topic] = decode_node(path, now.data)
         self._generations[topic] = self._generations.get(topic, frozenset()) | {node.generation}
-        self._note_grants(topic, node)
+        self.grants.on_node(topic, node)
         if restored:
             return
         self.excuses.on_node(topic, node)
@@ -182,14 +190,6 @@ class Oracle:
             moved = [move for move in records[0].moves if move.partition in old.assignments]
             kinds = {move.kind for move in moved} & {MoveKind.HANDOFF, MoveKind.STOP}
             self.expect("hold means hold", not kinds, f"{topic} is frozen and was planned: {sorted(kinds)}")
-
-    def _note_grants(self, topic: str, node: TopicNode) -> None:
-        for p, consumer in node.assignments.items():
-            incarnation = node.incarnations[consumer]
-            self._granted.add((topic, node.generation, p, node.since[p], consumer, incarnation))
-        for p, entry in node.handoff.items():
-            incarnation = node.incarnations[entry.taker]
-            self._granted.add((topic, node.generation, p, entry.epoch, entry.taker, incarnation))
 
     def _undisturbed(self, topic: str, old: TopicNode, node: TopicNode, records: list[Record]) -> None:
         moved = {move.partition for record in records for move in record.moves}
@@ -266,12 +266,16 @@ class Oracle:
         for one in self.consumers:
             if one.topics is None or not one.alive:
                 continue
+            if ignored := self.shown.ignored(one):
+                raise Broken("acts on what it reads", ignored)
+            self.checks["acts on what it reads"] += 1
             for topic, query in one.topics.queries.items():
                 held = query.holder._ledger.held
                 self._changes(one, topic, held)
                 for p, h in held.items():
                     if (h.phase in _RUNS or h.pending or h.sent) and not h.fenced:
                         excuse = self.excuses.of(one, topic, p, h.token)
+                        self._still_granted(one, topic, p, h, excuse)
                         runs.setdefault((topic, p), []).append((one, h.token, excuse))
         self.checks["one owner"] += len(runs)
         for (topic, p), owners in runs.items():
@@ -281,6 +285,19 @@ class Oracle:
             if sum(excuse is None for _, _, excuse in owners) > 1:
                 shown = ", ".join(f"{one.name} at epoch {token.epoch}" for one, token, _ in owners)
                 raise Broken("one owner", f"{topic}-{p} runs at {shown}")
+
+    def _still_granted(self, one: Consumer, topic: str, partition: int, held: Held, excuse: Excuse | None) -> None:
+        """What it runs and does not close is its own by its picture; by what is stored, nobody else's yet."""
+        self.checks["granted"] += 1
+        if not held.closing and not by_picture(one, topic, partition, held):
+            why = "which its picture does not give it"
+        elif not held.closing and self.shown.is_isolated(one):
+            why = "and has read that it is isolated"
+        elif excuse is None and self.grants.is_known(topic) and not self.grants.may_run(one, topic, partition):
+            why = "and what is stored takes it for closed"
+        else:
+            return
+        raise Broken("granted", f"{one.name} runs {topic}-{partition} at epoch {held.token.epoch}, {why}")
 
     def _changes(self, one: Consumer, topic: str, held: dict[int, Held]) -> None:
         """What this process has begun or stopped to hold since the last look."""
@@ -302,7 +319,14 @@ class Oracle:
         self._held[key] = now
         for p, token in now.items():
             if was.get(p) != token:
-                granted = (topic, token.generation, p, token.epoch, one.consumer, one.incarnation) in self._granted
+                granted = (
+                    topic,
+                    token.generation,
+                    p,
+                    token.epoch,
+                    one.consumer,
+                    one.incarnation,
+                ) in self.grants.granted
                 self.expect("granted", granted, f"{one.name} holds {topic}-{p} at epoch {token.epoch} by no grant")
         for p, token in was.items():
             if p not in now:
@@ -359,6 +383,14 @@ class Oracle:
         """Whether this commit comes from a process that is dead or taken for lost."""
         one = next(c for c in self.consumers if c.name == who)
         return not one.alive or self.excuses.of(one, topic, partition, token) is not None
+
+    def on_offer(self, one: Consumer, topic: str, query: Query) -> None:
+        """Only what it holds by its picture and does not close is part of a batch."""
+        held, batch = query.holder._ledger.held, query.current
+        for p in batch.ranges if batch is not None else ():
+            h = held.get(p)
+            sure = h is not None and h.phase is Phase.READY and not h.closing and by_picture(one, topic, p, h)
+            self.expect("granted", sure, f"{one.name} hands out records of {topic}-{p}, which it does not hold")
 
     def on_pass(self, one: Consumer, topic: str, topic_id: str, each: Range) -> None:
         progress = self._of(topic_id, each.partition)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from coordinator_tasks.core.model import Actor, Committed, State
 from coordinator_tasks.core.names import Paths
+from coordinator_tasks.core.ports import Node
 from coordinator_tasks.service import directives, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from tests.simulation.consumer import Consumer, Query
@@ -113,6 +114,15 @@ class World:
             self.say(f"  {who} commits {topic}-{partition} at {entry.offset}, {epoch} epoch")
         self.oracle.on_commit(topic, partition, entry, self.brokers.logs[topic].topic_id, who, late=late)
 
+    def _on_watched(self, one: Consumer) -> Callable[[str, Node | None], None]:
+        def watched(path: str, node: Node | None) -> None:
+            # Whoever is not registered in this session acts on nothing that it reads.
+            member = self.server.nodes.get(self.paths.member(one.consumer))
+            if member is not None and member.owner == one.session.number:
+                self.oracle.shown.on_read(one, path, node.data if node is not None else None)
+
+        return watched
+
     def _on_pass(self, one: Consumer) -> Callable[[str, Query], None]:
         def passed(topic: str, query: Query) -> None:
             batch, held = query.current, query.holder._ledger.held
@@ -157,7 +167,9 @@ class World:
         one = Consumer(self.kernel, name, self._numbers, "shop", session, self.brokers)
         session.host = one
         session.on_effect = self.effect
+        session.on_watched = self._on_watched(one)
         one.on_pass = self._on_pass(one)  # type: ignore[method-assign]
+        one.on_offer = lambda topic, query: self.oracle.on_offer(one, topic, query)  # type: ignore[method-assign]
         one.on_cut_short = lambda: self.oracle.taint(one)  # type: ignore[method-assign]
         self.interfaces.listeners[one.address] = one.listener
         self.consumers.append(one)
