@@ -10,6 +10,9 @@ from enum import StrEnum
 from coordinator_tasks.core.model import Token, TopicNode
 from tests.simulation.consumer import Consumer
 
+LOOK_S = 10.0
+"""What a task has seen it writes within this time, or hardly ever."""
+
 
 class Excuse(StrEnum):
     """Why somebody may run a partition beside its owner."""
@@ -101,9 +104,10 @@ class Excuses:
         return self._isolated.get(one.consumer) == 0
 
     def here(self, one: Consumer) -> bool:
-        """Whether this process is registered, and can answer."""
+        """Whether this process is registered, nobody who may still write was told otherwise, and it can answer."""
         registered = one.alive and self._members.get(one.consumer) == one.address
-        return registered and one.running and not one.session.broken and not one.session.cut
+        listed = one.kernel.now - one.listener.hidden_at > LOOK_S
+        return registered and listed and one.running and not one.session.broken and not one.session.cut
 
     def of(self, one: Consumer, topic: str, partition: int, token: Token) -> Excuse | None:
         """Why this process is excused for what it runs under this token, if it is.

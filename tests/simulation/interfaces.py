@@ -14,7 +14,8 @@ Call = Callable[[], ConsumerStatus]
 class Listener:
     """What stands at one address: it answers while `mood` is empty and its process runs.
 
-    `unheard_at`: when somebody has last asked in vain, in the kernel's time.
+    `unheard_at`: when somebody has last asked in vain, `hidden_at`: when the registry has last hidden it from somebody,
+    both in the kernel's time.
     """
 
     def __init__(self, status: Call, posted: Callable[[str, bytes], bool], running: Callable[[], bool]) -> None:
@@ -23,6 +24,7 @@ class Listener:
         self.running = running
         self.mood: Fault | None = None
         self.unheard_at = -inf
+        self.hidden_at = -inf
         self.closed = False
 
 

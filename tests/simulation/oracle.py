@@ -40,14 +40,12 @@ from coordinator_tasks.core.names import Paths
 from spark_apps.agent.held import Held, Phase
 from spark_apps.batches import Range
 from tests.simulation.consumer import Consumer, Query
-from tests.simulation.excuses import Excuse, Excuses
+from tests.simulation.excuses import LOOK_S, Excuse, Excuses
 from tests.simulation.grants import Grants, by_picture
 from tests.simulation.shown import Shown
 from tests.simulation.zookeeper import Changes, Znode
 
 _RUNS = frozenset({Phase.GUARDING, Phase.READY})
-LOOK_S = 10.0
-"""What a task has seen it writes within this time, or hardly ever."""
 
 
 class Broken(AssertionError):
