@@ -231,11 +231,9 @@ def _undo(world: World, c: Coordinator) -> None:
 
 
 def _held(world: World) -> list[str]:
-    """Dead owners that only a person isolates."""
-    alive = {(one.consumer, one.incarnation) for one in world.alive()}
-    named = {(c, n.incarnations[c]) for n in world.oracle.nodes.values() for c in world.names if c in n.incarnations}
-    known = {c for c in world.names if world.paths.id(c) in world.server.nodes}
-    return sorted({c for c, i in named - alive} & known) if world.setup.hold_absent else []
+    """Whose earlier life has been absent and silent for so long that only a person can end the wait."""
+    named = {(c, i) for node in world.oracle.nodes.values() for c, i in node.incarnations.items()}
+    return sorted({c for c, i in named if world.wait_for(c, i) is Wait.PERSON})
 
 
 def _wanted(world: World) -> list[str]:

@@ -159,12 +159,13 @@ class World:
         for topic, node in self.oracle.nodes.items():
             for consumer in sorted(set(node.assignments.values())):
                 incarnation = node.incarnations[consumer]
-                wait = self._wait(consumer, incarnation)
+                wait = self.wait_for(consumer, incarnation)
                 if wait is not None and (consumer, incarnation, wait) not in self._waited:
                     self._waited.add((consumer, incarnation, wait))
                     self.waits[wait, self.oracle.states.get(topic, State.INITIAL)] += 1
 
-    def _wait(self, consumer: str, incarnation: int) -> Wait | None:
+    def wait_for(self, consumer: str, incarnation: int) -> Wait | None:
+        """What the site's policy has the partitions of this life wait for, by what is noted of it."""
         path = self.paths.id(consumer)
         stored = self.server.nodes.get(path)
         claim = decode_claim(path, stored.data, consumer, 0) if stored is not None and stored.data else None
