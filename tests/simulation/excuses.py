@@ -3,7 +3,7 @@
 Only the fence in Kafka holds those.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -61,8 +61,15 @@ class Excuses:
             if one.consumer == consumer and one.address != asked:
                 self._forget(consumer, one.incarnation, nodes)
 
-    def on_node(self, topic: str, node: TopicNode) -> None:
-        """The node names its owners: whoever is one is judged again."""
+    def on_node(self, topic: str, node: TopicNode, heard: Collection[str]) -> None:
+        """Whoever is an owner by this node is judged again, and so is who answered (`heard`: at these addresses) its writer.
+
+        What they run by their own word is adopted, or waited for until it is closed.
+        """
+        for one in self.consumers:
+            if one.address in heard:
+                self._forgotten.pop((one.name, topic), None)
+                self._elder.pop((one.name, topic), None)
         for p, owner in node.assignments.items():
             self._named.add((topic, p, node.since[p], owner, node.incarnations[owner]))
 

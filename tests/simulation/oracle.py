@@ -3,7 +3,7 @@
 - One committer: two processes never commit a partition at one epoch.
 - One owner: two processes never run a partition at once, unless one of them is taken for lost (isolated, or ended by
   what was known) and lives on: the fence is for those. Where ZooKeeper was lost or restored, that goes for whoever runs
-  something, until a node names it as the owner again.
+  something, until somebody writes the node who was answered by it, or a node names it as the owner again.
 - Epochs never fall: of a node within its tree and of a consumer's picture always, of a new generation above all that
   stands committed.
 - The effective position (of the highest token) never goes back within a topic id, and nothing is committed that has
@@ -17,7 +17,7 @@
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core import invariants
@@ -83,6 +83,7 @@ class Oracle:
     beside: Counter[Excuse] = field(default_factory=Counter)  # those of them where somebody else runs it as well
     records: int = 0
     _stored: dict[tuple[str, int], Token | None] = field(default_factory=dict)
+    heard: Mapping[str, Collection[str]] = field(default_factory=dict)  # by who asks: the addresses that answered
     grants: Grants = field(default_factory=Grants)
     shown: Shown = field(init=False)
     _committers: dict[tuple[str, int, int], str] = field(default_factory=dict)
@@ -121,7 +122,7 @@ class Oracle:
             if folder == self.paths.states:
                 self._state(topic, before[path], after, records.get(topic, []), restored)
             elif folder == self.paths.assignments and self._changed(before[path], after[path]):
-                self._node(topic, before[path], after, records.get(topic, []), restored)
+                self._node(topic, before[path], after, records.get(topic, []), who)
         if restored:
             self.excuses.on_restore(taken_for_lost)
             return
@@ -156,7 +157,7 @@ class Oracle:
         told = (records[0].source, records[0].target)
         self.expect("one record", told == (was, state.state), f"{topic} went {was} to {state.state}, told {told}")
 
-    def _node(self, topic: str, before: Znode | None, after: Changes, records: list[Record], restored: bool) -> None:
+    def _node(self, topic: str, before: Znode | None, after: Changes, records: list[Record], who: str) -> None:
         path = self.paths.topic(topic)
         old = decode_node(path, before.data) if before is not None and before.data else None
         now = after[path]
@@ -167,9 +168,9 @@ class Oracle:
         node = self.nodes[topic] = decode_node(path, now.data)
         self._generations[topic] = self._generations.get(topic, frozenset()) | {node.generation}
         self.grants.on_node(topic, node)
-        if restored:
+        if who == "restore":
             return
-        self.excuses.on_node(topic, node)
+        self.excuses.on_node(topic, node, self.heard.get(who, ()))
         state_node = after.get(self.paths.state(topic))
         self.expect("one effect", state_node is not None, f"the node of {topic} was written without its state")
         if state_node is not None:

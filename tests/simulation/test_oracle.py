@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks.core import deciding
+from coordinator_tasks.core import deciding, recovery
 from coordinator_tasks.core.holding import Reading
-from coordinator_tasks.service import directives
+from coordinator_tasks.service import directives, topics
 from spark_apps.agent import holder
 from spark_apps.agent.holder import Holder
+from tests.simulation.actions import Action, perform
 from tests.simulation.consumer import Consumer, Query
+from tests.simulation.faults import Fault
 from tests.simulation.history import heal, without_chance
 from tests.simulation.memo import remembering
 from tests.simulation.oracle import Broken
@@ -95,3 +97,13 @@ def test_a_batch_with_records_of_what_is_being_closed() -> None:
             held.closing = True
         with pytest.raises(Broken, match="hands out records"):
             world.oracle.on_offer(one, "orders", query)
+
+
+def test_who_was_asked_before_a_new_generation_and_is_not_counted_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    with settled() as world:
+        pinned = {0: "c", 1: "a", 2: "b"}
+        world.by_hand(lambda c: topics.change_config(c, "orders", lambda old: replace(old, pins=pinned)))
+        _go_on(world)
+        perform(world, Action(Fault.LOST.name, 0, 0))
+        monkeypatch.setattr(recovery, "_adopt", lambda *_: None)
+        assert "what is stored takes it for closed" in has_broken(world)
