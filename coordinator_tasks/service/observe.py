@@ -170,11 +170,15 @@ def _noted(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int]) -
 
 
 def _noted_end(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int]) -> IdClaim:
-    """Nobody is absent any more, or their end is known: then `rejoin_grace_s` counts from the first note of it."""
+    """Nobody is absent any more, or their end is known: then `rejoin_grace_s` counts from the first note of it.
+
+    A note that lies ahead is of a clock that has jumped, and would keep everybody waiting until then: it is made anew.
+    """
     if claim.consumer in world.members:
         return replace(claim, absence=None)
-    ended = max((i for i in held if i in claim.ended), default=None)
-    if ended is None or not c.policy.rejoin_grace_s or (claim.absence and claim.absence.incarnation == ended):
+    ended, absence = max((i for i in held if i in claim.ended), default=None), claim.absence
+    noted = absence is not None and absence.incarnation == ended and absence.since_at <= world.now
+    if ended is None or not c.policy.rejoin_grace_s or noted:
         return claim
     return replace(claim, absence=Absence(ended, world.now))
 

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+from tests.simulation.excuses import Excuse
 from tests.simulation.history import generate, run_seed
 from tests.simulation.pool import run_all
 from tests.simulation.shrink import shrunk
@@ -76,6 +77,9 @@ def _print(ran: Totals, took_s: float) -> None:
     print(f"\n{'checks':28} {sum(ran.checks.values()):>13,}")
     for rule, n in sorted(ran.checks.items()):
         print(f"  {rule:26} {n:>13,}")
+    print(f"\n{'somebody is excused':34} {'looks':>9} {'two run it':>10}")
+    for excuse in Excuse:
+        print(f"  {excuse:32} {ran.excused[excuse]:>9,} {ran.beside[excuse]:>10,}")
     mean = ran.rounds / max(1, ran.histories)
     for name, text in (
         ("histories", f"{ran.histories:,} ({', '.join(f'{a} to {b}' for a, b in ran.ranges)})"),
@@ -83,7 +87,6 @@ def _print(ran: Totals, took_s: float) -> None:
         ("transitions", f"{ran.transitions:,}"),
         ("rounds until settled", f"{mean:.1f} on average, {ran.most_rounds} at most"),
         ("rewinds after two faults", f"{ran.rewinds:,}; offsets read again by faults: {ran.doubled:,}"),
-        ("somebody excused", f"{ran.excused:,} of the looks at one owner"),
         ("rarest fault in a state", f"{ran.rarest:,}"),
         ("seeds per second", f"{ran.histories / max(0.001, took_s):.1f} in {took_s:.0f} s"),
         ("failed", f"{len(ran.failed)}"),

@@ -217,10 +217,15 @@ class Consumer(Host):
             query.current = query.planner.offer(query.start)
         except Refused as error:
             self.topics.broken = str(error) if self.topics is not None else ""
+        if query.current is not None:
+            self.on_offer(topic, query)
         return query.current is not None
 
     def on_pass(self, topic: str, query: Query) -> None:
         """Replaced by the world."""
+
+    def on_offer(self, topic: str, query: Query) -> None:
+        """A batch is planned. Replaced by the world."""
 
     def on_cut_short(self) -> None:
         """It may end without its last commits. Replaced by the world."""

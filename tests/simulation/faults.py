@@ -3,6 +3,13 @@
 from enum import StrEnum
 
 
+class Wait(StrEnum):
+    """What a site's policy makes an owner's partitions wait for; drawn for a history."""
+
+    PERSON = "absent and silent, held for a person"
+    SAME_ID = "known to have ended, waits for its id"
+
+
 class Fault(StrEnum):
     """What may go wrong, or be done by a person, at any moment of a history."""
 
@@ -40,6 +47,10 @@ class Fault(StrEnum):
     REFUSED = "interface refuses, process lives"
     ANSWER_DELAYED = "answer of an interface delayed"
     POST_DOUBLED = "posted topic node delivered again later"
+    # The registry of consumers
+    REGISTRY_UNREADABLE = "registry cannot be read"
+    REGISTRY_EMPTY = "registry lists nobody"
+    REGISTRY_OLD = "registry shows an older list"
     # Orchestrator
     TASK_KILLED = "task attempt killed"
     TWO_ATTEMPTS = "two attempts of a task at once"

@@ -15,7 +15,8 @@ from coordinator_tasks.core.model import State
 from coordinator_tasks.service import directives, observe, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from tests.simulation.actions import FAULTS, Action, perform
-from tests.simulation.faults import Fault
+from tests.simulation.excuses import Excuse
+from tests.simulation.faults import Fault, Wait
 from tests.simulation.memo import remembering
 from tests.simulation.mishaps import removed
 from tests.simulation.oracle import Broken
@@ -34,6 +35,9 @@ _SELDOM = (
     *(Fault.RESTORED, Fault.ANSWER_DELAYED, Fault.ANSWER_DELAYED, Fault.ANSWER_LOST, Fault.DRAINED),
 )
 """The faults that find their moment least often."""
+_REGISTRY = (Fault.REGISTRY_UNREADABLE, Fault.REGISTRY_EMPTY, Fault.REGISTRY_OLD)
+_AWHILE = (Action("calm", 1, 0), Action("calm", 1, 1), Action("wait", 5, 0), Action("task", 0, 3)) * 2
+_ENDS = (Fault.CRASHED, Fault.HOST_LOST, Fault.LEFT, Fault.SILENT)
 
 
 class _Draws:
@@ -63,10 +67,12 @@ class Outcome:
     rounds: int
     operations: int
     effects: Counter[tuple[Fault, State]]
+    waits: Counter[tuple[Wait, State]]
     checks: Counter[str]
     transitions: int
     rewinds: int
-    excused: int
+    excused: Counter[Excuse]
+    beside: Counter[Excuse]
     doubled: int
     digest: str
     rule: str = ""
@@ -83,7 +89,7 @@ def generate(seed: int) -> tuple[Setup, list[Action]]:
         topics=("orders", "audit") if rng.random() < 0.08 else ("orders",),
         by_tasks=seed % 4 == 0,
     )
-    kinds = list(FAULTS)
+    kinds = [fault for fault in FAULTS if fault not in _REGISTRY]
     focus = [kinds[seed % len(kinds)], *rng.choices(kinds, k=2), rng.choice(_SELDOM)]
     rate = rng.choice((0.1, 0.2, 0.3))
     names, weights = list(_WEIGHTS), list(_WEIGHTS.values())
@@ -99,6 +105,26 @@ def generate(seed: int) -> tuple[Setup, list[Action]]:
             actions.append(Action(fault.name, rng.randrange(1000), rng.randrange(1000)))
         else:
             actions.append(Action(rng.choices(names, weights)[0], rng.randrange(1000), rng.randrange(1000)))
+    return _with_a_registry(seed, setup, actions) if seed % 3 == 1 else (setup, actions)
+
+
+def _with_a_registry(seed: int, setup: Setup, actions: list[Action]) -> tuple[Setup, list[Action]]:
+    """A third of the seeds has a policy of its own and a registry that fails. The others mean what they did before."""
+    rng = random.Random(f"registry {seed}")
+    setup = replace(setup, hold_absent=rng.random() < 0.5, rejoin_grace_s=rng.choice((0.0, 2.0, 6.0)))
+    for _ in range(rng.choice((2, 4, 6))):
+        at = rng.randrange(len(actions) + 1)
+        found = [Action(rng.choice(_REGISTRY).name, rng.randrange(1000), rng.randrange(1000))]
+        if rng.random() < 0.4:
+            found.insert(0, Action("closing", rng.randrange(1000), rng.randrange(1000)))
+        if rng.random() < 0.3:
+            found.insert(0, Action(rng.choice(_ENDS).name, rng.randrange(1000), rng.randrange(1000)))
+        if rng.random() < 0.3:
+            end = rng.choice((Fault.HOST_LOST, Fault.CRASHED))
+            found += [Action(end.name, rng.randrange(1000), rng.randrange(1000)), *_AWHILE[: rng.randrange(9)]]
+        if rng.random() < 0.15:
+            found.insert(0, Action(Fault.LOST.name, rng.randrange(1000), rng.randrange(1000)))
+        actions[at:at] = found
     return setup, actions
 
 
@@ -129,10 +155,12 @@ def run(setup: Setup, actions: Sequence[Action], *, traced: bool = False) -> Out
         rounds=rounds,
         operations=world.kernel.operations,
         effects=world.effects,
+        waits=world.waits,
         checks=oracle.checks,
         transitions=oracle.records,
         rewinds=oracle.rewinds,
         excused=oracle.excused,
+        beside=oracle.beside,
         doubled=sum(progress.doubled for progress in oracle.progress.values()),
         digest=world.digest.hexdigest(),
         rule=rule,
@@ -148,7 +176,7 @@ def heal(world: World) -> int:
     """
     world.say("healed")
     world.brokers.down_until = 0.0
-    world.task_skew_s = 0.0
+    world.task_skew_s = world.registry.until = 0.0
     for one in world.alive():
         one.paused = one.hanging = one.session.cut = one.session.lagging = False
         one.listener.mood, one.skew_s = None, 0.0
@@ -195,6 +223,14 @@ def _undo(world: World, c: Coordinator) -> None:
         directives.undrain(c, first)
     for name in world.isolated_by_hand():
         directives.readmit(c, name, "ada")
+    for name in _held(world):
+        directives.isolate(c, name, by="ada", why="dead")
+
+
+def _held(world: World) -> list[str]:
+    """Whose earlier life has been absent and silent for so long that only a person can end the wait."""
+    named = {(c, i) for node in world.oracle.nodes.values() for c, i in node.incarnations.items()}
+    return sorted({c for c, i in named if world.wait_for(c, i) is Wait.PERSON})
 
 
 def _wanted(world: World) -> list[str]:

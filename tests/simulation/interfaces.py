@@ -1,7 +1,7 @@
 """The consumers' interfaces as a task asks them: requests that stop before they arrive and before they come back."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 
 from coordinator_tasks.core.model import Answer, ConsumerStatus, Member, Silence, Unreachable
@@ -14,7 +14,8 @@ Call = Callable[[], ConsumerStatus]
 class Listener:
     """What stands at one address: it answers while `mood` is empty and its process runs.
 
-    `unheard_at`: when somebody has last asked in vain, in the kernel's time.
+    `unheard_at`: when somebody has last asked in vain, `hidden_at`: when the registry has last hidden it from somebody,
+    both in the kernel's time.
     """
 
     def __init__(self, status: Call, posted: Callable[[str, bytes], bool], running: Callable[[], bool]) -> None:
@@ -23,23 +24,31 @@ class Listener:
         self.running = running
         self.mood: Fault | None = None
         self.unheard_at = -inf
+        self.hidden_at = -inf
         self.closed = False
 
 
 @dataclass
 class Interfaces:
-    """`ports.StatusClient` of all tasks; `listeners` by address. An unknown address refuses."""
+    """`ports.StatusClient` of all tasks; `listeners` by address. An unknown address refuses.
+
+    `heard`: by who asks, the addresses that have answered when it last did.
+    """
 
     kernel: Kernel
     listeners: dict[str, Listener]
     on_effect: Callable[[Fault], None]
+    heard: dict[str, set[str]] = field(default_factory=dict)
 
     def ask(self, members: Collection[Member]) -> Mapping[str, Answer]:
         found: dict[str, Answer] = {}
         delayed = False
+        heard = self.heard[self.kernel.who()] = set()
         for member in members:
             fault = self.kernel.io("http.ask")
             found[member.consumer] = self._answer(member)
+            if isinstance(found[member.consumer], ConsumerStatus):
+                heard.add(member.address)
             delayed = delayed or fault == Fault.ANSWER_DELAYED
         if delayed:
             # What was said is old when it arrives; whoever asked waits for it.

@@ -93,6 +93,11 @@ class Kernel:
         fault, fiber.fault, fiber.at = fiber.fault, "", ""
         return fault
 
+    def who(self) -> str:
+        """The host whose fiber is running; empty outside of fibers."""
+        strand = getcurrent()
+        return strand.fiber.host.name if isinstance(strand, _Strand) else ""
+
     def sleep(self, seconds: float) -> None:
         strand = getcurrent()
         if isinstance(strand, _Strand):

@@ -57,6 +57,21 @@ def removed(c: Coordinator, topic: str) -> None:
         topics.remove_topic(c, topic, PERSON)
 
 
+# The registry ---------------------------------------------------------------------------------------------------------
+
+
+def registry(fault: Fault) -> Act:
+    """For some seconds it shows this to all tasks; some are begun, and look."""
+
+    def act(world: World, a: int, b: int) -> None:
+        world.registry.fails(fault, (0.5, 2.0, 5.0, 12.0)[b % 4], a)
+        for _ in range(1 + a % 2):
+            world.attempt("step").go(500)
+            world.advance((0.0, 0.4, 1.1)[a % 3])
+
+    return act
+
+
 # Interfaces -----------------------------------------------------------------------------------------------------------
 
 

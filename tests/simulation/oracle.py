@@ -3,19 +3,21 @@
 - One committer: two processes never commit a partition at one epoch.
 - One owner: two processes never run a partition at once, unless one of them is taken for lost (isolated, or ended by
   what was known) and lives on: the fence is for those. Where ZooKeeper was lost or restored, that goes for whoever runs
-  something, until a node names it as the owner again.
+  something, until somebody writes the node who was answered by it, or a node names it as the owner again.
 - Epochs never fall: of a node within its tree and of a consumer's picture always, of a new generation above all that
   stands committed.
 - The effective position (of the highest token) never goes back within a topic id, and nothing is committed that has
   not passed the sink; no range is read beyond what has passed before it.
-- A consumer runs only what some written node granted to its incarnation.
+- A consumer runs only what some written node granted to its incarnation; at every step, what its own picture gives it
+  under that very epoch, or what it closes, and what by the stored node and state it may still run.
+- It acts on what it reads: on a newer node of the topic, and on its isolation.
 - Every transition is one transaction with one record that tells from where to where; node and state agree.
 - Hold means hold: a consumer stops nothing without a reason, a frozen topic is not planned, and a partition that does
   not move keeps its holding.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core import invariants
@@ -37,12 +39,13 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.names import Paths
 from spark_apps.agent.held import Held, Phase
 from spark_apps.batches import Range
-from tests.simulation.consumer import Consumer
+from tests.simulation.consumer import Consumer, Query
+from tests.simulation.excuses import LOOK_S, Excuse, Excuses
+from tests.simulation.grants import Grants, by_picture
+from tests.simulation.shown import Shown
 from tests.simulation.zookeeper import Changes, Znode
 
 _RUNS = frozenset({Phase.GUARDING, Phase.READY})
-LOOK_S = 10.0
-"""What a task has seen it writes within this time, or hardly ever."""
 
 
 class Broken(AssertionError):
@@ -69,28 +72,29 @@ class Progress:
 class Oracle:
     paths: Paths
     consumers: list[Consumer] = field(default_factory=list)
+    excuses: Excuses = field(init=False)
     nodes: dict[str, TopicNode] = field(default_factory=dict)
     states: dict[str, State] = field(default_factory=dict)
     configs: dict[str, TopicConfig] = field(default_factory=dict)
     checks: Counter[str] = field(default_factory=Counter)
     progress: dict[tuple[str, int], Progress] = field(default_factory=dict)
     rewinds: int = 0
-    excused: int = 0  # looks at a partition with somebody who is taken for lost or forgotten, and lives on
+    excused: Counter[Excuse] = field(default_factory=Counter)  # looks at a partition with somebody who is
+    beside: Counter[Excuse] = field(default_factory=Counter)  # those of them where somebody else runs it as well
     records: int = 0
     _stored: dict[tuple[str, int], Token | None] = field(default_factory=dict)
-    _granted: set[tuple[str, str, int, int, str, int]] = field(default_factory=set)
+    heard: Mapping[str, Collection[str]] = field(default_factory=dict)  # by who asks: the addresses that answered
+    grants: Grants = field(default_factory=Grants)
+    shown: Shown = field(init=False)
     _committers: dict[tuple[str, int, int], str] = field(default_factory=dict)
-    _members: dict[str, str] = field(default_factory=dict)
-    _claimed: dict[str, str] = field(default_factory=dict)
-    _isolated: dict[str, int] = field(default_factory=dict)
-    _ended: dict[str, frozenset[int]] = field(default_factory=dict)
-    _excused: dict[tuple[str, str], int] = field(default_factory=dict)
-    _named: set[tuple[str, int, int, str, int]] = field(default_factory=set)
     _generations: dict[str, frozenset[str]] = field(default_factory=dict)
-    _elder: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     _pictures: dict[tuple[str, str], TopicNode] = field(default_factory=dict)
     _held: dict[tuple[str, str], dict[int, Token]] = field(default_factory=dict)
     _let_go: dict[tuple[str, str], dict[int, Token]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.excuses = Excuses(self.consumers)
+        self.shown = Shown(self.paths)
 
     def expect(self, rule: str, holds: bool, sentence: str) -> None:
         self.checks[rule] += 1
@@ -101,7 +105,7 @@ class Oracle:
 
     def on_write(self, before: Changes, after: Changes, who: str) -> None:
         restored = who == "restore"
-        taken_for_lost = [one for one in self.consumers if self.lost(one)] if restored else []
+        taken_for_lost = [one for one in self.consumers if self.excuses.lost(one)] if restored else []
         readers = {
             self.paths.directives: self._directive,
             self.paths.members: self._member,
@@ -118,9 +122,9 @@ class Oracle:
             if folder == self.paths.states:
                 self._state(topic, before[path], after, records.get(topic, []), restored)
             elif folder == self.paths.assignments and self._changed(before[path], after[path]):
-                self._node(topic, before[path], after, records.get(topic, []), restored)
+                self._node(topic, before[path], after, records.get(topic, []), who)
         if restored:
-            self._all_excused(taken_for_lost)
+            self.excuses.on_restore(taken_for_lost)
             return
         for topic in records:
             written = self.paths.state(topic) in after
@@ -145,6 +149,7 @@ class Oracle:
         state = decode_state(path, now.data) if now is not None else TopicState(State.INITIAL)
         was = decode_state(path, before.data).state if before is not None else State.INITIAL
         self.states[topic] = state.state
+        self.grants.on_state(topic, state if now is not None else None)
         if restored:
             return
         self.records += 1
@@ -152,20 +157,20 @@ class Oracle:
         told = (records[0].source, records[0].target)
         self.expect("one record", told == (was, state.state), f"{topic} went {was} to {state.state}, told {told}")
 
-    def _node(self, topic: str, before: Znode | None, after: Changes, records: list[Record], restored: bool) -> None:
+    def _node(self, topic: str, before: Znode | None, after: Changes, records: list[Record], who: str) -> None:
         path = self.paths.topic(topic)
         old = decode_node(path, before.data) if before is not None and before.data else None
         now = after[path]
         if now is None or not now.data:
             self.nodes.pop(topic, None)
+            self.grants.on_node(topic, None)
             return
         node = self.nodes[topic] = decode_node(path, now.data)
         self._generations[topic] = self._generations.get(topic, frozenset()) | {node.generation}
-        self._note_grants(topic, node)
-        if restored:
+        self.grants.on_node(topic, node)
+        if who == "restore":
             return
-        for p, owner in node.assignments.items():
-            self._named.add((topic, p, node.since[p], owner, node.incarnations[owner]))
+        self.excuses.on_node(topic, node, self.heard.get(who, ()))
         state_node = after.get(self.paths.state(topic))
         self.expect("one effect", state_node is not None, f"the node of {topic} was written without its state")
         if state_node is not None:
@@ -178,20 +183,12 @@ class Oracle:
         if old is None or old.generation != node.generation:
             self._new_generation(topic, node)
         else:
-            self._given_out_again(node, {one.name for one in self.consumers if self._here(one) and _heard(one)})
+            self._given_out_again(node, {one.name for one in self.consumers if self.excuses.here(one) and _heard(one)})
         frozen = self.configs[topic].frozen and not self.configs[topic].removed
         if frozen and records and old is not None and old.generation == node.generation:
             moved = [move for move in records[0].moves if move.partition in old.assignments]
             kinds = {move.kind for move in moved} & {MoveKind.HANDOFF, MoveKind.STOP}
             self.expect("hold means hold", not kinds, f"{topic} is frozen and was planned: {sorted(kinds)}")
-
-    def _note_grants(self, topic: str, node: TopicNode) -> None:
-        for p, consumer in node.assignments.items():
-            incarnation = node.incarnations[consumer]
-            self._granted.add((topic, node.generation, p, node.since[p], consumer, incarnation))
-        for p, entry in node.handoff.items():
-            incarnation = node.incarnations[entry.taker]
-            self._granted.add((topic, node.generation, p, entry.epoch, entry.taker, incarnation))
 
     def _undisturbed(self, topic: str, old: TopicNode, node: TopicNode, records: list[Record]) -> None:
         moved = {move.partition for record in records for move in record.moves}
@@ -209,19 +206,14 @@ class Oracle:
         first = node.epoch == 1
         asked: set[str] = set()
         for one in (one for one in self.consumers if one.alive):
-            if self._here(one) and (_heard(one) or not first):
+            if self.excuses.here(one) and (_heard(one) or not first):
                 asked.add(one.name)
             else:
-                self._elder[one.name, topic] = self._generations[topic] - {node.generation}
+                self.excuses.on_elder(one, topic, self._generations[topic] - {node.generation})
                 self.taint(one)
         newest = max((t.epoch for (id_, _), t in self._stored.items() if id_ == node.topic_id and t), default=0)
         self.expect("epochs never fall", node.epoch > newest, f"epoch {node.epoch} after {newest} was committed")
         self._given_out_again(node, asked)
-
-    def _here(self, one: Consumer) -> bool:
-        """Whether this process is registered, and can answer."""
-        registered = one.alive and self._members.get(one.consumer) == one.address
-        return registered and one.running and not one.session.broken and not one.session.cut
 
     def _given_out_again(self, node: TopicNode, asked: Collection[str]) -> None:
         """Forget who committed at epochs that are still to come: ZooKeeper was lost or restored.
@@ -239,78 +231,23 @@ class Oracle:
 
     def _directive(self, consumer: str, path: str, node: Znode | None) -> None:
         directive = decode_directive(path, node.data, consumer, 0) if node is not None else None
-        if directive is None or directive.isolation is None:
-            was = self._isolated.pop(consumer, None)
-            asked = self._members.get(consumer) or self._claimed.get(consumer)
-            for one in self.consumers if was is not None else ():
-                # Its word was not asked for: nothing is granted to it, and until it has seen that the fence holds it.
-                if one.consumer == consumer and one.address != asked:
-                    self._excuse(consumer, one.incarnation)
-        else:
-            self._isolated[consumer] = directive.isolation.incarnation
-            for one in self.consumers:
-                # A process whose id another one has taken may be well, and cannot be asked.
-                if self._set_aside(one) or (self.lost(one) and not self._here(one)):
-                    self.taint(one)
+        isolation = directive.isolation if directive is not None else None
+        self.excuses.on_directive(consumer, isolation.incarnation if isolation is not None else None, self.nodes)
+        for one in self.consumers if isolation is not None else ():
+            # A process whose id another one has taken may be well, and cannot be asked.
+            if self.excuses.set_aside(one) or (self.excuses.lost(one) and not self.excuses.here(one)):
+                self.taint(one)
 
     def _member(self, consumer: str, path: str, node: Znode | None) -> None:
-        if node is None:
-            self._members.pop(consumer, None)
-        else:
-            self._members[consumer] = decode_member(path, node.data).address
+        self.excuses.on_member(consumer, decode_member(path, node.data).address if node is not None else "")
 
     def _claim(self, consumer: str, path: str, node: Znode | None) -> None:
         claim = decode_claim(path, node.data, consumer, 0) if node is not None else IdClaim(consumer, 0)
-        self._claimed[consumer], ended = claim.address, frozenset(claim.ended)
-        for incarnation in self._ended.get(consumer, frozenset()) - ended:
-            self._excuse(consumer, incarnation)
-        self._ended[consumer] = ended
+        self.excuses.on_claim(consumer, claim.address, frozenset(claim.ended), self.nodes)
 
     def _config(self, topic: str, path: str, node: Znode | None) -> None:
         if node is not None:
             self.configs[topic] = decode_config(path, node.data)
-
-    def _all_excused(self, taken_for_lost: list[Consumer]) -> None:
-        """The tree is another one: until it names them as owners, nobody knows of those who run, nor whom it has forgotten.
-
-        Who was taken for lost in the old one may not know of it yet, nor have begun what its picture grants it.
-        """
-        self._named.clear()
-        for one in self.consumers:
-            if one.alive and one.topics is not None:
-                for topic, query in one.topics.queries.items():
-                    epochs = [self._excused.get((one.name, topic), -1)]
-                    epochs += [token.epoch for token in self._tokens(one, topic).values()]
-                    if one in taken_for_lost and query.holder.picture is not None:
-                        epochs.append(query.holder.picture.epoch)
-                    self._excused[one.name, topic] = max(epochs)
-
-    def _excuse(self, consumer: str, incarnation: int) -> None:
-        self._named = {one for one in self._named if one[3:] != (consumer, incarnation)}
-        for one in self.consumers:
-            if one.consumer == consumer and one.incarnation == incarnation:
-                for topic, node in self.nodes.items():
-                    self._excused[one.name, topic] = max(self._excused.get((one.name, topic), -1), node.epoch)
-
-    def lost(self, one: Consumer) -> bool:
-        """Whether this process is taken for lost now."""
-        isolated = self._isolated.get(one.consumer)
-        return isolated in (0, one.incarnation) or one.incarnation in self._ended.get(one.consumer, ())
-
-    def _set_aside(self, one: Consumer) -> bool:
-        """Whether a person has isolated it, alive and well as it may be: what it has not committed is read again."""
-        return self._isolated.get(one.consumer) == 0
-
-    def _forgiven(self, one: Consumer, topic: str, partition: int, token: Token) -> bool:
-        """Whether this process is taken for lost, or was under this token in a life that is over.
-
-        Not if a node that was written since then names it as the owner under that very epoch.
-        """
-        key = (one.name, topic)
-        if self.lost(one) or token.generation in self._elder.get(key, ()):
-            return True
-        named = (topic, partition, token.epoch, one.consumer, one.incarnation) in self._named
-        return token.epoch <= self._excused.get(key, -1) and not named
 
     # What the processes do --------------------------------------------------------------------------------------------
 
@@ -324,23 +261,42 @@ class Oracle:
 
     def after_step(self) -> None:
         """Look at every process after every step."""
-        runs: dict[tuple[str, int], list[tuple[Consumer, Token, bool]]] = {}
+        runs: dict[tuple[str, int], list[tuple[Consumer, Token, Excuse | None]]] = {}
         for one in self.consumers:
             if one.topics is None or not one.alive:
                 continue
+            if ignored := self.shown.ignored(one):
+                raise Broken("acts on what it reads", ignored)
+            self.checks["acts on what it reads"] += 1
             for topic, query in one.topics.queries.items():
                 held = query.holder._ledger.held
                 self._changes(one, topic, held)
                 for p, h in held.items():
                     if (h.phase in _RUNS or h.pending or h.sent) and not h.fenced:
-                        runs.setdefault((topic, p), []).append((one, h.token, self._forgiven(one, topic, p, h.token)))
+                        excuse = self.excuses.of(one, topic, p, h.token)
+                        self._still_granted(one, topic, p, h, excuse)
+                        runs.setdefault((topic, p), []).append((one, h.token, excuse))
         self.checks["one owner"] += len(runs)
         for (topic, p), owners in runs.items():
-            sure = [one for one, _, excused in owners if not excused]
-            self.excused += len(sure) < len(owners)
-            if len(sure) > 1:
+            excused = {excuse for _, _, excuse in owners if excuse is not None}
+            self.excused.update(excused)
+            self.beside.update(excused if len(owners) > 1 else ())
+            if sum(excuse is None for _, _, excuse in owners) > 1:
                 shown = ", ".join(f"{one.name} at epoch {token.epoch}" for one, token, _ in owners)
                 raise Broken("one owner", f"{topic}-{p} runs at {shown}")
+
+    def _still_granted(self, one: Consumer, topic: str, partition: int, held: Held, excuse: Excuse | None) -> None:
+        """What it runs and does not close is its own by its picture; by what is stored, nobody else's yet."""
+        self.checks["granted"] += 1
+        if not held.closing and not by_picture(one, topic, partition, held):
+            why = "which its picture does not give it"
+        elif not held.closing and self.shown.is_isolated(one):
+            why = "and has read that it is isolated"
+        elif excuse is None and self.grants.is_known(topic) and not self.grants.may_run(one, topic, partition):
+            why = "and what is stored takes it for closed"
+        else:
+            return
+        raise Broken("granted", f"{one.name} runs {topic}-{partition} at epoch {held.token.epoch}, {why}")
 
     def _changes(self, one: Consumer, topic: str, held: dict[int, Held]) -> None:
         """What this process has begun or stopped to hold since the last look."""
@@ -362,7 +318,14 @@ class Oracle:
         self._held[key] = now
         for p, token in now.items():
             if was.get(p) != token:
-                granted = (topic, token.generation, p, token.epoch, one.consumer, one.incarnation) in self._granted
+                granted = (
+                    topic,
+                    token.generation,
+                    p,
+                    token.epoch,
+                    one.consumer,
+                    one.incarnation,
+                ) in self.grants.granted
                 self.expect("granted", granted, f"{one.name} holds {topic}-{p} at epoch {token.epoch} by no grant")
         for p, token in was.items():
             if p not in now:
@@ -418,7 +381,15 @@ class Oracle:
     def _survives(self, who: str, topic: str, partition: int, token: Token) -> bool:
         """Whether this commit comes from a process that is dead or taken for lost."""
         one = next(c for c in self.consumers if c.name == who)
-        return not one.alive or self._forgiven(one, topic, partition, token)
+        return not one.alive or self.excuses.of(one, topic, partition, token) is not None
+
+    def on_offer(self, one: Consumer, topic: str, query: Query) -> None:
+        """Only what it holds by its picture and does not close is part of a batch."""
+        held, batch = query.holder._ledger.held, query.current
+        for p in batch.ranges if batch is not None else ():
+            h = held.get(p)
+            sure = h is not None and h.phase is Phase.READY and not h.closing and by_picture(one, topic, p, h)
+            self.expect("granted", sure, f"{one.name} hands out records of {topic}-{p}, which it does not hold")
 
     def on_pass(self, one: Consumer, topic: str, topic_id: str, each: Range) -> None:
         progress = self._of(topic_id, each.partition)
@@ -429,7 +400,9 @@ class Oracle:
         progress.doubled += again
         # What a survivor passes is read again by the owner, or was read by it.
         token = self._tokens(one, topic)[each.partition]
-        progress.tainted |= self._set_aside(one) or self._forgiven(one, topic, each.partition, token)
+        progress.tainted |= (
+            self.excuses.set_aside(one) or self.excuses.of(one, topic, each.partition, token) is not None
+        )
         clean = not again or progress.tainted
         self.expect("nothing doubled", clean, f"{one.name} read {at} again, {progress.frontier} had passed")
         progress.frontier = max(progress.frontier, each.end)

@@ -5,7 +5,7 @@ run again long after it was due: nothing it knows of an earlier call reaches the
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery
 from coordinator_tasks.core.errors import CoordinatorError
@@ -17,6 +17,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 from tests.simulation.interfaces import Interfaces
 from tests.simulation.kafka import Admin, Brokers
 from tests.simulation.kernel import Fiber, Host
+from tests.simulation.registry import Listed, Registry
 from tests.simulation.zookeeper import Server, Session
 
 SESSION_S = 4.0
@@ -56,7 +57,9 @@ class Site:
     server: Server
     brokers: Brokers
     interfaces: Interfaces
+    registry: Registry
     paths: Paths
+    policy: Policy = POLICY
 
     def coordinator(self, host: Host, session: Session) -> Coordinator:
         return Coordinator(
@@ -66,7 +69,7 @@ class Site:
             statuses=self.interfaces,
             kafka=Admin(self.brokers),
             clock=host.clock,
-            policy=POLICY,
+            policy=self.policy,
             boot_id="boot",
             bootstrap_servers="broker:9092",
         )
@@ -86,7 +89,8 @@ class Attempt(Host):
         self.held: frozenset[str] = frozenset()
         self.frozen: frozenset[str] = frozenset()
         self.call = call
-        self._c = site.coordinator(self, self.session)
+        c = site.coordinator(self, self.session)
+        self._c = replace(c, discovery=Listed(site.registry, c.discovery))
         self.fiber = Fiber(self, task, self._run)
 
     def _run(self) -> None:

@@ -29,7 +29,8 @@ KAFKA = (Fault.FOREIGN_COMMIT, Fault.BROKERS_DOWN, Fault.PARTITIONS_ADDED, Fault
 INTERFACES = (Fault.SILENT, Fault.REFUSED, Fault.ANSWER_DELAYED, Fault.POST_DOUBLED)
 TASKS = (Fault.TASK_KILLED, Fault.TWO_ATTEMPTS, Fault.CLEARED, Fault.TASK_DELAYED, Fault.CLOCK_JUMP)
 PERSONS = (Fault.DRAINED, Fault.ISOLATED, Fault.READMITTED, Fault.RECONFIGURED)
-GROUPS = (STOPS, DIES, STANDS_STILL, SESSIONS, CONNECTIONS, TREES, COMMITS, KAFKA, INTERFACES, TASKS, PERSONS)
+REGISTRY = (Fault.REGISTRY_UNREADABLE, Fault.REGISTRY_EMPTY, Fault.REGISTRY_OLD)
+GROUPS = (STOPS, DIES, STANDS_STILL, SESSIONS, CONNECTIONS, TREES, COMMITS, KAFKA, INTERFACES, TASKS, PERSONS, REGISTRY)
 
 
 class Protocol(RuleBasedStateMachine):
@@ -98,6 +99,10 @@ class Protocol(RuleBasedStateMachine):
 
     @rule(fault=st.sampled_from(INTERFACES + TASKS), who=WHO, how=HOW)
     def the_orchestrator_fails(self, fault: Fault, who: int, how: int) -> None:
+        self.meet(fault, who, how)
+
+    @rule(fault=st.sampled_from(REGISTRY), who=WHO, how=HOW)
+    def the_registry_fails(self, fault: Fault, who: int, how: int) -> None:
         self.meet(fault, who, how)
 
     @rule(fault=st.sampled_from(PERSONS), who=WHO, how=HOW)

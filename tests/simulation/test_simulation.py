@@ -14,7 +14,7 @@ from coordinator_tasks.core.model import State, Token
 from spark_apps.agent.schedule import Schedule
 from tests.simulation import guards
 from tests.simulation.actions import Action, perform
-from tests.simulation.faults import Fault
+from tests.simulation.faults import Fault, Wait
 from tests.simulation.history import generate, heal, run, run_seed, without_chance
 from tests.simulation.memo import remembering
 from tests.simulation.mutants import MUTANTS, ROOT, Mutant
@@ -54,6 +54,7 @@ def test_every_fault_meets_every_state_often_enough(totals: Totals) -> None:
         pytest.skip("only over all blocks")
     seldom = {(f.value, s.value): totals.effects[f, s] for f in Fault for s in State if totals.effects[f, s] < EACH}
     assert not seldom
+    assert all(sum(totals.waits[wait, state] for state in State) >= EACH for wait in Wait)
     assert len(Fault) >= 20
 
 
@@ -70,7 +71,7 @@ def test_a_history_leaves_nothing_behind() -> None:
 
 def test_every_rule_is_looked_at_in_a_few_histories() -> None:
     checks = sum((run_seed(seed).checks for seed in range(40)), Counter())
-    assert len(checks) == 12
+    assert len(checks) == 13
     assert min(checks.values()) > 0
 
 
@@ -93,7 +94,7 @@ def test_who_runs_on_after_zookeeper_was_lost_is_excused_only_until_a_node_names
 def _excused(world: World) -> dict[tuple[str, int, Token], bool]:
     oracle = world.oracle
     running = [(one, p, token) for one in world.alive() for p, token in oracle._tokens(one, "orders").items()]
-    return {(one.name, p, token): oracle._forgiven(one, "orders", p, token) for one, p, token in running}
+    return {(one.name, p, token): oracle.excuses.of(one, "orders", p, token) is not None for one, p, token in running}
 
 
 def _traced(seed: int, hash_seed: str) -> bytes:
@@ -107,6 +108,21 @@ def test_a_seed_replays_byte_for_byte_whatever_hashes_come_to(seed: int) -> None
     first = _traced(seed, "1")
     assert first == _traced(seed, "2")
     assert first.count(b"\n") > 50
+
+
+def test_only_a_third_of_the_seeds_knows_a_registry_that_fails_and_a_policy_of_its_own() -> None:
+    kinds = {Fault.REGISTRY_UNREADABLE.name, Fault.REGISTRY_EMPTY.name, Fault.REGISTRY_OLD.name}
+    drawn = {seed: generate(seed) for seed in range(60)}
+    with_them = {seed for seed, (_, actions) in drawn.items() if kinds & {action.kind for action in actions}}
+    assert with_them == {seed for seed in drawn if seed % 3 == 1}
+    assert {(s.hold_absent, s.rejoin_grace_s > 0) for seed, (s, _) in drawn.items() if seed not in with_them} == {
+        (False, False)
+    }
+    assert {(drawn[seed][0].hold_absent, drawn[seed][0].rejoin_grace_s > 0) for seed in with_them} >= {
+        (False, True),
+        (True, False),
+        (True, True),
+    }
 
 
 def test_a_history_does_not_depend_on_the_one_before_it() -> None:

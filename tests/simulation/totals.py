@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from coordinator_tasks.core.model import State
-from tests.simulation.faults import Fault
+from tests.simulation.excuses import Excuse
+from tests.simulation.faults import Fault, Wait
 from tests.simulation.history import Outcome
 
 
@@ -23,10 +24,12 @@ class Totals:
     operations: int = 0
     transitions: int = 0
     rewinds: int = 0
-    excused: int = 0
     doubled: int = 0
     effects: Counter[tuple[Fault, State]] = field(default_factory=Counter)
+    waits: Counter[tuple[Wait, State]] = field(default_factory=Counter)
     checks: Counter[str] = field(default_factory=Counter)
+    excused: Counter[Excuse] = field(default_factory=Counter)
+    beside: Counter[Excuse] = field(default_factory=Counter)
     failed: dict[int, str] = field(default_factory=dict)
     ranges: list[tuple[int, int]] = field(default_factory=list)
 
@@ -38,19 +41,24 @@ class Totals:
         self.operations += outcome.operations
         self.transitions += outcome.transitions
         self.rewinds += outcome.rewinds
-        self.excused += outcome.excused
         self.doubled += outcome.doubled
         self.effects += outcome.effects
+        self.waits += outcome.waits
         self.checks += outcome.checks
+        self.excused += outcome.excused
+        self.beside += outcome.beside
         if outcome.broken:
             self.failed[outcome.seed] = outcome.broken
 
     def merge(self, other: "Totals") -> None:
-        for name in ("histories", "steps", "rounds", "operations", "transitions", "rewinds", "excused", "doubled"):
+        for name in ("histories", "steps", "rounds", "operations", "transitions", "rewinds", "doubled"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.most_rounds = max(self.most_rounds, other.most_rounds)
         self.effects += other.effects
+        self.waits += other.waits
         self.checks += other.checks
+        self.excused += other.excused
+        self.beside += other.beside
         self.failed |= other.failed
         self.ranges = joined([*self.ranges, *other.ranges])
 
@@ -60,16 +68,12 @@ class Totals:
         return min(self.effects[fault, state] for fault in Fault for state in State)
 
     def rows(self) -> list[str]:
-        """Faults by kind and state, as lines of a table."""
-        width = max(len(fault) for fault in Fault)
+        """Faults, and what waits by a site's policy, by kind and state, as lines of a table."""
+        width = max(len(kind) for kind in (*Fault, *Wait))
         head = f"{'fault':{width}} " + " ".join(f"{state:>9}" for state in State)
-        return [
-            head,
-            *(
-                f"{fault:{width}} " + " ".join(f"{self.effects[fault, state]:>9,}" for state in State)
-                for fault in Fault
-            ),
-        ]
+        counted: list[tuple[str, list[int]]] = [(fault, [self.effects[fault, s] for s in State]) for fault in Fault]
+        counted += [(wait, [self.waits[wait, s] for s in State]) for wait in Wait]
+        return [head, *(f"{kind:{width}} " + " ".join(f"{n:>9,}" for n in numbers) for kind, numbers in counted)]
 
 
 def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -89,18 +93,20 @@ def load(path: Path) -> Totals:
         return Totals()
     data: dict[str, Any] = json.loads(path.read_text())
     effects = {(Fault(kind), State(state)): n for kind, state, n in data.pop("effects")}
+    waits = {(Wait(kind), State(state)): n for kind, state, n in data.pop("waits")}
     failed = {int(seed): text for seed, text in data.pop("failed").items()}
     ranges = [(first, last) for first, last in data.pop("ranges")]
-    checks = Counter(data.pop("checks"))
-    return Totals(**data, effects=Counter(effects), checks=checks, failed=failed, ranges=ranges)
+    counted = {name: Counter(data.pop(name)) for name in ("checks", "excused", "beside")}
+    return Totals(**data, **counted, effects=Counter(effects), waits=Counter(waits), failed=failed, ranges=ranges)
 
 
 def save(path: Path, totals: Totals) -> None:
     data = {
         **{name: getattr(totals, name) for name in ("histories", "steps", "rounds", "most_rounds", "operations")},
-        **{name: getattr(totals, name) for name in ("transitions", "rewinds", "excused", "doubled")},
+        **{name: getattr(totals, name) for name in ("transitions", "rewinds", "doubled")},
         "effects": [[kind.value, state.value, n] for (kind, state), n in sorted(totals.effects.items())],
-        "checks": dict(sorted(totals.checks.items())),
+        "waits": [[kind.value, state.value, n] for (kind, state), n in sorted(totals.waits.items())],
+        **{name: dict(sorted(getattr(totals, name).items())) for name in ("checks", "excused", "beside")},
         "failed": {str(seed): text for seed, text in sorted(totals.failed.items())},
         "ranges": totals.ranges,
     }

@@ -6,19 +6,22 @@ Nothing happens by itself but the passing of due times; `tests.simulation.action
 import hashlib
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from coordinator_tasks.core.model import Actor, Committed, State
+from coordinator_tasks.core.member_codec import decode_claim
+from coordinator_tasks.core.model import Actor, Committed, Member, State
 from coordinator_tasks.core.names import Paths
+from coordinator_tasks.core.ports import Node
 from coordinator_tasks.service import directives, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from tests.simulation.consumer import Consumer, Query
-from tests.simulation.faults import Fault
+from tests.simulation.faults import Fault, Wait
 from tests.simulation.interfaces import Interfaces
 from tests.simulation.kafka import Brokers
 from tests.simulation.kernel import Host, Kernel
 from tests.simulation.oracle import Oracle
-from tests.simulation.orchestrator import SESSION_S, TASKS, Attempt, Call, Site, reap
+from tests.simulation.orchestrator import POLICY, SESSION_S, TASKS, Attempt, Call, Site, reap
+from tests.simulation.registry import Registry
 from tests.simulation.zookeeper import Changes, Server, Znode
 
 PERSON = Actor("command", "ada")
@@ -29,12 +32,17 @@ MAX_TURNS = 6  # of one thread in one round
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a history begins with. `by_tasks`: it is brought to its end by Airflow's tasks and not by the plain loop."""
+    """What a history begins with. `by_tasks`: it is brought to its end by Airflow's tasks and not by the plain loop.
+
+    The others are the site's policy.
+    """
 
     consumers: int = 3
     partitions: int = 3
     topics: tuple[str, ...] = ("orders",)
     by_tasks: bool = False
+    hold_absent: bool = False
+    rejoin_grace_s: float = 0.0
 
 
 class World:
@@ -52,7 +60,12 @@ class World:
         self.server = Server(self.kernel, self._on_write)
         self.brokers = Brokers(self.kernel, self._on_commit, self.effect)
         self.interfaces = Interfaces(self.kernel, {}, self.effect)
-        self.site = Site(self.server, self.brokers, self.interfaces, self.paths)
+        self.oracle.heard = self.interfaces.heard
+        self.registry = Registry(self.kernel, self.effect, self._on_hidden)
+        policy = replace(POLICY, hold_absent=setup.hold_absent, rejoin_grace_s=setup.rejoin_grace_s)
+        self.site = Site(self.server, self.brokers, self.interfaces, self.registry, self.paths, policy)
+        self.waits: Counter[tuple[Wait, State]] = Counter()
+        self._waited: set[tuple[str, int, Wait]] = set()
         self.consumers = self.oracle.consumers
         self.attempts: list[Attempt] = []
         self.snapshots: list[dict[str, Znode]] = []
@@ -113,6 +126,15 @@ class World:
             self.say(f"  {who} commits {topic}-{partition} at {entry.offset}, {epoch} epoch")
         self.oracle.on_commit(topic, partition, entry, self.brokers.logs[topic].topic_id, who, late=late)
 
+    def _on_watched(self, one: Consumer) -> Callable[[str, Node | None], None]:
+        def watched(path: str, node: Node | None) -> None:
+            # Whoever is not registered in this session acts on nothing that it reads.
+            member = self.server.nodes.get(self.paths.member(one.consumer))
+            if member is not None and member.owner == one.session.number:
+                self.oracle.shown.on_read(one, path, node.data if node is not None else None)
+
+        return watched
+
     def _on_pass(self, one: Consumer) -> Callable[[str, Query], None]:
         def passed(topic: str, query: Query) -> None:
             batch, held = query.current, query.holder._ledger.held
@@ -126,6 +148,35 @@ class World:
                     self.oracle.on_pass(one, topic, held[each.partition].topic_id, each)
 
         return passed
+
+    def _on_hidden(self, member: Member) -> None:
+        if (listener := self.interfaces.listeners.get(member.address)) is not None:
+            listener.hidden_at = self.kernel.now
+
+    def note_waits(self) -> None:
+        """Count the owners whose partitions wait by the site's policy, each once."""
+        if not (self.setup.hold_absent or self.setup.rejoin_grace_s):
+            return
+        for topic, node in self.oracle.nodes.items():
+            for consumer in sorted(set(node.assignments.values())):
+                incarnation = node.incarnations[consumer]
+                wait = self.wait_for(consumer, incarnation)
+                if wait is not None and (consumer, incarnation, wait) not in self._waited:
+                    self._waited.add((consumer, incarnation, wait))
+                    self.waits[wait, self.oracle.states.get(topic, State.INITIAL)] += 1
+
+    def wait_for(self, consumer: str, incarnation: int) -> Wait | None:
+        """What the site's policy has the partitions of this life wait for, by what is noted of it."""
+        path = self.paths.id(consumer)
+        stored = self.server.nodes.get(path)
+        claim = decode_claim(path, stored.data, consumer, 0) if stored is not None and stored.data else None
+        absence = claim.absence if claim is not None else None
+        if claim is None or absence is None or absence.incarnation != incarnation:
+            return None
+        silent_s = self.kernel.now - absence.since_at
+        if incarnation in claim.ended:
+            return Wait.SAME_ID if silent_s < self.setup.rejoin_grace_s else None
+        return Wait.PERSON if self.setup.hold_absent and silent_s >= POLICY.absent_after_s else None
 
     # Time -------------------------------------------------------------------------------------------------------------
 
@@ -157,7 +208,9 @@ class World:
         one = Consumer(self.kernel, name, self._numbers, "shop", session, self.brokers)
         session.host = one
         session.on_effect = self.effect
+        session.on_watched = self._on_watched(one)
         one.on_pass = self._on_pass(one)  # type: ignore[method-assign,assignment]
+        one.on_offer = lambda topic, query: self.oracle.on_offer(one, topic, query)  # type: ignore[method-assign,assignment]
         one.on_cut_short = lambda: self.oracle.taint(one)  # type: ignore[method-assign,assignment]
         self.interfaces.listeners[one.address] = one.listener
         self.consumers.append(one)
@@ -187,6 +240,7 @@ class World:
     def sweep(self) -> None:
         """Forget the attempts that have ended, and the dead whose end is known."""
         self.attempts = [one for one in self.attempts if one.alive and not one.fiber.dead]
+        self.note_waits()
 
     def _folders(self, c: Coordinator) -> None:
         for folder in self._all_folders:

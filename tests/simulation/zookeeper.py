@@ -151,6 +151,7 @@ class Session:
         self.number = server.next_session()
         self.closed = False
         self.on_effect: Callable[[Fault], None] = lambda _fault: None
+        self.on_watched: Callable[[str, Node | None], None] = lambda _path, _node: None
         self._timeout_s = timeout_s
         self._expired = False
         self._heard_at = server.kernel.now
@@ -249,9 +250,12 @@ class Session:
         return self._watched(path, watch)
 
     def _watched(self, path: str, watch: Watcher | None) -> Node | None:
-        if watch is not None:
-            self._watches.setdefault((path, False), {})[watch] = None
-        return self._read(path)
+        if watch is None:
+            return self._read(path)
+        self._watches.setdefault((path, False), {})[watch] = None
+        node = self._read(path)
+        self.on_watched(path, node)
+        return node
 
     def get_many(self, paths: Sequence[str], watches: Sequence[Watcher | None] = ()) -> list[Node | None]:
         if not paths:

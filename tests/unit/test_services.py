@@ -19,6 +19,7 @@ from coordinator_tasks.core.world import Policy, Presence
 from coordinator_tasks.service import directives, loop, observe, store, topics, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Outcome, TopicReport, Waiting
+from tests.fakes.clock import FakeClock
 from tests.fakes.cluster import PERSON
 from tests.fakes.consumers import FakeDiscovery
 from tests.fakes.zookeeper import FakeZooKeeper, FakeZooKeeperServer
@@ -876,6 +877,19 @@ def test_a_grace_that_is_longer_than_the_absence_limit_is_kept() -> None:
         site.clock.advance(29.9)
     assert site.isolation("b") is None
     assert site.counts() == {"a": 2, "b": 2}
+
+
+def test_a_grace_that_was_noted_by_a_clock_that_is_ahead_counts_anew() -> None:
+    site = stable_site("a", "b")
+    site.with_policy(rejoin_grace_s=20.0)
+    site.dies("b")
+    ahead = FakeClock(site.clock.now() + 3600.0)
+    transitions.step(replace(site.coordinator, clock=ahead), ["orders"], LOOP)
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    assert site.counts() == {"a": 2, "b": 2}
+    site.clock.advance(20.0)
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    assert site.counts() == {"a": 4}
 
 
 def test_the_same_id_gets_its_partitions_back_within_the_grace() -> None:

@@ -1,0 +1,132 @@
+"""Who may run a partition beside its owner: processes that are taken for lost, or forgotten with ZooKeeper, and live on.
+
+Only the fence in Kafka holds those.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from coordinator_tasks.core.model import Token, TopicNode
+from tests.simulation.consumer import Consumer
+
+LOOK_S = 10.0
+"""What a task has seen it writes within this time, or hardly ever."""
+
+
+class Excuse(StrEnum):
+    """Why somebody may run a partition beside its owner."""
+
+    SET_ASIDE = "isolated by a person"
+    ISOLATED = "isolated by the platform"
+    ENDED = "known to have ended"
+    ELDER = "not asked before a new generation"
+    FORGOTTEN = "forgotten with ZooKeeper"
+
+
+@dataclass
+class Excuses:
+    """What is stored of the processes: who is registered, isolated, known to have ended; and whom nothing tells of."""
+
+    consumers: list[Consumer]
+    _members: dict[str, str] = field(default_factory=dict)
+    _claimed: dict[str, str] = field(default_factory=dict)
+    _isolated: dict[str, int] = field(default_factory=dict)
+    _ended: dict[str, frozenset[int]] = field(default_factory=dict)
+    _forgotten: dict[tuple[str, str], int] = field(default_factory=dict)
+    _named: set[tuple[str, int, int, str, int]] = field(default_factory=set)
+    _elder: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+
+    # What is written in ZooKeeper -------------------------------------------------------------------------------------
+
+    def on_member(self, consumer: str, address: str) -> None:
+        """Who is registered under this id now; empty = nobody."""
+        self._members[consumer] = address
+
+    def on_claim(self, consumer: str, address: str, ended: frozenset[int], nodes: dict[str, TopicNode]) -> None:
+        self._claimed[consumer] = address
+        for incarnation in self._ended.get(consumer, frozenset()) - ended:
+            self._forget(consumer, incarnation, nodes)
+        self._ended[consumer] = ended
+
+    def on_directive(self, consumer: str, isolated: int | None, nodes: dict[str, TopicNode]) -> None:
+        """`isolated`: this incarnation is, or all of them (0), or none."""
+        if isolated is not None:
+            self._isolated[consumer] = isolated
+            return
+        was = self._isolated.pop(consumer, None)
+        asked = self._members.get(consumer) or self._claimed.get(consumer)
+        for one in self.consumers if was is not None else ():
+            # Its word was not asked for: nothing is granted to it, and until it has seen that the fence holds it.
+            if one.consumer == consumer and one.address != asked:
+                self._forget(consumer, one.incarnation, nodes)
+
+    def on_node(self, topic: str, node: TopicNode, heard: Collection[str]) -> None:
+        """Whoever is an owner by this node is judged again, and so is who answered (`heard`: at these addresses) its writer.
+
+        What they run by their own word is adopted, or waited for until it is closed.
+        """
+        for one in self.consumers:
+            if one.address in heard:
+                self._forgotten.pop((one.name, topic), None)
+                self._elder.pop((one.name, topic), None)
+        for p, owner in node.assignments.items():
+            self._named.add((topic, p, node.since[p], owner, node.incarnations[owner]))
+
+    def on_elder(self, one: Consumer, topic: str, generations: frozenset[str]) -> None:
+        """A new generation has begun and this process was not asked: what it holds is of one of those before."""
+        self._elder[one.name, topic] = generations
+
+    def on_restore(self, taken_for_lost: Iterable[Consumer]) -> None:
+        """The tree is another one: until it names them as owners, nobody knows of those who run, nor whom it has forgotten.
+
+        Who was taken for lost in the old one may not know of it yet, nor have begun what its picture grants it.
+        """
+        self._named.clear()
+        for one in self.consumers:
+            if one.alive and one.topics is not None:
+                for topic, query in one.topics.queries.items():
+                    epochs = [self._forgotten.get((one.name, topic), -1)]
+                    epochs += [held.token.epoch for held in query.holder._ledger.held.values()]
+                    if one in taken_for_lost and query.holder.picture is not None:
+                        epochs.append(query.holder.picture.epoch)
+                    self._forgotten[one.name, topic] = max(epochs)
+
+    def _forget(self, consumer: str, incarnation: int, nodes: dict[str, TopicNode]) -> None:
+        self._named = {one for one in self._named if one[3:] != (consumer, incarnation)}
+        for one in self.consumers:
+            if one.consumer == consumer and one.incarnation == incarnation:
+                for topic, node in nodes.items():
+                    self._forgotten[one.name, topic] = max(self._forgotten.get((one.name, topic), -1), node.epoch)
+
+    # What follows from it ---------------------------------------------------------------------------------------------
+
+    def lost(self, one: Consumer) -> bool:
+        """Whether this process is taken for lost now."""
+        isolated = self._isolated.get(one.consumer)
+        return isolated in (0, one.incarnation) or one.incarnation in self._ended.get(one.consumer, ())
+
+    def set_aside(self, one: Consumer) -> bool:
+        """Whether a person has isolated it, alive and well as it may be: what it has not committed is read again."""
+        return self._isolated.get(one.consumer) == 0
+
+    def here(self, one: Consumer) -> bool:
+        """Whether this process is registered, nobody who may still write was told otherwise, and it can answer."""
+        registered = one.alive and self._members.get(one.consumer) == one.address
+        listed = one.kernel.now - one.listener.hidden_at > LOOK_S
+        return registered and listed and one.running and not one.session.broken and not one.session.cut
+
+    def of(self, one: Consumer, topic: str, partition: int, token: Token) -> Excuse | None:
+        """Why this process is excused for what it runs under this token, if it is.
+
+        What is forgotten is, until a node that was written since then names it as the owner under that very epoch.
+        """
+        key, isolated = (one.name, topic), self._isolated.get(one.consumer)
+        if isolated in (0, one.incarnation):
+            return Excuse.ISOLATED if isolated else Excuse.SET_ASIDE
+        if one.incarnation in self._ended.get(one.consumer, ()):
+            return Excuse.ENDED
+        if token.generation in self._elder.get(key, ()):
+            return Excuse.ELDER
+        named = (topic, partition, token.epoch, one.consumer, one.incarnation) in self._named
+        return Excuse.FORGOTTEN if token.epoch <= self._forgotten.get(key, -1) and not named else None

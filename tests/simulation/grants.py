@@ -1,0 +1,76 @@
+"""Who may run a partition by what is written, and by what a process has accepted of it.
+
+Written here once more, and not asked of `core.holding`: the rules there are what is judged.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from coordinator_tasks.core.model import TopicNode, TopicState
+from spark_apps.agent.held import Held
+from tests.simulation.consumer import Consumer
+
+Owner = tuple[str, int]  # consumer and incarnation; 0 = any
+
+
+@dataclass
+class Grants:
+    """`granted`: everything that some written node granted to somebody. The others tell of what is stored now."""
+
+    granted: set[tuple[str, str, int, int, str, int]] = field(default_factory=set)
+    _nodes: dict[str, TopicNode] = field(default_factory=dict)
+    _states: dict[str, TopicState] = field(default_factory=dict)
+    _possible: dict[str, dict[int, frozenset[Owner]]] = field(default_factory=dict)
+
+    def on_node(self, topic: str, node: TopicNode | None) -> None:
+        """The topic's node is another one; `None` = it is gone, and nothing is known."""
+        self._possible.pop(topic, None)
+        if node is None:
+            self._nodes.pop(topic, None)
+            return
+        self._nodes[topic] = node
+        for p, consumer in node.assignments.items():
+            self.granted.add((topic, node.generation, p, node.since[p], consumer, node.incarnations[consumer]))
+        for p, entry in node.handoff.items():
+            self.granted.add((topic, node.generation, p, entry.epoch, entry.taker, node.incarnations[entry.taker]))
+
+    def on_state(self, topic: str, state: TopicState | None) -> None:
+        """The topic's state is another one; `None` = it is gone."""
+        self._possible.pop(topic, None)
+        if state is None:
+            self._states.pop(topic, None)
+        else:
+            self._states[topic] = state
+
+    def is_known(self, topic: str) -> bool:
+        """Whether anything is stored of the topic."""
+        return topic in self._nodes
+
+    def may_run(self, one: Consumer, topic: str, partition: int) -> bool:
+        """Whether by what is stored this process may still run the partition: as owner, or until it has confirmed its end."""
+        if topic not in self._possible:
+            self._possible[topic] = self._owners(topic)
+        return (one.consumer, one.incarnation) in self._possible[topic].get(partition, frozenset())
+
+    def _owners(self, topic: str) -> dict[int, frozenset[Owner]]:
+        node, state = self._nodes[topic], self._states.get(topic)
+        found: dict[int, set[str]] = {p: {owner} for p, owner in node.assignments.items()}
+        for p, entry in node.handoff.items():
+            found.setdefault(p, set()).update((entry.giver, entry.taker))
+        for consumer, partitions in (state.to_close if state is not None else {}).items():
+            for p in partitions:
+                found.setdefault(p, set()).add(consumer)
+        known: Mapping[str, int] = node.incarnations
+        return {p: frozenset((c, known.get(c, 0)) for c in owners) for p, owners in found.items()}
+
+
+def by_picture(one: Consumer, topic: str, partition: int, held: Held) -> bool:
+    """Whether the node that this process has accepted gives it the partition under the token that it holds."""
+    holder = one.holder(topic)
+    picture = holder.picture if holder is not None else None
+    if picture is None or picture.removed or picture.incarnations.get(one.consumer) != one.incarnation:
+        return False
+    entry = picture.handoff.get(partition)
+    if entry is not None and entry.taker == one.consumer:
+        return entry.epoch == held.token.epoch
+    return picture.assignments.get(partition) == one.consumer and picture.since[partition] == held.token.epoch

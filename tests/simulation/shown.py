@@ -1,0 +1,48 @@
+"""What ZooKeeper has shown to each process: it acts on it, without asking for anything else before.
+
+Reads count once the process is registered in the session that they are made in.
+"""
+
+from dataclasses import dataclass, field
+
+from coordinator_tasks.core.codec import decode_node
+from coordinator_tasks.core.member_codec import decode_directive
+from coordinator_tasks.core.model import TopicNode
+from coordinator_tasks.core.names import Paths
+from tests.simulation.consumer import Consumer
+
+
+@dataclass
+class Shown:
+    """By process: the last read of every topic's node that was there, and whether the last read directive isolates it."""
+
+    paths: Paths
+    _nodes: dict[str, dict[str, TopicNode]] = field(default_factory=dict)
+    _isolated: dict[str, bool] = field(default_factory=dict)
+
+    def on_read(self, one: Consumer, path: str, data: bytes | None) -> None:
+        folder, _, name = path.rpartition("/")
+        if folder == self.paths.assignments and data:
+            self._nodes.setdefault(one.name, {})[name] = decode_node(path, data)
+        elif folder == self.paths.directives and name == one.consumer:
+            isolation = decode_directive(path, data, name, 0).isolation if data else None
+            self._isolated[one.name] = isolation is not None and isolation.incarnation in (0, one.incarnation)
+
+    def is_isolated(self, one: Consumer) -> bool:
+        """Whether it knows that it is isolated."""
+        return self._isolated.get(one.name, False)
+
+    def ignored(self, one: Consumer) -> str:
+        """A node that it has read and should have accepted, in a sentence; empty = there is none."""
+        for topic, node in self._nodes.get(one.name, {}).items():
+            holder = one.holder(topic)
+            picture = holder.picture if holder is not None else None
+            if holder is not None and (picture is None or _replaces(picture, node)):
+                known = f"epoch {picture.epoch} of {picture.generation}" if picture is not None else "nothing"
+                return f"{one.name} has read epoch {node.epoch} of {node.generation} of {topic} and acts on {known}"
+        return ""
+
+
+def _replaces(picture: TopicNode, node: TopicNode) -> bool:
+    covered = picture.generation == node.generation or node.supersedes.get(picture.generation, -1) >= picture.epoch
+    return covered and node.epoch > picture.epoch
