@@ -88,6 +88,7 @@ class Held:
     handed: bool = False
     pending: bool = False  # part of a batch that has not passed the sink
     measured: bool = False  # the log's end was asked for
+    asked_from: int = 0  # the position when that was
     end: int | None = None
     goal: int | None = None  # the log's end when it was taken up
     inflow: Inflow | None = None

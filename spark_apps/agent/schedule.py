@@ -215,7 +215,7 @@ class Schedule:
         bounds = [p for p, h in ready.items() if everything or (not h.measured and h.grant.release is None)]
         self._bounds_at = now if everything else self._bounds_at
         for held in ready.values():
-            held.measured = True
+            held.measured, held.asked_from = True, held.position
         if allowed:
             self._measure_wanted = False
             self._measured_at = now

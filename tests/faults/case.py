@@ -1,13 +1,12 @@
 """One case: Initial to Stable, a join, a clean leave, with records flowing; whoever is killed is started again."""
 
 import copy
-import json
 import os
 import pprint
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
@@ -23,7 +22,6 @@ from coordinator_tasks.core.model import Ending, TopicNode
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Node
 from coordinator_tasks.core.world import Policy
-from coordinator_tasks.demo.evidence import Row
 from coordinator_tasks.service import fleet, history
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.settings import TOKEN_FENCE
@@ -32,6 +30,7 @@ from tests.faults.checker import Findings, Run, check
 from tests.faults.failpoints import PHASES, Kill, traced
 from tests.faults.releases import Releases
 from tests.faults.roles import COORDINATOR, Life, consume, coordinate
+from tests.faults.rows import Rows
 from tests.faults.servers import Servers
 from tests.stable import stable_node
 
@@ -115,8 +114,7 @@ class Case:
             clock=SystemClock(),
             policy=POLICY,
         )
-        self._read: dict[Path, int] = {}
-        self._found: list[Row] = []
+        self.rows = Rows(self.folder)
         self.releases = Releases(self.zk, self.paths, self.topic, self.servers.partitions)
 
     # The scenario ----------------------------------------------------------------------------------------------------
@@ -153,12 +151,15 @@ class Case:
 
     def _scenario(self) -> None:
         self.servers.begin_group(self.group, self.base)
-        for phase in (self._initial, self._join, self._leave):
+        for phase in self._phases():
             phase()
             if self.brief and all(self._reached()):
                 break
         self.target = self.servers.ends()
         self._await(self._consumed, "everything is processed")
+
+    def _phases(self) -> Sequence[Callable[[], None]]:
+        return (self._initial, self._join, self._leave)
 
     def _initial(self) -> None:
         self._phase("initial")
@@ -177,26 +178,33 @@ class Case:
 
     def _phase(self, name: str) -> None:
         file = os.open(self.folder / "phase", os.O_WRONLY | os.O_CREAT, 0o600)
-        os.write(file, str(PHASES.index(name)).encode())  # one byte, never cut: the processes read it all the time
+        os.write(file, bytes([PHASES.index(name)]))  # one byte, never cut: the processes read it all the time
         os.close(file)
         self.phase = name
 
     def _start(self, role: str) -> None:
         if role not in self.actors:
-            life = Life(role, self.settings, self.topic, self.group, self.folder, self.kills, role in self.blind)
-            self.actors[role] = Actor(life)
+            self.actors[role] = Actor(self._life(role))
         actor = self.actors[role]
         (self.folder / role).mkdir(exist_ok=True)
         self._note(role).unlink(missing_ok=True)
-        target = coordinate if role == COORDINATOR else consume
         before, actor.process = (
             actor.process,
-            self.servers.forks.Process(target=target, args=(actor.life,), daemon=True),
+            self.servers.forks.Process(target=self._does(role), args=(actor.life,), daemon=True),
         )
         with self.servers.processes:
             if before is not None:
                 before.close()
             actor.process.start()
+
+    def _life(self, role: str) -> Life:
+        return Life(role, self.settings, self.topic, self.group, self.folder, self.kills, role in self.blind)
+
+    def _does(self, role: str) -> Callable[[Life], None]:
+        return coordinate if role == COORDINATOR else consume
+
+    def _may_end(self, role: str) -> bool:
+        return role == FIRST and self.phase == "leave"
 
     def _note(self, role: str) -> Path:
         return self.folder / role / "incarnation"
@@ -227,7 +235,7 @@ class Case:
                 self._bury(role)
                 self._start(role)
                 found = True
-            elif role == FIRST and self.phase == "leave" and code == 0:
+            elif code == 0 and self._may_end(role):
                 actor.ended = True
             else:
                 raise Failed(f"{role} has ended with {code}; see {self.folder}")
@@ -251,13 +259,19 @@ class Case:
 
     def _settled(self, owners: set[str]) -> bool:
         """Stable, everything owned by exactly these, each in its present life, and records reach their sinks."""
+        node = self._owned(owners)
+        if node is None:
+            return False
+        rows = {(row.partition, row.consumer, row.incarnation) for row in self.rows.all()}
+        return all((p, owner, node.incarnations[owner]) in rows for p, owner in node.assignments.items())
+
+    def _owned(self, owners: set[str]) -> TopicNode | None:
+        """The topic's node, if it is Stable with everything owned by exactly these, each in its present life."""
         node = stable_node(self._find, self.paths, self.topic)
         if node is None or set(node.assignments.values()) != owners or len(node.assignments) != self.servers.partitions:
-            return False
-        if any(node.incarnations.get(owner) != self._live(owner) for owner in owners):
-            return False
-        rows = {(row.partition, row.consumer, row.incarnation) for row in self._rows()}
-        return all((p, owner, node.incarnations[owner]) in rows for p, owner in node.assignments.items())
+            return None
+        lives = {owner: self._live(owner) for owner in owners}
+        return node if lives.items() <= node.incarnations.items() else None
 
     def _live(self, consumer: str) -> int:
         """The incarnation that is registered, if it is the present process's; -1 otherwise."""
@@ -284,21 +298,11 @@ class Case:
 
     def _consumed(self) -> bool:
         there: dict[int, set[int]] = {p: set() for p in self.base}
-        for row in self._rows():
+        for row in self.rows.all():
             there[row.partition].add(row.offset)
         return all(there[p].issuperset(range(first, self.target[p])) for p, first in self.base.items())
 
     # Evidence --------------------------------------------------------------------------------------------------------
-
-    def _rows(self) -> list[Row]:
-        """All rows so far; of each file only what is new is read."""
-        for file in sorted(self.folder.glob("rows-*")):
-            data = file.read_bytes()[self._read.get(file, 0) :]
-            whole = data[: data.rfind(b"\n") + 1]
-            self._read[file] = self._read.get(file, 0) + len(whole)
-            for who, life, epoch, p, offset, number, at in map(json.loads, whole.splitlines()):
-                self._found.append(Row(who, life, epoch, p, offset, number, 0.0, at))
-        return list(self._found)
 
     def judged(self) -> list[str]:
         """What the checker says to everything so far, once all that was produced is processed."""
@@ -311,7 +315,7 @@ class Case:
             base=self.base,
             target=self.target,
             commits=self.servers.commits.of(self.group, self.topic),  # before the rows: who still runs goes on
-            rows=self._rows(),
+            rows=self.rows.all(),
             records=history.records(self.coordinator, self.topic, 500)[::-1],
             releases=self.releases.all(),
             killed=frozenset(self.killed),

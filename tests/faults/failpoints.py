@@ -105,7 +105,7 @@ class Failpoints:
         return Wrapped(self, port, inner, operations)
 
     def _point(self, operation: str, step: str) -> str:
-        phase = PHASES[int(os.pread(self._phase, 1, 0))]
+        phase = PHASES[os.pread(self._phase, 1, 0)[0]]
         parts = [self.role, phase, self.task, step, operation]
         if self.task and operation not in WRITES:
             parts.remove(phase)  # the coordinator reads the same in each of its steps, whatever the step is for

@@ -168,7 +168,7 @@ class Moved(Case):
         self._await(lambda: self._settled(owners), f"Stable with {sorted(owners)}")
         ended = time.time()
         stays &= {p for p, owner in self.node().assignments.items() if owner != THIRD}
-        rows = [row for row in self._rows() if began <= row.processed_at <= ended]
+        rows = [row for row in self.rows.all() if began <= row.processed_at <= ended]
         new = history.records(self.coordinator, self.topic, 500)[::-1][self.known :]
         self.known += len(new)  # whatever comes from now on is the next case's, and needless there
         return {

@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
@@ -45,7 +45,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One start of a process: who it is, where its case's files are, where it is to die, and whether it looks at entries."""
+    """One start of a process: who it is, where its case's files are, and where it is to die.
+
+    `blind`: a consumer that never looks at the committed entries once it has begun.
+    """
 
     role: str
     settings: Settings
@@ -54,6 +57,8 @@ class Life:
     folder: Path
     kills: tuple[Kill, ...] = ()
     blind: bool = False
+    chores_s: float = CHORES_S
+    timing: AgentTiming = field(default_factory=lambda: AGENT_TIMING)
 
 
 def fork_server() -> ForkServerContext:
@@ -83,7 +88,8 @@ def end_with_parent(life: Life) -> None:
     faulthandler.register(signal.SIGUSR1, (life.folder / f"stack-{life.role}").open("w"), all_threads=False)
 
 
-def _begin(life: Life) -> Failpoints:
+def begin(life: Life) -> Failpoints:
+    """What every process of a case does first."""
     end_with_parent(life)
     points = Failpoints(life.role, life.folder, life.kills)
     wrap_production(points)
@@ -92,13 +98,13 @@ def _begin(life: Life) -> Failpoints:
 
 def consume(life: Life) -> None:
     """A plain consumer; SIGTERM asks it to leave."""
-    points = _begin(life)
+    points = begin(life)
     settings = ConsumerSettings(
         life.settings,
         life.role,
         run_folder=str(life.folder / life.role),
         timing=replace(TIMING, look_s=NEVER_S, fresh_s=NEVER_S) if life.blind else TIMING,
-        agent_timing=AGENT_TIMING,
+        agent_timing=life.timing,
     )
     consumer = PlainConsumer(settings, RowSink(points, life))
     with leave_on_signals(consumer.leave):
@@ -137,7 +143,7 @@ class RowSink:
 
 def coordinate(life: Life) -> None:
     """The coordinator's steps one after the other, each as the orchestrator's task of that name runs it."""
-    points = _begin(life)
+    points = begin(life)
     with open_coordinator(life.settings) as c:
         Tasks(c, points, life).run()
 
@@ -200,7 +206,7 @@ class Tasks:
         self._task("chores")
         topics.refresh_partitions(self.c, self.names)
         directives.complete_readmissions(self.c, self.actor)
-        self.chores_at = time.monotonic() + CHORES_S
+        self.chores_at = time.monotonic() + self.life.chores_s
 
     def _task(self, name: str) -> None:
         self.points.task = name

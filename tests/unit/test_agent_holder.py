@@ -985,6 +985,25 @@ def test_a_leader_that_knows_less_for_a_moment_changes_nothing(stage: Stage) -> 
     assert not stage.reported("behind the log's end")
 
 
+def test_answers_that_come_late_say_nothing_of_what_was_read_meanwhile(stage: Stage) -> None:
+    stage.own(0)
+    for round_number in range(1, 9):
+        stage.holder.want_ends()
+        work = stage.holder.work()
+        while work is not None and not isinstance(work, Measure):
+            stage.holder.answer(perform(stage.offsets, "t", work))
+            work = stage.holder.work()
+        assert work is not None
+        end = perform(stage.offsets, "t", work)
+        stage.kafka.append("t", 0, 10)  # the answer is on its way while these come, are read and pass
+        stage.clock.advance(1.0)
+        stage.hand_out(0, 100 + 10 * round_number)
+        stage.holder.cover(stage.batch)
+        stage.holder.answer(end)
+    assert not stage.reported("behind the log's end")
+    assert 0 in stage.holder.ready()
+
+
 def test_retention_that_catches_up_while_a_batch_is_read_is_said(stage: Stage) -> None:
     planner = opened(stage, fails=False)
     stage.own(0)
