@@ -6,13 +6,13 @@ word counts. The rights are read from the history and the releases by the demons
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from coordinator_tasks.core.model import MoveKind, Record, State, Token
 from coordinator_tasks.demo.checker import disordered, lost_records, repeated, unowned_rows
 from coordinator_tasks.demo.evidence import Produced, Row, SeenRelease
-from coordinator_tasks.demo.ownership import Holding, holdings
+from coordinator_tasks.demo.ownership import End, Holding, holdings
 from tests.faults.commit_log import LoggedCommit, by_partition
 
 TOLERANCE_S = 0.005
@@ -23,7 +23,8 @@ TOLERANCE_S = 0.005
 class Run:
     """`base` and `target` are the first offset to be processed and the one after the last, by partition.
 
-    `killed`: consumer and incarnation. `breaks`: records, by number, after which ZooKeeper was lost or restored. `rows` keep the order of each writer, `commits` that of the broker.
+    `killed`: consumer and incarnation. `breaks`: records, by number, after which ZooKeeper was lost or restored.
+    `survivors`: lives that were taken for closed, and how long each may take to learn of that, in seconds. `rows` keep the order of each writer, `commits` that of the broker.
     """
 
     base: Mapping[int, int]
@@ -34,6 +35,7 @@ class Run:
     releases: Sequence[SeenRelease]
     killed: frozenset[tuple[str, int]] = frozenset()
     breaks: frozenset[int] = frozenset()
+    survivors: Mapping[tuple[str, int], float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Findings:
 def check(run: Run) -> Findings:
     """Judge a run; never raises for what the evidence says."""
     rows = sorted(run.rows, key=lambda row: (row.partition, row.processed_at))
-    held = adopted(holdings(run.records, run.releases))
+    held = stretched(adopted(holdings(run.records, run.releases)), run.survivors)
     clean, by_kill, _ = repeated(rows, held, run.killed)
     produced = [Produced(p, n, n, 0.0) for p, first in run.base.items() for n in range(first, run.target[p])]
     invented = [row for row in rows if row.sequence != row.offset or row.offset < run.base.get(row.partition, 0)]
@@ -153,6 +155,12 @@ def adopted(held: Sequence[Holding]) -> list[Holding]:
         ends = {"until_at": later.until_at, "until_offset": later.until_offset, "end": later.end} if goes_on else {}
         found.append(replace(one, **ends))
     return found[::-1]
+
+
+def stretched(held: Sequence[Holding], survivors: Mapping[tuple[str, int], float]) -> list[Holding]:
+    """A survivor goes on with what was taken from it until it learns of that."""
+    more_s = {one: survivors.get((one.consumer, one.incarnation), 0.0) for one in held if one.end is End.LOST}
+    return [replace(one, until_at=one.until_at + more_s.get(one, 0.0)) for one in held]
 
 
 def _life(one: Holding) -> tuple[int, str, int]:

@@ -6,7 +6,6 @@ Each begins with two consumers, and goes on with phases of its own; a point's ph
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import inf
 from typing import ClassVar
 
 from coordinator_tasks.core.errors import NodeMissing
@@ -15,7 +14,7 @@ from coordinator_tasks.core.model import Record
 from coordinator_tasks.service import history, positions
 from tests.faults.case import FIRST, SECOND, Actor, Case
 from tests.faults.checker import Run
-from tests.faults.persons import PERSON, WHO, ask
+from tests.faults.persons import PERSON, ask
 from tests.faults.roles import AGENT_TIMING, COORDINATOR, Life
 from tests.faults.zombie import PROMISED_S, SLACK_S
 from tests.integration import agent_site
@@ -88,8 +87,8 @@ class Added(Scenario):
 class Isolation(Scenario):
     """A consumer is isolated by a person while it lives, and readmitted.
 
-    It is taken for closed without its own word: what it has not committed is repeated, and what it processes until it learns
-    of that, within the time that a zombie has, is set apart.
+    It is taken for closed without its own word: what it has not committed is repeated, and it goes on until it learns of that,
+    as long as a zombie may.
     """
 
     isolated: int = 0
@@ -110,17 +109,7 @@ class Isolation(Scenario):
         self._await(lambda: self._settled(BOTH), "Stable with the readmitted one")
 
     def _evidence(self) -> Run:
-        found = super()._evidence()
-        at = min(
-            (one.at for one in found.records if one.cause.startswith(f"isolated: {SECOND} (by {WHO}")), default=inf
-        )
-        late = [
-            row
-            for row in found.rows
-            if (row.consumer, row.incarnation) == (SECOND, self.isolated) and 0 < row.processed_at - at < STOP_S
-        ]
-        epochs = {row.epoch for row in found.rows if row.consumer == SECOND and row.processed_at < at}
-        return replace(found, rows=[row for row in found.rows if row not in late or row.epoch not in epochs])
+        return replace(super()._evidence(), survivors={(SECOND, self.isolated): STOP_S})
 
 
 class Lost(Scenario):

@@ -1,4 +1,4 @@
-"""What the checker makes of a ZooKeeper that was lost or restored: what ran goes on, and nobody else may."""
+"""What the checker makes of a lost or restored ZooKeeper, and of a consumer that was isolated while it lives."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pytest
 from coordinator_tasks.core.model import MoveKind, Record, State
 from coordinator_tasks.demo.checker import unowned_rows
 from coordinator_tasks.demo.ownership import holdings
-from tests.faults.checker import adopted, history_faults
+from tests.faults.checker import adopted, history_faults, stretched
 from tests.unit.demo_evidence import move, record, row
 
 LOST_AT, AFTER = 1002.0, 1003.0
@@ -51,3 +51,15 @@ def test_a_history_may_begin_anew_where_zookeeper_was_lost_and_nowhere_else() ->
 def test_epochs_do_not_fall_where_zookeeper_was_lost() -> None:
     lower = [replace(one, epoch=0) if one.sequence > 1 else one for one in history()]
     assert any("epoch 0 after 1" in text for text in history_faults(lower, {1}))
+
+
+@pytest.mark.parametrize(("after_s", "found"), [(0.9, 0), (1.1, 1)])
+def test_an_isolated_consumer_may_go_on_until_it_can_know(after_s: float, found: int) -> None:
+    taken = move(0, "a", "b", MoveKind.START)
+    records = [
+        *history()[:2],
+        record(2, State.STABLE, State.STARTING, 2, LOST_AT, moves=(taken,), incarnations={"b": 1}),
+    ]
+    late = [row(0, 7, "a", 1, LOST_AT + after_s)]
+    assert len(unowned_rows(late, stretched(holdings(records, []), {("a", 1): 1.0}))) == found
+    assert len(unowned_rows(late, stretched(holdings(records, []), {("b", 1): 1.0, ("a", 2): 1.0}))) == 1
