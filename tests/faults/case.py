@@ -153,10 +153,13 @@ class Case:
         self.servers.begin_group(self.group, self.base)
         for phase in self._phases():
             phase()
-            if self.brief and all(self._reached()):
+            if self._over():
                 break
         self.target = self.servers.ends()
         self._await(self._consumed, "everything is processed")
+
+    def _over(self) -> bool:
+        return self.brief and all(self._reached())
 
     def _phases(self) -> Sequence[Callable[[], None]]:
         return (self._initial, self._join, self._leave)

@@ -5,14 +5,14 @@ word counts. The rights are read from the history and the releases by the demons
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from coordinator_tasks.core.model import Record, State, Token
+from coordinator_tasks.core.model import MoveKind, Record, State, Token
 from coordinator_tasks.demo.checker import disordered, lost_records, repeated, unowned_rows
 from coordinator_tasks.demo.evidence import Produced, Row, SeenRelease
-from coordinator_tasks.demo.ownership import Holding, holdings
+from coordinator_tasks.demo.ownership import End, Holding, holdings
 from tests.faults.commit_log import LoggedCommit, by_partition
 
 TOLERANCE_S = 0.005
@@ -23,7 +23,8 @@ TOLERANCE_S = 0.005
 class Run:
     """`base` and `target` are the first offset to be processed and the one after the last, by partition.
 
-    `killed`: consumer and incarnation. `rows` keep the order of each writer, `commits` that of the broker.
+    `killed`: consumer and incarnation. `breaks`: records, by number, after which ZooKeeper was lost or restored.
+    `survivors`: lives that were taken for closed, and how long each may take to learn of that, in seconds. `rows` keep the order of each writer, `commits` that of the broker.
     """
 
     base: Mapping[int, int]
@@ -33,6 +34,8 @@ class Run:
     records: Sequence[Record]
     releases: Sequence[SeenRelease]
     killed: frozenset[tuple[str, int]] = frozenset()
+    breaks: frozenset[int] = frozenset()
+    survivors: Mapping[tuple[str, int], float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class Findings:
 def check(run: Run) -> Findings:
     """Judge a run; never raises for what the evidence says."""
     rows = sorted(run.rows, key=lambda row: (row.partition, row.processed_at))
-    held = holdings(run.records, run.releases)
+    held = stretched(adopted(holdings(run.records, run.releases)), run.survivors)
     clean, by_kill, _ = repeated(rows, held, run.killed)
     produced = [Produced(p, n, n, 0.0) for p, first in run.base.items() for n in range(first, run.target[p])]
     invented = [row for row in rows if row.sequence != row.offset or row.offset < run.base.get(row.partition, 0)]
@@ -63,7 +66,7 @@ def check(run: Run) -> Findings:
         "rewound": list(rewound(run.commits)),
         "skipped": list(_skipped(run.base, rows, run.commits)),
         "commits unowned": list(unowned_commits(run.commits, held)),
-        "history": list(history_faults(run.records)),
+        "history": list(history_faults(run.records, run.breaks)),
     }
     return Findings(wrong, by_kill)
 
@@ -140,19 +143,44 @@ def unowned_commits(commits: Sequence[LoggedCommit], held: Sequence[Holding]) ->
             yield f"{what}, though it had released the partition at {holding.until_offset}"
 
 
-def history_faults(records: Sequence[Record]) -> Iterator[str]:
+def adopted(held: Sequence[Holding]) -> list[Holding]:
+    """What a life runs goes on under its own epoch as well, for as long as that life may run it, where a recovery has given it
+    to the very same: it was adopted, or was one of several possible owners of whom it alone is left.
+    """
+    found: list[Holding] = []
+    for one in reversed(held):
+        later = found[-1] if found else one
+        kept = later.kind is MoveKind.ADOPT or (later.kind is MoveKind.START and later.giver == later.consumer)
+        goes_on = kept and _life(later) == _life(one)
+        ends = {"until_at": later.until_at, "until_offset": later.until_offset, "end": later.end} if goes_on else {}
+        found.append(replace(one, **ends))
+    return found[::-1]
+
+
+def stretched(held: Sequence[Holding], survivors: Mapping[tuple[str, int], float]) -> list[Holding]:
+    """A survivor goes on with what was taken from it until it learns of that."""
+    more_s = {one: survivors.get((one.consumer, one.incarnation), 0.0) for one in held if one.end is End.LOST}
+    return [replace(one, until_at=one.until_at + more_s.get(one, 0.0)) for one in held]
+
+
+def _life(one: Holding) -> tuple[int, str, int]:
+    return one.partition, one.consumer, one.incarnation
+
+
+def history_faults(records: Sequence[Record], breaks: Collection[int] = ()) -> Iterator[str]:
     """One record per transition: each begins where the one before ended; epochs never fall, every plan has its own."""
     ordered = sorted(records, key=lambda r: r.sequence)
     if ordered and ordered[0].source is not State.INITIAL:
         yield f"the first record begins in {ordered[0].source}"
     for before, after in pairwise(ordered):
-        if after.source is not before.target:
+        recovered = before.sequence in breaks
+        if after.source is not before.target and not recovered:
             yield f"record {after.sequence} begins in {after.source}, the one before ended in {before.target}"
         if after.epoch < before.epoch:
             yield f"record {after.sequence} has epoch {after.epoch} after {before.epoch}"
         if after.epoch == before.epoch and after.moves:
             yield f"record {after.sequence} moves partitions under epoch {after.epoch}, like the one before"
-        if after.generation != before.generation:
+        if after.generation != before.generation and not recovered:
             yield f"record {after.sequence} has another generation"
 
 

@@ -24,6 +24,8 @@ RARE_TRIES = 20
 """Of a case whose point need not be met: after that it is noted as one that did not come to its death."""
 SLEEPERS = 50
 PAIRS, RARE, LATER, SLEEPING = "pairs", "rare-points", "later-calls", "sleepers"
+FURTHER = "further-points"
+FURTHER_TRIES = 5
 BLINDNESS = "blind-zombies"
 BLIND = 3
 
@@ -38,6 +40,8 @@ def plans(part: str, wanted: Wanted) -> list[tuple[Kill, ...]]:
         return list(islice(plan.pairs(SEED), wanted.pairs))
     if part == RARE:
         return plan.rare()
+    if part == FURTHER:
+        return plan.further_singles()
     always = [point for point, met in plan.listed().items() if met]
     return [(Kill(point, when, nth),) for nth in LATER_CALLS for point in always for when in When]
 
@@ -64,8 +68,9 @@ def _deaths(part: str) -> Part:
                 if turn.over():
                     return
                 batch = [by_key[one] for one in due[first : first + BATCH]]
-                tries, folder = RARE_TRIES if part == RARE else 1, turn.folder / f"batch{first}"
-                for result in plan.run_reaching(servers, folder, batch, tries, brief=False, over=turn.over):
+                tries, folder = {RARE: RARE_TRIES, FURTHER: FURTHER_TRIES}.get(part, 1), turn.folder / f"batch{first}"
+                brief = part == FURTHER
+                for result in plan.run_reaching(servers, folder, batch, tries, brief=brief, over=turn.over):
                     _note(turn.notes, part, result)
 
     def summary(notes: Notes, wanted: Wanted) -> str:
@@ -154,5 +159,5 @@ def _blinded(notes: Notes, _: Wanted) -> str:
 PARTS = [
     Part(BLINDNESS, _blind, _blinded),
     Part(SLEEPING, _sleep, _slept),
-    *(_deaths(part) for part in (PAIRS, RARE, LATER)),
+    *(_deaths(part) for part in (PAIRS, FURTHER, RARE, LATER)),
 ]

@@ -25,8 +25,16 @@ from spark_apps import plain
 from spark_apps.agent import status_server
 
 PRODUCTION = ("/coordinator_tasks/", "/spark_apps/")
-PHASES = ("initial", "join", "leave")
+PHASES = (
+    *("initial", "join", "leave"),
+    *("isolate", "readmit", "lost", "back", "drain", "undrain", "pin", "unpin", "pause", "reset", "resume"),
+    *("empty", "restore", "remove", "add", "grow", "stall", "barrier"),
+)
 WRITES = frozenset({"ZooKeeper.transact"})
+OF_ANY_TASK = frozenset({"observe._isolate"})
+"""Steps that come once, in whichever task looks first: their points name none."""
+TRANSACTIONS = "Transactions"
+"""The port `GroupOffsets` where commits are transactions."""
 
 # Every operation of every port. What is not IO, or ends a process that is over, is named with its reason below.
 OPERATIONS: Mapping[str, frozenset[str]] = {
@@ -35,10 +43,9 @@ OPERATIONS: Mapping[str, frozenset[str]] = {
     "Registry": frozenset({"register", "deregister"}),
     "StatusClient": frozenset({"ask", "post_topic"}),
     "KafkaAdmin": frozenset({"describe", "committed", "bounds", "at_times", "group_members"}),
-    "GroupOffsets": frozenset({"committed", "commit", "topic_id", "ends", "beginnings", "at_times"}),
+    "GroupOffsets": frozenset({"hold", "committed", "commit", "topic_id", "ends", "beginnings", "at_times"}),
 }
 NO_FAILPOINT: Mapping[str, str] = {
-    "GroupOffsets.hold": "asks nothing, unless commits are transactions",
     "ZooKeeper.listen": "adds a listener in this process",
     "ZooKeeper.session_id": "reads a number of this process",
     "ZooKeeper.session_timeout_s": "reads a number of this process",
@@ -109,6 +116,8 @@ class Failpoints:
         parts = [self.role, phase, self.task, step, operation]
         if self.task and operation not in WRITES:
             parts.remove(phase)  # the coordinator reads the same in each of its steps, whatever the step is for
+        if step in OF_ANY_TASK:
+            parts.remove(self.task)
         return "/".join(part for part in parts if part)
 
     def _die(self, point: str, number: int, when: When) -> None:
@@ -161,15 +170,17 @@ def _named(path: str, function: str) -> str:
 
 def wrap_production(points: Failpoints) -> None:
     """Replace, in this process, what the wiring and the plain consumer build. There is no way back: fork first."""
-    for port, name in (
-        ("ZooKeeper", "open_zookeeper"),
-        ("Discovery", "ZooKeeperDiscovery"),
-        ("Registry", "ZooKeeperRegistry"),
-        ("StatusClient", "HttpStatusClient"),
-        ("KafkaAdmin", "ConfluentKafkaAdmin"),
-        ("GroupOffsets", "ConfluentGroupOffsets"),
+    offsets = OPERATIONS["GroupOffsets"]
+    for port, name, operations in (
+        ("ZooKeeper", "open_zookeeper", OPERATIONS["ZooKeeper"]),
+        ("Discovery", "ZooKeeperDiscovery", OPERATIONS["Discovery"]),
+        ("Registry", "ZooKeeperRegistry", OPERATIONS["Registry"]),
+        ("StatusClient", "HttpStatusClient", OPERATIONS["StatusClient"]),
+        ("KafkaAdmin", "ConfluentKafkaAdmin", OPERATIONS["KafkaAdmin"]),
+        ("GroupOffsets", "ConfluentGroupOffsets", offsets - {"hold"}),  # which asks nothing there
+        (TRANSACTIONS, "TransactionalGroupOffsets", offsets),
     ):
-        setattr(wiring, name, _wrapping(points, port, getattr(wiring, name), OPERATIONS[port]))
+        setattr(wiring, name, _wrapping(points, port, getattr(wiring, name), operations))
     wiring.claim_incarnation = _around(points, "Registry.claim_incarnation", wiring.claim_incarnation)  # type: ignore[attr-defined]
     plain.Consumer = _wrapping(points, "Client", plain.Consumer, CLIENT)  # type: ignore[attr-defined]
     handler = status_server._Handler
@@ -190,6 +201,11 @@ def _around(points: Failpoints, operation: str, act: Callable[..., Any], step: s
             return act(*arguments, **named)
 
     return acted
+
+
+def without_phase(point: str) -> str:
+    """Role, task, step and operation alone."""
+    return "/".join(part for part in point.split("/") if part not in PHASES)
 
 
 def traced(folder: Path) -> list[str]:

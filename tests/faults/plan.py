@@ -1,4 +1,7 @@
-"""Which deaths are tried: every listed point on both sides, and pairs of them drawn from a seed."""
+"""Which deaths are tried: every listed point on both sides, and pairs of them drawn from a seed.
+
+Two lists: the points of the join and the leave, and by scenario those that the others have besides.
+"""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -8,32 +11,74 @@ from pathlib import Path
 from tests.faults.case import Case, Result
 from tests.faults.failpoints import Kill, When
 from tests.faults.servers import Servers
+from tests.faults.upheavals import SCENARIOS
 
 LIST = Path(__file__).with_name("points.txt")
+FURTHER = Path(__file__).with_name("further_points.txt")
 SOMETIMES = "?"
 """Marks a point of the list that a run need not meet: what only a busy machine or a lost race brings about."""
 AT_ONCE = 6
 ATTEMPTS = 10
+SAMPLE = 40
 WHOLE_OF = 4
 """Of so many brief cases one goes on to the end of the scenario, with what a death may have left behind."""
 
 
 def listed() -> dict[str, bool]:
     """Point → whether every run meets it."""
-    lines = [line for line in LIST.read_text().splitlines() if line and not line.startswith("#")]
-    return {line.removeprefix(SOMETIMES): not line.startswith(SOMETIMES) for line in lines}
+    return dict(map(_read, _lines(LIST)))
+
+
+def further() -> dict[type[Case], dict[str, bool]]:
+    """Scenario → the points that it has besides → whether every run meets them."""
+    named = {f"[{kind.__name__}]": kind for kind in SCENARIOS}
+    found: dict[type[Case], dict[str, bool]] = {}
+    for line in _lines(FURTHER):
+        if line in named:
+            points = found.setdefault(named[line], {})
+        else:
+            points |= [_read(line)]
+    return found
+
+
+def _lines(file: Path) -> list[str]:
+    return [line for line in file.read_text().splitlines() if line and not line.startswith("#")]
+
+
+def _read(line: str) -> tuple[str, bool]:
+    return line.removeprefix(SOMETIMES), not line.startswith(SOMETIMES)
+
+
+def further_singles() -> list[tuple[Kill, ...]]:
+    """As `singles`, of the other scenarios."""
+    points = [point for points in further().values() for point, always in points.items() if always]
+    return _both_sides(points)
+
+
+def sample() -> list[tuple[Kill, ...]]:
+    """Some of them, the same ones each time: each operation at least once, and others."""
+    plans = further_singles()
+    each = {plan[0].point.rsplit("/", 1)[1]: plan for plan in plans}
+    taken = {plan[0].point for plan in each.values()}
+    others = [plan for plan in plans if plan[0].point not in taken]
+    return [*each.values(), *others[: max(0, SAMPLE - len(each))]]
 
 
 def singles() -> list[tuple[Kill, ...]]:
     """Every point that every run meets, before and after; in an order that mixes the long cases with the short ones."""
-    found: list[tuple[Kill, ...]] = [(Kill(point, w),) for point, always in listed().items() if always for w in When]
+    return _both_sides([point for point, always in listed().items() if always])
+
+
+def _both_sides(points: Sequence[str]) -> list[tuple[Kill, ...]]:
+    found: list[tuple[Kill, ...]] = [(Kill(point, when),) for point in points for when in When]
     random.Random(1).shuffle(found)
     return found
 
 
 def rare() -> list[tuple[Kill, ...]]:
-    """The other points of the list."""
-    return [(Kill(point, when),) for point, always in listed().items() if not always for when in When]
+    """The other points of the lists."""
+    points = [one for points in (listed(), *further().values()) for one, always in points.items() if not always]
+    return [(Kill(point, when),) for point in points for when in When]
 
 
 def pairs(seed: int) -> Iterator[tuple[Kill, ...]]:
@@ -49,13 +94,23 @@ def run(
     servers: Servers, folder: Path, plans: Sequence[tuple[Kill, ...]], at_once: int = AT_ONCE, *, brief: bool = False
 ) -> Iterator[Result]:
     """One case for each plan, several at once; results as they come. `brief`: most of them end with the phase of the death."""
+    kinds = {point: kind for kind, points in further().items() for point in points}
     with ThreadPoolExecutor(at_once) as pool:
         cases = [
-            Case(servers, f"{folder.name}-{n}", folder / str(n), plan, brief=brief and n % WHOLE_OF > 0)
+            kinds.get(plan[0].point if plan else "", Case)(
+                servers, f"{folder.name}-{n}", folder / str(n), plan, brief=brief and n % WHOLE_OF > 0
+            )
             for n, plan in enumerate(plans)
         ]
         for done in as_completed([pool.submit(case.run) for case in cases]):
             yield done.result()
+
+
+def recorded(servers: Servers, folder: Path, kinds: Sequence[type[Case]]) -> list[Result]:
+    """Each of these scenarios once, without a death."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        cases = [kind(servers, f"{folder.name}-{n}", folder / str(n)) for n, kind in enumerate(kinds)]
+        return list(pool.map(lambda case: case.run(), cases))
 
 
 def run_reaching(

@@ -11,13 +11,14 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import httpx
 
-from coordinator_tasks.core.errors import Unavailable
+from coordinator_tasks.core.errors import LookAgain, Unavailable
 from coordinator_tasks.core.model import Actor, State
 from coordinator_tasks.service import directives, topics, transitions
 from coordinator_tasks.service.coordinator import Coordinator
@@ -47,7 +48,8 @@ log = logging.getLogger(__name__)
 class Life:
     """One start of a process: who it is, where its case's files are, and where it is to die.
 
-    `blind`: a consumer that never looks at the committed entries once it has begun.
+    `blind`: a consumer that never looks at the committed entries once it has begun. `adds`: a coordinator that adds the
+    topic itself. `wish`: what a person asks for.
     """
 
     role: str
@@ -57,14 +59,16 @@ class Life:
     folder: Path
     kills: tuple[Kill, ...] = ()
     blind: bool = False
+    adds: bool = True
+    wish: str = ""
     chores_s: float = CHORES_S
-    timing: AgentTiming = field(default_factory=lambda: AGENT_TIMING)
+    agent_timing: AgentTiming = field(default_factory=lambda: AGENT_TIMING)
 
 
 def fork_server() -> ForkServerContext:
     """Where the processes come from."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "tests.faults.deliveries"])
+    context.set_forkserver_preload([__name__, "tests.faults.deliveries", "tests.faults.persons"])
     return context
 
 
@@ -104,7 +108,7 @@ def consume(life: Life) -> None:
         life.role,
         run_folder=str(life.folder / life.role),
         timing=replace(TIMING, look_s=NEVER_S, fresh_s=NEVER_S) if life.blind else TIMING,
-        agent_timing=life.timing,
+        agent_timing=life.agent_timing,
     )
     consumer = PlainConsumer(settings, RowSink(points, life))
     with leave_on_signals(consumer.leave):
@@ -159,7 +163,7 @@ class Tasks:
         self.chores_at = 0.0
 
     def run(self) -> None:
-        managed = False
+        managed = not self.life.adds
         while True:
             self.wake.clear()
             try:
@@ -205,7 +209,8 @@ class Tasks:
     def _chores(self) -> None:
         self._task("chores")
         topics.refresh_partitions(self.c, self.names)
-        directives.complete_readmissions(self.c, self.actor)
+        with suppress(LookAgain):  # a folder is missing, since ZooKeeper was emptied: the next chores look again
+            directives.complete_readmissions(self.c, self.actor)
         self.chores_at = time.monotonic() + self.life.chores_s
 
     def _task(self, name: str) -> None:

@@ -1,11 +1,13 @@
 """What all cases share: ZooKeeper, Kafka, one topic that records flow into, and the broker's log of commits."""
 
+import copy
 import threading
 import time
 from collections.abc import Callable
 from multiprocessing.context import ForkServerContext
 
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
@@ -36,6 +38,7 @@ class Servers:
         self._ends = ConfluentGroupOffsets({**quiet, "isolation.level": "read_uncommitted"}, "ends")
         insist(self.ends)
         self._producer = Producer({**quiet, "linger.ms": 5, "enable.idempotence": True})
+        self.flows = {(self.topic, p): 0 for p in range(partitions)}
         self._stop = threading.Event()
         self._flow = threading.Thread(target=self._produce, name="flow", daemon=True)
         self._flow.start()
@@ -58,12 +61,44 @@ class Servers:
             ).only(group)
         )
 
+    def own_topic(self, name: str) -> "Servers":
+        """The same with a topic of its own, of one partition."""
+        mine = copy.copy(self)
+        mine.topic, mine.partitions = f"{self.topic}-{name}", 0
+        mine.admin.create_topic(mine.topic, 1)
+        mine._flow_into(1)
+        return mine
+
+    def grow(self, partitions: int) -> None:
+        """Give the topic more partitions."""
+        client = AdminClient({key: value for key, value in self.client_settings.items() if key != "fetch.wait.max.ms"})
+        client.create_partitions([NewPartitions(self.topic, partitions)])[self.topic].result(ASK_S)
+        self._flow_into(partitions)
+
+    def _flow_into(self, partitions: int) -> None:
+        self.partitions = partitions
+        insist(self._led)
+        for partition in range(partitions):
+            self.flows.setdefault((self.topic, partition), 0)
+
+    def _led(self) -> None:
+        if len(self.ends()) < self.partitions:
+            raise KafkaUnavailable(f"partitions of {self.topic} have no leader yet")
+
+    def dry_up(self) -> None:
+        """Nothing flows into the topic any more."""
+        for place in [place for place in list(self.flows) if place[0] == self.topic]:
+            del self.flows[place]
+
     def _produce(self) -> None:
-        number = 0
         while not self._stop.wait(1 / PER_SECOND):
-            for partition in range(self.partitions):
-                self._producer.produce(self.topic, str(number).encode(), partition=partition)
-            number += 1
+            for (topic, partition), number in list(self.flows.items()):
+                try:
+                    self._producer.produce(topic, str(number).encode(), partition=partition)
+                except KafkaException:  # the producer does not know yet that the topic has grown
+                    self._producer.list_topics(topic, timeout=ASK_S)
+                else:
+                    self.flows[topic, partition] = number + 1
             self._producer.poll(0)
 
     def close(self) -> None:

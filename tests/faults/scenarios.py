@@ -1,0 +1,232 @@
+"""Cases of what a join and a leave do not go through: what a person asks for, what is lost, what grows.
+
+Each begins with two consumers, and goes on with phases of its own; a point's phase says which scenario it belongs to.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from coordinator_tasks.core.errors import NodeMissing
+from coordinator_tasks.core.member_codec import decode_member
+from coordinator_tasks.core.model import Record
+from coordinator_tasks.service import history, positions
+from tests.faults.case import FIRST, SECOND, Actor, Case
+from tests.faults.checker import Run
+from tests.faults.persons import PERSON, ask
+from tests.faults.roles import AGENT_TIMING, COORDINATOR, Life
+from tests.faults.zombie import PROMISED_S, SLACK_S
+from tests.integration import agent_site
+
+CHORES_S = 0.3
+REGISTER_S = 0.5
+BOTH = {FIRST, SECOND}
+RECORDS = 500
+ABSENT_AFTER_S = 0.3
+STOP_S = PROMISED_S + SLACK_S
+
+
+class Scenario(Case):
+    """Two consumers from the beginning, and a person who asks for something in some of the phases."""
+
+    bound_s: ClassVar[float] = 90.0
+    standing: ClassVar[frozenset[str]] = frozenset()
+    """Phases at whose end records do not flow: a brief case goes on."""
+
+    def _initial(self) -> None:
+        self._phase("initial")
+        for role in (COORDINATOR, FIRST, SECOND):
+            self._start(role)
+        self._await(lambda: self._settled(BOTH), "Stable with both")
+
+    def _life(self, role: str) -> Life:
+        timing = replace(AGENT_TIMING, register_s=REGISTER_S)
+        return replace(super()._life(role), chores_s=CHORES_S, agent_timing=timing)
+
+    def _does(self, role: str) -> Callable[[Life], None]:
+        return ask if role == PERSON else super()._does(role)
+
+    def _may_end(self, role: str) -> bool:
+        return role == PERSON
+
+    def _over(self) -> bool:
+        return self.phase not in self.standing and super()._over()
+
+    def _asks(self, wish: str) -> None:
+        """A person asks for it, as often as it takes."""
+        self._forget(PERSON)
+        self.actors[PERSON] = Actor(replace(self._life(PERSON), wish=wish))
+        self._start(PERSON)
+        self._await(lambda: self.actors[PERSON].ended, f"{wish} is asked")
+
+    def _forget(self, role: str) -> None:
+        """Who has ended is started anew."""
+        actor = self.actors.pop(role, None)
+        if actor is not None and actor.process is not None:
+            with self.servers.processes:
+                actor.process.close()
+
+    def _records(self) -> Sequence[Record]:
+        return history.records(self.coordinator, self.topic, RECORDS)[::-1]
+
+
+class Added(Scenario):
+    """A person adds the topic, and no coordinator does so again."""
+
+    def _life(self, role: str) -> Life:
+        return replace(super()._life(role), adds=False)
+
+    def _initial(self) -> None:
+        self._phase("initial")
+        self._asks("add")
+        super()._initial()
+
+
+@dataclass
+class Isolation(Scenario):
+    """A consumer is isolated by a person while it lives, and readmitted.
+
+    It is taken for closed without its own word: what it has not committed is repeated, and it goes on until it learns of that,
+    as long as a zombie may.
+    """
+
+    isolated: int = 0
+
+    def _phases(self) -> Sequence[Callable[[], None]]:
+        return (self._initial, self._isolate, self._readmit)
+
+    def _isolate(self) -> None:
+        self._phase("isolate")
+        self.isolated = self._live(SECOND)
+        self.killed.add((SECOND, self.isolated))
+        self._asks("isolate")
+        self._await(lambda: self._settled({FIRST}), "Stable without the isolated one")
+
+    def _readmit(self) -> None:
+        self._phase("readmit")
+        self._asks("readmit")
+        self._await(lambda: self._settled(BOTH), "Stable with the readmitted one")
+
+    def _evidence(self) -> Run:
+        return replace(super()._evidence(), survivors={(SECOND, self.isolated): STOP_S})
+
+
+class Lost(Scenario):
+    """A consumer dies and nobody says so: the platform isolates that life, and its next one joins."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # Before its refusals have proven its end.
+        self.settings = replace(self.settings, policy=replace(self.settings.policy, absent_after_s=ABSENT_AFTER_S))
+
+    def _phases(self) -> Sequence[Callable[[], None]]:
+        return (self._initial, self._lose, self._back)
+
+    def _lose(self) -> None:
+        self._phase("lost")
+        actor, life = self.actors[SECOND], self._live(SECOND)
+        self.killed.add((SECOND, life))
+        actor.ended = True
+        if actor.process is not None:
+            actor.process.kill()
+        self._await(lambda: self._settled({FIRST}), "Stable without the dead one")
+
+    def _back(self) -> None:
+        self._phase("back")
+        self._forget(SECOND)
+        self._start(SECOND)
+        self._await(lambda: self._settled(BOTH), "Stable with its next life")
+
+
+class Drain(Scenario):
+    """A consumer is drained by a person and leaves by itself; started again, it is wanted again."""
+
+    def _phases(self) -> Sequence[Callable[[], None]]:
+        return (self._initial, self._drain, self._undrain)
+
+    def _may_end(self, role: str) -> bool:
+        return super()._may_end(role) or (role == SECOND and self.phase == "drain")
+
+    def _drain(self) -> None:
+        self._phase("drain")
+        self._asks("drain")
+        self._await(
+            lambda: self.actors[SECOND].ended and self._settled({FIRST}), "the drained one has left, and Stable"
+        )
+
+    def _undrain(self) -> None:
+        self._phase("undrain")
+        self._asks("undrain")
+        self._forget(SECOND)
+        self._start(SECOND)
+        self._await(lambda: self._settled(BOTH), "Stable with the one that is wanted again")
+
+
+class Pins(Added):
+    """Partitions are pinned and unpinned; the strategy changes, and the topic is frozen for a while."""
+
+    def _phases(self) -> Sequence[Callable[[], None]]:
+        return (self._initial, self._pin, self._unpin)
+
+    def _pin(self) -> None:
+        self._phase("pin")
+        self._asks("pin")
+        self._await(lambda: self._settled({FIRST}), "Stable with everything pinned")
+
+    def _unpin(self) -> None:
+        self._phase("unpin")
+        self._asks("unpin")
+        self._await(lambda: self._settled(BOTH), "Stable with nothing pinned")
+
+
+class Positions(Scenario):
+    """Partitions are paused, reset to where they are, and read again."""
+
+    standing: ClassVar[frozenset[str]] = frozenset({"pause", "reset"})
+
+    def _phases(self) -> Sequence[Callable[[], None]]:
+        return (self._initial, self._pause, self._reset, self._resume)
+
+    def _pause(self) -> None:
+        self._phase("pause")
+        self._asks("pause")
+        self._await(self._still, "everything is paused and committed")
+
+    def _reset(self) -> None:
+        self._phase("reset")
+        self._asks("reset")
+        done = self.servers.partitions
+        self._await(lambda: len(self._resets()) == done and self._still(), "everything is reset, and Stable")
+
+    def _resume(self) -> None:
+        self._phase("resume")
+        self._asks("resume")
+        self._await(lambda: self._settled(BOTH) and self._flows(), "Stable, and everything flows again")
+
+    def _resets(self) -> list[Record]:
+        return [one for one in self._records() if one.plan is not None and one.plan.strategy == positions.RESET]
+
+    def _still(self) -> bool:
+        """All owners have acted on the pause, and Kafka has what has passed their sinks."""
+        node = self._owned(BOTH)
+        if node is None or len(node.paused) < self.servers.partitions:
+            return False
+        passed = dict(self.base)
+        for row in self.rows.all():
+            passed[row.partition] = max(passed[row.partition], row.offset + 1)
+        committed = {one.partition: one.entry for one in self.servers.commits.of(self.group, self.topic)}
+        for partition, owner in node.assignments.items():
+            with suppress(OSError, NodeMissing):
+                address = decode_member("", self.zk.get(self.paths.member(owner)).data).address
+                status = agent_site.ask(address).topics[self.topic]
+                at = status.running[partition].position if partition in status.running else -1
+                if status.acted_epoch >= node.epoch and at == committed[partition].offset >= passed[partition]:
+                    continue
+            return False
+        return True
+
+    def _flows(self) -> bool:
+        """Everything that was there a moment ago is processed."""
+        self.target = self.servers.ends()
+        return self._consumed()
