@@ -183,8 +183,7 @@ class Case:
 
     def _start(self, role: str) -> None:
         if role not in self.actors:
-            life = Life(role, self.settings, self.topic, self.group, self.folder, self.kills, role in self.blind)
-            self.actors[role] = Actor(life)
+            self.actors[role] = Actor(self._life(role))
         actor = self.actors[role]
         (self.folder / role).mkdir(exist_ok=True)
         self._note(role).unlink(missing_ok=True)
@@ -197,6 +196,9 @@ class Case:
             if before is not None:
                 before.close()
             actor.process.start()
+
+    def _life(self, role: str) -> Life:
+        return Life(role, self.settings, self.topic, self.group, self.folder, self.kills, role in self.blind)
 
     def _note(self, role: str) -> Path:
         return self.folder / role / "incarnation"

@@ -19,6 +19,7 @@ import httpx
 
 from coordinator_tasks.core.errors import Unavailable
 from coordinator_tasks.core.model import Actor, State
+from coordinator_tasks.embedded.ports import HOST
 from coordinator_tasks.service import directives, topics, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Waiting, WaitReport
@@ -27,7 +28,8 @@ from spark_apps.agent.agent import AgentTiming
 from spark_apps.agent.process import ConsumerSettings, leave_on_signals
 from spark_apps.agent.settings import Timing
 from spark_apps.plain import PlainConsumer, Record
-from tests.faults.failpoints import Failpoints, Kill, wrap_production
+from tests.faults.failpoints import Failpoints, Hold, Kill, wrap_production
+from tests.faults.netns import Host
 
 COORDINATOR = "coordinator"
 LOOK_S = 0.05
@@ -45,7 +47,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One start of a process: who it is, where its case's files are, where it is to die, and whether it looks at entries."""
+    """One start of a process: who it is, where its case's files are, where it is to die, and whether it looks at entries.
+
+    `host`: where it runs, None = beside the servers. `hold`: where it stands still.
+    """
 
     role: str
     settings: Settings
@@ -54,6 +59,8 @@ class Life:
     folder: Path
     kills: tuple[Kill, ...] = ()
     blind: bool = False
+    host: Host | None = None
+    hold: Hold | None = None
 
 
 def fork_server() -> ForkServerContext:
@@ -77,6 +84,8 @@ def die_with_parent() -> None:
 def end_with_parent(life: Life) -> None:
     """Nobody outlives the test; what is worth telling goes to the case's folder."""
     die_with_parent()
+    if life.host is not None:
+        life.host.enter()
     form = "%(asctime)s %(levelname)s %(name)s %(message)s"
     logging.basicConfig(filename=life.folder / f"log-{life.role}", level=logging.WARNING, format=form, force=True)
     httpx.create_ssl_context = lambda **_: NO_TLS  # type: ignore[assignment]
@@ -85,7 +94,7 @@ def end_with_parent(life: Life) -> None:
 
 def _begin(life: Life) -> Failpoints:
     end_with_parent(life)
-    points = Failpoints(life.role, life.folder, life.kills)
+    points = Failpoints(life.role, life.folder, life.kills, life.hold)
     wrap_production(points)
     return points
 
@@ -96,6 +105,7 @@ def consume(life: Life) -> None:
     settings = ConsumerSettings(
         life.settings,
         life.role,
+        host=life.host.address if life.host is not None else HOST,
         run_folder=str(life.folder / life.role),
         timing=replace(TIMING, look_s=NEVER_S, fresh_s=NEVER_S) if life.blind else TIMING,
         agent_timing=AGENT_TIMING,
