@@ -17,6 +17,8 @@ from pathlib import Path
 
 import httpx
 
+from coordinator_tasks import wiring
+from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.core.errors import Unavailable
 from coordinator_tasks.core.model import Actor, State
 from coordinator_tasks.embedded.ports import HOST
@@ -96,7 +98,21 @@ def _begin(life: Life) -> Failpoints:
     end_with_parent(life)
     points = Failpoints(life.role, life.folder, life.kills, life.hold)
     wrap_production(points)
+    note_session(life)
     return points
+
+
+def note_session(life: Life) -> None:
+    """Number and password of this process's first session: who knows them may end it."""
+    opened = wiring.open_zookeeper
+
+    def noted(settings: Settings) -> KazooZooKeeper:
+        zk = opened(settings)
+        number, password = zk._client.client_id
+        (life.folder / f"session-{life.role}").write_text(f"{number} {password.hex()}")
+        return zk
+
+    wiring.open_zookeeper = noted
 
 
 def consume(life: Life) -> None:
