@@ -19,10 +19,11 @@ from coordinator_tasks.embedded.zookeeper import EmbeddedEnsemble
 from tests.faults import deaths, plan
 from tests.faults.notes import Notes, Part, Turn, Wanted, figure
 from tests.faults.servers import Servers
-from tests.faults.struck import BETWEEN, HANDS, Moment, Struck, Went
+from tests.faults.struck import BETWEEN, GIVER, HANDS, Moment, Struck, Went
 
 ENSEMBLE, PAIRS = "ensemble", "ensemble-pairs"
-LEADER, MAJORITY, SESSION = "the leader is killed", "two of three are killed for 4 s", "its session ends"
+LEADER, MAJORITY = "the leader is killed", "two of three are killed for 4 s"
+SESSION, MISSED = "its session ends", "it is missed without a session"
 AWAY_S = 4.0
 READY_S = 30.0
 TIMES = 3
@@ -31,7 +32,7 @@ MEETING_S = 180.0
 PAIRED, SEED = 60, 5
 PLANS = {
     f"{ENSEMBLE}: {moment}: {fault}, {number}": (fault, moment)
-    for fault, moments in ((LEADER, BETWEEN), (MAJORITY, BETWEEN), (SESSION, BETWEEN + HANDS))
+    for fault, moments in ((LEADER, BETWEEN), (MAJORITY, BETWEEN), (SESSION, BETWEEN + HANDS), (MISSED, GIVER))
     for number in range(TIMES)
     for moment in moments
 }
@@ -97,7 +98,7 @@ def _run(turn: Turn) -> None:
         return
     with on_three(turn.folder) as (servers, ensemble):
         number = 0
-        for fault in (LEADER, MAJORITY, SESSION):
+        for fault in (LEADER, MAJORITY, SESSION, MISSED):
             keys = [key for key in due if PLANS[key][0] == fault]
             for first in range(0, len(keys), AT_ONCE):
                 if turn.over():
@@ -117,8 +118,9 @@ def _case(servers: Servers, folder: Path, moment: Moment) -> Struck:
 
 def _together(ensemble: EmbeddedEnsemble, fault: str, cases: Sequence[Struck]) -> list[Went]:
     with ThreadPoolExecutor(len(cases)) as pool:
-        if fault == SESSION:
-            return list(pool.map(lambda case: case.go_through(Struck.end_session), cases))
+        alone = {SESSION: Struck.go_without_session, MISSED: Struck.go_when_missed}.get(fault)
+        if alone is not None:
+            return list(pool.map(lambda case: case.go_through(alone), cases))
         together = Together(ensemble, fault, len(cases))
 
         def go_through(case: Struck) -> Went:
@@ -149,7 +151,7 @@ def _summary(notes: Notes, _: Wanted) -> str:
         )
 
     repeated = sum(one.get("repeated", 0) for one in notes.of(ENSEMBLE))
-    return f"{'; '.join(map(told, (LEADER, MAJORITY, SESSION)))}; {repeated} records repeated, all by a death"
+    return f"{'; '.join(map(told, (LEADER, MAJORITY, SESSION, MISSED)))}; {repeated} records repeated, all by a death"
 
 
 def _pair(turn: Turn) -> None:

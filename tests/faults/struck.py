@@ -4,13 +4,14 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar
 
 from kazoo.client import KazooClient
 
+from coordinator_tasks.core.codec import decode_state
 from coordinator_tasks.core.errors import StoreUnavailable
 from coordinator_tasks.core.model import Record, State
 from tests.faults.case import FIRST, SECOND, Case, Failed
@@ -72,9 +73,12 @@ BETWEEN = [moment for rebalance in PATH for moment in _between(rebalance)]
 RELEASE, COMMIT = "view.View._write/ZooKeeper.transact", "work.perform/GroupOffsets.commit"
 MOVING = frozenset({State.CLOSING, State.STARTING})
 CLOSING = frozenset({State.CLOSING})
-HANDS = [
+GIVER = [
     Moment("the giver before its release", JOIN, FIRST, RELEASE, When.BEFORE, CLOSING),
     Moment("the giver after its release", JOIN, FIRST, RELEASE, When.AFTER, MOVING),
+]
+HANDS = [
+    *GIVER,
     Moment("the giver before its release", LEAVE, FIRST, RELEASE, When.BEFORE, CLOSING),
     Moment("the giver after its release", LEAVE, FIRST, RELEASE, When.AFTER, MOVING),
     Moment("the first owner before its first commit", INITIAL, FIRST, COMMIT, When.BEFORE, MOVING),
@@ -149,7 +153,7 @@ class Struck(Case):
         (self.folder / GO).touch()
 
     def end_session(self) -> None:
-        """End the session of whoever stands still, from elsewhere; its process goes on with what it was about to do."""
+        """End the session of whoever stands still, from elsewhere."""
         number, password = (self.folder / f"session-{self.moment.who}").read_text().split()
         twin = KazooClient(self.servers.zookeeper, client_id=(int(number), bytes.fromhex(password)), timeout=SESSION_S)
         twin.start(END_S)
@@ -160,7 +164,20 @@ class Struck(Case):
             raise Failed("its session had ended before")
         if self.moment.who != COORDINATOR and self._find(self.paths.member(self.moment.who)) is not None:
             raise Failed("it is registered without a session")
+
+    def go_without_session(self) -> None:
+        """It goes on at once."""
+        self.end_session()
         self.go()
+
+    def go_when_missed(self) -> None:
+        """It goes on when the coordinator has written that it is no target any more; its agent must be what stands still."""
+        self.end_session()
+        self._await(lambda: self.moment.who not in self._targets(), "it is missed")
+        self.go()
+
+    def _targets(self) -> Mapping[str, int]:
+        return decode_state("", self.zk.get(self.paths.state(self.topic)).data).targets
 
     def _begin(self, rebalance: str) -> None:
         self._phase(LEAVE if rebalance == CRASH else rebalance)
@@ -203,7 +220,8 @@ class Struck(Case):
         if rebalances[-1] in (INITIAL, JOIN) and self.zk.children(self.paths.directives):
             problems.append(f"directives for {self.zk.children(self.paths.directives)}")
         staying = [p for p, owner in self.node().assignments.items() if rebalances[-1] == JOIN and owner == FIRST]
-        pause_s = longest_pause_s(evidence.rows, staying, *times)
+        since = [row for row in evidence.rows if times[0] <= row.processed_at <= times[1]]
+        pause_s = longest_pause_s(since, staying, *times)
         if pause_s > PAUSE_LIMIT_S:
             problems.append(f"a partition that stays paused for {pause_s:.1f} s")
         repeated = len(findings.explained)
