@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
-from airflow.sdk import DAG, BaseOperator, Context
+from airflow.sdk import DAG, BaseOperator, Context, chain
 from airflow.triggers.base import StartTriggerArgs
 
 WAIT_S = 1.0
@@ -45,14 +45,10 @@ class WaitAndResume(BaseOperator):
 
 
 with DAG("overhead", schedule=None, catchup=False, is_paused_upon_creation=False) as dag:
-    previous = None
-    for number in range(EMPTY_TASKS):
-        task = Empty(task_id=f"empty_{number}")
-        if previous is not None:
-            previous >> task
-        previous = task
+    empty = [Empty(task_id=f"empty_{number}") for number in range(EMPTY_TASKS)]
+    chain(*empty)
     (
-        previous
+        empty[-1]
         >> WaitInTriggerer(task_id="wait_in_triggerer")
         >> Empty(task_id="after_triggerer")
         >> (WaitAndResume(task_id="wait_and_resume"))

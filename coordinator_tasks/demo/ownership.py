@@ -3,8 +3,9 @@
 Rules (those of the hand-off in docs/architecture.md, read from the outside):
 - A `start` move begins a holding at its record's epoch and time; whoever held the partition before was lost by then.
 - A `hand-off` move names its epoch E. The giver's holding ends, and the taker's begins, with the release that has that
-  epoch, that giver and that generation: at ZooKeeper's time of its write, at its offset. Without such a release both
-  happen with the record that confirms the giver closed, or that takes it for lost. The taker's epoch is E either way.
+  epoch, that giver and that generation: at ZooKeeper's time of its write, at its offset. Where the record that confirms
+  the giver closed, or that takes it for lost, comes before such a release, both happen with that. The taker's epoch is E
+  either way.
 - A `barrier` move begins the new holding with the record that confirms the last possible owner closed, at that
   record's epoch. A `stop` move ends the holding with such a record.
 - A `restart` move ends the holding and begins the next of the same consumer, at its record's epoch.
@@ -51,11 +52,16 @@ class Holding:
 
 @dataclass(slots=True)
 class _Pending:
-    """A move that waits for its partition to be closed by `owners`: consumer → incarnation."""
+    """A move that waits for its partition to be closed by `owners`: consumer → incarnation.
+
+    `release` is the giver's, whenever it was written; `granted` are the incarnations of the move's own record.
+    """
 
     move: Move
     epoch: int
     owners: dict[str, int]
+    granted: Mapping[str, int]
+    release: SeenRelease | None = None
 
 
 class _Partition:
@@ -68,6 +74,7 @@ class _Partition:
         self.pending: _Pending | None = None
 
     def move(self, move: Move, record: Record) -> None:
+        self.released()  # also one that came while this was planned: its taker may have begun
         match move.kind:
             case MoveKind.START | MoveKind.ADOPT:
                 self._end(record.at, End.LOST)
@@ -81,6 +88,14 @@ class _Partition:
                 self.pending = _pending(move, record, {move.giver})
                 if self.current is not None:  # its life is that of its holding: by now the id may have another one
                     self.pending.owners[self.current.consumer] = self.current.incarnation
+
+    def released(self, until_at: float = inf) -> None:
+        """The giver has released the partition, if it had by then."""
+        pending = self.pending
+        seen = pending.release if pending is not None else None
+        if pending is not None and seen is not None and seen.written_at <= until_at:
+            self._end(seen.written_at, End.RELEASED, seen.release.offset)
+            self._begin(pending.move, pending.move.taker, pending.epoch, pending.granted, seen.written_at)
 
     def confirmed(self, closed: set[str], record: Record) -> None:
         """The coordinator has seen that these consumers closed the partition."""
@@ -96,18 +111,17 @@ class _Partition:
             self._go_on(record, End.LOST)
 
     def _hand_off(self, move: Move, record: Record) -> None:
+        self.pending = _pending(move, record, {move.giver})
         seen = self.releases.get((record.epoch, move.giver))
         if seen is not None and seen.release.generation == record.generation:
-            self._end(seen.written_at, End.RELEASED, seen.release.offset)
-            self._begin(move, move.taker, record.epoch, record.incarnations, seen.written_at)
-        else:
-            self.pending = _pending(move, record, {move.giver})
+            self.pending.release = seen
 
     def _go_on(self, record: Record, end: End) -> None:
         pending, self.pending = self.pending, None
         if pending is None:
             return
-        self._end(record.at, end)
+        late = pending.release if end is End.CONFIRMED else None
+        self._end(record.at, end, late.release.offset if late is not None else -1)
         if pending.move.taker:
             epoch = pending.epoch if pending.move.kind is MoveKind.HANDOFF else record.epoch
             self._begin(pending.move, pending.move.taker, epoch, record.incarnations, record.at)
@@ -123,11 +137,13 @@ class _Partition:
         self.current = Holding(move.partition, taker, incarnation, epoch, move.kind, move.giver, at)
 
     def all(self) -> list[Holding]:
+        self.released()
         return [*self.done, self.current] if self.current is not None else self.done
 
 
 def _pending(move: Move, record: Record, owners: set[str]) -> _Pending:
-    return _Pending(move, record.epoch, {owner: record.incarnations.get(owner, 0) for owner in owners})
+    lives = {owner: record.incarnations.get(owner, 0) for owner in owners}
+    return _Pending(move, record.epoch, lives, record.incarnations)
 
 
 def holdings(records: Sequence[Record], releases: Sequence[SeenRelease]) -> list[Holding]:
@@ -135,6 +151,8 @@ def holdings(records: Sequence[Record], releases: Sequence[SeenRelease]) -> list
     numbers = {move.partition for record in records for move in record.moves}
     found = {p: _Partition([seen for seen in releases if seen.partition == p]) for p in sorted(numbers)}
     for record in sorted(records, key=lambda r: r.sequence):
+        for followed in found.values():
+            followed.released(record.at)
         closed = _closed(record)
         for partition, who in closed.items():
             if partition in found:

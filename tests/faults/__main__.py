@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from tests.faults import broker, clean, deaths, leaves, orchestrator, outage, pauses, spark
+from tests.faults import broker, clean, deaths, ensemble, leaves, network, orchestrator, outage, pauses, spark
 from tests.faults.notes import Notes, Part, Turn, Wanted
 
 BUILD = Path("build/faults")
@@ -21,6 +21,8 @@ PARTS: list[Part] = [
     *leaves.PARTS,
     outage.PART,
     broker.PART,
+    network.PART,
+    *ensemble.PARTS,
     pauses.PART,
     clean.PART,
     orchestrator.PART,

@@ -11,16 +11,19 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from coordinator_tasks import wiring
+from coordinator_tasks.core.ports import Create, Operation, SetData
 from spark_apps import plain
 from spark_apps.agent import status_server
 
@@ -30,6 +33,7 @@ PHASES = (
     *("isolate", "readmit", "lost", "back", "drain", "undrain", "pin", "unpin", "pause", "reset", "resume"),
     *("empty", "restore", "remove", "add", "grow", "stall", "barrier"),
 )
+HELD, GO, HOLD_LOOK_S = "held", "go", 0.003
 WRITES = frozenset({"ZooKeeper.transact"})
 OF_ANY_TASK = frozenset({"observe._isolate"})
 """Steps that come once, in whichever task looks first: their points name none."""
@@ -78,13 +82,26 @@ class Kill:
         return f"{self.when} call {self.nth} of {self.point}"
 
 
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Stand still at the first call of a point of this pattern that writes this text."""
+
+    pattern: str
+    when: When
+    says: bytes = b""
+
+
 @dataclass
 class Failpoints:
-    """What one process notes, and where it dies. `folder` is the case's: phase, trace, and which kills have happened."""
+    """What one process notes, and where it dies. `folder` is the case's: phase, trace, and which kills have happened.
+
+    `hold`: where one of its threads stands still, once, from the file `held` on until there is one of the name `go`.
+    """
 
     role: str
     folder: Path
     kills: tuple[Kill, ...] = ()
+    hold: Hold | None = None
     task: str = ""
     _calls: Counter[str] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -94,17 +111,19 @@ class Failpoints:
         self._trace = os.open(self.folder / f"trace-{self.role}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     @contextmanager
-    def around(self, operation: str, step: str = "") -> Iterator[None]:
-        """The operation, with a possible death on either side."""
+    def around(self, operation: str, step: str = "", written: bytes = b"") -> Iterator[None]:
+        """The operation, with a possible death or halt on either side."""
         point = self._point(operation, step or _caller())
         with self._lock:
             self._calls[point] += 1
             number = self._calls[point]
             os.write(self._trace, f"{point}\n".encode())
+        self._stand(point, When.BEFORE, written)
         self._die(point, number, When.BEFORE)
         try:
             yield
         finally:
+            self._stand(point, When.AFTER, written)
             self._die(point, number, When.AFTER)
 
     def wrap(self, port: str, inner: object, operations: frozenset[str]) -> "Wrapped":
@@ -119,6 +138,15 @@ class Failpoints:
         if step in OF_ANY_TASK:
             parts.remove(self.task)
         return "/".join(part for part in parts if part)
+
+    def _stand(self, point: str, when: When, written: bytes) -> None:
+        hold = self.hold
+        if hold is None or hold.when is not when or hold.says not in written or not fnmatchcase(point, hold.pattern):
+            return
+        with suppress(FileExistsError):  # it has stood there already
+            os.close(os.open(self.folder / HELD, os.O_CREAT | os.O_EXCL))
+            while not (self.folder / GO).exists():
+                time.sleep(HOLD_LOOK_S)
 
     def _die(self, point: str, number: int, when: When) -> None:
         for index, kill in enumerate(self.kills):
@@ -143,10 +171,15 @@ class Wrapped:
             return found
 
         def call(*arguments: Any, **named: Any) -> Any:
-            with self._points.around(f"{self._port}.{name}"):
+            written = _written(arguments[0]) if f"{self._port}.{name}" in WRITES else b""
+            with self._points.around(f"{self._port}.{name}", written=written):
                 return found(*arguments, **named)
 
         return call
+
+
+def _written(operations: Sequence[Operation]) -> bytes:
+    return b"".join(one.data for one in operations if isinstance(one, Create | SetData))
 
 
 def _caller() -> str:

@@ -1,6 +1,7 @@
 """The releases of a topic, taken down as they are written: each partition's node keeps the last one only."""
 
 from coordinator_tasks.core.codec import decode_release
+from coordinator_tasks.core.errors import StoreUnavailable
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import ZooKeeper
 from coordinator_tasks.demo.evidence import SeenRelease
@@ -19,7 +20,11 @@ class Releases:
         for partition in [p for p, changed in self._changed.items() if changed]:
             path = self._paths.partition(self._topic, partition)
             self._changed[partition] = False
-            node = self._zk.find(path, lambda p=partition: self._changed.update({p: True}))
+            try:
+                node = self._zk.find(path, lambda p=partition: self._changed.update({p: True}))
+            except StoreUnavailable:
+                self._changed[partition] = True
+                raise
             release = decode_release(path, node.data) if node is not None else None
             if node is not None and release is not None:
                 self._seen[partition, release.epoch] = SeenRelease(partition, release, node.stat.modified_at)

@@ -18,8 +18,11 @@ from pathlib import Path
 
 import httpx
 
+from coordinator_tasks import wiring
+from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.core.errors import LookAgain, Unavailable
 from coordinator_tasks.core.model import Actor, State
+from coordinator_tasks.embedded.ports import HOST
 from coordinator_tasks.service import directives, topics, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Waiting, WaitReport
@@ -28,7 +31,8 @@ from spark_apps.agent.agent import AgentTiming
 from spark_apps.agent.process import ConsumerSettings, leave_on_signals
 from spark_apps.agent.settings import Timing
 from spark_apps.plain import PlainConsumer, Record
-from tests.faults.failpoints import Failpoints, Kill, wrap_production
+from tests.faults.failpoints import Failpoints, Hold, Kill, wrap_production
+from tests.faults.netns import Host
 
 COORDINATOR = "coordinator"
 LOOK_S = 0.05
@@ -48,8 +52,9 @@ log = logging.getLogger(__name__)
 class Life:
     """One start of a process: who it is, where its case's files are, and where it is to die.
 
-    `blind`: a consumer that never looks at the committed entries once it has begun. `adds`: a coordinator that adds the
-    topic itself. `wish`: what a person asks for.
+    `blind`: a consumer that never looks at the committed entries once it has begun. `host`: where it runs, None = beside
+    the servers. `hold`: where it stands still. `adds`: a coordinator that adds the topic itself. `wish`: what a person asks
+    for.
     """
 
     role: str
@@ -59,6 +64,8 @@ class Life:
     folder: Path
     kills: tuple[Kill, ...] = ()
     blind: bool = False
+    host: Host | None = None
+    hold: Hold | None = None
     adds: bool = True
     wish: str = ""
     chores_s: float = CHORES_S
@@ -86,6 +93,8 @@ def die_with_parent() -> None:
 def end_with_parent(life: Life) -> None:
     """Nobody outlives the test; what is worth telling goes to the case's folder."""
     die_with_parent()
+    if life.host is not None:
+        life.host.enter()
     form = "%(asctime)s %(levelname)s %(name)s %(message)s"
     logging.basicConfig(filename=life.folder / f"log-{life.role}", level=logging.WARNING, format=form, force=True)
     httpx.create_ssl_context = lambda **_: NO_TLS  # type: ignore[assignment]
@@ -95,9 +104,23 @@ def end_with_parent(life: Life) -> None:
 def begin(life: Life) -> Failpoints:
     """What every process of a case does first."""
     end_with_parent(life)
-    points = Failpoints(life.role, life.folder, life.kills)
+    points = Failpoints(life.role, life.folder, life.kills, life.hold)
     wrap_production(points)
+    note_session(life)
     return points
+
+
+def note_session(life: Life) -> None:
+    """Number and password of this process's first session: who knows them may end it."""
+    opened = wiring.open_zookeeper
+
+    def noted(settings: Settings) -> KazooZooKeeper:
+        zk = opened(settings)
+        number, password = zk._client.client_id
+        (life.folder / f"session-{life.role}").write_text(f"{number} {password.hex()}")
+        return zk
+
+    wiring.open_zookeeper = noted
 
 
 def consume(life: Life) -> None:
@@ -106,6 +129,7 @@ def consume(life: Life) -> None:
     settings = ConsumerSettings(
         life.settings,
         life.role,
+        host=life.host.address if life.host is not None else HOST,
         run_folder=str(life.folder / life.role),
         timing=replace(TIMING, look_s=NEVER_S, fresh_s=NEVER_S) if life.blind else TIMING,
         agent_timing=life.agent_timing,

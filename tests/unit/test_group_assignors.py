@@ -104,7 +104,7 @@ def test_cooperative_sticky_withholds_what_another_member_claims_and_ends_in_the
 def test_with_equal_subscriptions_only_a_joiner_gains(group: Group) -> None:
     before = GroupBalanced().assign(group)
     settled = after(group, before)
-    joined = GroupBalanced().assign(Group(group.topics, settled.members | {JOINER: GroupMember(frozenset(TOPICS))}))
+    joined = GroupBalanced().assign(Group(group.topics, {**settled.members, JOINER: GroupMember(frozenset(TOPICS))}))
     for member in group.members:
         assert set(given({member: joined[member]})) <= set(given({member: before[member]}))
 
@@ -124,7 +124,7 @@ def test_with_equal_subscriptions_nobody_loses_by_a_leave(group: Group, leaver: 
 def test_with_mixed_subscriptions_a_joiner_relieves_and_its_leave_burdens(group: Group, topics: frozenset[str]) -> None:
     """Largest first, no load of the others grows by a join; what only the joiner subscribes to is not theirs."""
     before = GroupBalanced().assign(group)
-    bigger = Group(group.topics, after(group, before).members | {JOINER: GroupMember(topics)})
+    bigger = Group(group.topics, {**after(group, before).members, JOINER: GroupMember(topics)})
     joined = given(GroupBalanced().assign(bigger))
     others = {p: m for p, m in joined.items() if m != JOINER}
     assert all(new <= old for new, old in zip(loads(group, others), loads(group, given(before)), strict=True))

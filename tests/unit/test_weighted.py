@@ -201,7 +201,7 @@ def test_a_budget_is_kept_where_nothing_has_to_move(question: Problem, budget: i
 @given(problems(free=True))
 def test_no_move_is_below_the_minimum_gain(question: Problem) -> None:
     """Whoever takes ends well below what somebody had before; whoever gave is relieved by the gain or feeds the floor."""
-    question = replace(question, owned=dict.fromkeys(question.partitions, min(question.members)) | question.owned)
+    question = replace(question, owned={**dict.fromkeys(question.partitions, min(question.members)), **question.owned})
     answer = Weighted().assign(question)
     before, after = carried(question, question.owned), carried(question, answer)
     rules, level = rules_of(question.parameters), Book(question, rules_of(question.parameters)).level
@@ -216,7 +216,7 @@ def test_no_move_is_below_the_minimum_gain(question: Problem) -> None:
 @settings(max_examples=200)
 @given(problems(free=True))
 def test_the_fullest_never_gets_fuller(question: Problem) -> None:
-    owned = dict.fromkeys(question.partitions, min(question.members)) | question.owned
+    owned = {**dict.fromkeys(question.partitions, min(question.members)), **question.owned}
     question = replace(question, owned=owned)
     before, after = carried(question, owned), carried(question, Weighted().assign(question))
     assert max(after.values()) <= max(before.values()) * (1 + 1e-9)
