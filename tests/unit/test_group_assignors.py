@@ -150,10 +150,23 @@ def test_a_claim_of_the_newest_generation_is_believed_where_it_costs_nothing() -
     assert GroupBalanced().assign(Group({"t": 2, "u": 1}, mixed))["b"] == {"t": [0]}
 
 
+def test_nothing_is_passed_on_by_way_of_somebody_where_one_move_is_enough() -> None:
+    both = frozenset({"t", "u"})
+    members = {
+        "a": GroupMember(both, {"u": [1, 2]}),
+        "b": GroupMember(both, {"t": [0], "u": [0]}),
+        "c": GroupMember(frozenset({"t"})),
+    }
+    answer = GroupBalanced().assign(Group({"t": 1, "u": 3}, members))
+    assert answer == {"a": {"u": [1, 2]}, "b": {"u": [0]}, "c": {"t": [0]}}
+
+
 def test_the_proof_says_why_nothing_is_better() -> None:
     t, both = frozenset({"t"}), frozenset({"t", "u"})
     assert solve(Group({"t": 3}, {"a": GroupMember(t), "b": GroupMember(t)})).proof is Proof.CLOSED_FORM
     assert solve(Group({"t": 3, "u": 3}, {"a": GroupMember(t), "b": GroupMember(both)})).proof is Proof.BOUND
+    lopsided = {"a": GroupMember(both, {"t": [0, 1, 2], "u": [0, 1]}), "b": GroupMember(t)}
+    assert solve(Group({"t": 3, "u": 2}, lopsided)).proof is Proof.BOUND
     crowded = {"a": GroupMember(t, {"t": [0, 1]}), "b": GroupMember(t, {"t": [2]}), "c": GroupMember(both, {"t": [3]})}
     assert solve(Group({"t": 4, "u": 9}, crowded)).proof is Proof.SEARCH
 
