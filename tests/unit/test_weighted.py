@@ -320,6 +320,7 @@ AB, ABC = members("a", "b"), members("a", "b", "c")
         pytest.param(problem([1, 1], AB, "aa"), {"bans": "a: *"}, "bb", id="banned from everything"),
         pytest.param(problem([1, 1], AB, "ab"), {"bans": "a: 0"}, "ba", id="banned from one"),
         pytest.param(problem([1], AB, "a"), {"bans": "a: 0; b: *"}, ".", id="nobody may have it"),
+        pytest.param(problem([1], AB, "a"), {"bans": "a: 0; b: *", "floor": "1"}, ".", id="nobody, whatever the floor"),
         pytest.param(problem([1, 1], AB, fixed={0: "a"}), {"bans": "a: *"}, "ab", id="a pin goes before a ban"),
         pytest.param(
             problem([1, 1, 1], ABC, "ab"), {"bans": "c: 2; b: 2", "max_partitions": "1"}, "cba", id="a chain makes room"
