@@ -288,6 +288,7 @@ AB, ABC = members("a", "b"), members("a", "b", "c")
     [
         pytest.param(problem([5, 3, 2], AB), {}, "abb", id="the heaviest first, to whoever carries least"),
         pytest.param(problem([1, 1, 1, 1], members("a", "b", a=3.0)), {}, "aaab", id="by capacity"),
+        pytest.param(problem([1] * 4, members("a", "b", a=3.0)), {"tolerance": "1"}, "aaab", id="by capacity at once"),
         pytest.param(problem([1, 1], AB, carried={"a": 5.0}), {}, "bb", id="what other topics weigh counts"),
         pytest.param(problem([1, 1], members("a", "b", a=0.0)), {}, "bb", id="without capacity nothing"),
         pytest.param(problem([4, 4], AB, "a", fixed={0: "x"}), {}, "xa", id="what is fixed elsewhere is nobody's load"),
