@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from math import ceil
+from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any, TypeVar
@@ -33,12 +34,17 @@ from tests.simulation.memo import forget
 ROOT = Path(__file__).parents[2]
 REACH = ROOT / "build" / "reach.json"
 PRODUCT = ("coordinator_tasks", "spark_apps")
-CHANGED = ("coordinator_tasks/core", "coordinator_tasks/service", "coordinator_tasks/adapters", "spark_apps/agent")
+CHANGED = (
+    *("coordinator_tasks/core", "coordinator_tasks/core/assignors", "coordinator_tasks/service"),
+    *("coordinator_tasks/adapters", "spark_apps/agent"),
+)
 ENDLESS, BROKEN = 255, 254
 CPU_S = 150
 WALL_S = 600
+AROUND_S = 0.01  # what a test costs beside itself
 MANY_TIMES = 5  # as long as the tests take on the tree as it is: then they do not end
 T = TypeVar("T")
+_QUIETLY = ("-q", "-s", "-p", "no:cacheprovider", "--assert=plain", "--tb=no")  # nobody reads why a test fails
 _FOLDERS = tuple(str(ROOT / folder) for folder in PRODUCT)
 _MEASURED_IN = (*PRODUCT, "tests/world", "tests/fakes")
 
@@ -120,18 +126,28 @@ def _without_inner(code: CodeType) -> CodeType:
 
 @dataclass
 class Tests:
-    """All collected tests, the seconds that each takes, and the functions that it runs."""
+    """All collected tests, the seconds that each takes, and the functions that it runs.
+
+    How often each has failed is known to all forks: what has noticed other changes is asked before what has not.
+    """
 
     session: pytest.Session
     items: dict[str, pytest.Item]
     seconds: dict[str, float] = field(default_factory=dict)
     reach: dict[str, set[str]] = field(default_factory=dict)
 
-    def running(self, places: Collection[str]) -> list[pytest.Item]:
-        """The measured ones that run one of these functions, the quickest first."""
+    def __post_init__(self) -> None:
+        self._failed = RawArray("i", len(self.items))
+        self._number = {name: number for number, name in enumerate(self.items)}
+
+    def running(self, places: Collection[str], slowest_s: float = float("inf")) -> list[pytest.Item]:
+        """The measured ones that run one of these functions and take no longer, the likeliest to fail soon first."""
         wanted = set(places)
-        found = [name for name, ran in self.reach.items() if ran & wanted]
-        return [self.items[name] for name in sorted(found, key=lambda name: (self.seconds[name], name))]
+        found = [name for name, ran in self.reach.items() if ran & wanted and self.seconds[name] <= slowest_s]
+        return [self.items[name] for name in sorted(found, key=self._cost)]
+
+    def _cost(self, name: str) -> tuple[float, str]:
+        return (AROUND_S + self.seconds[name]) / (1 + self._failed[self._number[name]]), name
 
     def of(self, files: Collection[str]) -> list[pytest.Item]:
         """All tests of these files."""
@@ -143,12 +159,13 @@ class Tests:
             assert item is not None
             expected_s = self.seconds.get(item.nodeid)
             if expected_s is not None:
-                _end_after(time.process_time() + 10 + MANY_TIMES * expected_s)
+                _end_after(time.process_time() + 3 + MANY_TIMES * expected_s)
             # Who waits for ever uses nothing of a core; what was not measured has the time that its process has.
             limit_s = 0 if expected_s is None else ceil(30 + 4 * MANY_TIMES * expected_s)
             item.add_marker(pytest.mark.timeout(limit_s), append=False)
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self.session.testsfailed:
+                self._failed[self._number[item.nodeid]] += 1
                 return True
         _end_after(CPU_S)
         return False
@@ -191,7 +208,7 @@ def with_tests(measured: Collection[str], others: Collection[str], work: Callabl
     with tempfile.TemporaryDirectory(prefix="forks-") as folder:
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = folder
         instead = _Instead(measured, work)
-        options = ("-q", "-s", "-p", "no:cacheprovider", f"--basetemp={folder}/pytest", f"--rootdir={ROOT}")
+        options = (*_QUIETLY, f"--basetemp={folder}/pytest", f"--rootdir={ROOT}")
         os.chdir(ROOT)
         pytest.main([*options, *measured, *others], plugins=[instead])
         return instead.result

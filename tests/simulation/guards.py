@@ -3,8 +3,9 @@
     python -m tests.simulation.guards                  # goes on where build/guards.json ends
     python -m tests.simulation.guards --sample 200     # so many of them, drawn by chance with a fixed seed
 
-A comparison becomes its neighbour (`<` becomes `<=`, `==` becomes `!=`), a condition its opposite, `and` becomes `or`. The
-tests without servers that run the changed function are asked, the quickest first, and some histories after them.
+A comparison becomes its neighbour (`<` becomes `<=`, `==` becomes `!=`), a condition and an operand of `and` and `or` its
+opposite, `and` becomes `or`, `not x` becomes `x`. The tests without servers that run the changed function are asked, the
+quickest first, and some histories after them.
 """
 
 import argparse
@@ -22,8 +23,11 @@ from tests.simulation.mutants import ROOT
 from tests.simulation.suites import UNIT, histories
 
 FILE = ROOT / "build" / "guards.json"
-FOLDERS = ("coordinator_tasks/core", "spark_apps/agent")
+FOLDERS = ("coordinator_tasks/core", "coordinator_tasks/core/assignors", "spark_apps/agent")
 ELSEWHERE = ("diagram.py", "process.py", "status_server.py")  # drawn for people, or tested with servers only
+STRATEGIES = tuple(
+    f"tests/{name}.py" for name in ("unit/test_group_assignors", "unit/test_weighted", "conformance/test_vectors")
+)
 SEEDS = 300
 NOTICED = ("", "unit", "simulation", "at import", "not by unit")
 SWAPS: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -77,9 +81,9 @@ class _Changer(ast.NodeTransformer):
         """Conditions that are no comparison: `if x`, `while x`, `... if x else ...`, `[... if x]`."""
         value = getattr(node, name, None)
         for at, test in enumerate(value if isinstance(value, list) else [value]):
-            if not isinstance(test, ast.expr) or isinstance(test, (ast.Compare, ast.BoolOp)):
+            if not isinstance(test, ast.expr) or _is_changed_itself(test):
                 continue
-            new = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else _not(test)
+            new = _not(test)
             number = len(self.found)
             self.found.append((test.lineno, f"if {ast.unparse(test)}", f"if {ast.unparse(new)}"))
             if number == self._wanted and isinstance(value, list):
@@ -99,6 +103,17 @@ def _changes(node: ast.AST) -> Iterator[ast.expr]:
             yield ast.Compare(node.left, ops, node.comparators)
     elif isinstance(node, ast.BoolOp):
         yield ast.BoolOp(ast.Or() if isinstance(node.op, ast.And) else ast.And(), node.values)
+        for at, value in enumerate(node.values):
+            if not _is_changed_itself(value):
+                yield ast.BoolOp(node.op, [*node.values[:at], _not(value), *node.values[at + 1 :]])
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        yield node.operand
+
+
+def _is_changed_itself(test: ast.expr) -> bool:
+    return isinstance(test, (ast.Compare, ast.BoolOp)) or (
+        isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    )
 
 
 def sites(root: Path = ROOT) -> list[Site]:
@@ -125,11 +140,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.guards", description=__doc__.split("\n")[0])
     parser.add_argument("--sample", type=int, help="how many, drawn by chance")
     parser.add_argument("--histories", type=int, default=SEEDS, help="0 = ask the unit tests only, at first")
+    parser.add_argument("--slowest-s", type=float, default=float("inf"), help="ask no test that takes longer")
     parser.add_argument("--only", default="", help="those whose name has this in it, also if they are known")
     parser.add_argument("--limit-s", type=float, default=float("inf"), help="begin none after so long")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
-    return with_tests(UNIT, (), lambda tests: _all(tests, given))
+    return with_tests((*UNIT, *STRATEGIES), (), lambda tests: _all(tests, given))
 
 
 def _all(tests: Tests, given: argparse.Namespace) -> int:
@@ -145,7 +161,7 @@ def _all(tests: Tests, given: argparse.Namespace) -> int:
         except AtImport:
             return NOTICED.index("at import")
         known_to_units = known.get(site.name) == "not by unit" and not given.only
-        if not known_to_units and tests.fail(tests.running(change.places)):
+        if not known_to_units and tests.fail(tests.running(change.places, given.slowest_s)):
             return NOTICED.index("unit")
         if not given.histories:
             return NOTICED.index("not by unit")

@@ -9,12 +9,12 @@ from tests.simulation.states import Found
 from tests.simulation.sweep import Search
 
 _QUICK = (
-    *("agent_agent", "agent_delivery", "agent_edges", "agent_holder", "balanced", "batches", "broker_fence"),
-    *("callbacks", "codecs", "confirm", "decide_is_total", "directives", "draft", "edges", "explain", "fence"),
-    *("fleet", "history", "holding", "incremental", "machine", "names", "one_topic", "plan_size", "positions"),
-    *("presence", "query_start", "record_sizes", "recovery", "registries", "registry", "runner", "runner_edges"),
-    *("services", "session", "settings", "sinks", "site_strategies", "status_client", "status_server", "topics"),
-    "weighted_plans",
+    *("agent_agent", "agent_delivery", "agent_edges", "agent_holder", "agent_moves", "balanced", "batches"),
+    *("broker_fence", "callbacks", "cli", "codecs", "confirm", "decide_is_total", "delivery_walk", "directives"),
+    *("draft", "edges", "explain", "fence", "fleet", "history", "holding", "incremental", "machine", "names"),
+    *("one_topic", "plain", "plan_size", "positions", "presence", "query_start", "record_sizes", "recovery"),
+    *("registries", "registry", "runner", "runner_edges", "services", "session", "settings", "sinks"),
+    *("site_strategies", "stable", "status_client", "status_server", "topics", "weighted_plans", "wishes"),
 )
 UNIT = (*(f"tests/unit/test_{name}.py" for name in _QUICK), "tests/scenarios/test_scenarios.py")
 MACHINE = ("tests/unit/test_protocol_walk.py", "tests/simulation/test_machine.py")

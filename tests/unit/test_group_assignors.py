@@ -150,12 +150,34 @@ def test_a_claim_of_the_newest_generation_is_believed_where_it_costs_nothing() -
     assert GroupBalanced().assign(Group({"t": 2, "u": 1}, mixed))["b"] == {"t": [0]}
 
 
+def test_nothing_is_passed_on_by_way_of_somebody_where_one_move_is_enough() -> None:
+    both = frozenset({"t", "u"})
+    members = {
+        "a": GroupMember(both, {"u": [1, 2]}),
+        "b": GroupMember(both, {"t": [0], "u": [0]}),
+        "c": GroupMember(frozenset({"t"})),
+    }
+    answer = GroupBalanced().assign(Group({"t": 1, "u": 3}, members))
+    assert answer == {"a": {"u": [1, 2]}, "b": {"u": [0]}, "c": {"t": [0]}}
+
+
 def test_the_proof_says_why_nothing_is_better() -> None:
     t, both = frozenset({"t"}), frozenset({"t", "u"})
     assert solve(Group({"t": 3}, {"a": GroupMember(t), "b": GroupMember(t)})).proof is Proof.CLOSED_FORM
     assert solve(Group({"t": 3, "u": 3}, {"a": GroupMember(t), "b": GroupMember(both)})).proof is Proof.BOUND
+    assert solve(Group({"t": 1, "u": 5}, {"a": GroupMember(t), "b": GroupMember(both)})).proof is Proof.BOUND
+    lopsided = {"a": GroupMember(both, {"t": [0, 1, 2], "u": [0, 1]}), "b": GroupMember(t)}
+    assert solve(Group({"t": 3, "u": 2}, lopsided)).proof is Proof.BOUND
     crowded = {"a": GroupMember(t, {"t": [0, 1]}), "b": GroupMember(t, {"t": [2]}), "c": GroupMember(both, {"t": [3]})}
     assert solve(Group({"t": 4, "u": 9}, crowded)).proof is Proof.SEARCH
+
+
+@pytest.mark.parametrize("racks", [[["r2"], ["r1"]], [["r2"], ["r1"], []]], ids=["not listed", "listed as none"])
+def test_a_partition_whose_racks_are_unknown_comes_after_those_that_are_near(racks: list[list[str]]) -> None:
+    topics = frozenset({"t"})
+    members = {"a": GroupMember(topics, rack="r1"), "b": GroupMember(topics, rack="r2")}
+    answer = GROUP_ASSIGNORS["range"].assign(Group({"t": 3}, members, {"t": racks}))
+    assert answer == {"a": {"t": [1, 2]}, "b": {"t": [0]}}
 
 
 def test_static_members_come_first_and_in_the_order_of_java() -> None:

@@ -45,6 +45,12 @@ def test_racks_count_where_the_strategy_goes_by_them(strategy: str, expected: st
     assert "".join(answer[p] for p in range(4)) == expected
 
 
+def test_who_is_in_no_rack_is_as_near_to_one_partition_as_to_another() -> None:
+    near = {m: Member(m, 1, "", "", rack=rack) for m, rack in {"a": "", "b": "r2"}.items()}
+    answer = ASSIGNORS["range"].assign(Problem("t", tuple(range(4)), near, zones=RACKS))
+    assert "".join(answer[p] for p in range(4)) == "aabb"
+
+
 def test_without_members_only_fixed_partitions_are_answered() -> None:
     assert ASSIGNORS["roundrobin"].assign(problem(2, "", fixed={1: "x"})) == {1: "x"}
 

@@ -288,6 +288,7 @@ AB, ABC = members("a", "b"), members("a", "b", "c")
     [
         pytest.param(problem([5, 3, 2], AB), {}, "abb", id="the heaviest first, to whoever carries least"),
         pytest.param(problem([1, 1, 1, 1], members("a", "b", a=3.0)), {}, "aaab", id="by capacity"),
+        pytest.param(problem([1] * 4, members("a", "b", a=3.0)), {"tolerance": "1"}, "aaab", id="by capacity at once"),
         pytest.param(problem([1, 1], AB, carried={"a": 5.0}), {}, "bb", id="what other topics weigh counts"),
         pytest.param(problem([1, 1], members("a", "b", a=0.0)), {}, "bb", id="without capacity nothing"),
         pytest.param(problem([4, 4], AB, "a", fixed={0: "x"}), {}, "xa", id="what is fixed elsewhere is nobody's load"),
@@ -320,9 +321,13 @@ AB, ABC = members("a", "b"), members("a", "b", "c")
         pytest.param(problem([1, 1], AB, "aa"), {"bans": "a: *"}, "bb", id="banned from everything"),
         pytest.param(problem([1, 1], AB, "ab"), {"bans": "a: 0"}, "ba", id="banned from one"),
         pytest.param(problem([1], AB, "a"), {"bans": "a: 0; b: *"}, ".", id="nobody may have it"),
+        pytest.param(problem([1], AB, "a"), {"bans": "a: 0; b: *", "floor": "1"}, ".", id="nobody, whatever the floor"),
         pytest.param(problem([1, 1], AB, fixed={0: "a"}), {"bans": "a: *"}, "ab", id="a pin goes before a ban"),
         pytest.param(
             problem([1, 1, 1], ABC, "ab"), {"bans": "c: 2; b: 2", "max_partitions": "1"}, "cba", id="a chain makes room"
+        ),
+        pytest.param(
+            problem([1] * 4, AB, "..aa"), {"bans": "b: 0,1", "max_partitions": "2"}, "aabb", id="room is made twice"
         ),
         pytest.param(problem([1, 8], members("a", "b", a=2.0)), {}, "ba", id="fresh, the larger one takes the heavier"),
         pytest.param(
@@ -436,6 +441,7 @@ def test_the_account_is_the_same_after_moves_as_if_it_were_made_anew() -> None:
         ("floor", "1.5", "share from 0 to 1"),
         ("min.gain", "", "share from 0 to 1"),
         ("max.moves", "-1", "a whole number from 0 on"),
+        ("max.moves", "1" * 10, "a whole number from 0 on"),
         ("max.partitions", "10; a: x", "'10; a: x': it has to be a whole number from 0 on"),
         ("measure", "size", "one of partitions, lag, records, bytes"),
         ("zones", "on", "one of off, prefer, require"),
@@ -452,6 +458,10 @@ def test_a_wrong_parameter_is_refused_in_one_line(name: str, text: str, said: st
     with pytest.raises(Refused, match=said) as caught:
         Weighted().check({name: text})
     assert "\n" not in str(caught.value)
+
+
+def test_a_number_may_have_nine_digits() -> None:
+    assert rules_of({"max.moves": "9" * 9}).max_moves == 999_999_999
 
 
 def test_the_strategy_has_a_name() -> None:
