@@ -11,6 +11,7 @@
 - A consumer runs only what some written node granted to its incarnation; at every step, what its own picture gives it
   under that very epoch, or what it closes, and what by the stored node and state it may still run.
 - It acts on what it reads: on a newer node of the topic, and on its isolation.
+- Every owner looks at its committed entry in time, and acts on what it sees (`looks`).
 - Every transition is one transaction with one record that tells from where to where; node and state agree.
 - Hold means hold: a consumer stops nothing without a reason, a frozen topic is not planned, and a partition that does
   not move keeps its holding.
@@ -42,6 +43,7 @@ from spark_apps.batches import Range
 from tests.simulation.consumer import Consumer, Query
 from tests.simulation.excuses import LOOK_S, Excuse, Excuses
 from tests.simulation.grants import Grants, by_picture
+from tests.simulation.looks import Looks
 from tests.simulation.shown import Shown
 from tests.simulation.zookeeper import Changes, Znode
 
@@ -86,6 +88,7 @@ class Oracle:
     heard: Mapping[str, Collection[str]] = field(default_factory=dict)  # by who asks: the addresses that answered
     grants: Grants = field(default_factory=Grants)
     shown: Shown = field(init=False)
+    looks: Looks = field(init=False)
     _committers: dict[tuple[str, int, int], str] = field(default_factory=dict)
     _generations: dict[str, frozenset[str]] = field(default_factory=dict)
     _pictures: dict[tuple[str, str], TopicNode] = field(default_factory=dict)
@@ -95,6 +98,7 @@ class Oracle:
     def __post_init__(self) -> None:
         self.excuses = Excuses(self.consumers)
         self.shown = Shown(self.paths)
+        self.looks = Looks(self.expect)
 
     def expect(self, rule: str, holds: bool, sentence: str) -> None:
         self.checks[rule] += 1
@@ -341,6 +345,7 @@ class Oracle:
         told = holder._isolated or self._let_go.get((one.name, topic), {}).get(partition) == token
         reason = not still or partition in holder._ledger.bars or holder._stopping or told
         self.expect("hold means hold", reason, f"{one.name} stopped {topic}-{partition} for no reason")
+        self.looks.on_stopped(one, topic, partition)
 
     def on_commit(self, topic: str, partition: int, entry: Committed, topic_id: str, who: str, *, late: bool) -> None:
         token = entry.token
@@ -367,12 +372,25 @@ class Oracle:
             # Somebody wrote over the owner's entry, and the owner was gone before it looked: nothing else knew better.
             self.rewinds += 1
             back, progress.tainted = False, True
+            released = self._released(who, topic, partition, progress.token)
+            self.expect(
+                "position never goes back",
+                released <= entry.offset,
+                f"{topic}-{partition}: {who} begins at {entry.offset}, and was released at {released}",
+            )
         self.expect(
             "position never goes back",
             not back,
             f"{topic}-{partition}: {entry.offset} by {who} at epoch {token.epoch} after {progress.position}",
         )
         progress.token, progress.position, progress.overwritten = token, entry.offset, False
+
+    def _released(self, who: str, topic: str, partition: int, token: Token | None) -> int:
+        """Where the owner of this token has released the partition to this process; 0 = it has not."""
+        one = next(c for c in self.consumers if c.name == who)
+        held = dict(self._items(one, topic)).get(partition)
+        release = held.grant.release if held is not None else None
+        return release.offset if release is not None and release.token == token else 0
 
     def on_deleted(self, topic_id: str) -> None:
         """Kafka has deleted the topic, and what was committed for it: nobody can read the epochs in there any more."""
