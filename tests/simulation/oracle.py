@@ -3,7 +3,7 @@
 - One committer: two processes never commit a partition at one epoch.
 - One owner: two processes never run a partition at once, unless one of them is taken for lost (isolated, or ended by
   what was known) and lives on: the fence is for those. Where ZooKeeper was lost or restored, that goes for whoever runs
-  something, until somebody writes the node who was answered by it, or a node names it as the owner again.
+  something, until a node names it as the owner again; once it has answered who writes the node, only while it is to close.
 - Epochs never fall: of a node within its tree and of a consumer's picture always, of a new generation above all that
   stands committed.
 - The effective position (of the highest token) never goes back within a topic id, and nothing is committed that has
@@ -96,7 +96,7 @@ class Oracle:
     _let_go: dict[tuple[str, str], dict[int, Token]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.excuses = Excuses(self.consumers)
+        self.excuses = Excuses(self.consumers, self.grants)
         self.shown = Shown(self.paths)
         self.looks = Looks(self.expect)
 
