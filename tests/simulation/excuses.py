@@ -3,11 +3,11 @@
 Only the fence in Kafka holds those.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from coordinator_tasks.core.model import Token, TopicNode
+from coordinator_tasks.core.model import Ending, IdClaim, Token, TopicNode
 from tests.simulation.consumer import Consumer
 from tests.simulation.grants import Grants
 
@@ -20,7 +20,7 @@ class Excuse(StrEnum):
 
     SET_ASIDE = "isolated by a person"
     ISOLATED = "isolated by the platform"
-    ENDED = "known to have ended"
+    ENDED = "its address has refused for long"
     ELDER = "not asked before a new generation"
     FORGOTTEN = "forgotten with ZooKeeper"
 
@@ -34,7 +34,7 @@ class Excuses:
     _members: dict[str, str] = field(default_factory=dict)
     _claimed: dict[str, str] = field(default_factory=dict)
     _isolated: dict[str, int] = field(default_factory=dict)
-    _ended: dict[str, frozenset[int]] = field(default_factory=dict)
+    _ended: dict[str, Mapping[int, Ending]] = field(default_factory=dict)
     _forgotten: dict[tuple[str, str], int] = field(default_factory=dict)
     _named: set[tuple[str, int, int, str, int]] = field(default_factory=set)
     _answered: set[tuple[str, str]] = field(default_factory=set)
@@ -46,11 +46,11 @@ class Excuses:
         """Who is registered under this id now; empty = nobody."""
         self._members[consumer] = address
 
-    def on_claim(self, consumer: str, address: str, ended: frozenset[int], nodes: dict[str, TopicNode]) -> None:
-        self._claimed[consumer] = address
-        for incarnation in self._ended.get(consumer, frozenset()) - ended:
-            self._forget(consumer, incarnation, nodes)
-        self._ended[consumer] = ended
+    def on_claim(self, claim: IdClaim, nodes: dict[str, TopicNode]) -> None:
+        self._claimed[claim.consumer] = claim.address
+        for incarnation in self._ended.get(claim.consumer, {}).keys() - claim.ended.keys():
+            self._forget(claim.consumer, incarnation, nodes)
+        self._ended[claim.consumer] = claim.ended
 
     def on_directive(self, consumer: str, isolated: int | None, nodes: dict[str, TopicNode]) -> None:
         """`isolated`: this incarnation is, or all of them (0), or none."""
@@ -107,7 +107,7 @@ class Excuses:
     def lost(self, one: Consumer) -> bool:
         """Whether this process is taken for lost now."""
         isolated = self._isolated.get(one.consumer)
-        return isolated in (0, one.incarnation) or one.incarnation in self._ended.get(one.consumer, ())
+        return isolated in (0, one.incarnation) or one.incarnation in self._ended.get(one.consumer, {})
 
     def set_aside(self, one: Consumer) -> bool:
         """Whether a person has isolated it, alive and well as it may be: what it has not committed is read again."""
@@ -123,12 +123,13 @@ class Excuses:
         """Why this process is excused for what it runs under this token, if it is.
 
         What is forgotten is, until a node that was written since then names it as the owner under that very epoch. Who has
-        answered since is only while it is waited for until it has closed.
+        answered since is only while it is waited for until it has closed. Who has said that it ends, or whose launcher has,
+        runs nothing.
         """
         key, isolated = (one.name, topic), self._isolated.get(one.consumer)
         if isolated in (0, one.incarnation):
             return Excuse.ISOLATED if isolated else Excuse.SET_ASIDE
-        if one.incarnation in self._ended.get(one.consumer, ()):
+        if self._ended.get(one.consumer, {}).get(one.incarnation) is Ending.REFUSED:
             return Excuse.ENDED
         if key in self._answered and not self.grants.is_closed(one, topic, partition):
             return None

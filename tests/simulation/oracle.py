@@ -247,7 +247,7 @@ class Oracle:
 
     def _claim(self, consumer: str, path: str, node: Znode | None) -> None:
         claim = decode_claim(path, node.data, consumer, 0) if node is not None else IdClaim(consumer, 0)
-        self.excuses.on_claim(consumer, claim.address, frozenset(claim.ended), self.nodes)
+        self.excuses.on_claim(claim, self.nodes)
 
     def _config(self, topic: str, path: str, node: Znode | None) -> None:
         if node is not None:

@@ -9,8 +9,8 @@ import pytest
 from coordinator_tasks.core import deciding, recovery
 from coordinator_tasks.core.fence import Verdict
 from coordinator_tasks.core.holding import Reading
-from coordinator_tasks.core.model import Committed, Token
-from coordinator_tasks.service import directives, topics
+from coordinator_tasks.core.model import Committed, Ending, Token
+from coordinator_tasks.service import directives, fleet, topics
 from spark_apps.agent import holder, ledger
 from spark_apps.agent.holder import Holder
 from spark_apps.agent.schedule import Schedule
@@ -166,3 +166,13 @@ def test_a_taker_that_begins_at_a_foreign_commit_and_not_where_the_giver_was(mon
         monkeypatch.setattr(ledger, "start_position", lambda p, c, _, *rest: start(p, c, None, *rest))
         _overwrite(world)
         assert "was released at" in has_broken(world)
+
+
+@pytest.mark.parametrize("how", [Ending.LEFT, Ending.REAPED])
+def test_who_runs_on_after_its_end_was_told(how: Ending) -> None:
+    with settled() as world:
+        one = world.alive("a")[0]
+        one.paused = True
+        world.advance(5.0)
+        world.by_hand(lambda c: fleet.record_end(c, "a", one.incarnation, how))
+        assert "what is stored takes it for closed" in has_broken(world)
