@@ -210,9 +210,10 @@ def _runs_nothing(
     isolated = directive.isolation.incarnation if directive.isolation is not None else 0
     granted = {node.incarnations[consumer] for node in planned.values() if consumer in node.incarnations}
     # An isolation of one incarnation ends by the word, or the end, of that one; any other by those of all that may run.
-    # A number that was drawn beside a live registration (a second process of the id) has never been let in.
-    present = member.incarnation if member is not None else claim.incarnation
-    unknown = ({isolated} if isolated else {present} | granted) - claim.ended.keys() - {0}
+    # A number that was drawn beside a live registration (a second process of the id) has never been let in, and its end
+    # says nothing of the one that was, and has answered, once that is absent.
+    present = {member.incarnation} if member is not None else {claim.incarnation, claim.answered}
+    unknown = ({isolated} if isolated else present | granted) - claim.ended.keys() - {0}
     if not unknown:
         return True
     if not isinstance(answer, ConsumerStatus) or unknown != {answer.incarnation}:

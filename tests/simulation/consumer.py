@@ -19,7 +19,7 @@ from spark_apps.agent.agent import Agent, AgentTiming
 from spark_apps.agent.holder import Holder
 from spark_apps.agent.planner import BatchPlanner
 from spark_apps.agent.settings import Identity, Pacing
-from spark_apps.agent.work import perform
+from spark_apps.agent.work import Result, Work, perform
 from spark_apps.batches import BatchOffset
 from tests.simulation.interfaces import Listener
 from tests.simulation.kafka import Brokers, Offsets
@@ -198,7 +198,16 @@ class Consumer(Host):
         if holder is None or holder.picture is None:
             return None
         work, offsets = holder.work(), Offsets(self._brokers, self, holder.picture.group_id)
-        return None if work is None else lambda: holder.answer(perform(offsets, topic, work))
+        if work is None:
+            return None
+        self.on_request(topic, work)
+
+        def run() -> None:
+            result = perform(offsets, topic, work)
+            holder.answer(result)
+            self.on_answer(topic, result)
+
+        return run
 
     def _query(self, topic: str) -> bool:
         """One step of the query: plan a batch (which covers the last), or let the one under way pass the sink."""
@@ -226,6 +235,12 @@ class Consumer(Host):
 
     def on_offer(self, topic: str, query: Query) -> None:
         """A batch is planned. Replaced by the world."""
+
+    def on_request(self, topic: str, work: Work) -> None:
+        """It asks Kafka for something. Replaced by the world."""
+
+    def on_answer(self, topic: str, result: Result) -> None:
+        """It has taken Kafka's answer. Replaced by the world."""
 
     def on_cut_short(self) -> None:
         """It may end without its last commits. Replaced by the world."""

@@ -3,12 +3,13 @@
 Only the fence in Kafka holds those.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from coordinator_tasks.core.model import Token, TopicNode
+from coordinator_tasks.core.model import Ending, IdClaim, Token, TopicNode
 from tests.simulation.consumer import Consumer
+from tests.simulation.grants import Grants
 
 LOOK_S = 10.0
 """What a task has seen it writes within this time, or hardly ever."""
@@ -19,7 +20,7 @@ class Excuse(StrEnum):
 
     SET_ASIDE = "isolated by a person"
     ISOLATED = "isolated by the platform"
-    ENDED = "known to have ended"
+    ENDED = "its address has refused for long"
     ELDER = "not asked before a new generation"
     FORGOTTEN = "forgotten with ZooKeeper"
 
@@ -29,12 +30,14 @@ class Excuses:
     """What is stored of the processes: who is registered, isolated, known to have ended; and whom nothing tells of."""
 
     consumers: list[Consumer]
+    grants: Grants
     _members: dict[str, str] = field(default_factory=dict)
     _claimed: dict[str, str] = field(default_factory=dict)
     _isolated: dict[str, int] = field(default_factory=dict)
-    _ended: dict[str, frozenset[int]] = field(default_factory=dict)
+    _ended: dict[str, Mapping[int, Ending]] = field(default_factory=dict)
     _forgotten: dict[tuple[str, str], int] = field(default_factory=dict)
     _named: set[tuple[str, int, int, str, int]] = field(default_factory=set)
+    _answered: set[tuple[str, str]] = field(default_factory=set)
     _elder: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
 
     # What is written in ZooKeeper -------------------------------------------------------------------------------------
@@ -43,11 +46,11 @@ class Excuses:
         """Who is registered under this id now; empty = nobody."""
         self._members[consumer] = address
 
-    def on_claim(self, consumer: str, address: str, ended: frozenset[int], nodes: dict[str, TopicNode]) -> None:
-        self._claimed[consumer] = address
-        for incarnation in self._ended.get(consumer, frozenset()) - ended:
-            self._forget(consumer, incarnation, nodes)
-        self._ended[consumer] = ended
+    def on_claim(self, claim: IdClaim, nodes: dict[str, TopicNode]) -> None:
+        self._claimed[claim.consumer] = claim.address
+        for incarnation in self._ended.get(claim.consumer, {}).keys() - claim.ended.keys():
+            self._forget(claim.consumer, incarnation, nodes)
+        self._ended[claim.consumer] = claim.ended
 
     def on_directive(self, consumer: str, isolated: int | None, nodes: dict[str, TopicNode]) -> None:
         """`isolated`: this incarnation is, or all of them (0), or none."""
@@ -64,18 +67,16 @@ class Excuses:
     def on_node(self, topic: str, node: TopicNode, heard: Collection[str]) -> None:
         """Whoever is an owner by this node is judged again, and so is who answered (`heard`: at these addresses) its writer.
 
-        What they run by their own word is adopted, or waited for until it is closed.
+        What they run by their own word is adopted, or, where several do, waited for until it is closed.
         """
-        for one in self.consumers:
-            if one.address in heard:
-                self._forgotten.pop((one.name, topic), None)
-                self._elder.pop((one.name, topic), None)
+        self._answered.update((one.name, topic) for one in self.consumers if one.address in heard)
         for p, owner in node.assignments.items():
             self._named.add((topic, p, node.since[p], owner, node.incarnations[owner]))
 
     def on_elder(self, one: Consumer, topic: str, generations: frozenset[str]) -> None:
         """A new generation has begun and this process was not asked: what it holds is of one of those before."""
         self._elder[one.name, topic] = generations
+        self._answered.discard((one.name, topic))
 
     def on_restore(self, taken_for_lost: Iterable[Consumer]) -> None:
         """The tree is another one: until it names them as owners, nobody knows of those who run, nor whom it has forgotten.
@@ -83,6 +84,7 @@ class Excuses:
         Who was taken for lost in the old one may not know of it yet, nor have begun what its picture grants it.
         """
         self._named.clear()
+        self._answered.clear()
         for one in self.consumers:
             if one.alive and one.topics is not None:
                 for topic, query in one.topics.queries.items():
@@ -97,6 +99,7 @@ class Excuses:
         for one in self.consumers:
             if one.consumer == consumer and one.incarnation == incarnation:
                 for topic, node in nodes.items():
+                    self._answered.discard((one.name, topic))
                     self._forgotten[one.name, topic] = max(self._forgotten.get((one.name, topic), -1), node.epoch)
 
     # What follows from it ---------------------------------------------------------------------------------------------
@@ -104,7 +107,7 @@ class Excuses:
     def lost(self, one: Consumer) -> bool:
         """Whether this process is taken for lost now."""
         isolated = self._isolated.get(one.consumer)
-        return isolated in (0, one.incarnation) or one.incarnation in self._ended.get(one.consumer, ())
+        return isolated in (0, one.incarnation) or one.incarnation in self._ended.get(one.consumer, {})
 
     def set_aside(self, one: Consumer) -> bool:
         """Whether a person has isolated it, alive and well as it may be: what it has not committed is read again."""
@@ -119,13 +122,17 @@ class Excuses:
     def of(self, one: Consumer, topic: str, partition: int, token: Token) -> Excuse | None:
         """Why this process is excused for what it runs under this token, if it is.
 
-        What is forgotten is, until a node that was written since then names it as the owner under that very epoch.
+        What is forgotten is, until a node that was written since then names it as the owner under that very epoch. Who has
+        answered since is only while it is waited for until it has closed. Who has said that it ends, or whose launcher has,
+        runs nothing.
         """
         key, isolated = (one.name, topic), self._isolated.get(one.consumer)
         if isolated in (0, one.incarnation):
             return Excuse.ISOLATED if isolated else Excuse.SET_ASIDE
-        if one.incarnation in self._ended.get(one.consumer, ()):
+        if self._ended.get(one.consumer, {}).get(one.incarnation) is Ending.REFUSED:
             return Excuse.ENDED
+        if key in self._answered and not self.grants.is_closed(one, topic, partition):
+            return None
         if token.generation in self._elder.get(key, ()):
             return Excuse.ELDER
         named = (topic, partition, token.epoch, one.consumer, one.incarnation) in self._named

@@ -52,6 +52,11 @@ class Grants:
             self._possible[topic] = self._owners(topic)
         return (one.consumer, one.incarnation) in self._possible[topic].get(partition, frozenset())
 
+    def is_closed(self, one: Consumer, topic: str, partition: int) -> bool:
+        """Whether it is waited for until this consumer has closed the partition."""
+        state = self._states.get(topic)
+        return state is not None and partition in state.to_close.get(one.consumer, ())
+
     def _owners(self, topic: str) -> dict[int, frozenset[Owner]]:
         node, state = self._nodes[topic], self._states.get(topic)
         found: dict[int, set[str]] = {p: {owner} for p, owner in node.assignments.items()}

@@ -125,6 +125,12 @@ def _with_a_registry(seed: int, setup: Setup, actions: list[Action]) -> tuple[Se
         if rng.random() < 0.15:
             found.insert(0, Action(Fault.LOST.name, rng.randrange(1000), rng.randrange(1000)))
         actions[at:at] = found
+    for _ in range(2):
+        at = rng.randrange(len(actions) + 1)
+        actions[at:at] = [
+            Action("calm", 1, 0),
+            Action(rng.choice(_SELDOM).name, rng.randrange(1000), rng.randrange(1000)),
+        ]
     return setup, actions
 
 

@@ -3,7 +3,7 @@
 - One committer: two processes never commit a partition at one epoch.
 - One owner: two processes never run a partition at once, unless one of them is taken for lost (isolated, or ended by
   what was known) and lives on: the fence is for those. Where ZooKeeper was lost or restored, that goes for whoever runs
-  something, until somebody writes the node who was answered by it, or a node names it as the owner again.
+  something, until a node names it as the owner again; once it has answered who writes the node, only while it is to close.
 - Epochs never fall: of a node within its tree and of a consumer's picture always, of a new generation above all that
   stands committed.
 - The effective position (of the highest token) never goes back within a topic id, and nothing is committed that has
@@ -11,6 +11,7 @@
 - A consumer runs only what some written node granted to its incarnation; at every step, what its own picture gives it
   under that very epoch, or what it closes, and what by the stored node and state it may still run.
 - It acts on what it reads: on a newer node of the topic, and on its isolation.
+- Every owner looks at its committed entry in time, and acts on what it sees (`looks`).
 - Every transition is one transaction with one record that tells from where to where; node and state agree.
 - Hold means hold: a consumer stops nothing without a reason, a frozen topic is not planned, and a partition that does
   not move keeps its holding.
@@ -42,6 +43,7 @@ from spark_apps.batches import Range
 from tests.simulation.consumer import Consumer, Query
 from tests.simulation.excuses import LOOK_S, Excuse, Excuses
 from tests.simulation.grants import Grants, by_picture
+from tests.simulation.looks import Looks
 from tests.simulation.shown import Shown
 from tests.simulation.zookeeper import Changes, Znode
 
@@ -86,6 +88,7 @@ class Oracle:
     heard: Mapping[str, Collection[str]] = field(default_factory=dict)  # by who asks: the addresses that answered
     grants: Grants = field(default_factory=Grants)
     shown: Shown = field(init=False)
+    looks: Looks = field(init=False)
     _committers: dict[tuple[str, int, int], str] = field(default_factory=dict)
     _generations: dict[str, frozenset[str]] = field(default_factory=dict)
     _pictures: dict[tuple[str, str], TopicNode] = field(default_factory=dict)
@@ -93,8 +96,9 @@ class Oracle:
     _let_go: dict[tuple[str, str], dict[int, Token]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.excuses = Excuses(self.consumers)
+        self.excuses = Excuses(self.consumers, self.grants)
         self.shown = Shown(self.paths)
+        self.looks = Looks(self.expect)
 
     def expect(self, rule: str, holds: bool, sentence: str) -> None:
         self.checks[rule] += 1
@@ -243,7 +247,7 @@ class Oracle:
 
     def _claim(self, consumer: str, path: str, node: Znode | None) -> None:
         claim = decode_claim(path, node.data, consumer, 0) if node is not None else IdClaim(consumer, 0)
-        self.excuses.on_claim(consumer, claim.address, frozenset(claim.ended), self.nodes)
+        self.excuses.on_claim(claim, self.nodes)
 
     def _config(self, topic: str, path: str, node: Znode | None) -> None:
         if node is not None:
@@ -341,6 +345,7 @@ class Oracle:
         told = holder._isolated or self._let_go.get((one.name, topic), {}).get(partition) == token
         reason = not still or partition in holder._ledger.bars or holder._stopping or told
         self.expect("hold means hold", reason, f"{one.name} stopped {topic}-{partition} for no reason")
+        self.looks.on_stopped(one, topic, partition)
 
     def on_commit(self, topic: str, partition: int, entry: Committed, topic_id: str, who: str, *, late: bool) -> None:
         token = entry.token
@@ -367,12 +372,25 @@ class Oracle:
             # Somebody wrote over the owner's entry, and the owner was gone before it looked: nothing else knew better.
             self.rewinds += 1
             back, progress.tainted = False, True
+            released = self._released(who, topic, partition, progress.token)
+            self.expect(
+                "position never goes back",
+                released <= entry.offset,
+                f"{topic}-{partition}: {who} begins at {entry.offset}, and was released at {released}",
+            )
         self.expect(
             "position never goes back",
             not back,
             f"{topic}-{partition}: {entry.offset} by {who} at epoch {token.epoch} after {progress.position}",
         )
         progress.token, progress.position, progress.overwritten = token, entry.offset, False
+
+    def _released(self, who: str, topic: str, partition: int, token: Token | None) -> int:
+        """Where the owner of this token has released the partition to this process; 0 = it has not."""
+        one = next(c for c in self.consumers if c.name == who)
+        held = dict(self._items(one, topic)).get(partition)
+        release = held.grant.release if held is not None else None
+        return release.offset if release is not None and release.token == token else 0
 
     def on_deleted(self, topic_id: str) -> None:
         """Kafka has deleted the topic, and what was committed for it: nobody can read the epochs in there any more."""

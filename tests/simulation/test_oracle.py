@@ -7,10 +7,13 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.core import deciding, recovery
+from coordinator_tasks.core.fence import Verdict, start_position
 from coordinator_tasks.core.holding import Reading
-from coordinator_tasks.service import directives, topics
-from spark_apps.agent import holder
+from coordinator_tasks.core.model import Committed, Ending, Token
+from coordinator_tasks.service import directives, fleet, topics
+from spark_apps.agent import holder, ledger
 from spark_apps.agent.holder import Holder
+from spark_apps.agent.schedule import Schedule
 from tests.simulation.actions import Action, perform
 from tests.simulation.consumer import Consumer, Query
 from tests.simulation.faults import Fault
@@ -31,16 +34,16 @@ def settled(consumers: int = 3) -> Iterator[World]:
     world.kernel.close()
 
 
-def has_broken(world: World) -> str:
-    """What the oracle says when everybody goes on."""
+def has_broken(world: World, task: str = "step") -> str:
+    """What the oracle says when everybody goes on, and this task is run again and again."""
     with pytest.raises(Broken) as found:
-        _go_on(world)
+        _go_on(world, task)
     return str(found.value)
 
 
-def _go_on(world: World, rounds: int = 12) -> None:
-    for _ in range(rounds):
-        world.attempt("step")
+def _go_on(world: World, task: str = "step") -> None:
+    for _ in range(12):
+        world.attempt(task)
         world.round(0.5)
 
 
@@ -106,4 +109,70 @@ def test_who_was_asked_before_a_new_generation_and_is_not_counted_with(monkeypat
         _go_on(world)
         perform(world, Action(Fault.LOST.name, 0, 0))
         monkeypatch.setattr(recovery, "_adopt", lambda *_: None)
+        assert "what is stored takes it for closed" in has_broken(world)
+
+
+def _with_records(world: World) -> None:
+    """Every partition has a position to lose."""
+    for n in range(8):
+        if n < 4:
+            produce(world, n, 7)
+        world.round(0.5)
+
+
+def _overwrite(world: World, token: Token | None = None) -> None:
+    """Somebody commits the first partition's first offset, or under a token where it stands."""
+    log, known = world.brokers.logs["orders"], world.oracle.progress["id-1", 0]
+    entry = Committed(known.position if token else 0, token, "z", "shop", log.topic_id if token else "")
+    world.oracle.taint_all()
+    world.brokers.write("g-orders", "orders", {0: entry}, world.consumers[0].name)
+
+
+def test_an_owner_that_does_not_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    with settled() as world:
+        _with_records(world)
+        monkeypatch.setattr(Schedule, "_look_due", lambda *_: False)
+        assert "looks: " in has_broken(world)
+
+
+def test_an_owner_that_sees_a_newer_one_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    with settled() as world:
+        _with_records(world)
+        monkeypatch.setattr(ledger, "judge", lambda *_: Verdict.OURS)
+        _overwrite(world, Token(99, 1, "another"))
+        assert "has seen a newer owner of orders-0 and goes on" in has_broken(world, "chores")
+
+
+def test_an_owner_that_leaves_its_entry_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    with settled() as world:
+        _with_records(world)
+        monkeypatch.setattr(ledger, "judge", lambda *_: Verdict.OURS)
+        monkeypatch.setattr(ledger, "_behind", lambda *_: False)
+        _overwrite(world)
+        assert "has seen its entry of orders-0 overwritten and leaves it" in has_broken(world)
+
+
+def test_a_taker_that_begins_at_a_foreign_commit_and_not_where_the_giver_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = start_position
+    with settled() as world:
+        _with_records(world)
+        owner = world.oracle.nodes["orders"].assignments[0]
+        closing(world, world.names.index(owner), 1)
+        while not world.server.nodes[world.paths.partition("orders", 0)].data:
+            world.go((world.alive(owner)[0], "agent"), 1)
+            world.go((world.alive(owner)[0], "kafka orders"), 1)
+            world.go((world.alive(owner)[0], "query orders"), 1)
+            world.advance(0.01)
+        monkeypatch.setattr(ledger, "start_position", lambda p, c, _, *rest: start(p, c, None, *rest))
+        _overwrite(world)
+        assert "was released at" in has_broken(world)
+
+
+@pytest.mark.parametrize("how", [Ending.LEFT, Ending.REAPED])
+def test_who_runs_on_after_its_end_was_told(how: Ending) -> None:
+    with settled() as world:
+        one = world.alive("a")[0]
+        one.paused = True
+        world.advance(5.0)
+        world.by_hand(lambda c: fleet.record_end(c, "a", one.incarnation, how))
         assert "what is stored takes it for closed" in has_broken(world)

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks.adapters.discovery import claim_incarnation
+from coordinator_tasks.adapters.discovery import claim_incarnation, read_claim, write_claim
 from coordinator_tasks.core.codec import encode_node
 from coordinator_tasks.core.errors import InvalidName, NotManaged
 from coordinator_tasks.core.model import (
@@ -160,6 +160,20 @@ def test_a_second_process_that_was_refused_its_id_says_nothing_of_the_one_that_h
     shop.statuses.answers["a"] = status(running=True)
     assert complete_readmissions(shop.coordinator, PERSON) == (), "it still runs something"
     shop.statuses.answers["a"] = status()
+    assert complete_readmissions(shop.coordinator, PERSON) == ("a",)
+
+
+def test_the_end_of_a_second_process_does_not_stand_for_the_life_that_is_absent_and_has_answered(shop: Cluster) -> None:
+    moved = encode_node(replace(NODE, incarnations={}))
+    answered = replace(read_claim(shop.zk, shop.paths, "a"), answered=1)
+    shop.zk.transact([SetData(shop.paths.topic("orders"), moved), write_claim(shop.paths, answered)])
+    refused = claim_incarnation(shop.zk, shop.paths, "a", 1)
+    record_end(shop.coordinator, "a", refused, Ending.REAPED)
+    shop.server.sessions[-1].close()
+    isolate(shop.coordinator, "a", by="ada", why="x")
+    readmit(shop.coordinator, "a", "ada")
+    assert complete_readmissions(shop.coordinator, PERSON) == (), "nobody knows what it runs"
+    record_end(shop.coordinator, "a", 1, Ending.REAPED)
     assert complete_readmissions(shop.coordinator, PERSON) == ("a",)
 
 

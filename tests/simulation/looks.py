@@ -1,0 +1,110 @@
+"""What Kafka has shown to each owner by its looks at the committed entries, and what it does then.
+
+- What it runs has been looked at within a second whenever it asks for anything else; only the last commit of what closes goes
+  before, and no commit is sent on a look of more than two seconds ago.
+- A newer token in the entry: the holding is over.
+- An older one, none, or an earlier commit of its own: that is the last time, for the next thing that it asks for is its own
+  entry once more. It does not let go of the partition before.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from coordinator_tasks.core.model import Committed, Token
+from spark_apps.agent.held import Held, Phase
+from spark_apps.agent.work import Commit, Done, Look, Looked, Result, Work
+from tests.simulation.consumer import Consumer
+
+LOOK_S = 1.0
+FRESH_S = 2.0
+
+
+@dataclass
+class Asked:
+    """The request under way, with what was held, and what was ready, when it was made."""
+
+    work: Work
+    at: float
+    held: dict[int, Held]
+    ready: frozenset[int]
+
+
+@dataclass
+class Owner:
+    """One topic of one process: when each holding was looked at, and what has to be written again."""
+
+    asked: Asked | None = None
+    looked: dict[int, tuple[Held, float]] = field(default_factory=dict)
+    overwritten: dict[int, Held] = field(default_factory=dict)
+
+
+@dataclass
+class Looks:
+    """`expect` takes a rule, whether it holds, and a sentence."""
+
+    expect: Callable[[str, bool, str], None]
+    _owners: dict[tuple[str, str], Owner] = field(default_factory=dict)
+
+    def on_request(self, one: Consumer, topic: str, work: Work) -> None:
+        owner = self._owners.setdefault((one.name, topic), Owner())
+        held, now = _held(one, topic), one.kernel.now
+        ready = frozenset(p for p, h in held.items() if h.phase is Phase.READY)
+        owner.asked = Asked(work, now, held, ready)
+        if isinstance(work, Look):
+            return
+        sent = work.offsets.keys() if isinstance(work, Commit) else frozenset()
+        urgent = any(held[p].closing for p in sent if p in held)
+        for p, h in held.items():
+            known, at = owner.looked.get(p, (None, 0.0))
+            age_s = now - at if known is h else now
+            if p in ready and not (urgent or h.closing or h.fenced):
+                self.expect("looks", age_s <= LOOK_S, f"{one.name} last looked at {topic}-{p} {age_s:g} s ago")
+            if p in sent:
+                self.expect("looks", age_s <= FRESH_S, f"{one.name} commits {topic}-{p} on a look of {age_s:g} s ago")
+            if owner.overwritten.get(p) is h and not h.fenced:
+                self.expect(
+                    "looks", p in sent, f"{one.name} has seen its entry of {topic}-{p} overwritten and leaves it"
+                )
+
+    def on_answer(self, one: Consumer, topic: str, result: Result) -> None:
+        """The process has taken the answer to its request."""
+        owner = self._owners[one.name, topic]
+        asked, held = owner.asked, _held(one, topic)
+        assert asked is not None
+        if isinstance(asked.work, Commit) and isinstance(result, Done):
+            for p in asked.work.offsets:
+                owner.overwritten.pop(p, None)
+        if not isinstance(asked.work, Look) or not isinstance(result, Looked):
+            return
+        for p in asked.work.partitions:
+            h, entry = held.get(p), result.entries.get(p)
+            if h is None or asked.held.get(p) is not h:
+                continue
+            owner.looked[p] = (h, asked.at)
+            another = result.topic_id is not None and result.topic_id != h.topic_id
+            newer = entry is not None and entry.topic_id == h.topic_id and _is_newer(entry.token, h.token)
+            if another or newer:
+                self.expect("looks", h.fenced, f"{one.name} has seen a newer owner of {topic}-{p} and goes on")
+            elif p in asked.ready and not _is_own(entry, h):
+                owner.overwritten[p] = h
+
+    def on_stopped(self, one: Consumer, topic: str, partition: int) -> None:
+        """It no longer holds the partition."""
+        owner = self._owners.get((one.name, topic))
+        h = owner.overwritten.pop(partition, None) if owner is not None else None
+        written = h is None or h.fenced
+        self.expect("looks", written, f"{one.name} lets go of {topic}-{partition}, whose entry it has seen overwritten")
+
+
+def _held(one: Consumer, topic: str) -> dict[int, Held]:
+    holder = one.holder(topic)
+    return dict(holder._ledger.held) if holder is not None else {}
+
+
+def _is_newer(token: Token | None, own: Token) -> bool:
+    return token is not None and token > own
+
+
+def _is_own(entry: Committed | None, held: Held) -> bool:
+    same = entry is not None and entry.topic_id == held.topic_id and entry.token == held.token
+    return same and entry is not None and entry.offset >= (held.committed or 0)
