@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.faults.case import Case, Result
 from tests.faults.failpoints import Kill, When
+from tests.faults.scenarios import Restless
 from tests.faults.servers import Servers
 from tests.faults.upheavals import SCENARIOS
 
@@ -94,7 +95,8 @@ def run(
     servers: Servers, folder: Path, plans: Sequence[tuple[Kill, ...]], at_once: int = AT_ONCE, *, brief: bool = False
 ) -> Iterator[Result]:
     """One case for each plan, several at once; results as they come. `brief`: most of them end with the phase of the death."""
-    kinds = {point: kind for kind, points in further().items() for point in points}
+    kinds: dict[str, type[Case]] = {point: Restless for point, always in listed().items() if not always}
+    kinds |= {point: kind for kind, points in further().items() for point in points}
     with ThreadPoolExecutor(at_once) as pool:
         cases = [
             kinds.get(plan[0].point if plan else "", Case)(

@@ -69,6 +69,7 @@ class Life:
     adds: bool = True
     wish: str = ""
     chores_s: float = CHORES_S
+    timing: Timing = field(default_factory=lambda: TIMING)
     agent_timing: AgentTiming = field(default_factory=lambda: AGENT_TIMING)
 
 
@@ -131,7 +132,7 @@ def consume(life: Life) -> None:
         life.role,
         host=life.host.address if life.host is not None else HOST,
         run_folder=str(life.folder / life.role),
-        timing=replace(TIMING, look_s=NEVER_S, fresh_s=NEVER_S) if life.blind else TIMING,
+        timing=replace(life.timing, look_s=NEVER_S, fresh_s=NEVER_S) if life.blind else life.timing,
         agent_timing=life.agent_timing,
     )
     consumer = PlainConsumer(settings, RowSink(points, life))

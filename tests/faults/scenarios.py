@@ -15,16 +15,34 @@ from coordinator_tasks.service import history, positions
 from tests.faults.case import FIRST, SECOND, Actor, Case
 from tests.faults.checker import Run
 from tests.faults.persons import PERSON, ask
-from tests.faults.roles import AGENT_TIMING, COORDINATOR, Life
+from tests.faults.roles import AGENT_TIMING, COORDINATOR, TIMING, Life
 from tests.faults.zombie import PROMISED_S, SLACK_S
 from tests.integration import agent_site
 
 CHORES_S = 0.3
 REGISTER_S = 0.5
+RESTLESS_S = 0.1
 BOTH = {FIRST, SECOND}
 RECORDS = 500
 ABSENT_AFTER_S = 0.3
 STOP_S = PROMISED_S + SLACK_S
+
+
+class Restless(Case):
+    """The join and the leave by consumers that look and register again all the time, so that short phases have that, too."""
+
+    def _life(self, role: str) -> Life:
+        agent = replace(AGENT_TIMING, poll_s=RESTLESS_S, register_s=RESTLESS_S)
+        timing = replace(TIMING, bounds_s=RESTLESS_S, measure_s=RESTLESS_S)
+        return replace(super()._life(role), chores_s=CHORES_S, timing=timing, agent_timing=agent)
+
+    def _initial(self) -> None:
+        self._phase("initial")
+        self._start(COORDINATOR)
+        listed = self.paths.partition(self.topic, self.servers.partitions - 1)
+        self._await(lambda: self._find(listed) is not None, "the topic is there before its consumer")
+        self._start(FIRST)
+        self._await(lambda: self._settled({FIRST}), "Stable with the first consumer")
 
 
 class Scenario(Case):
