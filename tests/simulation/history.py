@@ -35,6 +35,7 @@ _SELDOM = (
     *(Fault.RESTORED, Fault.ANSWER_DELAYED, Fault.ANSWER_DELAYED, Fault.ANSWER_LOST, Fault.DRAINED),
 )
 """The faults that find their moment least often."""
+_RAREST = (*_SELDOM, *(Fault.WRITE_LOST, Fault.ZOMBIE, Fault.DETACHED) * 3)
 _REGISTRY = (Fault.REGISTRY_UNREADABLE, Fault.REGISTRY_EMPTY, Fault.REGISTRY_OLD)
 _AWHILE = (Action("calm", 1, 0), Action("calm", 1, 1), Action("wait", 5, 0), Action("task", 0, 3)) * 2
 _ENDS = (Fault.CRASHED, Fault.HOST_LOST, Fault.LEFT, Fault.SILENT)
@@ -125,11 +126,11 @@ def _with_a_registry(seed: int, setup: Setup, actions: list[Action]) -> tuple[Se
         if rng.random() < 0.15:
             found.insert(0, Action(Fault.LOST.name, rng.randrange(1000), rng.randrange(1000)))
         actions[at:at] = found
-    for _ in range(2):
+    for _ in range(3):
         at = rng.randrange(len(actions) + 1)
         actions[at:at] = [
             Action("calm", 1, 0),
-            Action(rng.choice(_SELDOM).name, rng.randrange(1000), rng.randrange(1000)),
+            Action(rng.choice(_RAREST).name, rng.randrange(1000), rng.randrange(1000)),
         ]
     return setup, actions
 
