@@ -67,9 +67,14 @@ class Excuses:
     def on_node(self, topic: str, node: TopicNode, heard: Collection[str]) -> None:
         """Whoever is an owner by this node is judged again, and so is who answered (`heard`: at these addresses) its writer.
 
-        What they run by their own word is adopted, or, where several do, waited for until it is closed.
+        What they run by their own word is adopted, or, where several do, waited for until it is closed; not that of a life
+        beside which another one of the same id is named, which has committed since: the fence holds the older one.
         """
-        self._answered.update((one.name, topic) for one in self.consumers if one.address in heard)
+        for one in self.consumers:
+            if node.incarnations.get(one.consumer) != one.incarnation:
+                self._answered.discard((one.name, topic))
+            elif one.address in heard:
+                self._answered.add((one.name, topic))
         for p, owner in node.assignments.items():
             self._named.add((topic, p, node.since[p], owner, node.incarnations[owner]))
 
