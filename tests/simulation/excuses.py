@@ -37,7 +37,7 @@ class Excuses:
     _ended: dict[str, Mapping[int, Ending]] = field(default_factory=dict)
     _forgotten: dict[tuple[str, str], int] = field(default_factory=dict)
     _named: set[tuple[str, int, int, str, int]] = field(default_factory=set)
-    _answered: set[tuple[str, str]] = field(default_factory=set)
+    _answered: dict[tuple[str, str], frozenset[int]] = field(default_factory=dict)
     _elder: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
 
     # What is written in ZooKeeper -------------------------------------------------------------------------------------
@@ -64,24 +64,28 @@ class Excuses:
             if one.consumer == consumer and one.address != asked:
                 self._forget(consumer, one.incarnation, nodes)
 
-    def on_node(self, topic: str, node: TopicNode, heard: Collection[str]) -> None:
-        """Whoever is an owner by this node is judged again, and so is who answered (`heard`: at these addresses) its writer.
-
-        What they run by their own word is adopted, or, where several do, waited for until it is closed; not that of a life
-        beside which another one of the same id is named, which has committed since: the fence holds the older one.
-        """
-        for one in self.consumers:
-            if node.incarnations.get(one.consumer) != one.incarnation:
-                self._answered.discard((one.name, topic))
-            elif one.address in heard:
-                self._answered.add((one.name, topic))
+    def on_node(self, topic: str, node: TopicNode) -> None:
+        """Whoever is an owner by this node is judged again."""
         for p, owner in node.assignments.items():
             self._named.add((topic, p, node.since[p], owner, node.incarnations[owner]))
+
+    def on_recovery(self, topic: str, node: TopicNode, heard: Collection[str]) -> None:
+        """This node begins a generation, and its writer has heard those at these addresses.
+
+        What they run of the topic's partitions by their own word is adopted, or, where several do, waited for until it is
+        closed; not that of a life beside which another one of its id is named, which has committed since: that one is
+        forgotten, and the fence alone holds it.
+        """
+        for one in self.consumers:
+            if node.incarnations.get(one.consumer, one.incarnation) != one.incarnation:
+                self._forget(one.consumer, one.incarnation, {topic: node})
+            elif one.address in heard:
+                self._answered[one.name, topic] = self.grants.partitions(topic)
 
     def on_elder(self, one: Consumer, topic: str, generations: frozenset[str]) -> None:
         """A new generation has begun and this process was not asked: what it holds is of one of those before."""
         self._elder[one.name, topic] = generations
-        self._answered.discard((one.name, topic))
+        self._answered.pop((one.name, topic), None)
 
     def on_restore(self, taken_for_lost: Iterable[Consumer]) -> None:
         """The tree is another one: until it names them as owners, nobody knows of those who run, nor whom it has forgotten.
@@ -100,11 +104,11 @@ class Excuses:
                     self._forgotten[one.name, topic] = max(epochs)
 
     def _forget(self, consumer: str, incarnation: int, nodes: dict[str, TopicNode]) -> None:
-        self._named = {one for one in self._named if one[3:] != (consumer, incarnation)}
+        self._named = {one for one in self._named if one[0] not in nodes or one[3:] != (consumer, incarnation)}
         for one in self.consumers:
             if one.consumer == consumer and one.incarnation == incarnation:
                 for topic, node in nodes.items():
-                    self._answered.discard((one.name, topic))
+                    self._answered.pop((one.name, topic), None)
                     self._forgotten[one.name, topic] = max(self._forgotten.get((one.name, topic), -1), node.epoch)
 
     # What follows from it ---------------------------------------------------------------------------------------------
@@ -128,15 +132,15 @@ class Excuses:
         """Why this process is excused for what it runs under this token, if it is.
 
         What is forgotten is, until a node that was written since then names it as the owner under that very epoch. Who has
-        answered since is only while it is waited for until it has closed. Who has said that it ends, or whose launcher has,
-        runs nothing.
+        answered a recovery since is only while it is waited for until it has closed. Who has said that it ends, or whose
+        launcher has, runs nothing.
         """
         key, isolated = (one.name, topic), self._isolated.get(one.consumer)
         if isolated in (0, one.incarnation):
             return Excuse.ISOLATED if isolated else Excuse.SET_ASIDE
         if self._ended.get(one.consumer, {}).get(one.incarnation) is Ending.REFUSED:
             return Excuse.ENDED
-        if key in self._answered and not self.grants.is_closed(one, topic, partition):
+        if partition in self._answered.get(key, ()) and not self.grants.is_closed(one, topic, partition):
             return None
         if token.generation in self._elder.get(key, ()):
             return Excuse.ELDER

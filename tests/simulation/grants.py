@@ -50,9 +50,11 @@ class Grants:
         """Whether by what is stored this process may still run the partition: as owner, or until it has confirmed its end."""
         if topic not in self._possible:
             self._possible[topic] = self._owners(topic)
-        if self._nodes[topic].incarnations.get(one.consumer, one.incarnation) != one.incarnation:
-            return True  # another life of the id is named: the fence holds this one
         return (one.consumer, one.incarnation) in self._possible[topic].get(partition, frozenset())
+
+    def partitions(self, topic: str) -> frozenset[int]:
+        """Those of which anything is stored."""
+        return frozenset(self._owners(topic))
 
     def is_closed(self, one: Consumer, topic: str, partition: int) -> bool:
         """Whether it is waited for until this consumer has closed the partition."""

@@ -174,7 +174,10 @@ class Oracle:
         self.grants.on_node(topic, node)
         if who == "restore":
             return
-        self.excuses.on_node(topic, node, self.heard.get(who, ()))
+        recovered = old is None or old.generation != node.generation
+        if recovered:
+            self.excuses.on_recovery(topic, node, self.heard.get(who, ()))
+        self.excuses.on_node(topic, node)
         state_node = after.get(self.paths.state(topic))
         self.expect("one effect", state_node is not None, f"the node of {topic} was written without its state")
         if state_node is not None:
@@ -184,7 +187,7 @@ class Oracle:
             wrong = invariants.of_step(old, node)
             self.expect("epochs never fall", not wrong, "; ".join(wrong))
             self._undisturbed(topic, old, node, records)
-        if old is None or old.generation != node.generation:
+        if recovered:
             self._new_generation(topic, node)
         else:
             self._given_out_again(node, {one.name for one in self.consumers if self.excuses.here(one) and _heard(one)})
