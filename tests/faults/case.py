@@ -27,7 +27,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.settings import TOKEN_FENCE
 from coordinator_tasks.wiring import Settings
 from tests.faults.checker import Findings, Run, check
-from tests.faults.failpoints import PHASES, Kill, traced
+from tests.faults.failpoints import Kill, enter, traced
 from tests.faults.releases import Releases
 from tests.faults.roles import COORDINATOR, Life, consume, coordinate
 from tests.faults.rows import Rows
@@ -180,9 +180,7 @@ class Case:
         self._await(self._left, "the first consumer leaves, and Stable")
 
     def _phase(self, name: str) -> None:
-        file = os.open(self.folder / "phase", os.O_WRONLY | os.O_CREAT, 0o600)
-        os.write(file, bytes([PHASES.index(name)]))  # one byte, never cut: the processes read it all the time
-        os.close(file)
+        enter(self.folder, name)
         self.phase = name
 
     def _start(self, role: str) -> None:

@@ -24,7 +24,7 @@ from spark_apps.database_sink import DatabaseSink
 from spark_apps.delivery import Delivery
 from spark_apps.plain import Output, PlainConsumer, Record
 from spark_apps.sinks import Cursor, Database, RowSink
-from tests.faults.failpoints import Failpoints, Kill, When, wrap_production
+from tests.faults.failpoints import Failpoints, Kill, When, enter, wrap_production
 from tests.faults.roles import die_with_parent
 from tests.integration.agent_site import Site, Traffic, wait_for
 
@@ -166,7 +166,7 @@ class Walk:
         self.lives += 1
         name, folder = f"c{self.lives}", self.folder / f"{self.delivery}-{self.lives}"
         folder.mkdir()
-        (folder / "phase").write_text("0")
+        enter(folder, "initial")
         life = Life(name, self.site.settings, self.delivery, self.url, folder, deaths)
         process = self.forks.Process(target=consume, args=(life,), daemon=True)
         process.start()

@@ -28,6 +28,7 @@ from spark_apps import plain
 from spark_apps.agent import status_server
 
 PRODUCTION = ("/coordinator_tasks/", "/spark_apps/")
+PHASE = "phase"
 PHASES = (
     *("initial", "join", "leave"),
     *("isolate", "readmit", "lost", "back", "drain", "undrain", "pin", "unpin", "pause", "reset", "resume"),
@@ -61,6 +62,13 @@ NO_FAILPOINT: Mapping[str, str] = {
 CLIENT = frozenset(
     {"consume", "incremental_assign", "incremental_unassign", "list_topics", "get_watermark_offsets", "close"}
 )
+
+
+def enter(folder: Path, phase: str) -> None:
+    """Tell the processes of a case which phase it is in; they ask all the time."""
+    file = os.open(folder / PHASE, os.O_WRONLY | os.O_CREAT, 0o600)
+    os.write(file, bytes([PHASES.index(phase)]))  # one byte, never cut
+    os.close(file)
 
 
 class When(StrEnum):
@@ -107,7 +115,7 @@ class Failpoints:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._phase = os.open(self.folder / "phase", os.O_RDONLY)
+        self._phase = os.open(self.folder / PHASE, os.O_RDONLY)
         self._trace = os.open(self.folder / f"trace-{self.role}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     @contextmanager
