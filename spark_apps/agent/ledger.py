@@ -183,15 +183,16 @@ class Ledger(Holdings):
         if entry is not None and entry.topic_id not in ("", held.topic_id):
             self._reports.add(
                 f"topic id {partition}",
-                f"partition {partition}: the commit of {entry.owner or 'somebody'} for another topic id "
+                f"partition {partition}: the commit of {entry.owner} for another topic id "
                 f"({entry.topic_id}) is ignored: the topic was created anew",
             )
         verdict = judge(held.token, entry, held.topic_id, self._identity.consumer)
         if verdict is Verdict.FENCED and entry is not None:
             held.fence()
             self.bar(held, entry.token)
-            owner = entry.owner or "another owner"
-            self._reports.add(partition, f"partition {partition} was taken by {owner} ({_shown(entry.token)}): stopped")
+            self._reports.add(
+                partition, f"partition {partition} was taken by {entry.owner} ({_shown(entry.token)}): stopped"
+            )
         elif held.phase in (Phase.LOOKING, Phase.STARTING) and not held.settled:
             self._place(partition, held, entry)
         elif held.phase is Phase.GUARDING:

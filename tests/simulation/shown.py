@@ -1,6 +1,6 @@
 """What ZooKeeper has shown to each process: it acts on it, without asking for anything else before.
 
-Reads count once the process is registered in the session that they are made in.
+Reads count once the process is registered in the session that they are made in, and knows it.
 """
 
 from dataclasses import dataclass, field

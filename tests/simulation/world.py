@@ -128,9 +128,11 @@ class World:
 
     def _on_watched(self, one: Consumer) -> Callable[[str, Node | None], None]:
         def watched(path: str, node: Node | None) -> None:
-            # Whoever is not registered in this session acts on nothing that it reads.
+            # Whoever is not registered in this session, or takes itself to be in an earlier one, acts on nothing that it
+            # reads and registers first.
             member = self.server.nodes.get(self.paths.member(one.consumer))
-            if member is not None and member.owner == one.session.number:
+            known = one.agent._session if one.agent is not None else 0
+            if member is not None and member.owner == one.session.number == known:
                 self.oracle.shown.on_read(one, path, node.data if node is not None else None)
 
         return watched
