@@ -55,7 +55,8 @@ def add_topic(
     """Manage a topic from now on; the same call again changes nothing. An empty `strategy` is the cluster's.
 
     Raises `InvalidName`, `TopicConflict` (not in Kafka, created anew, or another cluster's), `GroupInUse`, `Refused`
-    (unknown strategy, or managed already with other arguments), and the `Unavailable` kinds.
+    (unknown strategy, or managed already with other arguments), `LookAgain` (somebody else adds or changes it at the same
+    moment), and the `Unavailable` kinds.
     """
     check_topic(topic)
     if not group_id:

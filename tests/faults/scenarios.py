@@ -11,9 +11,11 @@ from typing import ClassVar
 from coordinator_tasks.core.errors import NodeMissing
 from coordinator_tasks.core.member_codec import decode_member
 from coordinator_tasks.core.model import Record
+from coordinator_tasks.core.ports import Create
 from coordinator_tasks.service import history, positions
 from tests.faults.case import FIRST, SECOND, Actor, Case
 from tests.faults.checker import Run
+from tests.faults.failpoints import GO, HELD, Hold
 from tests.faults.persons import PERSON, ask
 from tests.faults.roles import AGENT_TIMING, COORDINATOR, TIMING, Life
 from tests.faults.zombie import PROMISED_S, SLACK_S
@@ -51,6 +53,8 @@ class Scenario(Case):
     bound_s: ClassVar[float] = 90.0
     standing: ClassVar[frozenset[str]] = frozenset()
     """Phases at whose end records do not flow: a brief case goes on."""
+    halted: ClassVar[Hold | None] = None
+    """Where its coordinator stands still, once."""
 
     def _initial(self) -> None:
         self._phase("initial")
@@ -60,7 +64,8 @@ class Scenario(Case):
 
     def _life(self, role: str) -> Life:
         timing = replace(AGENT_TIMING, register_s=REGISTER_S)
-        return replace(super()._life(role), chores_s=CHORES_S, agent_timing=timing)
+        hold = self.halted if role == COORDINATOR else None
+        return replace(super()._life(role), chores_s=CHORES_S, agent_timing=timing, hold=hold)
 
     def _does(self, role: str) -> Callable[[Life], None]:
         return ask if role == PERSON else super()._does(role)
@@ -77,6 +82,12 @@ class Scenario(Case):
         self.actors[PERSON] = Actor(replace(self._life(PERSON), wish=wish))
         self._start(PERSON)
         self._await(lambda: self.actors[PERSON].ended, f"{wish} is asked")
+
+    def _overtake(self, partition: int) -> None:
+        """The coordinator stands before its write, and somebody else lists the partition."""
+        self._await((self.folder / HELD).exists, "the list of partitions is about to be written")
+        self.zk.transact([Create(self.paths.partition(self.topic, partition))])
+        (self.folder / GO).touch()
 
     def _forget(self, role: str) -> None:
         """Who has ended is started anew."""

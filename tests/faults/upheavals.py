@@ -14,6 +14,7 @@ from coordinator_tasks.core.ports import Delete, SetData
 from coordinator_tasks.settings import TRANSACTIONAL_FENCE
 from tests.faults.case import FIRST, SECOND, Case, Result
 from tests.faults.checker import Run
+from tests.faults.failpoints import Hold, When
 from tests.faults.proxy import Proxy
 from tests.faults.releases import Releases
 from tests.faults.roles import COORDINATOR, Life
@@ -21,6 +22,7 @@ from tests.faults.scenarios import BOTH, Added, Drain, Isolation, Lost, Pins, Po
 from tests.stable import stable_node
 
 GROWN = 2
+LISTING = "topics.create_partitions/ZooKeeper.transact"
 STALL_SESSION_S = 10.0
 STALL_ASK_S = 0.3
 
@@ -190,7 +192,37 @@ class Growth(Scenario):
         self._phase("grow")
         self.servers.grow(GROWN)
         self.base |= dict.fromkeys(range(1, GROWN), 0)
+        self._listed()
         self._await(lambda: self._settled(BOTH), "Stable with both partitions")
+
+    def _listed(self) -> None:
+        """Kafka has the partition, and the coordinator is to list it."""
+
+
+class Raced(Scenario):
+    """While a coordinator lists the partitions of a topic that it adds, somebody else lists one of them first."""
+
+    halted: ClassVar[Hold] = Hold(f"coordinator/initial/add_topic/{LISTING}", When.BEFORE)
+
+    def _phases(self) -> Sequence[Callable[[], None]]:
+        return (self._initial,)
+
+    def _initial(self) -> None:
+        self._phase("initial")
+        self._start(COORDINATOR)
+        self._overtake(0)
+        for role in (FIRST, SECOND):
+            self._start(role)
+        self._await(lambda: self._settled(BOTH), "Stable with both")
+
+
+class RacedGrowth(Growth):
+    """The same with a new partition."""
+
+    halted: ClassVar[Hold] = Hold(f"coordinator/grow/chores/{LISTING}", When.BEFORE)
+
+    def _listed(self) -> None:
+        self._overtake(GROWN - 1)
 
 
 class Barrier(Scenario):
@@ -254,6 +286,8 @@ SCENARIOS: Sequence[type[Case]] = (
     Positions,
     Removal,
     Growth,
+    Raced,
+    RacedGrowth,
     Barrier,
     Transactional,
 )
