@@ -21,10 +21,13 @@ transaction each, and reports per topic in its log. Every task may be run again 
 - **plan**: what joined, left, was added or asked for becomes a plan. Without anything to close it goes on to the starts.
 - **confirm_closed**, **confirm_started**: ask the consumers' own interfaces; end `confirmed`, `replan` or `blocked`.
 - **start**, **settle**: write what was confirmed.
-- **further_run**: what is left over goes on in a further run under the same rebalance id.
+- **further_run**: what is left over goes on in a further run under the same rebalance id: it wakes this DAG, as a change in
+  ZooKeeper does, or starts a run for later where something only waits for its time.
 
 Woken by changes in ZooKeeper, by `reconcile`, or by hand; two runs at once have one effect.
 """
+MAX_RUNS = 4
+"""Events of more are put together into the next one."""
 
 
 def build(cluster: Cluster) -> DAG:
@@ -34,7 +37,7 @@ def build(cluster: Cluster) -> DAG:
         rebalance_id,
         **COMMON,
         schedule=[changes_of(cluster, Scope.TOPICS)],
-        max_active_runs=2,
+        max_active_runs=MAX_RUNS,
         doc_md=DOCS,
         tags=["coordinator", cluster.name],
         params={
@@ -58,7 +61,11 @@ def build(cluster: Cluster) -> DAG:
         started = ConfirmStarted(task_id="confirm_started", trigger_rule="none_failed", cluster=cluster.name)
         settle = SettleOperator(task_id="settle", cluster=cluster.name)
         further = ContinueOperator(
-            task_id="further_run", trigger_dag_id=rebalance_id, trigger_rule="none_failed", cluster=cluster.name
+            task_id="further_run",
+            trigger_dag_id=rebalance_id,
+            trigger_rule="none_failed",
+            cluster=cluster.name,
+            changes=changes_of(cluster, Scope.TOPICS),
         )
         plan >> closed >> start >> started >> settle >> further
     return dag

@@ -163,10 +163,10 @@ def seek(
     return report
 
 
-def due(c: Coordinator, names: Collection[str] = ()) -> tuple[str, ...]:
-    """The topics among `names` (none = all) that need a run now: something is to be planned, confirmed or waited for."""
+def due(c: Coordinator, names: Collection[str] = ()) -> Mapping[str, Outcome]:
+    """The topics among `names` (none = all) that need a run: something is to be planned or confirmed now, or waited for."""
     found = _each(c, names or topics(c), lambda stored, snapshot: _due(c, stored, snapshot), planning=True)
-    return tuple(report.topic for report in found if report.outcome in (Outcome.WRITTEN, Outcome.WAITING))
+    return {one.topic: one.outcome for one in found if one.outcome in (Outcome.WRITTEN, Outcome.WAITING)}
 
 
 def await_closed(c: Coordinator, names: Collection[str]) -> WaitReport:

@@ -50,7 +50,7 @@ def reconcile(c: Coordinator, actor: Actor) -> Findings:
     lines.extend(f"{consumer} is readmitted" for consumer in directives.complete_readmissions(c, actor))
     pruned = {topic: history.prune(c, topic) for topic in managed}
     lines.extend(f"{topic}: {count} old records are pruned" for topic, count in pruned.items() if count)
-    due = transitions.due(c, managed)
+    due = tuple(transitions.due(c, managed))
     missing = tuple(launch.consumer for launch in fleet.missing(c))
     lines.extend(f"{topic} is due" for topic in due)
     lines.extend(f"{consumer} is missing" for consumer in missing)

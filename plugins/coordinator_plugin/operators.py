@@ -13,7 +13,7 @@ from typing import Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.providers.standard.utils.skipmixin import SkipMixin
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import Asset, AssetAlias, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 from airflow.triggers.base import StartTriggerArgs
 
@@ -31,6 +31,9 @@ WAIT_LIMIT_S = 60.0
 LOOK_S = 1.5
 MAX_ROUNDS = 30
 IDLE_PAUSE_S = 5.0
+ROUND = "round"
+"""In an event's extra: how many further runs it has been."""
+OVER = ["success", "failed"]
 TOPICS_TEMPLATE = "{{ params.topics | tojson }}"
 
 
@@ -239,9 +242,13 @@ class ConfirmStarted(ConfirmationSensor):
 class ContinueOperator(TriggerDagRunOperator):
     """Starts a further run for what this one left over, under the same rebalance id (which stands in ZooKeeper).
 
-    Two runs that leave the same over start one further run: its id is made from what is left over and the round. What
-    only waits for its time (a consumer that is absent, an id that flaps) is looked at every `IDLE_PAUSE_S`, for `MAX_ROUNDS`
-    runs; then it is left to `reconcile`.
+    What can be done now is an event of the asset `changes`, which wakes the DAG as ZooKeeper's watcher does: Airflow makes one
+    run of all events that come before it. What only waits for its time (a consumer that is absent, an id that flaps), or is a
+    part of the topics, is a run of its own, after `IDLE_PAUSE_S`; two runs that leave the same over start one. All that for
+    `MAX_ROUNDS` runs; then it is left to `reconcile`.
+
+    Not all are runs of their own because Airflow (3.3) forgets to look again whether a DAG is below its `max_active_runs` when a
+    run ends that a task has started: until the DAG is parsed again, events would then wake nobody.
     """
 
     template_fields = (*TriggerDagRunOperator.template_fields, "cluster", "topics", "round_number")
@@ -249,31 +256,51 @@ class ContinueOperator(TriggerDagRunOperator):
     def __init__(
         self,
         *,
+        changes: Asset,
         cluster: str = "",
         topics: str | Sequence[str] = TOPICS_TEMPLATE,
         round_number: str | int = "{{ params.round }}",
         **kwargs: Any,
     ) -> None:
-        super().__init__(logical_date=None, skip_when_already_exists=True, **kwargs)
+        # An asset in the outlets would have an event with every success, an alias has those that are added.
+        self.left_over = AssetAlias(f"{changes.name}_left_over")
+        super().__init__(logical_date=None, skip_when_already_exists=True, outlets=[self.left_over], **kwargs)
+        self.changes = changes
         self.cluster = cluster
         self.topics = topics
         self.round_number = round_number
 
     def execute(self, context: Context) -> None:
-        """Trigger the run, or skip when nothing is left over."""
+        """Wake the DAG, trigger a run of its own, or skip when nothing is left over."""
         with one_line_errors(), CoordinatorHook(self.cluster).open() as coordinator:
             left = continuation(coordinator, listed(self.topics))
         if not left.topics:
             raise AirflowSkipException("nothing is left over")
-        number = int(self.round_number) + 1
+        number = self._round(context) + 1
         if number > MAX_ROUNDS:
             raise AirflowSkipException(f"left over after {MAX_ROUNDS} further runs: reconcile goes on with it")
         self.log.info("left over: %s", ", ".join(left.topics))
-        self.trigger_run_id = f"further__{left.digest}__{number}"
-        if not left.moving:
+        if left.now and not listed(self.topics):
+            context["outlet_events"][self.left_over].add(self.changes, extra={ROUND: number})
+            return
+        self.trigger_run_id = self._unused(context, f"further__{left.digest}__{number}")
+        if not left.now:
             self.run_after = datetime.now(UTC) + timedelta(seconds=IDLE_PAUSE_S)
         self.conf = {"topics": list(listed(self.topics)), "round": number}
         super().execute(context)
+
+    def _round(self, context: Context) -> int:
+        """How many runs have gone before this one for the same; what woke it besides begins anew."""
+        woken = [event for events in context["triggering_asset_events"].values() for event in events]
+        return min((event.extra.get(ROUND, 0) for event in woken), default=int(self.round_number))
+
+    def _unused(self, context: Context, run_id: str) -> str:
+        """This id, or one that goes on from it, of which no run is over: the same may be left over once more."""
+        name, number = run_id, 1
+        while context["ti"].get_dr_count(self.trigger_dag_id, run_ids=[name], states=OVER):
+            number += 1
+            name = f"{run_id}__{number}"
+        return name
 
 
 def _json(topics: Sequence[str]) -> str:

@@ -54,23 +54,25 @@ def registered(c: Coordinator, consumer: str, watcher: Watcher | None = None) ->
 
 @dataclass(frozen=True, slots=True)
 class LeftOver:
-    """The topics that are still due, a digest of where they stand, and whether any of them is on its way."""
+    """The topics that are still due, a digest of where they stand, and whether there is anything to do for any of them now."""
 
     topics: tuple[str, ...]
     digest: str
-    moving: bool = False
+    now: bool = False
 
 
 def continuation(c: Coordinator, topics: Sequence[str]) -> LeftOver:
     """What a run has left over; the digest changes with every transition of these topics."""
-    left = transitions.due(c, tuple(topics))
+    due = transitions.due(c, tuple(topics))
+    left = tuple(due)
     nodes = c.zk.get_many([c.paths.state(topic) for topic in left])
     stands = [(topic, node.stat.version if node else -1) for topic, node in zip(left, nodes, strict=True)]
     moving = any(
         node is not None and _is_moving(c.paths.state(topic), node.data)
         for topic, node in zip(left, nodes, strict=True)
     )
-    return LeftOver(left, hashlib.sha256(repr(stands).encode()).hexdigest()[:12], moving)
+    now = moving or transitions.Outcome.WRITTEN in due.values()
+    return LeftOver(left, hashlib.sha256(repr(stands).encode()).hexdigest()[:12], now)
 
 
 def _is_moving(path: str, data: bytes) -> bool:

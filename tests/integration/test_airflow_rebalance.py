@@ -195,6 +195,8 @@ def test_a_topic_that_is_held_up_asks_a_person_once_and_the_answer_isolates_the_
     eventually(lambda: all_stable(coordinator, [other]))
     assert len(consumers[0].running(other)) == 4
     blocker.deaf = False
+    woken = airflow.client.request("GET", "/assets/events?source_dag_id=rebalance&limit=100")["asset_events"]
+    assert {one["source_task_id"] for one in woken} == {"further_run"}, "what was left over has woken the DAG"
 
 
 def _waits(airflow: EmbeddedAirflow, run_id: str) -> bool:

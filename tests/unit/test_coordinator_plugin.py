@@ -4,16 +4,34 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk import Connection
+from airflow.providers.common.compat.sdk import DagRunTriggerException
+from airflow.sdk import Asset, Connection
+from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow.triggers.base import TaskFailedEvent, TaskSuccessEvent, TriggerEvent
-from coordinator_plugin import actions, backstop, changes, clusters, hook, place, report, sessions, triggers, watcher
+from coordinator_plugin import (
+    actions,
+    backstop,
+    changes,
+    clusters,
+    hook,
+    operators,
+    place,
+    report,
+    sessions,
+    triggers,
+    watcher,
+)
+from coordinator_plugin.operators import MAX_ROUNDS, ContinueOperator
 from coordinator_plugin.patience import Patience
-from coordinator_plugin.steps import WaitKind, continuation, look
+from coordinator_plugin.steps import LeftOver, WaitKind, continuation, look
 
 from coordinator_tasks.core.errors import NotManaged, Refused, StoreUnavailable, TopicConflict
 from coordinator_tasks.core.model import Actor, ConsumerStatus, Explanation, Fleet, Move, MoveKind, Reason, State
@@ -438,8 +456,85 @@ def test_two_runs_that_leave_the_same_over_agree_on_the_further_one(shop: Cluste
     shop.join("a")
     transitions.plan(shop.coordinator, ["orders"], PERSON)
     left = continuation(shop.coordinator, [])
-    assert (left.topics, left.moving) == (("orders",), True)
+    assert (left.topics, left.now) == (("orders",), True)
     assert continuation(shop.coordinator, ["orders"]) == left
+
+
+class Runs:
+    """The runs that are over, by their ids."""
+
+    def __init__(self, *over: str) -> None:
+        self.over = set(over)
+
+    def get_dr_count(self, dag_id: str, *, run_ids: list[str], states: list[str]) -> int:
+        assert (dag_id, set(states)) == ("rebalance", {"success", "failed"})
+        return len(self.over & set(run_ids))
+
+
+def goes_on(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch, topics: str = "[]", runs: Runs | None = None, **woken_by: Any
+) -> tuple[list[dict[str, Any]], DagRunTriggerException | None]:
+    """The extras of the events by which a run's last task wakes the DAG, and the run that it starts by itself."""
+    monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(shop.coordinator))
+    asset = Asset(name="zookeeper", uri="zookeeper://shop/topics")
+    task = ContinueOperator(
+        task_id="further_run", trigger_dag_id="rebalance", changes=asset, topics=topics, round_number=0
+    )
+    events = OutletEventAccessors()
+    woken = [SimpleNamespace(extra=extra) for extra in woken_by.get("extras", ())]
+    context = {
+        "ti": runs or Runs(),
+        "outlet_events": events,
+        "triggering_asset_events": {asset: woken} if woken else {},
+    }
+    started = None
+    try:
+        task.execute(context)  # type: ignore[arg-type]
+    except DagRunTriggerException as error:
+        started = error
+    (alias,) = task.outlets
+    return [one.extra for one in events[alias].asset_alias_events], started
+
+
+def test_what_can_go_on_at_once_wakes_the_dag_as_zookeeper_does(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.join("a")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    assert goes_on(shop, monkeypatch) == ([{"round": 1}], None)
+    assert goes_on(shop, monkeypatch, extras=[{"round": 4}]) == ([{"round": 5}], None)
+    both = [{"round": 4}, {"changes": ["member b joined"]}]
+    assert goes_on(shop, monkeypatch, extras=both) == ([{"round": 1}], None), "something new woke it as well"
+    with pytest.raises(AirflowSkipException, match="reconcile goes on"):
+        goes_on(shop, monkeypatch, extras=[{"round": MAX_ROUNDS}])
+
+
+def test_a_part_of_the_topics_goes_on_in_a_run_of_its_own(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.join("a")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    events, started = goes_on(shop, monkeypatch, '["orders"]')
+    assert events == []
+    assert started is not None
+    assert started.conf == {"topics": ["orders"], "round": 1}
+
+
+def test_what_waits_for_its_time_is_looked_at_later_and_again_when_it_is_left_over_once_more(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operators, "continuation", lambda *_: LeftOver(("orders",), "digest", now=False))
+    events, started = goes_on(shop, monkeypatch)
+    assert events == []
+    assert started is not None
+    assert started.run_after > datetime.now(UTC)
+    name = started.dag_run_id
+    assert name.endswith("__1")
+    for over, expected in (({name}, f"{name}__2"), ({name, f"{name}__2"}, f"{name}__3")):
+        _, again = goes_on(shop, monkeypatch, runs=Runs(*over))
+        assert again is not None
+        assert again.dag_run_id == expected
+
+
+def test_a_run_that_leaves_nothing_over_is_the_last_one(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AirflowSkipException, match="nothing is left over"):
+        goes_on(shop, monkeypatch)
 
 
 def test_one_look_tells_of_topics_that_wait_for_something_else(shop: Cluster) -> None:

@@ -117,7 +117,7 @@ def test_a_rebalance_is_a_row_of_few_coarse_tasks(dags: dict[str, Any]) -> None:
     assert list(tasks) == row
     assert [tasks[task]["down"] for task in row] == [[after] for after in row[1:]] + [[]]
     assert tasks["confirm_started"]["rule"] == "none_failed"  # without a close the two tasks before are skipped
-    assert dags["rebalance"]["max_active_runs"] == 2
+    assert dags["rebalance"]["max_active_runs"] == 4
 
 
 def test_parsing_needs_no_client(parsed: dict[str, Any]) -> None:
