@@ -11,7 +11,7 @@ CODE := $(wildcard coordinator_tasks spark_apps dags plugins)
 ALL := $(CODE) $(wildcard tests benchmarks)
 export PYTHONPATH := $(CURDIR):$(CURDIR)/plugins
 
-.PHONY: demo demo-stop install test lint format types imports dead unit faults simulate search mutants guards freeze clean
+.PHONY: demo demo-stop install test lint format types imports dead unit reader faults simulate search mutants guards freeze clean
 
 demo: install  ## shows a join, a drain and a crash on real servers; KEEP=1 leaves all running
 	@$(BIN)/python -m coordinator_tasks.demo $(if $(KEEP),--keep)
@@ -65,6 +65,9 @@ mutants: install  ## which suite notices which broken rule; LIMIT= seconds, goes
 
 guards: install  ## changes every comparison and condition of the core and the agent; LIMIT= seconds, goes on where it ended
 	@$(BIN)/python -m tests.simulation.guards $(if $(LIMIT),--limit-s $(LIMIT))
+
+reader: install  ## both ways to read records on SEEDS topics of random content; START= the first seed, as a failure names it
+	READER_SEEDS=$(or $(SEEDS),100) READER_START=$(START) $(BIN)/python -m pytest tests/integration/test_fast_reader.py -k never_tried
 
 faults: install  ## the long part of the fault tests: pairs of deaths and more; goes on where it ended
 	$(BIN)/python -m tests.faults --minutes $(or $(MINUTES),60) $(if $(PAIRS),--pairs $(PAIRS)) $(if $(ONLY),--only $(ONLY))

@@ -1,19 +1,28 @@
 """An application that decodes Avro records, framed by a registry's serialiser and bare, and prints what came as JSON.
 
-Its argument: the jars of Spark's Avro functions, separated by commas.
+Its arguments: the jars of Spark's Avro functions, separated by commas; a schema registry's address; the brokers, and a topic
+that has `RECORDS`.
 """
 
 import json
 import sys
+import tempfile
+from collections.abc import Mapping
+from typing import Any
 
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (its usual name)
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from spark_apps import session
-from spark_apps.registry import Subject, decoded
+from spark_apps import session, source
+from spark_apps.link import LinkServer
+from spark_apps.registry import decoded, subject_of
+from tests.integration.sole_owner import begun, sole_owner
 from tests.integration.spark_submit import JAVA_OPTIONS
 
+LIMIT_S = 120.0
+SUBJECT, USER, PASSWORD = "shop/orders-value", "reader", "registry-secret"
 FIRST = json.dumps({"type": "record", "name": "order", "fields": [{"name": "id", "type": "string"}]})
 SECOND = json.dumps(
     {
@@ -22,7 +31,8 @@ SECOND = json.dumps(
         "fields": [{"name": "id", "type": "string"}, {"name": "quantity", "type": "int", "default": 7}],
     }
 )
-SUBJECT = Subject({300: FIRST, 4: SECOND}, SECOND)
+VERSIONS = {300: FIRST, 4: SECOND}
+"""The schemas by their ids."""
 AB, CD_5 = b"\x04ab", b"\x04cd\x0a"
 
 
@@ -39,20 +49,49 @@ RECORDS: dict[str, bytes | None] = {
     "short": b"\0",
     "null": None,
 }
+"""What is in the topic, by key."""
+
+found: dict[str, Any] = {}
 
 
-def main(jars: str) -> None:
+def build(stream: DataFrame, settings: Mapping[str, str]) -> DataStreamWriter:
+    orders = subject_of(settings, SUBJECT)
+    rows = stream.select("key", decoded(stream.value, orders).alias("order"))
+
+    def write(batch: DataFrame, _: int) -> None:
+        found.update({bytes(row.key).decode(): row.order for row in batch.collect()})
+
+    return rows.writeStream.foreachBatch(write)
+
+
+def read(spark: SparkSession, registry: str, servers: str, topic: str) -> None:
+    """Everything that is in the topic."""
+    server, runner = LinkServer(), sole_owner(servers, topic, "avro")
+    server.serve(topic, runner)
+    source.register(spark, source.AgentAddress(str(server.path), "a", 1))
+    settings = {"schemaRegistry": registry, "schemaRegistryUser": USER, "schemaRegistryPassword": PASSWORD}
+    with tempfile.TemporaryDirectory() as folder:
+
+        def start() -> StreamingQuery:
+            stream = spark.readStream.format(source.FORMAT).option("subscribe", topic).load()
+            writer = build(stream, settings).trigger(availableNow=True)
+            return writer.option("checkpointLocation", tempfile.mkdtemp(dir=folder)).start()
+
+        query = begun(runner, start)
+        assert query.awaitTermination(LIMIT_S), runner.status()
+    runner.close()
+    server.close()
+
+
+def main(jars: str, registry: str, servers: str, topic: str) -> None:
     builder = SparkSession.builder.master("local[1]").appName("avro").config("spark.ui.enabled", "false")
     builder = builder.config("spark.jars", jars).config("spark.driver.extraJavaOptions", JAVA_OPTIONS)
     spark = session.configure(builder).getOrCreate()
-    rows = spark.createDataFrame(list(RECORDS.items()), "name string, value binary")
-    found = {
-        row.name: row.order for row in rows.select("name", decoded(F.col("value"), SUBJECT).alias("order")).collect()
-    }
+    read(spark, registry, servers, topic)
     bare = spark.createDataFrame([(AB,)], "value binary").select(from_avro("value", FIRST).alias("order")).collect()
     print(json.dumps({name: order and order.asDict() for name, order in {**found, "bare": bare[0].order}.items()}))
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

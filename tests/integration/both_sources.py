@@ -3,26 +3,30 @@
 Its arguments: the brokers, what the topics' names begin with, a folder, and the connector's jars, separated by commas.
 """
 
+import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka.admin import AdminClient
+from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from pyspark.sql.streaming.query import StreamingQuery
 
-from coordinator_tasks.adapters.clock import SystemClock
-from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
-from coordinator_tasks.core.model import TopicNode
-from coordinator_tasks.core.ports import GroupOffsets
 from spark_apps import session, source
 from spark_apps.agent.runner import TopicRunner
-from spark_apps.agent.settings import Identity
-from spark_apps.consumer import SLOW_START, START_ATTEMPTS
 from spark_apps.link import LinkServer
+from spark_apps.options import _REFUSED
+from tests.integration.agent_site import wait_for
+from tests.integration.both_options import CASES, COUNTS, ENOUGH, WAITING, topic_of
+from tests.integration.kafka_topics import produce
+from tests.integration.sole_owner import begun, sole_owner
 from tests.integration.spark_submit import JAVA_OPTIONS
 
 MATTER = {"read_uncommitted": "", "read_committed": "transactions"}
@@ -31,10 +35,13 @@ LEVELS = tuple(MATTER)
 LIMIT_S = 120.0
 LIMIT_PER_BATCH = "700"
 """So that batches begin and end in the middle of transactions and of what compaction left."""
+QUIET_S = 1.0
+TOPICS_OTHERWISE = {"subscribepattern", "assign"}
+"""Spark takes one of these in place of `subscribe`."""
 
 
 class Both:
-    """One Spark with both formats, and one agent of ours without ZooKeeper: it owns everything."""
+    """One Spark with both formats, and agents of ours without ZooKeeper, each of which owns a whole topic."""
 
     def __init__(self, servers: str, folder: Path, jars: str) -> None:
         builder = SparkSession.builder.master("local[2]").appName("both").config("spark.ui.enabled", "false")
@@ -43,77 +50,121 @@ class Both:
         self.spark.sparkContext.setLogLevel("ERROR")
         self.servers, self.folder = servers, folder
         self.rows: dict[str, list[pa.Table]] = {}
+        self.progress: dict[str, list[Any]] = {}
         self.server = LinkServer()
-        self.admin = ConfluentKafkaAdmin({"bootstrap.servers": servers})
         source.register(self.spark, source.AgentAddress(str(self.server.path), "a", 1))
 
-    def run(self, stream: DataFrame, name: str) -> StreamingQuery:
-        def collect(batch: DataFrame, _: int) -> None:
-            self.rows.setdefault(name, []).append(batch.toArrow())
+    def run(self, stream: DataFrame, name: str, *, ends: bool = True) -> StreamingQuery:
+        def collect(batch: DataFrame, number: int) -> None:
+            table = batch.toArrow()
+            numbers = pa.repeat(pa.scalar(number, pa.int64()), table.num_rows)
+            self.rows.setdefault(name, []).append(table.append_column("batch", numbers))
 
-        writer = stream.writeStream.foreachBatch(collect).trigger(availableNow=True)
+        writer = stream.writeStream.foreachBatch(collect)
+        writer = writer.trigger(availableNow=True) if ends else writer
         return writer.option("checkpointLocation", str(self.folder / f"checkpoint-{time.monotonic_ns()}")).start()
 
-    def by_spark(self, level: str, topics: Sequence[str]) -> DataFrame:
+    def by_spark(self, topics: Sequence[str], options: Mapping[str, str]) -> DataFrame:
         reader = self.spark.readStream.format("kafka").option("subscribe", ",".join(topics))
-        reader = reader.option("kafka.bootstrap.servers", self.servers).option("startingOffsets", "earliest")
-        reader = reader.option("includeHeaders", "true").option("maxOffsetsPerTrigger", LIMIT_PER_BATCH)
-        return reader.option("kafka.isolation.level", level).load()
+        return reader.option("kafka.bootstrap.servers", self.servers).options(**options).load()
 
-    def by_us(self, topic: str, level: str) -> DataFrame:
-        reader = self.spark.readStream.format("assigned-kafka").option("subscribe", topic)
-        reader = reader.option("includeHeaders", "true").option("maxOffsetsPerTrigger", LIMIT_PER_BATCH)
-        return reader.option("kafka.isolation.level", level).load()
+    def by_us(self, topic: str, options: Mapping[str, str]) -> DataFrame:
+        return self.spark.readStream.format("assigned-kafka").option("subscribe", topic).options(**options).load()
 
-    def agent(self, topic: str, level: str) -> TopicRunner:
-        described = self.admin.describe([topic])[topic]
-        assert described is not None
-        partitions = range(described.partition_count)
-        node = TopicNode(
-            self.servers,
-            f"{topic}-{level}",
-            1,
-            "g1",
-            described.topic_id,
-            initial_partitions=len(partitions),
-            assignments=dict.fromkeys(partitions, "a"),
-            since=dict.fromkeys(partitions, 1),
-            incarnations={"a": 1},
-        )
-        runner = TopicRunner(topic, node, Identity("a", "c", 1), SystemClock(), self.connect, bool, acquiring=False)
-        runner.edit(lambda holder: holder.on_node(node))
+    @contextmanager
+    def agent(self, topic: str, name: str) -> Iterator[TopicRunner]:
+        runner = sole_owner(self.servers, topic, f"{topic}-{name}")
         self.server.serve(topic, runner)
-        return runner
+        yield runner
+        self.server.withdraw(topic)
+        runner.close()
 
-    def connect(self, node: TopicNode) -> GroupOffsets:
-        settings = {"isolation.level": "read_uncommitted", **node.properties, "bootstrap.servers": self.servers}
-        return ConfluentGroupOffsets(settings, node.group_id)
+    def start(self, runner: TopicRunner, stream: DataFrame, name: str, *, ends: bool = True) -> StreamingQuery:
+        return begun(runner, lambda: self.run(stream, name, ends=ends))
 
     def compare(self, level: str, topics: Sequence[str]) -> None:
-        theirs = self.run(self.by_spark(level, topics), f"spark-{level}")
+        options = of_level(level)
+        theirs = self.run(self.by_spark(topics, {**options, "startingOffsets": "earliest"}), f"spark-{level}")
         assert theirs.awaitTermination(LIMIT_S), "Spark's own source did not end"
-        agents = {topic: self.agent(topic, level) for topic in topics}
-        queries = {topic: self.start(runner, level) for topic, runner in agents.items()}
-        for topic, runner in agents.items():
-            assert queries[topic].awaitTermination(LIMIT_S), f"{topic}, {level}: {runner.status()}"
-            self.server.withdraw(topic)
-            runner.close()
+        self.note(f"spark-{level}", theirs)
+        with ExitStack() as ending:
+            agents = [ending.enter_context(self.agent(topic, level)) for topic in topics]
+            queries = [self.start(one, self.by_us(one.topic, options), f"ours-{level}") for one in agents]
+            for runner, query in zip(agents, queries, strict=True):
+                assert query.awaitTermination(LIMIT_S), f"{runner.topic}, {level}: {runner.status()}"
+                self.note(f"ours-{level}-{runner.topic}", query)
 
-    def start(self, runner: TopicRunner, level: str) -> StreamingQuery:
-        """A query of ours that has begun to read; started again where Python was too slow for Spark, as consumers do."""
-        for _ in range(START_ATTEMPTS):
-            query = self.run(self.by_us(runner.topic, level), f"ours-{level}")
-            while query.isActive and not runner.edit(lambda holder: holder.opened):
-                time.sleep(0.02)
-            if SLOW_START not in str(query.exception()):
-                break
-        return query
+    def note(self, name: str, query: StreamingQuery) -> None:
+        """What the query has said of its source with each batch that brought records."""
+        told = [one.sources[0] for one in query.recentProgress if one.numInputRows]
+        self.progress[name] = [{"latest": json.loads(one.latestOffset), "metrics": dict(one.metrics)} for one in told]
+
+    def with_options(self, prefix: str) -> None:
+        """All at once: a small query mostly waits."""
+        with ExitStack() as ending:
+            queries = []
+            for case, one in CASES.items():
+                topic = topic_of(prefix, case)
+                runner, given = ending.enter_context(self.agent(topic, "options")), one.given(topic)
+                queries.append(self.run(with_task(self.by_spark([topic], given)), f"spark-{case}"))
+                queries.append(self.start(runner, with_task(self.by_us(topic, given)), f"ours-{case}"))
+            for query in queries:
+                assert query.awaitTermination(LIMIT_S), query.lastProgress
+
+    def waiting(self, prefix: str) -> None:
+        """Batches wait for so many offsets, but not for the first ones, nor for longer than they may."""
+        with ExitStack() as ending:
+            for case, given in WAITING.items():
+                topic = topic_of(prefix, case)
+                runner = ending.enter_context(self.agent(topic, "options"))
+                queries = [self.run(self.by_spark([topic], given), f"spark-{case}", ends=False)]
+                queries.append(self.start(runner, self.by_us(topic, given), f"ours-{case}", ends=False))
+                for query in queries:
+                    ending.callback(query.stop)
+            self.have(dict.fromkeys(WAITING, sum(COUNTS)))
+            few = ENOUGH // 2
+            produce(self.servers, topic_of(prefix, "enough"), [b"later"] * few)
+            time.sleep(QUIET_S)
+            produce(self.servers, topic_of(prefix, "enough"), [b"later"] * (ENOUGH - few), partition=1)
+            produce(self.servers, topic_of(prefix, "late"), [b"later"])
+            self.have({"enough": sum(COUNTS) + ENOUGH, "late": sum(COUNTS) + 1})
+
+    def have(self, counts: Mapping[str, int]) -> None:
+        """Wait until both sources have brought so many records of these cases."""
+        wanted = {f"{name}-{case}": count for case, count in counts.items() for name in ("spark", "ours")}
+        wait_for(lambda: {name: self.count(name) for name in wanted} == wanted, str(wanted), LIMIT_S)
+
+    def count(self, name: str) -> int:
+        return sum(table.num_rows for table in list(self.rows.get(name, ())))
+
+    def refused_by_spark(self) -> list[str]:
+        """What Spark's source does not take, of what ours refuses."""
+        return [name for name in sorted(_REFUSED.keys() - TOPICS_OTHERWISE) if self.refuses(name)]
+
+    def refuses(self, name: str) -> bool:
+        try:
+            self.by_spark(["t"], {name: "1"})
+        except IllegalArgumentException:
+            return True
+        return False
 
     def write(self) -> None:
         for name, tables in self.rows.items():
             pq.write_table(pa.concat_tables(tables), self.folder / f"{name}.parquet")
-        for name, stream in (("spark", self.by_spark(LEVELS[0], ["t"])), ("ours", self.by_us("t", LEVELS[0]))):
+        options = of_level(LEVELS[0])
+        for name, stream in (("spark", self.by_spark(["t"], options)), ("ours", self.by_us("t", options))):
             (self.folder / f"{name}.schema").write_text(stream.schema.json())
+        (self.folder / "progress.json").write_text(json.dumps(self.progress))
+        (self.folder / "refused.json").write_text(json.dumps(self.refused_by_spark()))
+
+
+def of_level(level: str) -> dict[str, str]:
+    return {"includeHeaders": "true", "maxOffsetsPerTrigger": LIMIT_PER_BATCH, "kafka.isolation.level": level}
+
+
+def with_task(stream: DataFrame) -> DataFrame:
+    """Adds which task of its batch has read a record."""
+    return stream.withColumn("task", F.spark_partition_id())
 
 
 def main(servers: str, prefix: str, folder: str, jars: str) -> None:
@@ -122,6 +173,8 @@ def main(servers: str, prefix: str, folder: str, jars: str) -> None:
     everything = [topic for topic in topics if topic.startswith(prefix)]
     for level in LEVELS:
         both.compare(level, [topic for topic in everything if topic.endswith(MATTER[level])])
+    both.with_options(prefix)
+    both.waiting(prefix)
     both.write()
     both.server.close()
     both.spark.stop()

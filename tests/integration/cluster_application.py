@@ -1,7 +1,7 @@
-"""A driver for the cluster test: reads a topic once through and writes down what came, and from which workers.
+"""The consumer `a` on a cluster: writes down what came with each batch, and from which workers.
 
 In the second batch an executor is killed in the middle of its task; in the third, one task stands still until a
-speculative copy of it has ended.
+speculative copy of it has ended. Executors reach the brokers by another listener than the driver, with a password.
 """
 
 import json
@@ -9,22 +9,25 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from spark_apps import session, source
-from spark_apps.link import LinkServer
-from tests.integration.fake_planner import FakePlanner
+from coordinator_tasks.wiring import Settings
+from spark_apps import session
+from spark_apps.agent.agent import AgentTiming
+from spark_apps.agent.process import ConsumerSettings
+from spark_apps.consumer import Consumer, SparkSettings
 from tests.integration.spark_submit import JAVA_OPTIONS
 
-PARTITIONS = 4
-RECORDS = 12_000
-BATCHES = 3
-LIMIT_S = 150.0
+PER_BATCH = 4_000
+COLUMNS = ("partition", "offset", "incarnation", "epoch")
+SCHEMA = "partition int, offset long, incarnation long, epoch long, worker string"
+LEAVE_S = 60.0
 STILL_S = 60.0
 Step = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -35,13 +38,11 @@ def with_worker(number: int, folder: str) -> Step:
     def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             where = Path.cwd().parts[-3]
-            yield pa.RecordBatch.from_arrays(
-                [batch["partition"], batch["offset"], pa.array([where] * batch.num_rows, pa.string())],
-                names=["partition", "offset", "worker"],
-            )
+            worker = pa.array([where] * batch.num_rows, pa.string())
+            yield pa.RecordBatch.from_arrays([*batch.columns, worker], names=[*COLUMNS, "worker"])
             if number == 1:
                 kill_once(Path(folder, "killed"))
-        if number == BATCHES - 1:
+        if number == 2:
             stand_still(Path(folder, "copied"))
 
     return step
@@ -70,7 +71,7 @@ def stand_still(mark: Path) -> None:
         time.sleep(0.05)
 
 
-def main(master: str, servers: str, sasl_servers: str, topic: str, settings: str, folder: str) -> None:
+def main(master: str, zookeeper: str, cluster: str, servers: str, sasl_servers: str, settings: str, folder: str) -> int:
     builder = SparkSession.builder.master(master).appName("cluster").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     builder = builder.config("spark.executor.memory", "512m").config("spark.files", settings)
@@ -79,43 +80,31 @@ def main(master: str, servers: str, sasl_servers: str, topic: str, settings: str
     builder = builder.config("spark.speculation.quantile", "0.5").config("spark.speculation.multiplier", "1.1")
     spark = session.configure(builder, idempotent_sink=True).config("spark.speculation", "true").getOrCreate()
     session.ship_packages(spark, Path(folder))
-    server = LinkServer()
-    planner = FakePlanner(topic, servers)
-    planner.settings = {"bootstrap.servers": sasl_servers}
-    server.serve(topic, planner)
-    name = Path(settings).name  # the copy that Spark ships
-    source.register(spark, source.AgentAddress(str(server.path), "consumer-a", 1, settings_file=name))
-    rows: list[tuple[int, int, str]] = []
 
-    def collect(batch: DataFrame, number: int) -> None:
-        table = batch.mapInArrow(with_worker(number, folder), "partition int, offset long, worker string").toArrow()
-        rows.extend(zip(*[column.to_pylist() for column in table.columns], strict=True))
+    def build(stream: DataFrame, _: Mapping[str, str]) -> DataStreamWriter:
+        Path(folder, "plan").write_text(stream._jdf.queryExecution().toString())
+        return stream.writeStream.foreachBatch(write)
 
-    reader = spark.readStream.format("assigned-kafka").option("subscribe", topic)
-    stream = reader.option("maxOffsetsPerTrigger", str(RECORDS // BATCHES)).load()
-    writer = stream.writeStream.foreachBatch(collect).option("checkpointLocation", f"{folder}/checkpoint")
-    for partition in range(PARTITIONS):
-        planner.give(partition, 0, 1)
-    query = writer.start()
-    deadline = time.monotonic() + LIMIT_S
-    while len(rows) < RECORDS and query.isActive and time.monotonic() < deadline:
-        time.sleep(0.1)
-    plan = stream._jdf.queryExecution().toString()
-    result = {
-        "rows": len(rows),
-        "distinct": len({(partition, offset) for partition, offset, _ in rows}),
-        "workers": sorted({worker for _, _, worker in rows}),
-        "plan": plan,
-        "pid": os.getpid(),
-    }
-    Path(folder, "result.json").write_text(json.dumps(result))
-    failure = query.exception()
-    query.stop()
-    server.close()
+    def write(batch: DataFrame, number: int) -> None:
+        rows = batch.select(*COLUMNS).mapInArrow(with_worker(number, folder), SCHEMA).toArrow().to_pylist()
+        with Path(folder, "batches").open("a") as file:
+            file.write(json.dumps({"at": time.time(), "rows": sorted([*row.values()] for row in rows)}) + "\n")
+
+    site = Settings(cluster, zookeeper, {"bootstrap.servers": servers})
+    how = SparkSettings(
+        {"maxOffsetsPerTrigger": str(PER_BATCH), "kafka.bootstrap.servers": sasl_servers},
+        kafka_file=Path(settings).name,  # the copy that Spark ships
+        idempotent_sink=True,
+        warm_up=False,
+    )
+    with Consumer(
+        spark, ConsumerSettings(site, "a", agent_timing=AgentTiming(close_timeout_s=LEAVE_S)), how
+    ) as consumer:
+        consumer.pipeline(build=build, default=True)
+        code = consumer.run()
     spark.stop()
-    if failure is not None:
-        raise failure
+    return code
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    sys.exit(main(*sys.argv[1:]))

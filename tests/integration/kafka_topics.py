@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterable
 
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
@@ -31,6 +31,13 @@ def produce(bootstrap_servers: str, topic: str, values: Iterable[bytes | None], 
         producer.poll(0)
     if producer.flush(20):
         raise TimeoutError("not everything was produced")
+
+
+def expire(bootstrap_servers: str, topic: str, partition: int, first: int) -> None:
+    """Take away the records before `first`, as retention does."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": "1"})  # it has to outlive its futures
+    for future in admin.delete_records([TopicPartition(topic, partition, first)]).values():
+        future.result(20)
 
 
 def set_broker(bootstrap_servers: str, name: str, value: str) -> None:

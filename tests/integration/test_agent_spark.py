@@ -22,6 +22,7 @@ from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from spark_apps.sinks import read_audit
 from tests.integration.agent_site import Site, Traffic, wait_for
+from tests.integration.kafka_topics import expire
 from tests.integration.spark_submit import SUBMIT
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
@@ -213,14 +214,38 @@ def test_sigterm_gives_everything_away_before_the_consumer_is_gone(world: World)
     wait_for(lambda: site.runs("b").keys() == {0, 1, 2, 3}, "b runs everything", 30)
 
 
-def test_a_query_that_dies_makes_the_consumer_leave_with_its_reason(world: World) -> None:
+def test_where_retention_took_the_next_records_a_partition_goes_on_at_the_earliest_if_it_may_and_no_other_stops(
+    world: World,
+) -> None:
     site = world.site
     world.b.close()
     wait_for(lambda: site.zk.find(site.paths.member("b")) is None, "b's session ends")
-    world.a = SparkProcess(site, "a", world.folder, "tests.integration.poisoned_pipeline:build")
+    committed = {p: one.offset for p, one in site.committed().items()}
+    site.produce(60)
+    first = committed[1] + 40
+    expire(site.kafka, site.topic, 1, first)
+    more = ("--option", "failOnDataLoss=false")
+    world.a = SparkProcess(site, "a", world.folder, "tests.integration.poisoned_pipeline:build", more)
     world.a.registered()
+    incarnation, ends = site.incarnation("a"), site.offsets.ends(site.topic, range(4))
     site.assign(dict.fromkeys(range(4), "a"))
     wait_for(lambda: site.runs("a") == dict.fromkeys(range(4), True), "a runs everything", START_S)
+    wait_for(lambda: {p: one.offset for p, one in site.committed().items()} == ends, "everything is consumed", START_S)
+    says = (
+        f"partition 1: offsets {committed[1]} to {first - 1} are gone, the log begins at {first}: goes on at {first} "
+        "(earliest), because failOnDataLoss is false"
+    )
+    assert says in site.topic_status("a").reports
+    assert says in world.a.log.read_text()
+    mine = ("a", incarnation)
+    read = {
+        p: [row["offset"] for row in world.rows(p) if (row["consumer"], row["incarnation"]) == mine] for p in range(4)
+    }
+    assert read == {p: list(range(max(committed[p], first if p == 1 else 0), ends[p])) for p in range(4)}
+
+
+def test_a_query_that_dies_makes_the_consumer_leave_with_its_reason(world: World) -> None:
+    site = world.site
     site.producer.produce(site.topic, b"poison", partition=1)
     site.producer.flush()
     before = site.committed()[1].offset

@@ -1,27 +1,54 @@
-"""Avro records by Spark's own functions, framed by a registry's serialiser and bare, in a Spark of its own."""
+"""Avro records from a broker by Spark's own functions, with the schemas of a registry and bare, in a Spark of its own."""
 
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import Producer
 
+from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.embedded import jars
 from coordinator_tasks.embedded.errors import EmbeddedError
 from coordinator_tasks.embedded.java import find_java
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from spark_apps.registry import Subject, subject_of
 from tests.integration import avro_application
+from tests.integration.avro_application import PASSWORD, RECORDS, SECOND, SUBJECT, USER, VERSIONS
+from tests.integration.kafka_topics import new_topic
+from tests.integration.schema_registry import serving, versions
 
+pytestmark = pytest.mark.integration
 LIMIT_S = 200
 
 
-def test_each_record_is_decoded_by_its_own_schema_and_what_is_none_of_the_subject_is_null() -> None:
+@pytest.fixture(scope="module")
+def registry() -> Iterator[str]:
+    with serving(versions(SUBJECT, VERSIONS), USER, PASSWORD) as address:
+        yield address
+
+
+@pytest.fixture
+def topic(kafka: EmbeddedKafka) -> str:
+    name = new_topic(kafka.bootstrap_servers, 1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for key, value in RECORDS.items():
+        producer.produce(name, value, key.encode())
+    producer.flush(20)
+    return name
+
+
+def test_each_record_is_decoded_by_its_own_schema_and_what_is_none_of_the_subject_is_null(
+    registry: str, kafka: EmbeddedKafka, topic: str
+) -> None:
     try:
         find_java()
         folder = jars.ensure_jars(jars.AVRO)
     except EmbeddedError as error:
         pytest.skip(str(error))
     listed = ",".join(str(jar) for jar in sorted(folder.glob("*.jar")))
-    command = [sys.executable, "-m", avro_application.__name__, listed]
+    command = [sys.executable, "-m", avro_application.__name__, listed, registry, kafka.bootstrap_servers, topic]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(done.stdout.splitlines()[-1]) == {
@@ -34,3 +61,22 @@ def test_each_record_is_decoded_by_its_own_schema_and_what_is_none_of_the_subjec
         "null": None,
         "bare": {"id": "ab"},
     }
+
+
+def test_a_registry_is_asked_by_name_and_password(registry: str) -> None:
+    settings = {"schemaRegistry": f"{registry}/", "schemaRegistryUser": USER, "schemaRegistryPassword": PASSWORD}
+    assert subject_of(settings, SUBJECT) == Subject(VERSIONS, SECOND)
+
+
+@pytest.mark.parametrize(
+    ("subject", "password", "says"), [(SUBJECT, "wrong", "401 Unauthorized"), ("other", PASSWORD, "404 Not Found")]
+)
+def test_a_registry_that_refuses_is_named_with_its_answer_and_without_the_password(
+    registry: str, subject: str, password: str, says: str
+) -> None:
+    settings = {"schemaRegistry": registry, "schemaRegistryUser": USER, "schemaRegistryPassword": password}
+    with pytest.raises(
+        Refused, match=f"registry at {registry} did not give the versions of {subject} .*{says}"
+    ) as told:
+        subject_of(settings, subject)
+    assert password not in str(told.value)

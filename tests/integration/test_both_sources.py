@@ -1,18 +1,19 @@
 """Spark's own Kafka source and ours on the same topics: the same columns, and the same rows."""
 
+import json
 import os
 import subprocess
 import sys
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Producer
 
 from coordinator_tasks.embedded import jars
 from coordinator_tasks.embedded.errors import JarsUnavailable
@@ -22,13 +23,17 @@ from spark_apps import reader
 from spark_apps.batches import Range
 from spark_apps.reader import Job
 from tests.integration.agent_site import wait_for
+from tests.integration.both_options import CASES, COUNTS, ENOUGH, WAITING, time_ms, topic_of
 from tests.integration.both_sources import LEVELS
-from tests.integration.kafka_topics import new_topic, produce, set_broker, transaction
+from tests.integration.kafka_topics import expire, new_topic, produce, set_broker, transaction
+from tests.unit.test_options_table import SPARK_REFUSES
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 ROOT = Path(__file__).resolve().parents[2]
 RUN_S = 330.0
 CODECS = ("gzip", "snappy", "lz4", "zstd")
+SOURCES = ("spark", "ours")
+READ = (*LEVELS, *CASES, *WAITING)
 Rows = dict[tuple[str, int, int], dict[str, Any]]
 
 
@@ -67,6 +72,8 @@ class Topics:
         self.codecs()
         self.shortened()
         self.make("empty", 3)
+        for case in (*CASES, *WAITING):
+            self.for_options(case)
 
     def values(self) -> None:
         any_time = {"retention_ms": "-1", "message_timestamp_after_max_ms": str(2**63 - 1)}
@@ -120,9 +127,15 @@ class Topics:
     def shortened(self) -> None:
         topic = self.make("shortened", 1)
         produce(self.servers, topic, [b"v"] * 10)
-        admin = AdminClient({"bootstrap.servers": self.servers})  # it has to outlive its futures
-        for future in admin.delete_records([TopicPartition(topic, 0, 4)]).values():
-            future.result(20)
+        expire(self.servers, topic, 0, 4)
+
+    def for_options(self, case: str) -> None:
+        topic = new_topic(self.servers, len(COUNTS), name=topic_of(self.prefix, case), retention_ms="-1")
+        producer = Producer({"bootstrap.servers": self.servers})
+        for partition, count in enumerate(COUNTS):
+            for number in range(count):
+                producer.produce(topic, b"%d" % number, partition=partition, timestamp=time_ms(number))
+        producer.flush(20)
 
     def fill_compacted(self) -> None:
         producer = Producer({"bootstrap.servers": self.servers})
@@ -163,12 +176,9 @@ def found(connector: str, kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPat
     assert done.returncode == 0, done.stderr[-3000:]
     yield {
         "prefix": topics.prefix,
-        "schemas": {name: (folder / f"{name}.schema").read_text() for name in ("spark", "ours")},
-        **{
-            f"{name}-{level}": rows(folder / f"{name}-{level}.parquet")
-            for name in ("spark", "ours")
-            for level in LEVELS
-        },
+        "schemas": {name: (folder / f"{name}.schema").read_text() for name in SOURCES},
+        **{f"{name}-{what}": rows(folder / f"{name}-{what}.parquet") for name in SOURCES for what in READ},
+        **{name: json.loads((folder / f"{name}.json").read_text()) for name in ("progress", "refused")},
     }
     if topics.open is not None:
         topics.open.abort_transaction(20)
@@ -185,7 +195,12 @@ def rows(path: Path) -> Rows:
 def test_the_rows_are_the_same(found: dict[str, Any], level: str) -> None:
     theirs, ours = found[f"spark-{level}"], found[f"ours-{level}"]
     assert ours.keys() == theirs.keys()
-    assert [ours[key] for key in sorted(ours)] == [theirs[key] for key in sorted(ours)]
+    assert [values(ours[key]) for key in sorted(ours)] == [values(theirs[key]) for key in sorted(ours)]
+
+
+def values(row: dict[str, Any]) -> dict[str, Any]:
+    """The source's columns."""
+    return {name: value for name, value in row.items() if name not in ("batch", "task")}
 
 
 def test_the_columns_are_the_same(found: dict[str, Any]) -> None:
@@ -206,3 +221,49 @@ def test_what_is_compared_has_all_that_it_should(found: dict[str, Any]) -> None:
     assert any(row["value"] is None for row in left)
     assert {row["timestampType"] for row in everything.values()} == {0, 1}
     assert any(row["headers"] for row in everything.values())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_with_options_the_same_records_come_in_the_same_tasks(found: dict[str, Any], case: str) -> None:
+    theirs, ours = found[f"spark-{case}"], found[f"ours-{case}"]
+    first = CASES[case].first
+    wanted = {(p, offset) for p, count in enumerate(COUNTS) for offset in range(first[p], count)}
+    assert {key[1:] for key in theirs} == wanted
+    assert [values(ours[key]) for key in sorted(ours)] == [values(theirs[key]) for key in sorted(theirs)]
+    if CASES[case].tasks:
+        assert tasks(ours) == tasks(theirs)
+        assert len(tasks(ours)) == CASES[case].tasks
+
+
+def tasks(rows: Rows) -> list[tuple[int, int]]:
+    """For each task its partition and how many records it has read."""
+    return sorted((p, count) for (_, _, p), count in Counter(map(task_of, rows.values())).items())
+
+
+def task_of(row: dict[str, Any]) -> tuple[int, int, int]:
+    return row["batch"], row["task"], row["partition"]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_batch_waits_for_so_many_offsets_or_until_the_delay_is_over(found: dict[str, Any], name: str) -> None:
+    batches = [row["batch"] for row in found[f"{name}-enough"].values()]
+    assert batches.count(max(batches)) == ENOUGH
+    assert len(found[f"{name}-late"]) == sum(COUNTS) + 1
+
+
+def test_the_progress_of_ours_has_the_lag_by_partition_where_that_of_sparks_source_has_metrics(
+    found: dict[str, Any],
+) -> None:
+    progress = found["progress"]
+    ours = progress[f"ours-{LEVELS[0]}-{found['prefix']}codecs"]
+    assert [one["latest"]["lag"] for one in ours] == [dict.fromkeys("0123", 300), dict.fromkeys("0123", 125)]
+    assert [one["latest"]["maxOffsetsBehindLatest"] for one in ours] == [300, 125]
+    assert [one["metrics"] for one in ours] == [{}, {}]
+    theirs = [one["metrics"] for one in progress[f"spark-{LEVELS[0]}"]]
+    assert {"minOffsetsBehindLatest", "maxOffsetsBehindLatest", "avgOffsetsBehindLatest"} <= theirs[0].keys()
+    assert int(theirs[0]["maxOffsetsBehindLatest"]) > int(theirs[-1]["maxOffsetsBehindLatest"])
+
+
+def test_spark_refuses_what_the_page_says_that_it_refuses(found: dict[str, Any]) -> None:
+    ends = {"endingoffsets", "endingoffsetsbytimestamp"}
+    assert set(found["refused"]) == ends | {name.lower() for name in SPARK_REFUSES}

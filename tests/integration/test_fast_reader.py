@@ -1,13 +1,13 @@
 """The reader on librdkafka's own queue gives what the reader on `consume()` gives, record by record and error by error."""
 
+import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Producer
 
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from spark_apps import librdkafka, reader
@@ -17,9 +17,13 @@ from spark_apps.errors import DataLost, ReadFailed
 from spark_apps.fast_fetch import FastClient, FastFetched
 from spark_apps.fetching import ConsumeClient
 from spark_apps.reader import Job
-from tests.integration.kafka_topics import new_topic, produce
+from tests.integration.kafka_topics import expire, new_topic, produce
 
 PARTITIONS = 3
+STAMPS = ("CreateTime", "LogAppendTime")
+FIRST = int(os.environ.get("READER_START") or random.SystemRandom().randrange(2**32))
+SEEDS = int(os.environ.get("READER_SEEDS") or 1)
+"""How many seeds are tried beside the fixed ones; the first of them is drawn anew in each run unless it is given."""
 KEYS = (None, b"", b"k", b"a longer key than twelve bytes")
 
 
@@ -90,16 +94,12 @@ def fill(servers: str, topic: str, chance: random.Random, codec: str, count: int
         count -= some
 
 
-@pytest.mark.parametrize("stamp", ["CreateTime", "LogAppendTime"])
-def test_any_records_are_read_alike(kafka: EmbeddedKafka, stamp: str) -> None:
-    chance = random.Random(stamp)
-    servers = kafka.bootstrap_servers
+def compare(servers: str, chance: random.Random, stamp: str) -> None:
+    """Records of every kind, of which both readers are to read any ranges alike."""
     topic = new_topic(servers, PARTITIONS, message_timestamp_type=stamp)
     for codec in ("none", "gzip", "lz4", "snappy", "zstd"):
         fill(servers, topic, chance, codec, 150)
-    admin = AdminClient({"bootstrap.servers": servers})
-    for future in admin.delete_records([TopicPartition(topic, 0, 7)]).values():
-        future.result(20)
+    expire(servers, topic, 0, 7)
     for number in range(8):
         ranges = tuple(
             Range(p, start := chance.randrange(7, 80), start + chance.choice((0, 1, 5, 120)), 3 + p)
@@ -116,6 +116,19 @@ def test_any_records_are_read_alike(kafka: EmbeddedKafka, stamp: str) -> None:
                 consumer="a",
             )
         )
+
+
+@pytest.mark.parametrize("stamp", STAMPS)
+def test_any_records_are_read_alike(kafka: EmbeddedKafka, stamp: str) -> None:
+    compare(kafka.bootstrap_servers, random.Random(stamp), stamp)
+
+
+@pytest.mark.parametrize("number", range(SEEDS))
+def test_records_that_were_never_tried_before_are_read_alike(kafka: EmbeddedKafka, number: int) -> None:
+    seed = FIRST + number
+    print(f"the same records again: make reader SEEDS=1 START={seed}")
+    chance = random.Random(seed)
+    compare(kafka.bootstrap_servers, chance, chance.choice(STAMPS))
 
 
 def test_what_is_asked_for_comes_out(kafka: EmbeddedKafka) -> None:

@@ -4,7 +4,7 @@ import time
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
@@ -13,7 +13,7 @@ from spark_apps.batches import Range
 from spark_apps.errors import DataLost, ReadFailed
 from spark_apps.reader import BATCH_BYTES, Job
 from tests.integration.agent_site import wait_for
-from tests.integration.kafka_topics import new_topic, produce, set_broker, transaction
+from tests.integration.kafka_topics import expire, new_topic, produce, set_broker, transaction
 
 
 @pytest.fixture
@@ -93,9 +93,7 @@ def shortened(servers: str) -> str:
     topic = new_topic(servers, 2)
     produce(servers, topic, [b"v"] * 10)
     produce(servers, topic, [b"v"] * 10, partition=1)
-    admin = AdminClient({"bootstrap.servers": servers})  # it has to outlive its futures
-    for future in admin.delete_records([TopicPartition(topic, 0, 4)]).values():
-        future.result(20)
+    expire(servers, topic, 0, 4)
     return topic
 
 

@@ -4,8 +4,6 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
@@ -14,6 +12,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.wiring import open_coordinator
 from tests.fakes.cluster import PERSON
 from tests.integration.agent_site import Site, Traffic, wait_for
+from tests.integration.kafka_topics import expire
 from tests.integration.real_site import LIMIT_S, Managed
 
 pytestmark = pytest.mark.integration
@@ -104,9 +103,7 @@ def test_records_that_retention_took_stop_their_partition_until_a_person_sends_i
     for consumer in managed.consumers.values():
         consumer.close()
     site.produce(40, start=10)
-    admin = AdminClient({"bootstrap.servers": site.kafka, "log_level": "1"})  # it has to outlive its futures
-    for future in admin.delete_records([TopicPartition(topic, 0, 30)]).values():
-        future.result(20)
+    expire(site.kafka, topic, 0, 30)
     again = managed.join("a")
     says = "partition 0: offsets 10 to 29 are gone, the log begins at 30: stopped; reset its offsets"
     wait_for(lambda: any(says in one for one in again.reports), "it is said", LIMIT_S)

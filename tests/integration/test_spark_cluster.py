@@ -1,29 +1,32 @@
-"""The data source on a Spark standalone cluster: a master and two workers, the driver in this process.
-
-The driver's own JVM belongs to the other tests, so the application is a process of its own.
-"""
+"""A consumer on a Spark standalone cluster, a master and two workers, under the coordinator and beside a plain consumer."""
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.find_spark_home import _find_spark_home
 
+from coordinator_tasks.demo.evidence import Row
 from coordinator_tasks.embedded.java import QUICK_START_OPTIONS, find_java
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.ports import HOST, free_port, listening
 from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
-from tests.integration.kafka_topics import new_topic, produce
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from tests.integration.agent_site import Site, Traffic, wait_for
+from tests.integration.real_site import Managed
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 ROOT = Path(__file__).resolve().parents[2]
 APPLICATION = Path(__file__).with_name("cluster_application.py")
 READY_S = 90.0
 RUN_S = 240.0
+RECORDS = 3_000
+"""In each of the four partitions before anything is read."""
 
 
 def spark_process(name: str, folder: Path, port: int, main: str, *arguments: str) -> ManagedProcess:
@@ -40,20 +43,21 @@ def spark_process(name: str, folder: Path, port: int, main: str, *arguments: str
     return ManagedProcess(spec, ready=lambda: listening(port))
 
 
-@pytest.fixture
-def master(tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("cluster")
     port, deploy = free_port(), "org.apache.spark.deploy"
     arguments = ("--host", HOST, "--port", str(port), "--webui-port", str(free_port()))
-    started = [spark_process("master", tmp_path, port, f"{deploy}.master.Master", *arguments)]
+    started = [spark_process("master", folder, port, f"{deploy}.master.Master", *arguments)]
     try:
         started[0].start(READY_S)
         for number in range(2):
             page = free_port()
             # Spark starts no copy of a task on the host of the first.
             size = ("--host", f"127.0.0.{number + 1}", "--cores", "1", "--memory", "512m", "--webui-port", str(page))
-            work = ("--work-dir", str(tmp_path / f"work-{number}"), f"spark://{HOST}:{port}")
+            work = ("--work-dir", str(folder / f"work-{number}"), f"spark://{HOST}:{port}")
             name = f"worker-{number}"
-            started.append(spark_process(name, tmp_path, page, f"{deploy}.worker.Worker", *size, *work))
+            started.append(spark_process(name, folder, page, f"{deploy}.worker.Worker", *size, *work))
             started[-1].start(READY_S)
         yield f"spark://{HOST}:{port}"
     finally:
@@ -61,13 +65,47 @@ def master(tmp_path: Path) -> Iterator[str]:
             process.stop()
 
 
-def test_executors_on_a_cluster_read_what_the_driver_was_assigned_also_when_one_dies_and_when_a_task_runs_twice(
-    master: str, kafka: EmbeddedKafka, tmp_path: Path
-) -> None:
-    topic = new_topic(kafka.bootstrap_servers, 4)
-    for partition in range(4):
-        produce(kafka.bootstrap_servers, topic, [b"v"] * 3000, partition)
-    settings = tmp_path / "kafka.json"
+class Application:
+    """The consumer `a`, and what it has written down, which `follow` adds to the ledger of its site."""
+
+    def __init__(self, managed: Managed, process: subprocess.Popen[bytes], folder: Path) -> None:
+        self.managed, self.process, self.folder = managed, process, folder
+        self.workers: set[str] = set()
+        self._lines = 0
+
+    def said(self) -> str:
+        return (self.folder / "log").read_text()
+
+    def follow(self) -> None:
+        file = self.folder / "batches"
+        *lines, _ = file.read_text().split("\n") if file.exists() else [""]
+        for line in map(json.loads, lines[self._lines :]):
+            for partition, offset, incarnation, epoch, worker in line["rows"]:
+                self.managed.ledger.rows.append(Row("a", incarnation, epoch, partition, offset, 0, 0.0, line["at"]))
+                self.workers.add(worker)
+        self._lines = len(lines)
+
+    def wait_for(self, holds: Callable[[], bool], what: str) -> None:
+        def followed() -> bool:
+            assert self.process.poll() is None, self.said()[-3000:]
+            self.follow()
+            return holds()
+
+        wait_for(followed, what, RUN_S)
+
+    def grown(self, partitions: Iterable[int], what: str) -> None:
+        """Wait until each of these partitions has 30 more rows, by whomever."""
+        ledger = self.managed.ledger
+        wanted = {p: len(ledger.offsets(p)) + 30 for p in partitions}
+        self.wait_for(lambda: all(len(ledger.offsets(p)) >= count for p, count in wanted.items()), what)
+
+
+@pytest.fixture(scope="module")
+def application(
+    master: str, zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Application]:
+    folder = tmp_path_factory.mktemp("application")
+    settings = folder / "kafka.json"
     settings.touch(mode=0o600)
     settings.write_text(
         json.dumps(
@@ -79,21 +117,58 @@ def test_executors_on_a_cluster_read_what_the_driver_was_assigned_also_when_one_
             }
         )
     )
-    command = [sys.executable, str(APPLICATION), master, kafka.bootstrap_servers, kafka.sasl_bootstrap_servers, topic]
-    done = subprocess.run(
-        [*command, str(settings), str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=RUN_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads((tmp_path / "result.json").read_text())
-    assert found["rows"] == 12_000
-    assert found["distinct"] == 12_000
-    assert found["workers"] == ["work-0", "work-1"], "both workers read"
-    assert (tmp_path / "killed").exists(), "an executor died in the middle of a batch"
-    assert (tmp_path / "copied").exists(), "a task ran twice at once"
-    assert "alice-secret" not in found["plan"] + done.stdout + done.stderr
+    managed = Managed(Site(zookeeper.connect_string, kafka.bootstrap_servers))
+    managed.site.produce(RECORDS)
+    where = (managed.site.zookeeper, managed.site.cluster, kafka.bootstrap_servers, kafka.sasl_bootstrap_servers)
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, str(APPLICATION), master, *where, str(settings), str(folder)],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            cwd=folder,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        with managed.looping():
+            yield Application(managed, process, folder)
+    finally:
+        process.kill()
+        process.wait()
+        managed.close()
+
+
+def test_executors_on_a_cluster_read_what_the_driver_was_assigned_also_when_one_dies_and_when_a_task_runs_twice(
+    application: Application,
+) -> None:
+    rows, folder = application.managed.ledger.rows, application.folder
+    application.wait_for(lambda: len(rows) >= 4 * RECORDS, "everything is read")
+    assert {(row.partition, row.offset) for row in rows} == {(p, n) for p in range(4) for n in range(RECORDS)}
+    assert len(rows) == 4 * RECORDS
+    assert application.workers == {"work-0", "work-1"}, "both workers read"
+    assert (folder / "killed").exists(), "an executor died in the middle of a batch"
+    assert (folder / "copied").exists(), "a task ran twice at once"
+    assert "alice-secret" not in (folder / "plan").read_text() + application.said()
+
+
+def test_a_consumer_on_a_cluster_hands_partitions_over_while_it_runs_and_all_of_them_when_it_leaves(
+    application: Application,
+) -> None:
+    managed, process = application.managed, application.process
+    application.wait_for(lambda: len(managed.ledger.rows) >= 4 * RECORDS, "everything is read")
+    traffic = Traffic(managed.site, per_second=50)
+    try:
+        application.grown(range(4), "records flow")
+        managed.join("b")
+        owners = managed.stable("ab")
+        assert sorted(owners.values()) == ["a", "a", "b", "b"]
+        application.grown(range(4), "both go on")
+        process.send_signal(signal.SIGTERM)
+        managed.stable("b")
+        wait_for(lambda: process.poll() is not None, "a leaves", RUN_S)
+    finally:
+        sent = RECORDS + traffic.close()
+    assert process.returncode == 0, application.said()[-3000:]
+    application.follow()
+    managed.consumed(sent)
+    assert {row.consumer for row in managed.ledger.rows} == {"a", "b"}
+    managed.judge(sent)

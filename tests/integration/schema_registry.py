@@ -1,0 +1,59 @@
+"""A schema registry on this host: what Confluent's answers to those who ask for the versions of a subject."""
+
+import base64
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import quote
+
+from coordinator_tasks.embedded.ports import HOST
+
+
+def versions(subject: str, schemas: Mapping[int, str]) -> dict[str, object]:
+    """The answers by path; `schemas` by their ids, the first version first."""
+    place = f"/subjects/{quote(subject, safe='')}/versions"
+    numbered = dict(enumerate(schemas.items(), 1))
+    each = {
+        f"{place}/{number}": {"subject": subject, "version": number, "id": one, "schema": schema}
+        for number, (one, schema) in numbered.items()
+    }
+    return {place: list(numbered), **each}
+
+
+@contextmanager
+def serving(answers: Mapping[str, object], user: str, password: str) -> Iterator[str]:
+    """Answer this user until the block ends; the registry's address."""
+    wanted = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.headers["Authorization"] != wanted:
+                self.reply(HTTPStatus.UNAUTHORIZED, {"error_code": 401, "message": "Unauthorized"})
+            elif self.path not in answers:
+                self.reply(HTTPStatus.NOT_FOUND, {"error_code": 40401, "message": "Subject not found"})
+            else:
+                self.reply(HTTPStatus.OK, answers[self.path])
+
+        def reply(self, status: HTTPStatus, body: object) -> None:
+            text = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
+            """Nothing is logged."""
+
+    server = ThreadingHTTPServer((HOST, 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, name="registry", daemon=True)
+    thread.start()
+    try:
+        yield f"http://{HOST}:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
