@@ -15,7 +15,7 @@ from tests.faults.case import Result
 from tests.faults.failpoints import Kill, When
 from tests.faults.notes import Notes, Part, Turn, Wanted, figure
 from tests.faults.servers import Servers
-from tests.faults.zombie import Wake, blind, nothing, sleepers
+from tests.faults.zombie import Wake, blind, sleepers
 
 SEED = 2
 BATCH = 48
@@ -105,8 +105,8 @@ def _sleep(turn: Turn) -> None:
             if turn.over():
                 return
             with ThreadPoolExecutor(plan.AT_ONCE) as pool:
-                cases = sleepers(servers, turn.folder / f"sleepers{first}", len(batch))
-                wakes = list(pool.map(lambda one: one.wake_up(nothing, nothing), cases))
+                cases = sleepers(servers, turn.folder / f"sleepers{first}", range(len(batch)))
+                wakes = list(pool.map(lambda one: one.wake(), cases))
             for name, wake in zip(batch, wakes, strict=True):
                 turn.notes.add(SLEEPING, name, **asdict(wake))
 
@@ -130,7 +130,7 @@ def _blind(turn: Turn) -> None:
         for fence in fences:
             cases = blind(servers, turn.folder / "blind", fence, BLIND)
             with ThreadPoolExecutor(BLIND) as pool:
-                wakes = list(pool.map(lambda one: one.wake_up(nothing, nothing), cases))
+                wakes = list(pool.map(lambda one: one.wake(), cases))
             for number, wake in enumerate(wakes):
                 line = {**asdict(wake), "problems": _of_the_blind(fence, wake)}
                 turn.notes.add(BLINDNESS, f"blind zombie {number}, {fence}", **line)
