@@ -11,20 +11,22 @@ from pathlib import Path
 from coordinator_tasks.core.member_codec import decode_member
 from coordinator_tasks.settings import TRANSACTIONAL_FENCE
 from tests.faults.case import FIRST, SECOND, TICK_S, Case, Failed
-from tests.faults.roles import COORDINATOR
+from tests.faults.proxy import Proxy
+from tests.faults.roles import COORDINATOR, Life
 from tests.faults.servers import Servers
 from tests.faults.waking import AFTERWARDS_S, Sleep, judge
 from tests.integration.agent_site import ask
 
 STOP_LIMIT_S = 20.0
 REFUSED = "Kafka refuses its commit"
+TAKEN = f"was taken by {FIRST}"
 
 
 @dataclass(frozen=True, slots=True)
 class Wake:
     """What a zombie did after it woke up. Times in seconds since then; `batches`: times at which rows passed its sink.
 
-    `refused`: it has reported that Kafka refused its commit.
+    `refused`: it has reported that Kafka refused its commit; `fenced`: that it has found another's entry there.
     """
 
     stopped_after_s: float
@@ -33,6 +35,7 @@ class Wake:
     late_commits: int
     problems: tuple[str, ...]
     refused: bool = False
+    fenced: bool = False
 
 
 class Zombie(Case):
@@ -74,7 +77,8 @@ class Zombie(Case):
         self._await(self._consumed, "everything is processed")
         self.close()
         wake = self._judged(Sleep(SECOND, life, epoch, slept_at, woke_at, stopped_at))
-        return replace(wake, refused=any(REFUSED in text for text in reports))
+        refused, fenced = (any(sentence in text for text in reports) for sentence in (REFUSED, TAKEN))
+        return replace(wake, refused=refused, fenced=fenced)
 
     def _stops(self, address: str) -> tuple[float, tuple[str, ...]]:
         """When its interface says for the first time that it runs nothing, and what it reports then."""
@@ -94,9 +98,48 @@ class Zombie(Case):
         return Wake(waking.stopped_after_s, waking.batches, len(waking.rows), len(waking.commits), problems)
 
 
+@dataclass
+class Adrift(Zombie):
+    """Only Kafka is left to it: ZooKeeper breaks its connections off, or, `silent`, lets them in and says nothing."""
+
+    silent: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.through = Proxy(self.servers.zookeeper)
+
+    def wake(self) -> Wake:
+        cut_off = self.through.swallow if self.silent else self.through.refuse
+        wake = self.wake_up(cut_off, self._back)
+        if wake.fenced or wake.problems:
+            return wake
+        return replace(wake, problems=("it has not found the other's entry in Kafka: what has stopped it?",))
+
+    def _back(self) -> None:
+        time.sleep(AFTERWARDS_S)
+        self.through.let_through()
+
+    def _life(self, role: str) -> Life:
+        life = super()._life(role)
+        if role != SECOND:
+            return life
+        return replace(life, settings=replace(life.settings, zookeeper=f"{self.through.address}/{self.name}"))
+
+    def close(self) -> None:
+        super().close()
+        self.through.__exit__()
+
+
 def sleepers(servers: Servers, folder: Path, numbers: Iterable[int]) -> list[Zombie]:
     """Cases that are yet to run."""
     return [Zombie(servers, f"{folder.name}-{number}", folder / str(number)) for number in numbers]
+
+
+def adrift(servers: Servers, folder: Path, numbers: Iterable[int]) -> list[Adrift]:
+    """The same without ZooKeeper; every other one hears nothing from it."""
+    return [
+        Adrift(servers, f"{folder.name}-{number}", folder / str(number), silent=number % 2 > 0) for number in numbers
+    ]
 
 
 class Blind(Zombie):
