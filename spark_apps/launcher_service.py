@@ -26,7 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from coordinator_tasks.core.errors import CoordinatorError, Refused, Unavailable
+from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused, Unavailable
 from coordinator_tasks.run_folder import RunFolder, write_private
 from coordinator_tasks.service import fleet
 from coordinator_tasks.service.coordinator import Coordinator
@@ -185,7 +185,10 @@ def stop_all(host: Host, cluster: str) -> list[str]:
 
 
 def serve(host: Host, settings: Settings, stop: threading.Event) -> None:
-    """Look again and again until `stop`; while ZooKeeper or the registry do not answer, launch nothing and say so once."""
+    """Look again and again until `stop`.
+
+    While ZooKeeper or the registry do not answer, or what a launch depends on cannot be read, launch nothing and say so once.
+    """
     host.base.mkdir(parents=True, exist_ok=True, mode=0o700)
     attempts, held = Attempts(), ""
     while not stop.is_set():
@@ -196,7 +199,7 @@ def serve(host: Host, settings: Settings, stop: threading.Event) -> None:
                     (host.base / ALIVE).touch()
                     held = ""
                     stop.wait(LOOK_S)
-        except Unavailable as error:
+        except (Unavailable, Malformed) as error:
             if str(error) != held:
                 held = str(error)
                 log.warning("launching nothing: %s", held)

@@ -43,17 +43,17 @@ class Findings:
 def reconcile(c: Coordinator, actor: Actor) -> Findings:
     """Refresh the partition lists, complete readmissions, prune the histories, and find what is due.
 
-    Raises `StoreUnavailable` and the like.
+    What one of these cannot read is said, and keeps no other waiting. Raises `StoreUnavailable` and the like.
     """
     managed = transitions.topics(c)
     lines = [*_refresh(c, managed)]
-    lines.extend(f"{consumer} is readmitted" for consumer in directives.complete_readmissions(c, actor))
+    lines.extend(_readmit(c, actor))
     pruned = {topic: history.prune(c, topic) for topic in managed}
     lines.extend(f"{topic}: {count} old records are pruned" for topic, count in pruned.items() if count)
     due = tuple(transitions.due(c, managed))
-    missing = tuple(launch.consumer for launch in fleet.missing(c))
     lines.extend(f"{topic} is due" for topic in due)
-    lines.extend(f"{consumer} is missing" for consumer in missing)
+    missing, said = _missing(c)
+    lines.extend(said)
     found = tuple(questions(c, due))
     lines.extend(f"{one.topic} is held up by {one.consumer}: {one.sentence}" for one in found)
     return Findings(due, missing, found[:MAX_QUESTIONS], lines)
@@ -70,6 +70,22 @@ def _refresh(c: Coordinator, managed: Sequence[str]) -> Iterator[str]:
                 yield f"{refreshed.topic} has {len(refreshed.created)} new partitions"
     except KafkaUnavailable as error:
         yield f"the partition lists stay as they are: {error}"
+
+
+def _readmit(c: Coordinator, actor: Actor) -> list[str]:
+    try:
+        return [f"{consumer} is readmitted" for consumer in directives.complete_readmissions(c, actor)]
+    except Malformed as error:
+        return [f"nobody is readmitted: {error}"]
+
+
+def _missing(c: Coordinator) -> tuple[tuple[str, ...], list[str]]:
+    """Whom to launch, and what to say of it."""
+    try:
+        missing = tuple(launch.consumer for launch in fleet.missing(c))
+    except Malformed as error:
+        return (), [f"nobody is launched: {error}"]
+    return missing, [f"{consumer} is missing" for consumer in missing]
 
 
 def questions(c: Coordinator, due: Sequence[str]) -> Iterator[Question]:

@@ -12,11 +12,24 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from tests.faults import broker, clean, deaths, ensemble, leaves, network, orchestrator, outage, pauses, spark
+from tests.faults import (
+    broker,
+    clean,
+    deaths,
+    ensemble,
+    leaves,
+    malformed,
+    network,
+    orchestrator,
+    outage,
+    pauses,
+    spark,
+)
 from tests.faults.notes import Notes, Part, Turn, Wanted
 
 BUILD = Path("build/faults")
 PARTS: list[Part] = [
+    malformed.PART,
     *deaths.PARTS,
     *leaves.PARTS,
     outage.PART,

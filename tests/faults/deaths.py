@@ -1,6 +1,6 @@
 """Deaths at named points beyond those of `make test`: pairs, rare points, later calls of a point; and sleepers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -15,7 +15,7 @@ from tests.faults.case import Result
 from tests.faults.failpoints import Kill, When
 from tests.faults.notes import Notes, Part, Turn, Wanted, figure
 from tests.faults.servers import Servers
-from tests.faults.zombie import Wake, blind, nothing, sleepers
+from tests.faults.zombie import Wake, Zombie, adrift, blind, sleepers
 
 SEED = 2
 BATCH = 48
@@ -23,7 +23,8 @@ LATER_CALLS = (2, 3)
 RARE_TRIES = 20
 """Of a case whose point need not be met: after that it is noted as one that did not come to its death."""
 SLEEPERS = 50
-PAIRS, RARE, LATER, SLEEPING = "pairs", "rare-points", "later-calls", "sleepers"
+ADRIFT = 10
+PAIRS, RARE, LATER, SLEEPING, CUT_OFF = "pairs", "rare-points", "later-calls", "sleepers", "cut-off-sleepers"
 FURTHER = "further-points"
 FURTHER_TRIES = 5
 BLINDNESS = "blind-zombies"
@@ -95,31 +96,34 @@ def _note(notes: Notes, part: str, result: Result) -> None:
     )
 
 
-def _sleep(turn: Turn) -> None:
-    due = turn.notes.due([f"sleeper {number}" for number in range(SLEEPERS)])
-    if not due or turn.over():
-        return
-    with own_servers(turn.folder) as servers:
-        for first in range(0, len(due), plan.AT_ONCE):
-            batch = due[first : first + plan.AT_ONCE]
-            if turn.over():
-                return
-            with ThreadPoolExecutor(plan.AT_ONCE) as pool:
-                cases = sleepers(servers, turn.folder / f"sleepers{first}", len(batch))
-                wakes = list(pool.map(lambda one: one.wake_up(nothing, nothing), cases))
-            for name, wake in zip(batch, wakes, strict=True):
-                turn.notes.add(SLEEPING, name, **asdict(wake))
+def _sleepers(part: str, count: int, made: Callable[[Servers, Path, Iterable[int]], Sequence[Zombie]]) -> Part:
+    numbers = {f"{part.removesuffix('s')} {number}": number for number in range(count)}
 
+    def run(turn: Turn) -> None:
+        due = turn.notes.due(numbers)
+        if not due or turn.over():
+            return
+        with own_servers(turn.folder) as servers:
+            for first in range(0, len(due), plan.AT_ONCE):
+                if turn.over():
+                    return
+                batch = due[first : first + plan.AT_ONCE]
+                cases = made(servers, turn.folder / f"sleepers{first}", [numbers[key] for key in batch])
+                with ThreadPoolExecutor(plan.AT_ONCE) as pool:
+                    for key, wake in zip(batch, pool.map(lambda one: one.wake(), cases), strict=True):
+                        turn.notes.add(part, key, **asdict(wake))
 
-def _slept(notes: Notes, _: Wanted) -> str:
-    lines = notes.of(SLEEPING)
-    last = max((one["batches"][-1] for one in lines if one["batches"]), default=0.0)
-    return (
-        f"{len(lines)} of {SLEEPERS}; stopped after at most {figure(lines, 'stopped_after_s'):.2f} s, the last batch of "
-        f"one after {last:.2f} s, at most {max((len(one['batches']) for one in lines), default=0)} batches of one, "
-        f"{sum(one['rows'] for one in lines)} records repeated, {sum(one['late_commits'] for one in lines)} commits "
-        "under an old epoch"
-    )
+    def summary(notes: Notes, _: Wanted) -> str:
+        lines = notes.of(part)
+        last = max((one["batches"][-1] for one in lines if one["batches"]), default=0.0)
+        return (
+            f"{len(lines)} of {count}; stopped after at most {figure(lines, 'stopped_after_s'):.2f} s, the last batch of "
+            f"one after {last:.2f} s, at most {max((len(one['batches']) for one in lines), default=0)} batches of one, "
+            f"{sum(one['rows'] for one in lines)} records repeated, {sum(one['late_commits'] for one in lines)} commits "
+            "under an old epoch"
+        )
+
+    return Part(part, run, summary)
 
 
 def _blind(turn: Turn) -> None:
@@ -130,7 +134,7 @@ def _blind(turn: Turn) -> None:
         for fence in fences:
             cases = blind(servers, turn.folder / "blind", fence, BLIND)
             with ThreadPoolExecutor(BLIND) as pool:
-                wakes = list(pool.map(lambda one: one.wake_up(nothing, nothing), cases))
+                wakes = list(pool.map(lambda one: one.wake(), cases))
             for number, wake in enumerate(wakes):
                 line = {**asdict(wake), "problems": _of_the_blind(fence, wake)}
                 turn.notes.add(BLINDNESS, f"blind zombie {number}, {fence}", **line)
@@ -158,6 +162,7 @@ def _blinded(notes: Notes, _: Wanted) -> str:
 
 PARTS = [
     Part(BLINDNESS, _blind, _blinded),
-    Part(SLEEPING, _sleep, _slept),
+    _sleepers(SLEEPING, SLEEPERS, sleepers),
+    _sleepers(CUT_OFF, ADRIFT, adrift),
     *(_deaths(part) for part in (PAIRS, FURTHER, RARE, LATER)),
 ]

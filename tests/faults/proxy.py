@@ -17,6 +17,7 @@ class Proxy:
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._refusing = threading.Event()
+        self._swallowing = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = "{}:{}".format(*self._listener.getsockname())
         threading.Thread(target=self._accept, name="proxy", daemon=True).start()
@@ -44,8 +45,16 @@ class Proxy:
         self._refusing.set()
         self.cut()
 
+    def swallow(self) -> None:
+        """Cut everything, let in whoever comes, and pass nothing on, until `let_through`."""
+        self._swallowing.set()
+        self.cut()
+
     def let_through(self) -> None:
         self._refusing.clear()
+        if self._swallowing.is_set():
+            self._swallowing.clear()
+            self.cut()  # they come again
 
     def _accept(self) -> None:
         with suppress(OSError):
@@ -53,8 +62,11 @@ class Proxy:
                 client, _ = self._listener.accept()
                 if self._refusing.is_set():
                     client.close()
-                    continue
-                self._connect(client)
+                elif self._swallowing.is_set():
+                    with self._lock:
+                        self._open.add(client)
+                else:
+                    self._connect(client)
 
     def _connect(self, client: socket.socket) -> None:
         try:

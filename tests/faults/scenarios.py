@@ -18,7 +18,7 @@ from tests.faults.checker import Run
 from tests.faults.failpoints import GO, HELD, Hold
 from tests.faults.persons import PERSON, ask
 from tests.faults.roles import AGENT_TIMING, COORDINATOR, TIMING, Life
-from tests.faults.zombie import PROMISED_S, SLACK_S
+from tests.faults.waking import PROMISED_S, SLACK_S
 from tests.integration import agent_site
 
 CHORES_S = 0.3

@@ -25,10 +25,11 @@ from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service import fleet
 from coordinator_tasks.wiring import open_coordinator
 from spark_apps.sinks import read_audit
-from tests.faults.checker import Run, check
+from tests.faults.checker import Run
 from tests.faults.commit_log import CommitLog
 from tests.faults.notes import Line, Notes, Part, Turn, Wanted, figure
 from tests.faults.releases import Releases
+from tests.faults.waking import AFTERWARDS_S, Sleep, judge
 from tests.integration.agent_site import Site, Traffic, ask, wait_for
 from tests.integration.real_site import QUICK, Managed
 from tests.integration.test_agent_spark import SparkProcess
@@ -41,17 +42,8 @@ LIMIT_S = 300.0
 """Generous: at load 20 on 2 cores an application needs more than 150 s from its start to its registration."""
 LOOK_S, QUICK_LOOK_S = 0.3, 0.02
 ABSENT_AFTER_S = 3.0
+ASK_S = 1.0
 REPEATS = 2
-
-
-@dataclass
-class Zombie:
-    """A life that slept and woke up."""
-
-    consumer: str
-    incarnation: int
-    woke_at: float
-    stopped_after_s: float = 0.0
 
 
 class Applications:
@@ -65,9 +57,9 @@ class Applications:
         self.commits = CommitLog(kafka)
         self.running: dict[str, SparkProcess] = {}
         self.killed: set[tuple[str, int]] = set()
-        self.zombies: list[Zombie] = []
+        self.sleeps: list[Sleep] = []
         self._started: list[SparkProcess] = []
-        self._told = (0, 0)  # zombies and repetitions that earlier cases have told
+        self._told = (0, 0)  # sleeps and repetitions that earlier cases have told
 
     def start(self, *consumers: str) -> None:
         """Start them, side by side, and wait until all have registered in a new life."""
@@ -102,23 +94,22 @@ class Applications:
             fleet.record_end(c, consumer, life, Ending.REAPED)
 
     def sleep(self, consumer: str) -> None:
-        """Stopped until everything of it is somebody else's, then woken up; ended once it has stopped by itself."""
-        zombie = Zombie(consumer, self._life(consumer), 0.0)
-        one = self.running.pop(consumer)
+        """Stopped until everything of it is somebody else's, then woken up; ended some time after it has stopped by itself."""
+        life, one = self._life(consumer), self.running.pop(consumer)
         address = decode_member("", self.site.zk.get(self.site.paths.member(consumer)).data).address
         os.killpg(one.process.pid, signal.SIGSTOP)
+        slept_at, epoch = time.time(), self.managed.node().epoch
         self._await(lambda: self._is_stable(set(self.running)), f"Stable without {consumer}")
-        zombie.woke_at = time.time()
+        woke_at = time.time()
         os.killpg(one.process.pid, signal.SIGCONT)
         wait_for(lambda: one.process.poll() is not None or self._runs_nothing(address), "the zombie stops", LIMIT_S)
-        zombie.stopped_after_s = time.time() - zombie.woke_at
-        self.zombies.append(zombie)
-        self.killed.add((consumer, zombie.incarnation))
+        self.sleeps.append(Sleep(consumer, life, epoch, slept_at, woke_at, time.time()))
+        time.sleep(AFTERWARDS_S)
         one.close()
 
     def _runs_nothing(self, address: str) -> bool:
         try:
-            return not ask(address).topics[self.site.topic].running
+            return not ask(address, ASK_S).topics[self.site.topic].running
         except URLError as error:  # the interface is the last thing that a consumer closes; Spark's JVM ends later
             return isinstance(error.reason, ConnectionRefusedError)
         except OSError:
@@ -161,39 +152,33 @@ class Applications:
             time.sleep(look_s)
 
     def judged(self) -> Line:
-        """Everything below the log's present end; what the zombies did after they woke is told apart."""
+        """Everything below the log's present end; what the sleepers did after they woke is told apart."""
         ends = self.site.offsets.ends(self.site.topic, range(PARTITIONS))
         wanted = {(p, offset) for p, end in ends.items() for offset in range(end)}
         self._await(lambda: wanted <= {(r.partition, r.offset) for r in self.rows()}, "everything is processed")
         commits = self.commits.of(self.site.group, self.site.topic)
         rows = self.rows()
-        late = [r for r in rows for z in self.zombies if _is_of(z, r.consumer, r.incarnation, r.processed_at)]
         run = Run(
             base=dict.fromkeys(range(PARTITIONS), 0),
             target=ends,
-            rows=[row for row in rows if row not in late and row.offset < ends[row.partition]],
+            rows=[row for row in rows if row.offset < ends[row.partition]],
             commits=[one for one in commits if one.entry.offset <= ends[one.partition]],
             records=self.managed.history(),
             releases=self.releases.all(),
             killed=frozenset(self.killed),
         )
-        found = check(run)
-        zombies, repeated = self.zombies[self._told[0] :], len(found.explained) - self._told[1]
-        self._told = (len(self.zombies), len(found.explained))
-        waking = [
-            [r.processed_at - z.woke_at for r in late if _is_of(z, r.consumer, r.incarnation, r.processed_at)]
-            for z in zombies
-        ]
-        tokens = [(c.entry.owner, c.entry.token.incarnation, c.at) for c in commits if c.entry.token is not None]
+        verdict = judge(run, self.sleeps)
+        wakings, repeated = verdict.wakings[self._told[0] :], len(verdict.findings.explained) - self._told[1]
+        self._told = (len(self.sleeps), len(verdict.findings.explained))
         return {
-            "problems": found.problems(),
+            "problems": verdict.problems(),
             "records": len(rows),
             "repeated": repeated,
-            "late_rows": sum(map(len, waking)),
-            "late_batches": max((len(set(times)) for times in waking), default=0),
-            "late_for_s": round(max((max(times, default=0.0) for times in waking), default=0.0), 2),
-            "late_commits": sum(_is_of(z, *one) for one in tokens for z in zombies),
-            "stopped_after_s": round(max((z.stopped_after_s for z in zombies), default=0.0), 2),
+            "late_rows": sum(len(one.rows) for one in wakings),
+            "late_batches": max((len(one.batches) for one in wakings), default=0),
+            "late_for_s": round(max((max(one.batches, default=0.0) for one in wakings), default=0.0), 2),
+            "late_commits": sum(len(one.commits) for one in wakings),
+            "stopped_s": [round(one.stopped_after_s, 2) for one in wakings],
         }
 
     def close(self) -> None:
@@ -201,10 +186,6 @@ class Applications:
             one.close()
         self.commits.close()
         self.managed.close()
-
-
-def _is_of(zombie: Zombie, consumer: str, incarnation: int, at: float) -> bool:
-    return (zombie.consumer, zombie.incarnation) == (consumer, incarnation) and at >= zombie.woke_at
 
 
 DEEDS: Mapping[str, Callable[[Applications, str], None]] = {
@@ -290,9 +271,10 @@ def _run(turn: Turn) -> None:
 
 def _summary(notes: Notes, _: Wanted) -> str:
     lines = notes.of(SPARK)
+    stopped = [seconds for one in lines for seconds in one.get("stopped_s", ())]
     return (
         f"{2 * len(lines)} of {2 * len(cases())} cases; {sum(one.get('repeated', 0) for one in lines)} records repeated, all "
-        f"uncommitted ones of a lost owner; zombies stopped after at most {figure(lines, 'stopped_after_s'):.1f} s, the last "
+        f"uncommitted ones of a lost owner; {len(stopped)} zombies stopped after at most {max(stopped, default=0.0):.2f} s, the last "
         f"batch of one after {figure(lines, 'late_for_s'):.1f} s, with {sum(one.get('late_rows', 0) for one in lines)} records "
         f"and {sum(one.get('late_commits', 0) for one in lines)} commits after they woke up"
     )

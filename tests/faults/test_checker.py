@@ -11,7 +11,6 @@ from coordinator_tasks.core.status_codec import encode_metadata
 from tests.faults.checker import Run, check
 from tests.faults.commit_log import LoggedCommit, read_key, read_value
 from tests.faults.orchestrator import needless
-from tests.faults.zombie import PROMISED_S, SLACK_S, late_stop, taken
 from tests.unit.demo_evidence import (
     GENERATION,
     KILLED_OFFSET,
@@ -222,40 +221,6 @@ def test_every_kind_of_finding_has_its_lie() -> None:
 def test_a_zombie_that_overwrites_the_entry_moves_no_effective_position() -> None:
     run = with_commits(good(), commit(0, KILLED_OFFSET - 2, "a", 1, LATE))
     assert kinds(run) == set()
-
-
-@pytest.mark.parametrize(
-    ("offsets", "by_broker", "wrong"),
-    [
-        pytest.param([], True, False, id="none"),
-        pytest.param([5], False, False, id="what was on its way when it fell asleep"),
-        pytest.param([6], False, True, id="what it processed after it woke up"),
-        pytest.param([4, 5], False, True, id="a second request"),
-        pytest.param([5], True, True, id="past the fence in the broker"),
-    ],
-)
-def test_a_zombies_late_commits_are_told_from_what_the_fence_cannot_keep_from_kafka(
-    offsets: list[int], by_broker: bool, wrong: bool
-) -> None:
-    before = [row(0, offset, "a", 1, 1001.0) for offset in range(5)]
-    late = [commit(0, offset, "a", 1, LATE) for offset in offsets]
-    assert bool(taken(late, before, fenced_by_broker=by_broker)) == wrong
-
-
-@pytest.mark.parametrize(
-    ("stopped_after_s", "batches", "wrong"),
-    [
-        pytest.param(PROMISED_S, [0.1, 0.9], False, id="within a second"),
-        pytest.param(5.0 + SLACK_S, [5.0], False, id="with the batch that was under way"),
-        pytest.param(5.0 + SLACK_S, [0.1, 5.0], True, id="with a batch that it began later"),
-        pytest.param(PROMISED_S, [0.1, 1.1], True, id="and a batch passed after that"),
-        pytest.param(PROMISED_S + SLACK_S + 0.1, [], True, id="late, and did nothing until then"),
-    ],
-)
-def test_a_zombie_has_a_second_or_the_batch_that_was_under_way(
-    stopped_after_s: float, batches: list[float], wrong: bool
-) -> None:
-    assert bool(late_stop(stopped_after_s, batches)) == wrong
 
 
 def joined(*more: Record) -> list[Record]:

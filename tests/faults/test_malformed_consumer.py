@@ -2,7 +2,7 @@
 
 import http.client
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from urllib.parse import urlsplit
@@ -15,19 +15,13 @@ from coordinator_tasks.core.model import Directive, Handoff, Isolation, Release,
 from coordinator_tasks.core.ports import Create, SetData
 from spark_apps.agent.status_server import Interface, StatusServer
 from spark_apps.batches import Range
-from tests.faults.test_malformed import payloads
+from tests.faults.malformed import unreadable
 from tests.unit.test_agent_agent import PATHS, Stage
-from tests.unit.test_codecs import CASES, read_or_malformed
 
 EACH, POSTED = 1_000, 600
 SEED = 8
 KEPT, GIVEN, TAKEN, NEW = range(4)
 STRANGER = "unwanted"
-
-
-def unreadable(kind: str) -> Iterator[bytes]:
-    """Without end: payloads of one kind of znode that are none. An empty one is a node that says nothing yet."""
-    return (raw for _, raw in payloads(SEED, [kind]) if raw and read_or_malformed(CASES[kind], raw) is None)
 
 
 def busy() -> Stage:
@@ -133,7 +127,7 @@ def test_what_cannot_be_read_is_named_and_changes_nothing(name: str) -> None:
     place = PLACES[name]
     stage = place.situation()
     before = everything(stage)
-    for raw in islice(unreadable(place.kind), EACH):
+    for raw in islice(unreadable(SEED, place.kind), EACH):
         put(stage, place.path, raw)
         stored = tree(stage)
         forget_reports(stage)
@@ -167,7 +161,7 @@ def test_a_topic_node_that_is_posted_and_cannot_be_read_is_refused_and_changes_n
     interface.serve(stage.agent.status, stage.agent.posted)
     try:
         before = everything(stage)
-        for raw in islice(unreadable("topic node"), POSTED):
+        for raw in islice(unreadable(SEED, "topic node"), POSTED):
             code, said = post(server.address, raw)
             assert (code, said["error"].startswith(PATHS.topic("t"))) == (400, True), (raw[:200], said)
             assert everything(stage) == before, raw[:200]

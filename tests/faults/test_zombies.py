@@ -10,7 +10,7 @@ import pytest
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from tests.faults.servers import Servers
-from tests.faults.zombie import Wake, nothing, sleepers
+from tests.faults.zombie import Wake, sleepers
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 SLEEPERS = 6
@@ -28,7 +28,7 @@ def judged(wakes: Sequence[Wake]) -> None:
 
 def test_a_zombie_stops_by_itself_and_no_progress_is_undone(servers: Servers, tmp_path: Path) -> None:
     with ThreadPoolExecutor(SLEEPERS) as pool:
-        wakes = list(pool.map(lambda one: one.wake_up(nothing, nothing), sleepers(servers, tmp_path / "z", SLEEPERS)))
+        wakes = list(pool.map(lambda one: one.wake(), sleepers(servers, tmp_path / "z", range(SLEEPERS))))
     judged(wakes)
 
 
@@ -45,5 +45,5 @@ def test_a_zombie_that_cannot_reach_zookeeper_is_stopped_by_the_fence_in_kafka(
     own: tuple[Servers, Callable[[], None], Callable[[], None]], tmp_path: Path
 ) -> None:
     servers, freeze, thaw = own
-    (one,) = sleepers(servers, tmp_path / "z", 1)
+    (one,) = sleepers(servers, tmp_path / "z", [0])
     judged([one.wake_up(freeze, thaw)])

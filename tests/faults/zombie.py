@@ -3,34 +3,30 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coordinator_tasks.core.member_codec import decode_member
-from coordinator_tasks.core.model import Unreachable
-from coordinator_tasks.demo.evidence import Row
 from coordinator_tasks.settings import TRANSACTIONAL_FENCE
-from tests.faults.case import FIRST, SECOND, TICK_S, Case
-from tests.faults.checker import TOLERANCE_S, check
-from tests.faults.commit_log import LoggedCommit, by_partition
-from tests.faults.roles import COORDINATOR
+from tests.faults.case import FIRST, SECOND, TICK_S, Case, Failed
+from tests.faults.proxy import Proxy
+from tests.faults.roles import COORDINATOR, Life
 from tests.faults.servers import Servers
+from tests.faults.waking import AFTERWARDS_S, Sleep, judge
 from tests.integration.agent_site import ask
 
-PROMISED_S = 1.0
-"""Within which a zombie finds out by itself, or within the batch that was under way, whichever is longer."""
-SLACK_S = 2.0
-"""For a busy machine, and for the question that tells that it has stopped; what was measured is told."""
 STOP_LIMIT_S = 20.0
 REFUSED = "Kafka refuses its commit"
+TAKEN = f"was taken by {FIRST}"
 
 
 @dataclass(frozen=True, slots=True)
 class Wake:
     """What a zombie did after it woke up. Times in seconds since then; `batches`: times at which rows passed its sink.
 
-    `refused`: it has reported that Kafka refused its commit.
+    `refused`: it has reported that Kafka refused its commit; `fenced`: that it has found another's entry there.
     """
 
     stopped_after_s: float
@@ -39,16 +35,23 @@ class Wake:
     late_commits: int
     problems: tuple[str, ...]
     refused: bool = False
+    fenced: bool = False
 
 
 class Zombie(Case):
     """`cut_off` and `reconnect` are called around the wake-up: what the zombie cannot reach then."""
+
+    def wake(self) -> Wake:
+        """The case with everything within reach."""
+        return self.wake_up(nothing, nothing)
 
     def wake_up(self, cut_off: Callable[[], None], reconnect: Callable[[], None]) -> Wake:
         """Stable with two, one sleeps, the other takes over, the first wakes up."""
         self.base = self.servers.ends()
         try:
             return self._run(cut_off, reconnect)
+        except Failed as error:
+            return Wake(0.0, (), 0, 0, (str(error),))
         finally:
             self.close()
 
@@ -62,91 +65,81 @@ class Zombie(Case):
         life, pid = self._live(SECOND), self.actors[SECOND].process.pid  # type: ignore[union-attr]
         address = decode_member("", self.zk.get(self.paths.member(SECOND)).data).address
         os.kill(pid, signal.SIGSTOP)  # type: ignore[arg-type]
+        slept_at, epoch = time.time(), self.node().epoch
         self._await(lambda: self._settled({FIRST}), "the other has taken over")
         cut_off()
         woke_at = time.time()
         os.kill(pid, signal.SIGCONT)  # type: ignore[arg-type]
-        stopped_at, refused = self._stops(address)
+        stopped_at, reports = self._stops(address)
         reconnect()
+        time.sleep(AFTERWARDS_S)
         self.target = self.servers.ends()
         self._await(self._consumed, "everything is processed")
         self.close()
-        return replace(self._judged(life, woke_at, stopped_at), refused=refused)
+        wake = self._judged(Sleep(SECOND, life, epoch, slept_at, woke_at, stopped_at))
+        refused, fenced = (any(sentence in text for text in reports) for sentence in (REFUSED, TAKEN))
+        return replace(wake, refused=refused, fenced=fenced)
 
-    def _stops(self, address: str) -> tuple[float, bool]:
-        """When its interface says for the first time that it runs nothing, and whether it was refused until then."""
+    def _stops(self, address: str) -> tuple[float, tuple[str, ...]]:
+        """When its interface says for the first time that it runs nothing, and what it reports then."""
         deadline = time.monotonic() + STOP_LIMIT_S
         while time.monotonic() < deadline:
-            status = ask(address)
-            if not isinstance(status, Unreachable) and not status.topics[self.topic].running:
-                return time.time(), any(REFUSED in text for text in status.topics[self.topic].reports)
+            with suppress(OSError):
+                status = ask(address).topics[self.topic]
+                if not status.running:
+                    return time.time(), status.reports
             time.sleep(TICK_S)
-        raise AssertionError(f"the zombie has not stopped within {STOP_LIMIT_S:g} s; see {self.folder}")
+        raise Failed(f"the zombie has not stopped within {STOP_LIMIT_S:g} s; see {self.folder}")
 
-    def _judged(self, life: int, woke_at: float, stopped_at: float) -> Wake:
-        """What it did under its old epochs is set apart, and bounded; everything else has to be as ever.
-
-        Stopped: in time, and no row passes after its interface has said so. Commits: the fence in the metadata does not keep
-        Kafka from taking the one request that was on its way when it fell asleep, which the new owner writes over. So there
-        is at most one such commit of a partition, none that says anything of what it processed after it woke up, and the
-        effective position, which the checker follows through all commits, never goes back. A fence in the broker lets none through.
-        """
-        evidence = self._evidence()
-        own = [r for r in evidence.rows if (r.consumer, r.incarnation) == (SECOND, life)]
-        old = {r.epoch for r in own if r.processed_at < woke_at}
-        late = [r for r in own if r.epoch in old and r.processed_at >= woke_at]
-        late_commits = [
-            c
-            for c in evidence.commits
-            if c.entry.owner == SECOND
-            and c.entry.token is not None
-            and c.entry.token.incarnation == life
-            and c.entry.token.epoch in old
-            and c.at >= woke_at - TOLERANCE_S
-        ]
-        rest = replace(
-            evidence,
-            rows=[r for r in evidence.rows if r not in late],
-            killed=frozenset({(SECOND, life)}),
-        )
-        batches = tuple(sorted({round(r.processed_at - woke_at, 3) for r in late}))
-        before = [r for r in own if r.processed_at < woke_at]
-        problems = check(rest).problems()
-        problems += late_stop(stopped_at - woke_at, batches)
-        problems += taken(late_commits, before, fenced_by_broker=self.fence == TRANSACTIONAL_FENCE)
-        return Wake(stopped_at - woke_at, batches, len(late), len(late_commits), tuple(problems))
+    def _judged(self, sleep: Sleep) -> Wake:
+        verdict = judge(self._evidence(), [sleep], fenced_by_broker=self.fence == TRANSACTIONAL_FENCE)
+        (waking,) = verdict.wakings
+        problems = tuple(verdict.problems())
+        return Wake(waking.stopped_after_s, waking.batches, len(waking.rows), len(waking.commits), problems)
 
 
-def late_stop(stopped_after_s: float, batches: Sequence[float]) -> list[str]:
-    """What is wrong with when it stopped; `batches` are the times at which its batches passed, in seconds since it woke up."""
-    under_way_s = batches[0] if batches else 0.0
-    limit_s = max(PROMISED_S, under_way_s) + SLACK_S
-    found = []
-    if stopped_after_s > limit_s:
-        found.append(f"the zombie stopped after {stopped_after_s:.1f} s, and had {limit_s:.1f} s")
-    if batches and batches[-1] > stopped_after_s + TOLERANCE_S:
-        found.append(
-            f"a batch passed {batches[-1] - stopped_after_s:.3f} s after the zombie had said that it runs nothing"
-        )
-    return found
+@dataclass
+class Adrift(Zombie):
+    """Only Kafka is left to it: ZooKeeper breaks its connections off, or, `silent`, lets them in and says nothing."""
+
+    silent: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.through = Proxy(self.servers.zookeeper)
+
+    def wake(self) -> Wake:
+        cut_off = self.through.swallow if self.silent else self.through.refuse
+        wake = self.wake_up(cut_off, self._back)
+        if wake.fenced or wake.problems:
+            return wake
+        return replace(wake, problems=("it has not found the other's entry in Kafka: what has stopped it?",))
+
+    def _back(self) -> None:
+        time.sleep(AFTERWARDS_S)
+        self.through.let_through()
+
+    def _life(self, role: str) -> Life:
+        life = super()._life(role)
+        if role != SECOND:
+            return life
+        return replace(life, settings=replace(life.settings, zookeeper=f"{self.through.address}/{self.name}"))
+
+    def close(self) -> None:
+        super().close()
+        self.through.__exit__()
 
 
-def taken(late: Sequence[LoggedCommit], before: Sequence[Row], *, fenced_by_broker: bool) -> list[str]:
-    """What is wrong with the commits under an old epoch; `before` are the zombie's rows of the time before it slept."""
-    found = []
-    for partition, commits in by_partition(list(late)).items():
-        passed = max((r.offset + 1 for r in before if r.partition == partition), default=0)
-        said = [one.entry.offset for one in commits]
-        if fenced_by_broker or len(said) > 1 or said[0] > passed:
-            found.append(
-                f"partition {partition}: Kafka took {said} under an old epoch; before it slept {passed} had passed"
-            )
-    return found
-
-
-def sleepers(servers: Servers, folder: Path, count: int) -> list[Zombie]:
+def sleepers(servers: Servers, folder: Path, numbers: Iterable[int]) -> list[Zombie]:
     """Cases that are yet to run."""
-    return [Zombie(servers, f"{folder.name}-{number}", folder / str(number)) for number in range(count)]
+    return [Zombie(servers, f"{folder.name}-{number}", folder / str(number)) for number in numbers]
+
+
+def adrift(servers: Servers, folder: Path, numbers: Iterable[int]) -> list[Adrift]:
+    """The same without ZooKeeper; every other one hears nothing from it."""
+    return [
+        Adrift(servers, f"{folder.name}-{number}", folder / str(number), silent=number % 2 > 0) for number in numbers
+    ]
 
 
 class Blind(Zombie):

@@ -138,8 +138,8 @@ class Site:
         self.zk.close()
 
 
-def ask(address: str) -> ConsumerStatus:
-    with urllib.request.urlopen(f"{address}/v1/status", timeout=5) as answer:
+def ask(address: str, timeout_s: float = 5.0) -> ConsumerStatus:
+    with urllib.request.urlopen(f"{address}/v1/status", timeout=timeout_s) as answer:
         return decode_status(address, answer.read())
 
 

@@ -5,7 +5,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from coordinator_tasks.core.model import Committed, Ending, Token
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from spark_apps.hooks import Hooks
+from spark_apps.plain import Output, Record
 from tests.integration.agent_site import Rows, Running, Site, Traffic, ask, wait_for
 from tests.integration.test_listeners import Listener
 
@@ -107,6 +109,43 @@ def test_a_clean_leave_gives_everything_away_and_ends_by_number(site: Site) -> N
     assert list(claim.ended.values()) == [Ending.LEFT]
     wait_for(lambda: site.runs("b") == dict.fromkeys(range(4), True), "b runs everything")
     assert {p: rows.offsets(p) for p in range(4)} == {p: list(range(50)) for p in range(4)}
+    assert two.leave(0.0) == 0
+
+
+def test_a_sink_that_fails_ends_its_consumer_with_the_reason_and_the_next_owner_begins_with_that_batch(
+    site: Site,
+) -> None:
+    rows, gone = Rows(), threading.Event()
+    kept = rows.sink("a")
+
+    def sink(topic: str, records: Sequence[Record]) -> None:
+        if gone.is_set():
+            raise OSError("the database is gone")
+        kept(topic, records)
+
+    one, two = Running(site, "a", Output(sink)), Running(site, "b", rows)
+    site.produce(20)
+    site.assign(dict.fromkeys(range(4), "a"))
+    wait_for(
+        lambda: {p: entry.offset for p, entry in site.committed().items()} == dict.fromkeys(range(4), 20), "20 pass"
+    )
+    gone.set()
+    site.produce(10, start=20)
+    one.thread.join(15)
+    assert one.code == 1
+    assert one.consumer.process is not None
+    assert one.consumer.process.agent is not None
+    why = f"topic {site.topic}: OSError: the database is gone"
+    assert one.consumer.process.agent.failure == why
+    assert one.consumer.process.agent.status().health == f"failed: {why}"
+    assert {p: entry.offset for p, entry in site.committed().items()} == dict.fromkeys(range(4), 20)
+    assert [site.release(p) for p in range(4)] == [None] * 4
+    assert site.zk.find(site.paths.member("a")) is None
+    claim = decode_claim("", site.zk.get(site.paths.id("a")).data, "a", 0)
+    assert list(claim.ended.values()) == [Ending.LEFT], "so that its partitions are given to others at once"
+    site.assign(dict.fromkeys(range(4), "b"), guarded=frozenset(range(4)))
+    wait_for(lambda: all(len(rows.offsets(p)) == 30 for p in range(4)), "b goes on")
+    assert {p: rows.offsets(p) for p in range(4)} == {p: list(range(30)) for p in range(4)}
     assert two.leave(0.0) == 0
 
 

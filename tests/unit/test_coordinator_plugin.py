@@ -35,8 +35,9 @@ from coordinator_plugin.steps import LeftOver, WaitKind, continuation, look
 
 from coordinator_tasks.core.errors import NotManaged, Refused, StoreUnavailable, TopicConflict
 from coordinator_tasks.core.model import Actor, ConsumerStatus, Explanation, Fleet, Move, MoveKind, Reason, State
+from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.run_folder import RunFolder
-from coordinator_tasks.service import fleet, topics, transitions
+from coordinator_tasks.service import directives, fleet, topics, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Outcome, TopicReport, Waiting, WaitReport
 from coordinator_tasks.settings import settings_of
@@ -434,6 +435,23 @@ def test_the_backstop_finds_due_topics_and_missing_consumers_and_lets_running_ru
     wanted = backstop.runs(findings, names, active_rebalances=0, active_launches=0)
     assert [one["trigger_dag_id"] for one in wanted] == ["rebalance", "consumers"]
     assert backstop.runs(findings, names, active_rebalances=1, active_launches=1) == []
+
+
+def test_the_backstop_finds_what_is_due_beside_a_fleet_and_a_topic_that_cannot_be_read(shop: Cluster) -> None:
+    c = shop.coordinator
+    for consumer in ("a", "b"):
+        shop.join(consumer)
+    fleet.set_fleet(c, Fleet("app", "app.py", ("c1",)))
+    shop.kafka.create_topic("clicks", 1)
+    topics.add_topic(c, "clicks", "g", actor=PERSON)
+    directives.isolate(c, "b", by="ada", why="disk")
+    directives.readmit(c, "b", by="ada")
+    broken = [c.paths.fleet("app"), c.paths.topic("clicks")]
+    shop.zk.transact([SetData(path, b"{") for path in broken])
+    findings = backstop.reconcile(c, AIRFLOW)
+    assert (findings.due, findings.missing) == (("orders",), ())
+    assert any(line.startswith("nobody is launched: ") and broken[0] in line for line in findings.lines)
+    assert any(line.startswith("nobody is readmitted: ") and broken[1] in line for line in findings.lines)
 
 
 def test_a_stuck_topic_is_asked_about_once_and_again_later(shop: Cluster) -> None:

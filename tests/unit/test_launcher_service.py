@@ -2,8 +2,10 @@
 
 import itertools
 import json
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, ZooKeeperRegistry, claim_incarnation
 from coordinator_tasks.core.model import Ending, Fleet, Member
 from coordinator_tasks.core.names import Paths
+from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.core.world import Policy
 from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.service import directives, fleet
@@ -98,6 +101,29 @@ def test_a_launch_that_fails_is_tried_again_after_a_growing_pause(
     deadline_s = time.monotonic() + 5
     while launcher_service.running(folder_of(broken, "consumer-a")) and time.monotonic() < deadline_s:
         time.sleep(0.05)
+
+
+def test_a_fleet_that_cannot_be_read_ends_neither_the_service_nor_what_it_has_launched(
+    c: Coordinator, zk: FakeZooKeeper, host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(launcher_service, "open_coordinator", lambda _: nullcontext(c))
+    monkeypatch.setattr(launcher_service, "LOOK_S", 0.01)
+    fleet.set_fleet(c, Fleet("sales", "app.py", ("consumer-a",)))
+    path, stop = c.paths.fleet("sales"), threading.Event()
+    good = zk.get(path).data
+    zk.transact([SetData(path, b"{")])
+    service = threading.Thread(target=launcher_service.serve, args=(host, SETTINGS, stop), daemon=True)
+    service.start()
+    service.join(0.3)
+    assert service.is_alive()
+    assert [path in one.getMessage() for one in caplog.records if "launching nothing" in one.getMessage()] == [True]
+    zk.transact([SetData(path, good)])
+    deadline_s = time.monotonic() + 20
+    while not launcher_service.running(folder_of(host, "consumer-a")):
+        assert time.monotonic() < deadline_s, "readable again, it goes on"
+        time.sleep(0.05)
+    stop.set()
+    service.join(20)
 
 
 def test_secrets_stand_in_private_files_only(c: Coordinator, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

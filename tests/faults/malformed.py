@@ -1,0 +1,223 @@
+"""Nodes that cannot be read, one after the other, at the places of a topic in the middle of a hand-off; ZooKeeper in memory.
+
+A transition that needs such a node holds and names it; what it does not need keeps no topic waiting.
+"""
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+
+from coordinator_plugin import backstop
+
+from coordinator_tasks.core.errors import Malformed
+from coordinator_tasks.core.model import Fleet
+from coordinator_tasks.core.names import Paths
+from coordinator_tasks.core.ports import Create, SetData
+from coordinator_tasks.service import directives, fleet, history, overview, transitions
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.transitions import Outcome, TopicReport
+from tests.faults.notes import Notes, Part, Turn, Wanted, figure
+from tests.unit.test_codecs import CASES, read_or_malformed
+from tests.world.site import LOOP, Site, stable_site
+
+MALFORMED = "malformed"
+CHUNK, CHUNKS = 1_000, 100
+ODD_VALUES: list[object] = [
+    None, True, False, -1, 0, 1.5, 2**63, 2**64, -(2**63), 1e308, "", "x", "a/b", "..", "%2f", "\0", "{{ conf }}", "é" * 40,
+    "'; DROP TABLE offsets; --", [], [[]], [1, 1], {}, {"": ""}, {"0": {"0": {}}}, {"-1": "a"}, {"01": "a"}, {"9" * 30: "a"},
+]  # fmt: skip
+ODD_TEXTS = [
+    "", " ", ".", "..", "../..", "/", "a/b", "//", "%2f", "%2e%2e", "\0", "a\0b", "\n", "a\r\nb", "\x1b[2J", "\u202e", "\ud800",
+    "{{ ds }}", "${HOME}", "$(reboot)", "`id`", "{{ conf.x }}", "'; DROP TABLE x; --", "\" OR 1=1", "<script>", "-rf", "~", "*",
+    "CON", "é", "名", "a b", "a:b", "a\\b", "zookeeper", "x" * 65, "x" * 250, "x" * 100_000,
+]  # fmt: skip
+
+
+def payloads(seed: int, kinds: Sequence[str] = tuple(CASES)) -> Iterator[tuple[str, bytes]]:
+    """Kind of znode and bytes, without end: valid ones with odd values, missing fields, cuts, flips, nesting and noise."""
+    chance = random.Random(seed)
+    written = {kind: CASES[kind].write(CASES[kind].value) for kind in kinds}
+    while True:
+        kind = chance.choice(kinds)
+        raw = written[kind]
+        match chance.randrange(8):
+            case 0 | 1 | 2:
+                body = json.loads(raw)
+                _spoil(chance, body)
+                yield kind, json.dumps(body).encode()
+            case 3:
+                yield kind, raw[: chance.randrange(len(raw))]
+            case 4:
+                spoiled = bytearray(raw)
+                for _ in range(chance.randint(1, 4)):
+                    spoiled[chance.randrange(len(raw))] = chance.randrange(256)
+                yield kind, bytes(spoiled)
+            case 5:
+                yield kind, chance.randbytes(chance.randrange(60))
+            case 6:
+                yield kind, json.dumps(chance.choice(ODD_VALUES)).encode()
+            case 7:
+                yield kind, b"[" * chance.choice((10, 1_000, 100_000)) + raw
+
+
+def _spoil(chance: random.Random, body: dict[str, object]) -> None:
+    """Change or remove something, at any depth."""
+    place: dict[str, object] = body
+    while True:
+        name = chance.choice(sorted(place))
+        inner = place[name]
+        if isinstance(inner, dict) and inner and chance.random() < 0.6:
+            place = inner
+            continue
+        break
+    if chance.random() < 0.15:
+        del place[name]
+    elif chance.random() < 0.15:
+        place[chance.choice(ODD_TEXTS[:-1])] = chance.choice(ODD_VALUES)
+    else:
+        place[name] = chance.choice(ODD_VALUES)
+
+
+def unreadable(seed: int, kind: str) -> Iterator[bytes]:
+    """Without end: payloads of a kind of znode that are none. An empty one is a node that says nothing yet."""
+    return (raw for _, raw in payloads(seed, [kind]) if raw and read_or_malformed(CASES[kind], raw) is None)
+
+
+# Where they stand ------------------------------------------------------------------------------------------------------
+
+MOVING = 3  # handed over by a join of c, so that its release is read
+NEEDED: Mapping[str, Callable[[Paths], str]] = {
+    "topic node": lambda paths: paths.topic("orders"),
+    "release": lambda paths: paths.partition("orders", MOVING),
+    "state": lambda paths: paths.state("orders"),
+    "config": lambda paths: paths.config("orders"),
+    "member": lambda paths: paths.member("a"),
+    "claim": lambda paths: paths.id("a"),
+    "directive": lambda paths: paths.directive("a"),
+}
+"""What the transitions of the topic read."""
+ASIDE: Mapping[str, Callable[[Paths], str]] = {
+    "fleet": lambda paths: paths.fleet("etl"),
+    "record": lambda paths: f"{paths.history('orders')}/{0:010d}",
+}
+"""What they do not read."""
+PLACES = {**NEEDED, **ASIDE}
+READERS: Mapping[str, Sequence[Callable[[Coordinator], object]]] = {
+    "fleet": (
+        fleet.missing,
+        lambda c: fleet.set_fleet(c, Fleet("web", "web.py", ("w",))),
+        lambda c: directives.drain(c, "a", "ann", "new host"),
+        overview.consumers,
+    ),
+    "record": (
+        lambda c: history.records(c, "orders"),
+        lambda c: history.rebalances(c, ["orders"]),
+    ),
+}
+"""Who reads those."""
+
+
+def joined_and_handing_over() -> Site:
+    """a and b share orders, c has joined and everything of it is on its way: something is always due."""
+    site = stable_site("a", "b")
+    directives.drain(site.coordinator, "a", "ann", "so that it has a directive")
+    directives.undrain(site.coordinator, "a")
+    site.starts("c")
+    site.clock.advance(2)
+    (report,) = transitions.plan(site.coordinator, ["orders"], LOOP)
+    assert report.outcome is Outcome.WRITTEN
+    assert MOVING in site.node().handoff
+    site.clock.advance(2)
+    return site
+
+
+def put(site: Site, path: str, raw: bytes) -> None:
+    found = site.zk.find(path)
+    site.zk.transact([Create(path, raw) if found is None else SetData(path, raw)])
+
+
+def tree(site: Site) -> dict[str, bytes]:
+    """Everything that is stored."""
+    return {path: node.data for path, node in site.server._nodes.items()}
+
+
+def everything(site: Site) -> list[TopicReport]:
+    """Every step that runs by itself, and what a person looks at."""
+    c = site.coordinator
+    reports = transitions.step(c, transitions.topics(c), LOOP)
+    for look in (transitions.due, transitions.await_closed, transitions.await_started):
+        look(c, ["orders"])
+    return reports
+
+
+# What becomes of them ----------------------------------------------------------------------------------------------------
+
+
+def offered(site: Site, kind: str, raws: Iterable[bytes]) -> list[str]:
+    """What is wrong with how these are taken at their place; ends with the first that is taken badly."""
+    path = PLACES[kind](site.paths)
+    for raw in raws:
+        put(site, path, raw)
+        problem = _held(site, path) if kind in NEEDED else _passed_by(site, path, raw, READERS[kind])
+        if problem:
+            return [f"{path} holds {raw[:200]!r}: {problem}"]
+    return []
+
+
+def _held(site: Site, path: str) -> str:
+    before = tree(site)
+    reports = everything(site)
+    if [(r.outcome, path in r.reason) for r in reports] != [(Outcome.HELD, True)]:
+        return f"it is not held and named: {reports}"
+    return "" if tree(site) == before else "something was written"
+
+
+def _passed_by(site: Site, path: str, raw: bytes, readers: Sequence[Callable[[Coordinator], object]]) -> str:
+    reports = everything(site)
+    if any(report.outcome is Outcome.HELD for report in reports):
+        return f"a topic is held by it: {reports}"
+    before = tree(site)
+    said = [_refusal(read, site.coordinator) for read in readers]
+    if not all(path in sentence for sentence in said):
+        return f"it is not named: {said}"
+    found = backstop.reconcile(site.coordinator, LOOP)
+    if found.due != ("orders",):
+        return f"reconcile does not find the topic due: {found}"
+    return "" if tree(site) == before and before[path] == raw else "something was written"
+
+
+def _refusal(read: Callable[[Coordinator], object], c: Coordinator) -> str:
+    """Empty = it is read."""
+    try:
+        read(c)
+    except Malformed as error:
+        return str(error)
+    return ""
+
+
+# The long part -----------------------------------------------------------------------------------------------------------
+
+
+def _run(turn: Turn) -> None:
+    kinds = list(PLACES)
+    cases = {f"malformed {number}, {kinds[number % len(kinds)]}": number for number in range(CHUNKS)}
+    for key in turn.notes.due(cases):
+        if turn.over():
+            return
+        number, began = cases[key], time.monotonic()
+        kind = kinds[number % len(kinds)]
+        problems = offered(joined_and_handing_over(), kind, islice(unreadable(number, kind), CHUNK))
+        turn.notes.add(MALFORMED, key, problems=problems, payloads=CHUNK, took_s=round(time.monotonic() - began, 2))
+
+
+def _summary(notes: Notes, _: Wanted) -> str:
+    lines = notes.of(MALFORMED)
+    return (
+        f"{sum(one['payloads'] for one in lines)} of {CHUNK * CHUNKS} unreadable payloads at {len(PLACES)} places: each named "
+        f"with its path, nothing written; a thousand took {figure(lines, 'took_s'):.0f} s at most"
+    )
+
+
+PART = Part(MALFORMED, _run, _summary)

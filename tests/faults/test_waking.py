@@ -1,0 +1,192 @@
+"""A sleeper's evidence is believed no more than anybody's: every kind of lie is caught, and an honest awakening passes."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from coordinator_tasks.core.model import MoveKind, State
+from tests.faults.checker import Run
+from tests.faults.commit_log import LoggedCommit
+from tests.faults.test_checker import LATE, commit, good, with_commits, with_rows
+from tests.faults.waking import PROMISED_S, SLACK_S, Sleep, judge, late_stop, taken
+from tests.unit.demo_evidence import KILL_AT, KILLED_OFFSET, RECORDS, RELEASED_AT, TAKEN_OFFSET, move, record, row
+
+WOKE_AT = 1010.0
+SLEEP = Sleep("a", 1, 3, KILL_AT, WOKE_AT, WOKE_AT + 0.3)
+"""a, of the run with everything in it: instead of being killed it falls asleep, with partitions 0 and 2 under epoch 1."""
+TAKER = Sleep("c", 1, 3, RELEASED_AT + 0.05, WOKE_AT, WOKE_AT + 0.3)
+"""c, which falls asleep when it is about to take partition 1 over, under epoch 2."""
+
+
+def said(offset: int, at: float = WOKE_AT + 0.1, partition: int = 0, epoch: int = 1) -> LoggedCommit:
+    """a's entry that Kafka takes after a woke up."""
+    return commit(partition, offset, "a", epoch, at)
+
+
+def awake() -> Run:
+    """a wakes up: the batch that was under way passes, and Kafka takes the commit that was on its way."""
+    batch = [row(0, KILLED_OFFSET, "a", 1, WOKE_AT + 0.2), row(2, 30, "a", 1, WOKE_AT + 0.2)]
+    return with_commits(replace(with_rows(good(), *batch), killed=frozenset()), said(KILLED_OFFSET))
+
+
+def test_an_honest_awakening_passes_and_is_told() -> None:
+    verdict = judge(awake(), [SLEEP])
+    (waking,) = verdict.wakings
+    assert verdict.problems() == []
+    assert (waking.batches, len(waking.rows), len(waking.commits)) == ((0.2,), 2, 1)
+    assert round(waking.stopped_after_s, 3) == 0.3
+    assert len(verdict.findings.explained) == 2, "what it had not committed when it fell asleep comes again"
+
+
+def test_without_its_sleep_nothing_of_it_is_excused() -> None:
+    assert {text.split(":")[0] for text in judge(awake(), []).problems()} >= {"unowned", "duplicated"}
+
+
+def a_batch_after_it_has_stopped(run: Run) -> Run:
+    return with_rows(run, row(0, KILLED_OFFSET + 1, "a", 1, WOKE_AT + 0.8))
+
+
+def a_commit_of_what_it_processed_afterwards(run: Run) -> Run:
+    return with_commits(run, said(KILLED_OFFSET + 1, partition=2))
+
+
+def a_second_request(run: Run) -> Run:
+    return with_commits(run, said(KILLED_OFFSET, WOKE_AT + 0.25))
+
+
+def a_commit_that_goes_back(run: Run) -> Run:
+    return with_commits(run, said(20, partition=2))
+
+
+def a_row_under_the_new_owners_epoch(run: Run) -> Run:
+    return with_rows(run, row(0, KILLED_OFFSET + 1, "a", 4, WOKE_AT + 0.2))
+
+
+def a_row_of_what_it_never_had(run: Run) -> Run:
+    return with_rows(run, row(3, 39, "a", 1, WOKE_AT + 0.2))
+
+
+def a_row_of_another_life(run: Run) -> Run:
+    return with_rows(run, row(0, KILLED_OFFSET + 1, "a", 1, WOKE_AT + 0.2, incarnation=2))
+
+
+def a_commit_under_an_epoch_that_nobody_granted(run: Run) -> Run:
+    return with_commits(run, said(KILLED_OFFSET, epoch=3))
+
+
+def a_commit_of_what_it_never_had(run: Run) -> Run:
+    return with_commits(run, said(39, partition=3))
+
+
+LIES: list[tuple[Callable[[Run], Run], str]] = [
+    (a_batch_after_it_has_stopped, "a batch passed 0.500 s after the zombie had said that it runs nothing"),
+    (a_commit_of_what_it_processed_afterwards, "partition 2: Kafka took [33] under an old epoch"),
+    (a_second_request, "partition 0: Kafka took [32, 32] under an old epoch"),
+    (a_commit_that_goes_back, "rewound: partition 2: a went from 30 back to 20"),
+    (a_row_under_the_new_owners_epoch, "unowned: "),
+    (a_row_of_what_it_never_had, "unowned: "),
+    (a_row_of_another_life, "unowned: "),
+    (a_commit_under_an_epoch_that_nobody_granted, "commits unowned: "),
+    (a_commit_of_what_it_never_had, "commits unowned: "),
+]
+
+
+@pytest.mark.parametrize(("lie", "says"), LIES, ids=[lie.__name__.replace("_", " ") for lie, _ in LIES])
+def test_every_lie_is_caught_as_what_it_is(lie: Callable[[Run], Run], says: str) -> None:
+    problems = judge(lie(awake()), [SLEEP]).problems()
+    assert any(text.startswith(says) for text in problems), problems
+
+
+def test_a_stop_that_comes_late_is_caught() -> None:
+    (problem,) = judge(awake(), [replace(SLEEP, stopped_at=WOKE_AT + 5.0)]).problems()
+    assert problem == "the zombie stopped after 5.0 s, and had 3.0 s"
+
+
+def test_a_right_that_came_while_it_slept_is_none_of_its_old_ones() -> None:
+    early = replace(SLEEP, epoch=0)
+    assert any(text.startswith("unowned: ") for text in judge(awake(), [early]).problems())
+
+
+def test_what_it_is_granted_after_it_woke_up_is_judged_as_anybodys() -> None:
+    lives = {"a": 1, "c": 1}
+    plan = record(
+        7, State.STABLE, State.STARTING, 5, WOKE_AT + 2, moves=(move(0, "b", "a", MoveKind.START),), incarnations=lives
+    )
+    stable = record(8, State.STARTING, State.STABLE, 5, WOKE_AT + 3, incarnations=lives)
+    slept = awake()
+    again = replace(slept, records=[*slept.records, plan, stable], target={**slept.target, 0: RECORDS + 1})
+    more = with_commits(
+        with_rows(again, row(0, RECORDS, "a", 5, WOKE_AT + 2.5)), commit(0, RECORDS + 1, "a", 5, WOKE_AT + 2.6)
+    )
+    verdict = judge(more, [SLEEP])
+    assert verdict.problems() == []
+    assert [len(one.commits) for one in verdict.wakings] == [1]
+
+
+def test_a_broker_that_fences_takes_not_even_what_was_on_its_way() -> None:
+    (problem,) = judge(awake(), [SLEEP], fenced_by_broker=True).problems()
+    assert problem.startswith("partition 0: Kafka took [32] under an old epoch")
+
+
+@pytest.mark.parametrize(
+    ("offset", "wrong"),
+    [
+        pytest.param(TAKEN_OFFSET, False, id="where its giver has left off"),
+        pytest.param(TAKEN_OFFSET + 1, True, id="beyond that"),
+    ],
+)
+def test_a_taker_may_have_had_its_start_on_its_way(offset: int, wrong: bool) -> None:
+    run = good()
+    slept = replace(
+        run,
+        rows=[r for r in run.rows if (r.partition, r.consumer) != (1, "c")],
+        commits=[c for c in run.commits if (c.partition, c.entry.owner) != (1, "c")],
+    )
+    started = with_commits(slept, commit(1, offset, "c", 2, WOKE_AT + 0.1))
+    (waking,) = judge(started, [TAKER]).wakings
+    assert len(waking.commits) == 1
+    assert bool(waking.problems) == wrong
+
+
+def test_of_several_sleepers_each_is_judged_by_its_own_deeds() -> None:
+    verdict = judge(awake(), [SLEEP, replace(TAKER, stopped_at=WOKE_AT + 4.0)])
+    assert [one.problems for one in verdict.wakings] == [(), ("the zombie stopped after 4.0 s, and had 3.0 s",)]
+    assert verdict.findings.problems() == []
+
+
+# The two rules, one by one ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("offsets", "by_broker", "wrong"),
+    [
+        pytest.param([], True, False, id="none"),
+        pytest.param([5], False, False, id="what was on its way when it fell asleep"),
+        pytest.param([6], False, True, id="what it processed after it woke up"),
+        pytest.param([4, 5], False, True, id="a second request"),
+        pytest.param([5], True, True, id="past the fence in the broker"),
+    ],
+)
+def test_a_zombies_late_commits_are_told_from_what_the_fence_cannot_keep_from_kafka(
+    offsets: list[int], by_broker: bool, wrong: bool
+) -> None:
+    before = [row(0, offset, "a", 1, 1001.0) for offset in range(5)]
+    late = [commit(0, offset, "a", 1, LATE) for offset in offsets]
+    assert bool(taken(late, before, fenced_by_broker=by_broker)) == wrong
+
+
+@pytest.mark.parametrize(
+    ("stopped_after_s", "batches", "wrong"),
+    [
+        pytest.param(PROMISED_S, [0.1, 0.9], False, id="within a second"),
+        pytest.param(5.0 + SLACK_S, [5.0], False, id="with the batch that was under way"),
+        pytest.param(5.0 + SLACK_S, [0.1, 5.0], True, id="with a batch that it began later"),
+        pytest.param(PROMISED_S, [0.1, 1.1], True, id="and a batch passed after that"),
+        pytest.param(PROMISED_S + SLACK_S + 0.1, [], True, id="late, and did nothing until then"),
+    ],
+)
+def test_a_zombie_has_a_second_or_the_batch_that_was_under_way(
+    stopped_after_s: float, batches: list[float], wrong: bool
+) -> None:
+    assert bool(late_stop(stopped_after_s, batches)) == wrong
