@@ -14,6 +14,7 @@ from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core import codec
 from coordinator_tasks.core.model import Actor, State
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow
+from coordinator_tasks.embedded.errors import AirflowUnavailable
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service import directives, history, topics
@@ -195,8 +196,32 @@ def test_a_topic_that_is_held_up_asks_a_person_once_and_the_answer_isolates_the_
     eventually(lambda: all_stable(coordinator, [other]))
     assert len(consumers[0].running(other)) == 4
     blocker.deaf = False
-    woken = airflow.client.request("GET", "/assets/events?source_dag_id=rebalance&limit=100")["asset_events"]
-    assert {one["source_task_id"] for one in woken} == {"further_run"}, "what was left over has woken the DAG"
+
+
+def test_what_a_run_leaves_over_wakes_the_dag(
+    airflow: EmbeddedAirflow, coordinator: Coordinator, settings: Settings, consumers: list[StubConsumer]
+) -> None:
+    blocker = consumers[1]
+    with StubConsumer(settings, "c"):
+        eventually(lambda: idle(airflow))
+        blocker.deaf = True
+        (topic,) = make_topics(coordinator, settings, 1)
+        eventually(lambda: state_of(coordinator, topic) is State.STARTING)
+    # c is gone: what waits ends for a new plan, and b is waited for still.
+    (event, *_) = eventually(lambda: _left_over(airflow), 60)
+    assert event["extra"]["round"] == 1
+    assert {run["dag_id"] for run in event["created_dagruns"]} == {"rebalance"}
+    blocker.deaf = False
+    eventually(lambda: all_stable(coordinator, [topic]))
+
+
+def _left_over(airflow: EmbeddedAirflow) -> list[dict[str, Any]]:
+    """The events by which a run of `rebalance` has woken the DAG, and which runs that made."""
+    try:
+        found: list[dict[str, Any]] = airflow.client.request("GET", "/assets/events?limit=100")["asset_events"]
+    except AirflowUnavailable:  # Airflow cannot show events whose runs have not begun
+        return []
+    return [one for one in found if one["source_task_id"] == "further_run" and one["created_dagruns"]]
 
 
 def _waits(airflow: EmbeddedAirflow, run_id: str) -> bool:
