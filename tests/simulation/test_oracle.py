@@ -17,7 +17,8 @@ from spark_apps.agent.schedule import Schedule
 from tests.simulation.actions import Action, perform
 from tests.simulation.consumer import Consumer, Query
 from tests.simulation.faults import Fault
-from tests.simulation.history import heal, without_chance
+from tests.simulation.healing import heal
+from tests.simulation.history import without_chance
 from tests.simulation.memo import remembering
 from tests.simulation.oracle import Broken
 from tests.simulation.turns import closing, produce
