@@ -44,6 +44,7 @@ from tests.simulation.consumer import Consumer, Query
 from tests.simulation.excuses import LOOK_S, Excuse, Excuses
 from tests.simulation.grants import Grants, by_picture
 from tests.simulation.looks import Looks
+from tests.simulation.running import Running, Runs
 from tests.simulation.shown import Shown
 from tests.simulation.zookeeper import Changes, Znode
 
@@ -89,6 +90,8 @@ class Oracle:
     grants: Grants = field(default_factory=Grants)
     shown: Shown = field(init=False)
     looks: Looks = field(init=False)
+    running: Running = field(default_factory=Running)
+    _written: bool = False  # since all processes were looked at
     _committers: dict[tuple[str, int, int], str] = field(default_factory=dict)
     _generations: dict[str, frozenset[str]] = field(default_factory=dict)
     _pictures: dict[tuple[str, str], TopicNode] = field(default_factory=dict)
@@ -108,6 +111,7 @@ class Oracle:
     # What is written in ZooKeeper -------------------------------------------------------------------------------------
 
     def on_write(self, before: Changes, after: Changes, who: str) -> None:
+        self._written = True
         restored = who == "restore"
         taken_for_lost = [one for one in self.consumers if self.excuses.lost(one)] if restored else []
         readers = {
@@ -267,30 +271,55 @@ class Oracle:
         return {p: h.token for p, h in self._items(one, topic)}
 
     def after_step(self) -> None:
-        """Look at every process after every step."""
-        runs: dict[tuple[str, int], list[tuple[Consumer, Token, Excuse | None]]] = {}
+        """Look at every process, and count who is excused."""
+        self._look_at_all()
+        excused, beside = self.running.excused()
+        self.excused.update(excused)
+        self.beside.update(beside)
+
+    def after_turn(self, one: Consumer | None) -> None:
+        """Look at the process whose turn it was (`None`: a task's), and at all if something was written meanwhile."""
+        if self._written:
+            self._look_at_all()
+        elif one is not None:
+            self._look(one, again=False)
+            self._one_owner([one.name])
+
+    def _look_at_all(self) -> None:
+        again, self._written = self._written, False
         for one in self.consumers:
-            if one.topics is None or not one.alive:
-                continue
-            if ignored := self.shown.ignored(one):
-                raise Broken("acts on what it reads", ignored)
-            self.checks["acts on what it reads"] += 1
-            for topic, query in one.topics.queries.items():
-                held = query.holder._ledger.held
-                self._changes(one, topic, held)
-                for p, h in held.items():
-                    if (h.phase in _RUNS or h.pending or h.sent) and not h.fenced:
-                        excuse = self.excuses.of(one, topic, p, h.token)
-                        self._still_granted(one, topic, p, h, excuse)
-                        runs.setdefault((topic, p), []).append((one, h.token, excuse))
-        self.checks["one owner"] += len(runs)
-        for (topic, p), owners in runs.items():
-            excused = {excuse for _, _, excuse in owners if excuse is not None}
-            self.excused.update(excused)
-            self.beside.update(excused if len(owners) > 1 else ())
-            if sum(excuse is None for _, _, excuse in owners) > 1:
-                shown = ", ".join(f"{one.name} at epoch {token.epoch}" for one, token, _ in owners)
-                raise Broken("one owner", f"{topic}-{p} runs at {shown}")
+            self._look(one, again)
+        self._one_owner(self.running.names())
+
+    def _one_owner(self, names: Collection[str]) -> None:
+        self.checks["one owner"] += len(names)
+        if not self.running.shared(names):
+            return
+        for one in self.consumers:  # the other one may be over since it was looked at
+            self._look(one, again=True)
+        if shared := self.running.shared(names):
+            raise Broken("one owner", shared)
+
+    def _look(self, one: Consumer, again: bool) -> None:
+        """Judge what this process runs, if it is another one since the last look, or `again`: what is stored is."""
+        if one.topics is None or not one.alive:
+            self.running.ended(one)
+            return
+        if not self.running.is_another(one, self.shown.news(one)) and not again:
+            return
+        self.checks["acts on what it reads"] += 1
+        if ignored := self.shown.ignored(one):
+            raise Broken("acts on what it reads", ignored)
+        runs: Runs = {}
+        for topic, query in one.topics.queries.items():
+            held = query.holder._ledger.held
+            self._changes(one, topic, held)
+            for p, h in held.items():
+                if (h.phase in _RUNS or h.pending or h.sent) and not h.fenced:
+                    excuse = self.excuses.of(one, topic, p, h.token)
+                    self._still_granted(one, topic, p, h, excuse)
+                    runs[topic, p] = h.token, excuse
+        self.running.runs(one, runs)
 
     def _still_granted(self, one: Consumer, topic: str, partition: int, held: Held, excuse: Excuse | None) -> None:
         """What it runs and does not close is its own by its picture; by what is stored, nobody else's yet."""

@@ -1,6 +1,6 @@
 """That the oracle notices what it is there for, also where it excuses somebody: production code with one rule broken."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -8,8 +8,8 @@ import pytest
 
 from coordinator_tasks.core import deciding, recovery
 from coordinator_tasks.core.fence import Verdict, start_position
-from coordinator_tasks.core.holding import Reading
-from coordinator_tasks.core.model import Committed, Ending, Token
+from coordinator_tasks.core.holding import Reading, Steps
+from coordinator_tasks.core.model import Committed, Ending, Handoff, Token
 from coordinator_tasks.service import directives, fleet, topics
 from spark_apps.agent import holder, ledger
 from spark_apps.agent.holder import Holder
@@ -66,6 +66,23 @@ def test_what_a_consumer_keeps_that_its_picture_has_taken_from_it(monkeypatch: p
     due = Holder._steps
     monkeypatch.setattr(Holder, "_steps", lambda self, owed: replace(due(self, owed), stop=()))
     with settled() as world:
+        closing(world, 0, 1)
+        assert "which its picture does not give it" in has_broken(world)
+
+
+def test_what_is_wrong_after_a_turn_and_right_again_at_the_end_of_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    due, told = Holder._steps, set[tuple[str, int]]()
+
+    def once_more(self: Holder, owed: Mapping[int, Handoff]) -> Steps:
+        found = due(self, owed)
+        at = self.identity.consumer, self.picture.epoch if self.picture is not None else 0
+        if not found.stop or at in told:
+            return found
+        told.add(at)
+        return replace(found, stop=())
+
+    with settled() as world:
+        monkeypatch.setattr(Holder, "_steps", once_more)
         closing(world, 0, 1)
         assert "which its picture does not give it" in has_broken(world)
 

@@ -305,6 +305,7 @@ class World:
             host.go(operations, fault)
             if self.trace is not None and host.fiber.dead:
                 self.say(f"  {host.name} ends: {host.error or host.result}")
+        self.oracle.after_turn(host if isinstance(host, Consumer) else None)
 
     def round(self, seconds: float) -> None:
         """Everybody gets a turn, in a fixed order, and then time passes."""
