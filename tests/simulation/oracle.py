@@ -61,11 +61,12 @@ class Broken(AssertionError):
 
 @dataclass
 class Progress:
-    """One partition of one topic id: what has passed the sink, and the newest token's position."""
+    """One partition of one topic id: what has passed the sink, and the newest token's position, by which holding."""
 
     frontier: int = 0
     token: Token | None = None
     position: int = 0
+    holding: Held | None = None
     overwritten: bool = False
     tainted: bool = False
     doubled: int = 0
@@ -400,8 +401,10 @@ class Oracle:
             # Until the owner's next look; and what a survivor commits between an owner's look and its commit is lost.
             progress.overwritten = True
             return
-        if back and progress.overwritten and token != progress.token:
-            # Somebody wrote over the owner's entry, and the owner was gone before it looked: nothing else knew better.
+        held = self._held_by(who, topic, partition)
+        if back and progress.overwritten and (token != progress.token or held is not progress.holding):
+            # Somebody wrote over the owner's entry, and the owner was gone before it looked, or had stopped and begins anew:
+            # nothing else knew better.
             self.rewinds += 1
             back, progress.tainted = False, True
             released = self._released(who, topic, partition, progress.token)
@@ -416,22 +419,28 @@ class Oracle:
             f"{topic}-{partition}: {entry.offset} by {who} at epoch {token.epoch} after {progress.position}",
         )
         progress.token, progress.position, progress.overwritten = token, entry.offset, False
+        progress.holding = held
 
     def _released(self, who: str, topic: str, partition: int, token: Token | None) -> int:
         """Where the owner of this token has released the partition to this process; 0 = it has not."""
-        one = next(c for c in self.consumers if c.name == who)
-        held = dict(self._items(one, topic)).get(partition)
+        held = self._held_by(who, topic, partition)
         release = held.grant.release if held is not None else None
         return release.offset if release is not None and release.token == token else 0
+
+    def _held_by(self, who: str, topic: str, partition: int) -> Held | None:
+        one = next(c for c in self.consumers if c.name == who)
+        return dict(self._items(one, topic)).get(partition)
 
     def on_deleted(self, topic_id: str) -> None:
         """Kafka has deleted the topic, and what was committed for it: nobody can read the epochs in there any more."""
         self._stored = {at: token for at, token in self._stored.items() if at[0] != topic_id}
 
     def _survives(self, who: str, topic: str, partition: int, token: Token) -> bool:
-        """Whether this commit comes from a process that is dead or taken for lost."""
+        """Whether this commit comes from a process that is dead or taken for lost, or is of an epoch that nobody could know."""
         one = next(c for c in self.consumers if c.name == who)
-        return not one.alive or self.excuses.of(one, topic, partition, token) is not None
+        if not one.alive or self.excuses.is_given_out_again(one, topic, partition, token):
+            return True
+        return self.excuses.of(one, topic, partition, token) is not None
 
     def on_offer(self, one: Consumer, topic: str, query: Query) -> None:
         """Only what it holds by its picture and does not close is part of a batch."""

@@ -194,3 +194,37 @@ def test_who_runs_on_after_its_end_was_told(how: Ending) -> None:
         world.advance(5.0)
         world.by_hand(lambda c: fleet.record_end(c, "a", one.incarnation, how))
         assert "what is stored takes it for closed" in has_broken(world)
+
+
+def _write_late(world: World) -> tuple[Consumer, Token]:
+    """An earlier commit of its owner comes once more, over a later one of the first partition."""
+    _with_records(world)
+    one = world.alive(world.oracle.nodes["orders"].assignments[0])[0]
+    token = world.oracle._tokens(one, "orders")[0]
+    world.oracle.taint_all()
+    world.brokers.write("g-orders", "orders", {0: _entry(one, token)}, one.name, late=True)
+    return one, token
+
+
+def _entry(one: Consumer, token: Token) -> Committed:
+    return Committed(0, token, one.consumer, "shop", "id-1")
+
+
+def test_an_owner_that_goes_back_to_what_has_come_late() -> None:
+    with settled() as world:
+        one, token = _write_late(world)
+        with pytest.raises(Broken, match="position never goes back"):
+            world.brokers.write("g-orders", "orders", {0: _entry(one, token)}, one.name)
+
+
+def test_who_stops_before_it_looks_and_begins_anew_under_the_same_grant_is_counted() -> None:
+    with settled() as world:
+        one, token = _write_late(world)
+        world.by_hand(lambda c: directives.isolate(c, one.consumer, by="ada", why="odd"))
+        world.go((one, "agent"), 100)
+        assert world.oracle._tokens(one, "orders") == {}
+        world.by_hand(lambda c: directives.readmit(c, one.consumer, "ada"))
+        world.attempt("chores").go(500)
+        _go_on(world)
+        assert world.oracle._tokens(one, "orders")[0] == token
+        assert world.oracle.rewinds == 1
