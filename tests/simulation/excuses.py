@@ -144,5 +144,16 @@ class Excuses:
             return None
         if token.generation in self._elder.get(key, ()):
             return Excuse.ELDER
-        named = (topic, partition, token.epoch, one.consumer, one.incarnation) in self._named
+        named = self._is_named(one, topic, partition, token)
         return Excuse.FORGOTTEN if token.epoch <= self._forgotten.get(key, -1) and not named else None
+
+    def is_given_out_again(self, one: Consumer, topic: str, partition: int, token: Token) -> bool:
+        """Whether nobody can have known of this token's epoch when a generation began, nor does it go on under it.
+
+        What it commits last under it may meet what another process has committed at the same epoch since.
+        """
+        elder = token.generation in self._elder.get((one.name, topic), ())
+        return elder and not self._is_named(one, topic, partition, token)
+
+    def _is_named(self, one: Consumer, topic: str, partition: int, token: Token) -> bool:
+        return (topic, partition, token.epoch, one.consumer, one.incarnation) in self._named

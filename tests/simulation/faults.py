@@ -10,6 +10,15 @@ class Wait(StrEnum):
     SAME_ID = "known to have ended, waits for its id"
 
 
+class Lasting(StrEnum):
+    """What nobody takes back when the faults end; drawn for a history."""
+
+    DEAD = "dead for good"
+    HOST_LOST = "dead for good, with its host"
+    ISOLATED = "isolated for good, lives"
+    BOTH = "isolated for good, dead"
+
+
 class Fault(StrEnum):
     """What may go wrong, or be done by a person, at any moment of a history."""
 

@@ -32,6 +32,7 @@ _HELD = "spark_apps/agent/held.py"
 _HOLDER = "spark_apps/agent/holder.py"
 _HOLDINGS = "spark_apps/agent/holdings.py"
 _RELEASING = "spark_apps/agent/releasing.py"
+_TOPICS = "coordinator_tasks/service/topics.py"
 _SCHEDULE = "spark_apps/agent/schedule.py"
 
 _OWES = 'once it no longer runs them."""\n    if picture is None or picture.removed or'
@@ -384,7 +385,7 @@ MUTANTS = (
         "who drains and was away when that was planned gives everything away when it is back",
     ),
     Mutant(
-        "coordinator_tasks/service/topics.py",
+        _TOPICS,
         "return [Create(path), Delete(path)] if version == _ABSENT else [Check(path, version)]",
         "return []",
         "the list of a topic's partitions is written for the configuration that was read",
@@ -654,6 +655,60 @@ MUTANTS = (
         "if speculates and not idempotent_sink:",
         "if False:",
         "speculative execution is refused",
+    ),
+    Mutant(
+        _HELD,
+        "if now - self.guarded_at > guard_s:",
+        "if now - self.guarded_at > guard_s / 2:",
+        "a guarded start stays its own for longer than the commit time-out",
+    ),
+    Mutant(
+        "spark_apps/agent/work.py",
+        "offsets.hold(topic, look.topic_id, look.holding)",
+        "pass",
+        "with the broker's fence the owner before is fenced before its entry is read",
+    ),
+    Mutant(
+        "coordinator_tasks/adapters/kafka_transactions.py",
+        "begun[1].init_transactions(self._broker.limit_s)",
+        "pass",
+        "with the broker's fence transactions are initialized before the first commit",
+    ),
+    # Topics and groups
+    Mutant(_TOPICS, "if members:", "if False:", "a group with members is not taken into use"),
+    Mutant(
+        _TOPICS,
+        "if found[0].group_id == wanted.group_id:",
+        "if False:",
+        "two clusters do not manage one topic for one group",
+    ),
+    Mutant(
+        _TOPICS,
+        "        _check_other_clusters(c, config)",
+        "        pass",
+        "two clusters that add one topic for one group at the same moment do not both keep it",
+    ),
+    # Sessions
+    Mutant(
+        _PRESENCE,
+        "in sorted(world.members.items()):",
+        "in sorted(({c: Member(c, a.incarnation, '', '') for c, a in world.answers.items() "
+        "if isinstance(a, ConsumerStatus)} | dict(world.members)).items()):",
+        "who is detached is no target",
+    ),
+    Mutant(
+        "spark_apps/agent/agent.py",
+        "self._registry.register(self._member)",
+        "self._member = replace(self._member, incarnation=self._member.incarnation "
+        "+ (self._session not in (0, session))); self._registry.register(self._member)",
+        "an incarnation is kept over sessions",
+    ),
+    Mutant(
+        _HOLDER,
+        "self.picture = self._ledger.node = seen",
+        "self.picture = self._ledger.node = __import__('dataclasses').replace("
+        "seen, handoff={**getattr(self.picture, 'handoff', {}), **seen.handoff})",
+        "a node is acted on as one whole read",
     ),
 )
 

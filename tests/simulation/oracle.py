@@ -44,6 +44,7 @@ from tests.simulation.consumer import Consumer, Query
 from tests.simulation.excuses import LOOK_S, Excuse, Excuses
 from tests.simulation.grants import Grants, by_picture
 from tests.simulation.looks import Looks
+from tests.simulation.running import Running, Runs
 from tests.simulation.shown import Shown
 from tests.simulation.zookeeper import Changes, Znode
 
@@ -60,11 +61,12 @@ class Broken(AssertionError):
 
 @dataclass
 class Progress:
-    """One partition of one topic id: what has passed the sink, and the newest token's position."""
+    """One partition of one topic id: what has passed the sink, and the newest token's position, by which holding."""
 
     frontier: int = 0
     token: Token | None = None
     position: int = 0
+    holding: Held | None = None
     overwritten: bool = False
     tainted: bool = False
     doubled: int = 0
@@ -89,6 +91,8 @@ class Oracle:
     grants: Grants = field(default_factory=Grants)
     shown: Shown = field(init=False)
     looks: Looks = field(init=False)
+    running: Running = field(default_factory=Running)
+    _written: bool = False  # since all processes were looked at
     _committers: dict[tuple[str, int, int], str] = field(default_factory=dict)
     _generations: dict[str, frozenset[str]] = field(default_factory=dict)
     _pictures: dict[tuple[str, str], TopicNode] = field(default_factory=dict)
@@ -108,6 +112,7 @@ class Oracle:
     # What is written in ZooKeeper -------------------------------------------------------------------------------------
 
     def on_write(self, before: Changes, after: Changes, who: str) -> None:
+        self._written = True
         restored = who == "restore"
         taken_for_lost = [one for one in self.consumers if self.excuses.lost(one)] if restored else []
         readers = {
@@ -267,30 +272,55 @@ class Oracle:
         return {p: h.token for p, h in self._items(one, topic)}
 
     def after_step(self) -> None:
-        """Look at every process after every step."""
-        runs: dict[tuple[str, int], list[tuple[Consumer, Token, Excuse | None]]] = {}
+        """Look at every process, and count who is excused."""
+        self._look_at_all()
+        excused, beside = self.running.excused()
+        self.excused.update(excused)
+        self.beside.update(beside)
+
+    def after_turn(self, one: Consumer | None) -> None:
+        """Look at the process whose turn it was (`None`: a task's), and at all if something was written meanwhile."""
+        if self._written:
+            self._look_at_all()
+        elif one is not None:
+            self._look(one, again=False)
+            self._one_owner([one.name])
+
+    def _look_at_all(self) -> None:
+        again, self._written = self._written, False
         for one in self.consumers:
-            if one.topics is None or not one.alive:
-                continue
-            if ignored := self.shown.ignored(one):
-                raise Broken("acts on what it reads", ignored)
-            self.checks["acts on what it reads"] += 1
-            for topic, query in one.topics.queries.items():
-                held = query.holder._ledger.held
-                self._changes(one, topic, held)
-                for p, h in held.items():
-                    if (h.phase in _RUNS or h.pending or h.sent) and not h.fenced:
-                        excuse = self.excuses.of(one, topic, p, h.token)
-                        self._still_granted(one, topic, p, h, excuse)
-                        runs.setdefault((topic, p), []).append((one, h.token, excuse))
-        self.checks["one owner"] += len(runs)
-        for (topic, p), owners in runs.items():
-            excused = {excuse for _, _, excuse in owners if excuse is not None}
-            self.excused.update(excused)
-            self.beside.update(excused if len(owners) > 1 else ())
-            if sum(excuse is None for _, _, excuse in owners) > 1:
-                shown = ", ".join(f"{one.name} at epoch {token.epoch}" for one, token, _ in owners)
-                raise Broken("one owner", f"{topic}-{p} runs at {shown}")
+            self._look(one, again)
+        self._one_owner(self.running.names())
+
+    def _one_owner(self, names: Collection[str]) -> None:
+        self.checks["one owner"] += len(names)
+        if not self.running.shared(names):
+            return
+        for one in self.consumers:  # the other one may be over since it was looked at
+            self._look(one, again=True)
+        if shared := self.running.shared(names):
+            raise Broken("one owner", shared)
+
+    def _look(self, one: Consumer, again: bool) -> None:
+        """Judge what this process runs, if it is another one since the last look, or `again`: what is stored is."""
+        if one.topics is None or not one.alive:
+            self.running.ended(one)
+            return
+        if not self.running.is_another(one, self.shown.news(one)) and not again:
+            return
+        self.checks["acts on what it reads"] += 1
+        if ignored := self.shown.ignored(one):
+            raise Broken("acts on what it reads", ignored)
+        runs: Runs = {}
+        for topic, query in one.topics.queries.items():
+            held = query.holder._ledger.held
+            self._changes(one, topic, held)
+            for p, h in held.items():
+                if (h.phase in _RUNS or h.pending or h.sent) and not h.fenced:
+                    excuse = self.excuses.of(one, topic, p, h.token)
+                    self._still_granted(one, topic, p, h, excuse)
+                    runs[topic, p] = h.token, excuse
+        self.running.runs(one, runs)
 
     def _still_granted(self, one: Consumer, topic: str, partition: int, held: Held, excuse: Excuse | None) -> None:
         """What it runs and does not close is its own by its picture; by what is stored, nobody else's yet."""
@@ -371,8 +401,10 @@ class Oracle:
             # Until the owner's next look; and what a survivor commits between an owner's look and its commit is lost.
             progress.overwritten = True
             return
-        if back and progress.overwritten and token != progress.token:
-            # Somebody wrote over the owner's entry, and the owner was gone before it looked: nothing else knew better.
+        held = self._held_by(who, topic, partition)
+        if back and progress.overwritten and (token != progress.token or held is not progress.holding):
+            # Somebody wrote over the owner's entry, and the owner was gone before it looked, or had stopped and begins anew:
+            # nothing else knew better.
             self.rewinds += 1
             back, progress.tainted = False, True
             released = self._released(who, topic, partition, progress.token)
@@ -387,22 +419,28 @@ class Oracle:
             f"{topic}-{partition}: {entry.offset} by {who} at epoch {token.epoch} after {progress.position}",
         )
         progress.token, progress.position, progress.overwritten = token, entry.offset, False
+        progress.holding = held
 
     def _released(self, who: str, topic: str, partition: int, token: Token | None) -> int:
         """Where the owner of this token has released the partition to this process; 0 = it has not."""
-        one = next(c for c in self.consumers if c.name == who)
-        held = dict(self._items(one, topic)).get(partition)
+        held = self._held_by(who, topic, partition)
         release = held.grant.release if held is not None else None
         return release.offset if release is not None and release.token == token else 0
+
+    def _held_by(self, who: str, topic: str, partition: int) -> Held | None:
+        one = next(c for c in self.consumers if c.name == who)
+        return dict(self._items(one, topic)).get(partition)
 
     def on_deleted(self, topic_id: str) -> None:
         """Kafka has deleted the topic, and what was committed for it: nobody can read the epochs in there any more."""
         self._stored = {at: token for at, token in self._stored.items() if at[0] != topic_id}
 
     def _survives(self, who: str, topic: str, partition: int, token: Token) -> bool:
-        """Whether this commit comes from a process that is dead or taken for lost."""
+        """Whether this commit comes from a process that is dead or taken for lost, or is of an epoch that nobody could know."""
         one = next(c for c in self.consumers if c.name == who)
-        return not one.alive or self.excuses.of(one, topic, partition, token) is not None
+        if not one.alive or self.excuses.is_given_out_again(one, topic, partition, token):
+            return True
+        return self.excuses.of(one, topic, partition, token) is not None
 
     def on_offer(self, one: Consumer, topic: str, query: Query) -> None:
         """Only what it holds by its picture and does not close is part of a batch."""

@@ -3,6 +3,7 @@
 Reads count once the process is registered in the session that they are made in, and knows it.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.codec import decode_node
@@ -19,14 +20,23 @@ class Shown:
     paths: Paths
     _nodes: dict[str, dict[str, TopicNode]] = field(default_factory=dict)
     _isolated: dict[str, bool] = field(default_factory=dict)
+    _news: Counter[str] = field(default_factory=Counter)
 
     def on_read(self, one: Consumer, path: str, data: bytes | None) -> None:
         folder, _, name = path.rpartition("/")
         if folder == self.paths.assignments and data:
-            self._nodes.setdefault(one.name, {})[name] = decode_node(path, data)
+            nodes, node = self._nodes.setdefault(one.name, {}), decode_node(path, data)
+            self._news[one.name] += nodes.get(name) is not node
+            nodes[name] = node
         elif folder == self.paths.directives and name == one.consumer:
             isolation = decode_directive(path, data, name, 0).isolation if data else None
-            self._isolated[one.name] = isolation is not None and isolation.incarnation in (0, one.incarnation)
+            isolated = isolation is not None and isolation.incarnation in (0, one.incarnation)
+            self._news[one.name] += isolated != self.is_isolated(one)
+            self._isolated[one.name] = isolated
+
+    def news(self, one: Consumer) -> int:
+        """How often it has read something new."""
+        return self._news[one.name]
 
     def is_isolated(self, one: Consumer) -> bool:
         """Whether it knows that it is isolated."""

@@ -11,8 +11,8 @@ from tests.simulation.sweep import Search
 _QUICK = (
     *("agent_agent", "agent_delivery", "agent_edges", "agent_holder", "agent_moves", "balanced", "batches"),
     *("broker_fence", "callbacks", "cli", "codecs", "confirm", "decide_is_total", "delivery_walk", "directives"),
-    *("draft", "edges", "explain", "fence", "fleet", "history", "holding", "incremental", "machine", "names"),
-    *("one_topic", "plain", "plan_size", "positions", "presence", "query_start", "record_sizes", "recovery"),
+    *("draft", "edges", "explain", "fence", "fleet", "history", "holding", "incremental", "kafka_adapter", "machine"),
+    *("names", "one_topic", "plain", "plan_size", "positions", "presence", "query_start", "record_sizes", "recovery"),
     *("registries", "registry", "runner", "runner_edges", "services", "session", "settings", "sinks"),
     *("site_strategies", "stable", "status_client", "status_server", "topics", "weighted_plans", "wishes"),
 )

@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.simulation.actions import STEPS, Action, perform
 from tests.simulation.faults import Fault
-from tests.simulation.history import heal, without_chance
+from tests.simulation.healing import heal
+from tests.simulation.history import without_chance
 from tests.simulation.memo import remembering
 from tests.simulation.world import Setup, World
 
@@ -43,9 +44,14 @@ class Protocol(RuleBasedStateMachine):
         self.around.enter_context(remembering())
         self.holds = True
 
-    @initialize(consumers=st.integers(2, 3), partitions=st.integers(1, 3), settled=st.booleans())
-    def begin(self, consumers: int, partitions: int, settled: bool) -> None:
-        self.world = World(Setup(consumers, partitions))
+    @initialize(
+        consumers=st.integers(2, 3),
+        partitions=st.integers(1, 3),
+        settled=st.booleans(),
+        returns=st.none() | st.integers(0, 2),
+    )
+    def begin(self, consumers: int, partitions: int, settled: bool, returns: int | None) -> None:
+        self.world = World(Setup(consumers, partitions, returns=returns))
         for _ in range(3 if settled else 0):
             self.step("calm", 1, 0)
 

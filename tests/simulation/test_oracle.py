@@ -1,6 +1,6 @@
 """That the oracle notices what it is there for, also where it excuses somebody: production code with one rule broken."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -8,8 +8,8 @@ import pytest
 
 from coordinator_tasks.core import deciding, recovery
 from coordinator_tasks.core.fence import Verdict, start_position
-from coordinator_tasks.core.holding import Reading
-from coordinator_tasks.core.model import Committed, Ending, Token
+from coordinator_tasks.core.holding import Reading, Steps
+from coordinator_tasks.core.model import Committed, Ending, Handoff, Token
 from coordinator_tasks.service import directives, fleet, topics
 from spark_apps.agent import holder, ledger
 from spark_apps.agent.holder import Holder
@@ -17,7 +17,8 @@ from spark_apps.agent.schedule import Schedule
 from tests.simulation.actions import Action, perform
 from tests.simulation.consumer import Consumer, Query
 from tests.simulation.faults import Fault
-from tests.simulation.history import heal, without_chance
+from tests.simulation.healing import heal
+from tests.simulation.history import without_chance
 from tests.simulation.memo import remembering
 from tests.simulation.oracle import Broken
 from tests.simulation.turns import closing, produce
@@ -65,6 +66,23 @@ def test_what_a_consumer_keeps_that_its_picture_has_taken_from_it(monkeypatch: p
     due = Holder._steps
     monkeypatch.setattr(Holder, "_steps", lambda self, owed: replace(due(self, owed), stop=()))
     with settled() as world:
+        closing(world, 0, 1)
+        assert "which its picture does not give it" in has_broken(world)
+
+
+def test_what_is_wrong_after_a_turn_and_right_again_at_the_end_of_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    due, told = Holder._steps, set[tuple[str, int]]()
+
+    def once_more(self: Holder, owed: Mapping[int, Handoff]) -> Steps:
+        found = due(self, owed)
+        at = self.identity.consumer, self.picture.epoch if self.picture is not None else 0
+        if not found.stop or at in told:
+            return found
+        told.add(at)
+        return replace(found, stop=())
+
+    with settled() as world:
+        monkeypatch.setattr(Holder, "_steps", once_more)
         closing(world, 0, 1)
         assert "which its picture does not give it" in has_broken(world)
 
@@ -176,3 +194,37 @@ def test_who_runs_on_after_its_end_was_told(how: Ending) -> None:
         world.advance(5.0)
         world.by_hand(lambda c: fleet.record_end(c, "a", one.incarnation, how))
         assert "what is stored takes it for closed" in has_broken(world)
+
+
+def _write_late(world: World) -> tuple[Consumer, Token]:
+    """An earlier commit of its owner comes once more, over a later one of the first partition."""
+    _with_records(world)
+    one = world.alive(world.oracle.nodes["orders"].assignments[0])[0]
+    token = world.oracle._tokens(one, "orders")[0]
+    world.oracle.taint_all()
+    world.brokers.write("g-orders", "orders", {0: _entry(one, token)}, one.name, late=True)
+    return one, token
+
+
+def _entry(one: Consumer, token: Token) -> Committed:
+    return Committed(0, token, one.consumer, "shop", "id-1")
+
+
+def test_an_owner_that_goes_back_to_what_has_come_late() -> None:
+    with settled() as world:
+        one, token = _write_late(world)
+        with pytest.raises(Broken, match="position never goes back"):
+            world.brokers.write("g-orders", "orders", {0: _entry(one, token)}, one.name)
+
+
+def test_who_stops_before_it_looks_and_begins_anew_under_the_same_grant_is_counted() -> None:
+    with settled() as world:
+        one, token = _write_late(world)
+        world.by_hand(lambda c: directives.isolate(c, one.consumer, by="ada", why="odd"))
+        world.go((one, "agent"), 100)
+        assert world.oracle._tokens(one, "orders") == {}
+        world.by_hand(lambda c: directives.readmit(c, one.consumer, "ada"))
+        world.attempt("chores").go(500)
+        _go_on(world)
+        assert world.oracle._tokens(one, "orders")[0] == token
+        assert world.oracle.rewinds == 1

@@ -14,8 +14,9 @@ from coordinator_tasks.core.model import State, Token
 from spark_apps.agent.schedule import Schedule
 from tests.simulation import guards
 from tests.simulation.actions import Action, perform
-from tests.simulation.faults import Fault, Wait
-from tests.simulation.history import generate, heal, run, run_seed, without_chance
+from tests.simulation.faults import Fault, Lasting, Wait
+from tests.simulation.healing import heal
+from tests.simulation.history import generate, run, run_seed, without_chance
 from tests.simulation.memo import remembering
 from tests.simulation.mutants import MUTANTS, ROOT, Mutant
 from tests.simulation.mutation import change_of
@@ -55,6 +56,7 @@ def test_every_fault_meets_every_state_often_enough(totals: Totals) -> None:
     seldom = {(f.value, s.value): totals.effects[f, s] for f in Fault for s in State if totals.effects[f, s] < EACH}
     assert not seldom
     assert all(sum(totals.waits[wait, state] for state in State) >= EACH for wait in Wait)
+    assert all(sum(totals.lasting[lasting, state] for state in State) >= EACH for lasting in Lasting)
     assert len(Fault) >= 20
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from coordinator_tasks.core.model import State
 from tests.simulation.excuses import Excuse
-from tests.simulation.faults import Fault, Wait
+from tests.simulation.faults import Fault, Lasting, Wait
 from tests.simulation.history import Outcome
 
 
@@ -27,6 +27,7 @@ class Totals:
     doubled: int = 0
     effects: Counter[tuple[Fault, State]] = field(default_factory=Counter)
     waits: Counter[tuple[Wait, State]] = field(default_factory=Counter)
+    lasting: Counter[tuple[Lasting, State]] = field(default_factory=Counter)
     checks: Counter[str] = field(default_factory=Counter)
     excused: Counter[Excuse] = field(default_factory=Counter)
     beside: Counter[Excuse] = field(default_factory=Counter)
@@ -44,6 +45,7 @@ class Totals:
         self.doubled += outcome.doubled
         self.effects += outcome.effects
         self.waits += outcome.waits
+        self.lasting += outcome.lasting
         self.checks += outcome.checks
         self.excused += outcome.excused
         self.beside += outcome.beside
@@ -56,6 +58,7 @@ class Totals:
         self.most_rounds = max(self.most_rounds, other.most_rounds)
         self.effects += other.effects
         self.waits += other.waits
+        self.lasting += other.lasting
         self.checks += other.checks
         self.excused += other.excused
         self.beside += other.beside
@@ -68,11 +71,12 @@ class Totals:
         return min(self.effects[fault, state] for fault in Fault for state in State)
 
     def rows(self) -> list[str]:
-        """Faults, and what waits by a site's policy, by kind and state, as lines of a table."""
-        width = max(len(kind) for kind in (*Fault, *Wait))
+        """Faults, what waits by a site's policy, and what lasts, by kind and state, as lines of a table."""
+        width = max(len(kind) for kind in (*Fault, *Wait, *Lasting))
         head = f"{'fault':{width}} " + " ".join(f"{state:>9}" for state in State)
         counted: list[tuple[str, list[int]]] = [(fault, [self.effects[fault, s] for s in State]) for fault in Fault]
         counted += [(wait, [self.waits[wait, s] for s in State]) for wait in Wait]
+        counted += [(lasting, [self.lasting[lasting, s] for s in State]) for lasting in Lasting]
         return [head, *(f"{kind:{width}} " + " ".join(f"{n:>9,}" for n in numbers) for kind, numbers in counted)]
 
 
@@ -94,10 +98,12 @@ def load(path: Path) -> Totals:
     data: dict[str, Any] = json.loads(path.read_text())
     effects = {(Fault(kind), State(state)): n for kind, state, n in data.pop("effects")}
     waits = {(Wait(kind), State(state)): n for kind, state, n in data.pop("waits")}
+    lasting = {(Lasting(kind), State(state)): n for kind, state, n in data.pop("lasting", [])}
     failed = {int(seed): text for seed, text in data.pop("failed").items()}
     ranges = [(first, last) for first, last in data.pop("ranges")]
     counted = {name: Counter(data.pop(name)) for name in ("checks", "excused", "beside")}
-    return Totals(**data, **counted, effects=Counter(effects), waits=Counter(waits), failed=failed, ranges=ranges)
+    of_states: dict[str, Any] = {"effects": Counter(effects), "waits": Counter(waits), "lasting": Counter(lasting)}
+    return Totals(**data, **counted, **of_states, failed=failed, ranges=ranges)
 
 
 def save(path: Path, totals: Totals) -> None:
@@ -106,6 +112,7 @@ def save(path: Path, totals: Totals) -> None:
         **{name: getattr(totals, name) for name in ("transitions", "rewinds", "doubled")},
         "effects": [[kind.value, state.value, n] for (kind, state), n in sorted(totals.effects.items())],
         "waits": [[kind.value, state.value, n] for (kind, state), n in sorted(totals.waits.items())],
+        "lasting": [[kind.value, state.value, n] for (kind, state), n in sorted(totals.lasting.items())],
         **{name: dict(sorted(getattr(totals, name).items())) for name in ("checks", "excused", "beside")},
         "failed": {str(seed): text for seed, text in sorted(totals.failed.items())},
         "ranges": totals.ranges,

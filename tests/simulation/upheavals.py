@@ -130,7 +130,7 @@ def crashed(world: World, a: int, b: int) -> None:
 
 
 def relaunch(world: World, name: str) -> None:
-    if not world.alive(name):
+    if not world.alive(name) and name not in world.dead_for_good:
         world.launch(name)
 
 

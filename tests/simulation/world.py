@@ -9,13 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.member_codec import decode_claim
-from coordinator_tasks.core.model import Actor, Committed, Member, State
+from coordinator_tasks.core.model import Actor, Committed, Directive, Member, State
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Node
-from coordinator_tasks.service import directives, topics
+from coordinator_tasks.service import topics
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.directives import read_directive
 from tests.simulation.consumer import Consumer, Query
-from tests.simulation.faults import Fault, Wait
+from tests.simulation.faults import Fault, Lasting, Wait
 from tests.simulation.interfaces import Interfaces
 from tests.simulation.kafka import Brokers
 from tests.simulation.kernel import Host, Kernel
@@ -34,7 +35,8 @@ MAX_TURNS = 6  # of one thread in one round
 class Setup:
     """What a history begins with. `by_tasks`: it is brought to its end by Airflow's tasks and not by the plain loop.
 
-    The others are the site's policy.
+    `returns`: this one of the consumers comes back for certain when the faults end, by number; the others stay dead, or
+    isolated by a person, if they are then. `None` = they all come back. The others are the site's policy.
     """
 
     consumers: int = 3
@@ -43,10 +45,14 @@ class Setup:
     by_tasks: bool = False
     hold_absent: bool = False
     rejoin_grace_s: float = 0.0
+    returns: int | None = None
 
 
 class World:
-    """One site. `effects` counts the faults by kind and state; `trace` gets a line for everything that happens."""
+    """One site. `effects` counts the faults by kind and state; `trace` gets a line for everything that happens.
+
+    `dead_for_good`, `kept_isolated`: who is when the faults have ended, and nobody changes that.
+    """
 
     def __init__(self, setup: Setup, trace: list[str] | None = None) -> None:
         self.setup = setup
@@ -66,6 +72,9 @@ class World:
         self.site = Site(self.server, self.brokers, self.interfaces, self.registry, self.paths, policy)
         self.waits: Counter[tuple[Wait, State]] = Counter()
         self._waited: set[tuple[str, int, Wait]] = set()
+        self.lasting: Counter[tuple[Lasting, State]] = Counter()
+        self.dead_for_good: frozenset[str] = frozenset()
+        self.kept_isolated: frozenset[str] = frozenset()
         self.consumers = self.oracle.consumers
         self.attempts: list[Attempt] = []
         self.snapshots: list[dict[str, Znode]] = []
@@ -261,18 +270,18 @@ class World:
         self._folders(c)
         call(c)
 
-    def isolated_by_hand(self) -> list[str]:
+    def directives(self) -> dict[str, Directive]:
+        """What is asked of every consumer."""
         self._hand_session.reconnect()
-        found = []
-        for name in self.names:
-            isolation = directives.read_directive(self._coordinator(), name).isolation
-            if isolation is not None and isolation.incarnation == 0:
-                found.append(name)
-        return found
+        c = self._coordinator()
+        return {name: read_directive(c, name) for name in self.names}
+
+    def isolated_by_hand(self) -> list[str]:
+        found = {name: directive.isolation for name, directive in self.directives().items()}
+        return [name for name, isolation in found.items() if isolation is not None and isolation.incarnation == 0]
 
     def drained_by_hand(self) -> set[str]:
-        self._hand_session.reconnect()
-        found = {name: directives.read_directive(self._coordinator(), name).draining for name in self.names}
+        found = {name: directive.draining for name, directive in self.directives().items()}
         return {name for name, draining in found.items() if draining is not None and draining.incarnation == 0}
 
     # One step ---------------------------------------------------------------------------------------------------------
@@ -296,6 +305,7 @@ class World:
             host.go(operations, fault)
             if self.trace is not None and host.fiber.dead:
                 self.say(f"  {host.name} ends: {host.error or host.result}")
+        self.oracle.after_turn(host if isinstance(host, Consumer) else None)
 
     def round(self, seconds: float) -> None:
         """Everybody gets a turn, in a fixed order, and then time passes."""

@@ -9,7 +9,7 @@ import pytest
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry, claim_incarnation, read_claim
 from coordinator_tasks.core.codec import decode_release, encode_node, encode_release
 from coordinator_tasks.core.errors import DiscoveryUnavailable, IdInUse
-from coordinator_tasks.core.member_codec import decode_directive, encode_directive
+from coordinator_tasks.core.member_codec import decode_directive, decode_member, encode_directive
 from coordinator_tasks.core.model import (
     Directive,
     Draining,
@@ -332,6 +332,19 @@ def test_without_zookeeper_it_goes_on_and_registers_again_in_the_next_session(st
     assert stage.site.find(PATHS.member("a")) is not None
     assert stage.runs == {0, 1}
     assert stage.agent.status().health == "ok"
+
+
+def test_a_process_keeps_its_number_over_its_sessions(stage: Stage) -> None:
+    stage.own(0)
+    for _ in range(3):
+        stage.step(2.0)
+        path = PATHS.member("a")
+        assert decode_member(path, stage.site.get(path).data).incarnation == stage.incarnation
+        stage.zk.expire()
+        stage.zk.resume()
+    stage.step(2.0)
+    assert read_claim(stage.site, PATHS, "a").incarnation == stage.incarnation
+    assert stage.runs == {0}
 
 
 def test_an_isolated_consumer_stops_all_stays_registered_and_acts_until_it_is_readmitted(stage: Stage) -> None:

@@ -379,6 +379,10 @@ def test_a_guarded_start_is_read_only_after_its_commit_stayed_our_own_for_the_co
     assert stage.holder.ready().keys() == {0}
 
 
+def test_a_guard_lasts_longer_than_a_commit_may_be_on_its_way() -> None:
+    assert Timing().guard_s > Timing().commit_timeout_s
+
+
 @pytest.mark.parametrize(("survivors", "goes_on"), [(40, 40), (5, 10)], ids=["further", "an earlier one, late"])
 def test_a_guarded_start_goes_on_from_what_a_survivor_commits_meanwhile_and_waits_anew(
     stage: Stage, survivors: int, goes_on: int

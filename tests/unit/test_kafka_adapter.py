@@ -111,6 +111,61 @@ def test_the_topics_of_a_group_take_and_give_up_partitions_at_the_same_time() ->
     assert offsets._producers.keys() == {("u", 1), ("u", 2)}
 
 
+class Producing:
+    """A producer that refuses to begin a transaction before it was initialized, as the library's does."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def init_transactions(self, _limit_s: float) -> None:
+        self.asked.append("initialize")
+
+    def begin_transaction(self) -> None:
+        if not self.asked:
+            raise KafkaException(KafkaError(KafkaError._STATE))
+        self.asked.append("begin")
+
+    def send_offsets_to_transaction(self, places: list[Any], _group: object, _limit_s: float) -> None:
+        self.asked.append(f"send {places[0].offset}")
+
+    def commit_transaction(self, _limit_s: float) -> None:
+        self.asked.append("commit")
+
+    def abort_transaction(self, _limit_s: float) -> None:
+        self.asked.append("abort")
+
+    def poll(self, _timeout_s: float) -> None:
+        pass
+
+
+@pytest.fixture
+def producing(monkeypatch: pytest.MonkeyPatch) -> tuple[TransactionalGroupOffsets, Producing]:
+    """Group `g`, in which nothing is committed yet, and the producer of every partition."""
+    offsets, producer = TransactionalGroupOffsets({"bootstrap.servers": "127.0.0.1:1"}, "g", "c"), Producing()
+    monkeypatch.setattr(offsets._broker, "_reader", lambda *_: Reader([]))
+    monkeypatch.setattr(offsets._broker, "group_metadata", lambda _: None)
+    monkeypatch.setattr(offsets, "_producer", lambda *_: producer)
+    return offsets, producer
+
+
+def test_who_begins_to_hold_a_partition_fences_the_others_before_its_entry_is_read(
+    producing: tuple[TransactionalGroupOffsets, Producing],
+) -> None:
+    offsets, producer = producing
+    offsets.hold("t", "id-1", {0: Token(3, 1, "gen")})
+    assert producer.asked == ["initialize"]
+
+
+def test_the_first_commit_is_made_by_an_initialized_producer_and_the_next_ones_by_the_same(
+    producing: tuple[TransactionalGroupOffsets, Producing],
+) -> None:
+    offsets, producer = producing
+    for offset in (5, 6):
+        offsets.commit("t", {0: Committed(offset, Token(3, 1, "gen"), "a", "c", "id-1")})
+    first, then = ["begin", "send 5", "commit"], ["begin", "send 6", "commit"]
+    assert producer.asked == ["initialize", *first, *then]
+
+
 class Client:
     """Answers what it is asked of a coordinator, or never."""
 

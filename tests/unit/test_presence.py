@@ -134,10 +134,12 @@ def test_draining(draining: Draining | None, expected: bool) -> None:
         pytest.param(member(), None, SILENT, {}, False, id="nothing is known of it"),
         pytest.param(member(2), claim(answered=2), SILENT, {"a": 1}, False, id="its predecessor may still run"),
         pytest.param(member(2), claim(answered=2), SILENT, {"a": 2}, True, id="it holds something already"),
+        pytest.param(None, claim(), says(1), {}, False, id="it answers and is not registered"),
+        pytest.param(None, claim(), says(1), {"a": 1}, False, id="it is not registered, and holds something"),
     ],
 )
 def test_who_is_a_target(
-    live: Member, known: IdClaim | None, answer: Answer, held: dict[str, int], expected: bool
+    live: Member | None, known: IdClaim | None, answer: Answer, held: dict[str, int], expected: bool
 ) -> None:
     assert ("a" in targets("orders", held, world(live, known, answer), POLICY)) is expected
 

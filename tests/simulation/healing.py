@@ -1,0 +1,176 @@
+"""The end of a history: the faults are over, persons take back what they did, and all that is wanted has to settle."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from coordinator_tasks.core.model import State
+from coordinator_tasks.service import directives, topics
+from coordinator_tasks.service.coordinator import Coordinator
+from tests.simulation.consumer import Consumer
+from tests.simulation.faults import Lasting, Wait
+from tests.simulation.mishaps import removed
+from tests.simulation.oracle import Broken
+from tests.simulation.orchestrator import RUN
+from tests.simulation.upheavals import readd, relaunch
+from tests.simulation.world import World
+
+MAX_ROUNDS = 150
+STAY_ROUNDS = 6
+
+
+def heal(world: World) -> int:
+    """The faults end, a person undoes what persons did, and everybody goes on; returns the rounds until all is well.
+
+    Well is what stays so for `STAY_ROUNDS` further ones. Where only one comes back for certain (`Setup.returns`), the
+    others own nothing if they are dead now, or isolated by a person.
+    """
+    world.say("healed")
+    _stay(world)
+    world.brokers.down_until = 0.0
+    world.task_skew_s = world.registry.until = 0.0
+    for one in world.alive():
+        one.paused = one.hanging = one.session.cut = one.session.lagging = False
+        one.listener.mood, one.skew_s = None, 0.0
+    for attempt in world.attempts:
+        attempt.paused = False
+    world.advance(1.0)
+    tasks = RUN if world.setup.by_tasks else ("step", "")
+    settled: dict[str, tuple[Mapping[int, str], Mapping[int, int]]] = {}
+    since = 0
+    for n in range(MAX_ROUNDS):
+        if n % 8 == 0:
+            world.by_hand(lambda c: _undo(world, c))
+            for name in _wanted(world):
+                relaunch(world, name)
+            if not any(attempt.task == "chores" for attempt in world.attempts):
+                world.attempt("chores")
+        task = tasks[n % len(tasks)]
+        if task and not any(attempt.task == task for attempt in world.attempts):
+            world.attempt(task)
+        world.round(0.5 if n < 20 else 1.0)
+        owners = {topic: (node.assignments, node.since) for topic, node in world.oracle.nodes.items()}
+        if n <= 2 or owners != settled or _wanting(world):
+            settled, since = owners, n
+        elif n - since >= STAY_ROUNDS:
+            return since + 1
+    raise Broken("settles", f"after {MAX_ROUNDS} rounds: {_wanting(world) or 'owners change again and again'}")
+
+
+def _returning(world: World) -> str:
+    """The consumer that is there in the end, whatever became of it."""
+    return world.names[(world.setup.returns or 0) % len(world.names)]
+
+
+def _stay(world: World) -> None:
+    """Note who is dead, or isolated until a person says otherwise, and is to stay so."""
+    if world.setup.returns is None:
+        return
+    others = [name for name in world.names if name != _returning(world)]
+    world.dead_for_good = frozenset(name for name in others if not world.alive(name))
+    isolations = {name: directive.isolation for name, directive in world.directives().items() if name in others}
+    world.kept_isolated = frozenset(
+        name
+        for name, isolation in isolations.items()
+        if isolation is not None and isolation.incarnation == 0 and not (isolation.readmit or isolation.until_at)
+    )
+    for name in world.dead_for_good | world.kept_isolated:
+        world.lasting[_how(world, name), world.state] += 1
+
+
+def _how(world: World, name: str) -> Lasting:
+    if name in world.kept_isolated:
+        return Lasting.BOTH if name in world.dead_for_good else Lasting.ISOLATED
+    last = next(one for one in reversed(world.consumers) if one.consumer == name)
+    return Lasting.HOST_LOST if last.host_lost else Lasting.DEAD
+
+
+def _undo(world: World, c: Coordinator) -> None:
+    _undo_of_topics(world, c)
+    _undo_of_consumers(world, c)
+
+
+def _undo_of_topics(world: World, c: Coordinator) -> None:
+    for topic in world.setup.topics:
+        config = world.oracle.configs.get(topic)
+        stored = c.zk.find(c.paths.config(topic))
+        if stored is not None and config is not None and not config.removed:
+            topics.change_config(c, topic, lambda old: replace(old, frozen=False, paused=frozenset(), pins={}))
+            if config.topic_id != world.brokers.logs[topic].topic_id:
+                removed(c, topic)
+        elif stored is None or _is_over(world, topic):
+            if config is not None and config.topic_id != world.brokers.logs[topic].topic_id:
+                world.groups[topic] = f"g-{world.brokers.logs[topic].topic_id}"
+            readd(world, c, topic)
+
+
+def _undo_of_consumers(world: World, c: Coordinator) -> None:
+    # The others stay drained: they are to own nothing in the end.
+    returning = _returning(world)
+    if c.zk.find(c.paths.id(returning)) is not None:
+        directives.undrain(c, returning)
+    for name in world.isolated_by_hand():
+        if name not in world.dead_for_good | world.kept_isolated:
+            directives.readmit(c, name, "ada")
+    for name in sorted(world.kept_isolated):  # a readmission may have been under way
+        directives.isolate(c, name, by="ada", why="odd")
+    for name in _held(world):
+        directives.isolate(c, name, by="ada", why="dead")
+
+
+def _held(world: World) -> list[str]:
+    """Whose earlier life has been absent and silent for so long that only a person can end the wait."""
+    named = {(c, i) for node in world.oracle.nodes.values() for c, i in node.incarnations.items()}
+    return sorted({c for c, i in named if world.wait_for(c, i) is Wait.PERSON})
+
+
+def _wanted(world: World) -> list[str]:
+    """The consumers that are to have something in the end."""
+    out = world.drained_by_hand() | world.dead_for_good | world.kept_isolated
+    return [name for name in world.names if name not in out]
+
+
+def _is_over(world: World, topic: str) -> bool:
+    """A removed topic has stopped everywhere."""
+    node = world.oracle.nodes.get(topic)
+    stable = world.oracle.states.get(topic, State.INITIAL) in (State.STABLE, State.INITIAL)
+    return stable and (node is None or (node.removed and not node.assignments))
+
+
+def _wanting(world: World) -> str:
+    """What is not yet as it should be, in a sentence."""
+    wanted = _wanted(world)
+    for topic in world.setup.topics:
+        log = world.brokers.logs[topic]
+        node, state = world.oracle.nodes.get(topic), world.oracle.states.get(topic, State.INITIAL)
+        if state is not State.STABLE or node is None or node.topic_id != log.topic_id:
+            return f"{topic} is {state}"
+        if node.assignments.keys() != set(range(len(log.ends))):
+            return f"of {topic} {sorted(node.assignments)} are assigned, {len(log.ends)} are there"
+        registered = [one for one in world.alive() if one.agent is not None and _registered(world, one)]
+        live = {one.consumer: one for one in registered if one.consumer in wanted}
+        if not set(node.assignments.values()) <= live.keys():
+            return f"{topic} is owned by {sorted(set(node.assignments.values()))}, live are {sorted(live)}"
+        strangers = [one for one in world.alive() if live.get(one.consumer) is not one and _runs(one, topic)]
+        if strangers:
+            return f"{topic} runs at {strangers[0].name}, which is to run nothing"
+        counts = [list(node.assignments.values()).count(name) for name in wanted]
+        if max(counts) - min(counts) > 1:
+            return f"{topic} is not balanced: {counts}"
+        for partition, owner in node.assignments.items():
+            position = world.brokers.entries.get((node.group_id, topic, partition), (0, ""))[0]
+            holder = live[owner].holder(topic)
+            if holder is None or partition not in holder.status().running:
+                return f"{owner} does not run {topic}-{partition}"
+            if position != log.ends[partition]:
+                return f"{topic}-{partition} is committed up to {position} of {log.ends[partition]}"
+    return ""
+
+
+def _runs(one: Consumer, topic: str) -> bool:
+    holder = one.holder(topic)
+    return holder is not None and bool(holder.status().running)
+
+
+def _registered(world: World, one: Consumer) -> bool:
+    node = world.server.nodes.get(world.paths.member(one.consumer))
+    return node is not None and node.owner == one.session.number

@@ -1,0 +1,87 @@
+"""That a history has to settle without those who stay dead or isolated, and that it notices who counts on them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from coordinator_tasks.core import deciding, presence
+from coordinator_tasks.core.world import Policy
+from coordinator_tasks.core.world import World as Seen
+from coordinator_tasks.service import observe
+from coordinator_tasks.service.coordinator import Coordinator
+from tests.simulation.actions import Action
+from tests.simulation.faults import Fault, Lasting
+from tests.simulation.history import Outcome, generate, run, run_seed
+from tests.simulation.world import Setup
+
+SETTLED = [Action("calm", 1, 0)] * 4
+BOTH = pytest.mark.parametrize(("returns", "rule"), [(0, "settles"), (None, "")], ids=["c stays so", "c comes back"])
+
+
+def _after(fault: Fault, a: int, returns: int | None) -> Outcome:
+    """Of three consumers that own a partition each, `c` meets this and then the faults end."""
+    return run(Setup(returns=returns), [*SETTLED, Action(fault.name, a, 2)])
+
+
+def _spare_the_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The platform isolates nobody until another process has the id."""
+    overdue = observe._overdue
+
+    def spared(c: Coordinator, world: Seen, holders: Mapping[str, frozenset[int]]) -> list[tuple[str, int]]:
+        return [one for one in overdue(c, world, holders) if one[0] in world.members]
+
+    monkeypatch.setattr(observe, "_overdue", spared)
+
+
+@pytest.mark.parametrize(
+    ("fault", "a", "lasting"),
+    [(Fault.HOST_LOST, 2, Lasting.HOST_LOST), (Fault.CRASHED, 2, Lasting.DEAD), (Fault.ISOLATED, 1, Lasting.ISOLATED)],
+    ids=str,
+)
+def test_the_others_own_everything_in_the_end(fault: Fault, a: int, lasting: Lasting) -> None:
+    outcome = _after(fault, a, 0)
+    assert outcome.broken == ""
+    assert [kind for kind, _ in outcome.lasting.elements()] == [lasting]
+
+
+def test_the_one_that_comes_back_for_certain_is_launched_and_readmitted() -> None:
+    assert not _after(Fault.HOST_LOST, 2, 2).lasting
+    outcome = _after(Fault.ISOLATED, 1, 2)
+    assert (outcome.broken, outcome.lasting.total()) == ("", 0)
+
+
+@BOTH
+def test_a_platform_that_leaves_a_dead_one_alone_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, returns: int | None, rule: str
+) -> None:
+    _spare_the_dead(monkeypatch)
+    assert _after(Fault.HOST_LOST, 2, returns).rule == rule
+
+
+@BOTH
+def test_a_plan_that_gives_something_to_an_isolated_one_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, returns: int | None, rule: str
+) -> None:
+    targets = presence.targets
+
+    def everybody(topic: str, held: dict[str, int], world: Seen, policy: Policy) -> dict[str, int]:
+        return targets(topic, held, replace(world, directives={}), policy)
+
+    monkeypatch.setattr(deciding, "targets", everybody)
+    assert _after(Fault.ISOLATED, 1, returns).rule == rule
+
+
+def test_seeds_of_that_share_notice_what_the_same_histories_do_not_if_everybody_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _spare_the_dead(monkeypatch)
+    broken = next(seed for seed in range(2, 1_000, 5) if run_seed(seed).rule == "settles")
+    setup, actions = generate(broken)
+    assert run(replace(setup, returns=None), actions).broken == ""
+
+
+def test_only_a_fifth_of_the_seeds_ends_without_some() -> None:
+    drawn = {seed: generate(seed)[0] for seed in range(60)}
+    assert {seed for seed, setup in drawn.items() if setup.returns is not None} == set(range(2, 60, 5))
+    assert {setup.returns for setup in drawn.values()} == {None, 0, 1, 2}
