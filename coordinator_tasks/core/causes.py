@@ -181,6 +181,20 @@ def absences(node: TopicNode, world: World, policy: Policy) -> str:
     return "; ".join([f"{consumer}'s {text}" for consumer, text in found if text][:_SHOWN])
 
 
+def ends_by_itself(node: TopicNode, world: World, policy: Policy) -> bool:
+    """Whether an absent owner's partitions go to others when some time has passed, without anybody's word."""
+    owners = {(c, node.incarnations.get(c, 0)) for c in node.assignments.values()}
+    absent = [(c, i) for c, i in owners if presence(c, i, world, policy) is Presence.ABSENT]
+    return bool(absent) and (not policy.hold_absent or any(_has_refused(c, i, world) for c, i in absent))
+
+
+def _has_refused(consumer: str, incarnation: int, world: World) -> bool:
+    """Whether its address refuses, so that its end will be known, or is known and its partitions wait for its id."""
+    claim = world.claims.get(consumer)
+    noted = claim.absence if claim is not None else None
+    return claim is not None and (incarnation in claim.ended or (noted is not None and noted.refused_at > 0))
+
+
 def undrained(view: TopicView, world: World, draft: Draft) -> str:
     """Which consumers drain and keep what they own, and why; an empty text = none does."""
     why = "the topic is frozen" if view.config.frozen else "no other consumer is there that may take them"

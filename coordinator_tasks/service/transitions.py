@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from coordinator_tasks.core import codec, machine
+from coordinator_tasks.core import causes, codec, machine
 from coordinator_tasks.core.confirm import blockers
 from coordinator_tasks.core.decision import ALL_STEPS, Decision, Step, Verdict
 from coordinator_tasks.core.errors import DiscoveryUnavailable, LookAgain, Malformed, Refused
@@ -164,7 +164,10 @@ def seek(
 
 
 def due(c: Coordinator, names: Collection[str] = ()) -> Mapping[str, Outcome]:
-    """The topics among `names` (none = all) that need a run: something is to be planned or confirmed now, or waited for."""
+    """The topics among `names` (none = all) that need a run: what is to be planned or confirmed now, or waited for.
+
+    An owner that is absent is waited for as well: no event tells when its end is known, or its time is over.
+    """
     found = _each(c, names or topics(c), lambda stored, snapshot: _due(c, stored, snapshot), planning=True)
     return {one.topic: one.outcome for one in found if one.outcome in (Outcome.WRITTEN, Outcome.WAITING)}
 
@@ -293,8 +296,11 @@ def _decide(
 def _due(c: Coordinator, stored: Stored, snapshot: Snapshot) -> TopicReport:
     decision = _decide(c, stored, snapshot, ALL_STEPS)
     report = _report(stored, decision)
-    nobody_to_wait_for = decision.verdict is Verdict.WAIT and not decision.blockers and not decision.wake_in_s
-    return replace(report, outcome=Outcome.UNCHANGED) if nobody_to_wait_for else report
+    node = stored.view.node
+    if decision.verdict is Verdict.WRITE or decision.blockers or decision.wake_in_s:
+        return report
+    waiting = node is not None and causes.ends_by_itself(node, snapshot.world, c.policy)
+    return replace(report, outcome=Outcome.WAITING if waiting else Outcome.UNCHANGED)
 
 
 def _await(c: Coordinator, names: Collection[str], state: State, steps: frozenset[Step]) -> WaitReport:

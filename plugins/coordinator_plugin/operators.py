@@ -119,7 +119,7 @@ class PlanOperator(TransitionOperator, SkipMixin):
                 idle = self.get_flat_relative_ids(upstream=False)
             else:
                 reports = transitions.plan(coordinator, named, actor_of(context))
-                idle = self._idle(reports)
+                idle = self._idle(coordinator, named, reports)
         self.show(reports)
         plain = [said.plain(report) for report in reports]
         if idle:
@@ -129,14 +129,16 @@ class PlanOperator(TransitionOperator, SkipMixin):
             self.skip(context["ti"], [self.dag.get_task(task_id) for task_id in sorted(idle)])
         return plain
 
-    def _idle(self, reports: "Sequence[transitions.TopicReport]") -> set[str]:
+    def _idle(
+        self, coordinator: "Coordinator", named: Sequence[str], reports: "Sequence[transitions.TopicReport]"
+    ) -> set[str]:
         """The tasks that this plan leaves nothing to do for."""
         states = {report.after for report in reports}
         if State.CLOSING in states:
             return set()
         if State.STARTING in states:
             return set(self.closing_steps)
-        waiting = any(report.outcome is transitions.Outcome.WAITING for report in reports)
+        waiting = bool(named and transitions.due(coordinator, named))
         return set(self.get_flat_relative_ids(upstream=False)) - ({self.last_step} if waiting else set())
 
 
@@ -243,9 +245,9 @@ class ContinueOperator(TriggerDagRunOperator):
     """Starts a further run for what this one left over, under the same rebalance id (which stands in ZooKeeper).
 
     What can be done now is an event of the asset `changes`, which wakes the DAG as ZooKeeper's watcher does: Airflow makes one
-    run of all events that come before it. What only waits for its time (a consumer that is absent, an id that flaps), or is a
-    part of the topics, is a run of its own, after `IDLE_PAUSE_S`; two runs that leave the same over start one. All that for
-    `MAX_ROUNDS` runs; then it is left to `reconcile`.
+    run of all events that come before it. What only waits for its time (an owner that is absent), or is a part of the topics,
+    is a run of its own, after `IDLE_PAUSE_S`; two runs that leave the same over start one. All that for `MAX_ROUNDS` runs;
+    then it is left to `reconcile`.
 
     Not all are runs of their own because Airflow (3.3) forgets to look again whether a DAG is below its `max_active_runs` when a
     run ends that a task has started: until the DAG is parsed again, events would then wake nobody.

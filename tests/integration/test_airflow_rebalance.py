@@ -129,16 +129,20 @@ def test_a_join_moves_by_hand_offs_and_every_task_may_be_run_again_without_effec
 ) -> None:
     assert consumers
     (topic,) = make_topics(coordinator, settings, 1, partitions=12)
-    eventually(lambda: all_stable(coordinator, [topic]))
+    eventually(lambda: all_stable(coordinator, [topic]) and idle(airflow))
     with StubConsumer(settings, "c"):
         eventually(lambda: state_of(coordinator, topic) is not State.STABLE, 30)
         eventually(lambda: all_stable(coordinator, [topic]))
-        newest = history.records(coordinator, topic)[0]
-        assert newest.cause.startswith("joined")
+        settled, started, planned, *_ = history.records(coordinator, topic)
+        assert planned.plan is not None
+        assert planned.cause.startswith("joined")
+        assert [one.actor.task for one in (planned, started, settled)] == ["plan", "start", "settle"]
         eventually(lambda: idle(airflow))
-        run_id = newest.actor.run
+        # Two runs may share the steps, each of which only one of them takes.
+        run_id = planned.actor.run
         states = {one["task_id"]: one["state"] for one in airflow.client.task_instances("rebalance", run_id)}
-        assert states == {**dict.fromkeys(TASKS, "success"), "further_run": "skipped"}
+        assert states.keys() == set(TASKS)
+        assert set(states.values()) <= {"success", "skipped"}
         paths = [coordinator.paths.topic(topic), coordinator.paths.state(topic)]
         before = coordinator.zk.get_many(paths)
         airflow.client.clear_tasks("rebalance", run_id, TASKS)
@@ -146,7 +150,10 @@ def test_a_join_moves_by_hand_offs_and_every_task_may_be_run_again_without_effec
         assert coordinator.zk.get_many(paths) == before
         log = airflow.client.task_log("rebalance", run_id, "plan", try_number=1)
         assert "by hand-off" in log
+        airflow.client.set_paused("reconcile", True)
+    # Nobody reports c's end, and no event tells when its address has refused for long enough: the runs look again.
     eventually(lambda: len(consumers[0].running(topic)) == 6)
+    airflow.client.unpause("reconcile")
 
 
 def test_a_strategy_from_the_form_is_noticed_and_its_plan_is_kept(

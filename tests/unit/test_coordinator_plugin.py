@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import DagRunTriggerException
-from airflow.sdk import Asset, Connection
+from airflow.sdk import DAG, Asset, BaseOperator, Connection
 from airflow.sdk.exceptions import AirflowSkipException
 from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow.triggers.base import TaskFailedEvent, TaskSuccessEvent, TriggerEvent
@@ -29,12 +29,22 @@ from coordinator_plugin import (
     triggers,
     watcher,
 )
-from coordinator_plugin.operators import MAX_ROUNDS, ContinueOperator
+from coordinator_plugin.operators import MAX_ROUNDS, ContinueOperator, PlanOperator
 from coordinator_plugin.patience import Patience
 from coordinator_plugin.steps import LeftOver, WaitKind, continuation, look
 
 from coordinator_tasks.core.errors import NotManaged, Refused, StoreUnavailable, TopicConflict
-from coordinator_tasks.core.model import Actor, ConsumerStatus, Explanation, Fleet, Move, MoveKind, Reason, State
+from coordinator_tasks.core.model import (
+    Actor,
+    ConsumerStatus,
+    Explanation,
+    Fleet,
+    Move,
+    MoveKind,
+    Reason,
+    Silence,
+    State,
+)
 from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.service import directives, fleet, topics, transitions
@@ -42,6 +52,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Outcome, TopicReport, Waiting, WaitReport
 from coordinator_tasks.settings import settings_of
 from tests.fakes.cluster import PERSON, Cluster
+from tests.world.site import Site, stable_site
 
 AIRFLOW = Actor("airflow", "ada", "drain", "run", "drain", 1)
 
@@ -548,6 +559,36 @@ def test_what_waits_for_its_time_is_looked_at_later_and_again_when_it_is_left_ov
         _, again = goes_on(shop, monkeypatch, runs=Runs(*over))
         assert again is not None
         assert again.dag_run_id == expected
+
+
+def skipped_by_plan(site: Site, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The tasks that a plan of all topics leaves nothing to do for."""
+    monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(site.coordinator))
+    found: set[str] = set()
+    monkeypatch.setattr(PlanOperator, "skip", lambda _, ti, tasks: found.update(task.task_id for task in tasks))
+    with DAG("rebalance"):
+        plan = PlanOperator(task_id="plan", topics="[]", closing_steps=("start",), last_step="further_run")
+        plan >> BaseOperator(task_id="start") >> BaseOperator(task_id="settle") >> BaseOperator(task_id="further_run")
+    ti = SimpleNamespace(dag_id="rebalance", run_id="r", task_id="plan", try_number=1, xcom_push=lambda **_: None)
+    context: Any = {"ti": ti, "dag_run": SimpleNamespace()}
+    plan.execute(context)
+    return found
+
+
+def test_a_run_looks_again_for_an_owner_that_is_absent_and_not_once_its_partitions_have_moved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = stable_site("a", "b")
+    assert skipped_by_plan(site, monkeypatch) == {"start", "settle", "further_run"}
+    site.processes["b"].silence = Silence.REFUSED
+    site.loses_session("b")
+    assert skipped_by_plan(site, monkeypatch) == {"start", "settle"}
+    left = continuation(site.coordinator, [])
+    assert (left.topics, left.now) == (("orders",), False), "in a run for later"
+    site.clock.advance(site.zk.session_timeout_s)
+    assert skipped_by_plan(site, monkeypatch) == {"start"}
+    site.settles()
+    assert skipped_by_plan(site, monkeypatch) == {"start", "settle", "further_run"}
 
 
 def test_a_run_that_leaves_nothing_over_is_the_last_one(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

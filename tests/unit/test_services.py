@@ -191,6 +191,48 @@ def test_due_names_what_needs_a_run(site: Site) -> None:
     assert "orders" in transitions.due(c), "a confirmation is outstanding"
 
 
+def test_an_absent_owner_is_due_until_its_end_is_known(site: Site) -> None:
+    c = site.coordinator
+    site.processes["b"].silence = Silence.REFUSED
+    site.loses_session("b")
+    transitions.plan(c, ["orders"], ONE)
+    assert site.state("orders").state is State.STABLE
+    assert transitions.due(c) == {"orders": Outcome.WAITING}, "no event tells that its end is known"
+    site.clock.advance(site.zk.session_timeout_s)
+    assert transitions.due(c) == {"orders": Outcome.WRITTEN}
+    site.settles()
+    assert site.counts() == {"a": 4}
+    assert transitions.due(c) == {}
+
+
+def test_an_absent_owner_is_due_until_its_time_is_over(site: Site) -> None:
+    c = site.coordinator
+    site.processes["b"].silence = Silence.SILENT
+    site.loses_session("b")
+    transitions.plan(c, ["orders"], ONE)
+    assert transitions.due(c) == {"orders": Outcome.WAITING}
+    site.clock.advance(site.policy.absent_after_s)
+    assert transitions.due(c) == {"orders": Outcome.WRITTEN}
+
+
+def test_partitions_that_wait_for_a_dead_consumers_id_are_due(site: Site) -> None:
+    site.with_policy(rejoin_grace_s=60.0, hold_absent=True)
+    site.dies("b")
+    transitions.plan(site.coordinator, ["orders"], ONE)
+    assert site.counts() == {"a": 2, "b": 2}
+    assert transitions.due(site.coordinator) == {"orders": Outcome.WAITING}
+
+
+def test_an_absent_owner_that_only_a_person_isolates_is_not_due_unless_its_address_refuses(site: Site) -> None:
+    site.with_policy(hold_absent=True)
+    site.processes["b"].silence = Silence.SILENT
+    site.loses_session("b")
+    transitions.plan(site.coordinator, ["orders"], ONE)
+    assert transitions.due(site.coordinator) == {}, "runs would follow each other until somebody comes"
+    site.processes["b"].silence = Silence.REFUSED
+    assert transitions.due(site.coordinator) == {"orders": Outcome.WAITING}
+
+
 def test_nothing_is_due_while_nobody_is_there(site: Site) -> None:
     site.dies("a")
     site.dies("b")
