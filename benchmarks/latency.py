@@ -1,6 +1,6 @@
 """From producer to sink at a low rate, what a small batch costs, and what an idle consumer costs.
 
-    PYTHONPATH=. python -m benchmarks.latency [--seconds 60] [--rounds 3] [--json FILE]
+    PYTHONPATH=. python -m benchmarks.latency [--seconds 60] [--rounds 3] [--json FILE] [--svg FILE]
 
 - `latency`: a producer writes 1,000 records/s to 4 partitions; milliseconds from the call of `produce` to the sink, a
   `foreachBatch` that collects the records, and the parts of a batch. Our source and Spark's own take turns; the control is
@@ -23,7 +23,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -36,6 +36,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.plot import Line, Plot
 from benchmarks.result import report
 from benchmarks.source import open_stream, spread
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
@@ -48,6 +49,7 @@ RATE = {"latency": (0.01, 10), "small": (0.5, 10)}
 """Seconds between two writes, and records in each."""
 KINDS = (*RATE, "idle")
 SIDES = ("ours", "jvm")
+PERCENTILES = (50, 90, 95, 99)
 LIMIT_S = 120.0
 PARTS = ("triggerExecution", "latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
 
@@ -110,7 +112,7 @@ class Arrivals:
         ages = sorted(self.ages_ms)
         if not ages:
             raise SystemExit("no record came in time: give more --seconds, or a quieter machine")
-        return {f"p{p}_ms": ages[min(len(ages) - 1, len(ages) * p // 100)] for p in (50, 95, 99)} | {"max_ms": ages[-1]}
+        return {f"p{p}_ms": ages[min(len(ages) - 1, len(ages) * p // 100)] for p in PERCENTILES} | {"max_ms": ages[-1]}
 
 
 def control(servers: str, topic: str, kind: str, times: Times) -> dict[str, float]:
@@ -237,6 +239,19 @@ def show(result: dict[str, Any]) -> None:
         Console(width=200).print(table)
 
 
+def plot(result: Mapping[str, Any]) -> Plot:
+    """How old the slowest of so many records was at the sink, in milliseconds; medians of the rounds."""
+    return Plot(
+        "the slowest of so many records",
+        "ms from producer to sink",
+        [
+            Line(f"{kind}: {side}", tuple((100 / (100 - p), figures[f"p{p}_ms"]["median"]) for p in PERCENTILES))
+            for kind in RATE
+            for side, figures in result.get(kind, {}).items()
+        ],
+    )
+
+
 def shown(value: dict[str, float] | None) -> str:
     return "" if value is None else f"{value['median']:.3g} ({value['min']:.3g}–{value['max']:.3g})"
 
@@ -254,6 +269,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--svg", type=Path, help="a plot of the percentiles")
     parser.add_argument("--worker", nargs=4, metavar=("KIND", "SIDE", "SERVERS", "TOPIC"))
     given = parser.parse_args()
     times = Times(given.seconds / 3 if given.warm_up is None else given.warm_up, given.seconds)
@@ -263,6 +279,8 @@ def main() -> None:
         return
     result = all_runs(given.rounds, given.kinds, times)
     report(result, show, given.json)
+    if given.svg:
+        given.svg.write_text(plot(result).svg())
 
 
 if __name__ == "__main__":
