@@ -1,8 +1,9 @@
 """Many light consumers in one process: each with a ZooKeeper session, a registration, watches and an interface of its own.
 
-They speak the whole protocol by the production rules and codecs and read no records. Two things are shared that separate
-processes would each do for themselves: the topic node is decoded once, and one HTTP server answers for all. The sessions
-are made here because a client library's threads for a thousand sessions would be measured instead of the protocol.
+They speak the whole protocol by the production rules and codecs, read again what the agent's poll reads, and no records.
+Two things are shared that separate processes would each do for themselves: the topic node is decoded once, and one HTTP
+server answers for all. The sessions are made here because a client library's threads for a thousand sessions would be
+measured instead of the protocol.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from kazoo.protocol.serialization import (
     Create,
     Delete,
     Exists,
+    GetChildren,
     GetData,
     Ping,
     ReplyHeader,
@@ -58,7 +60,10 @@ from coordinator_tasks.core.model import (
 )
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.status_codec import encode_status
+from spark_apps.agent.agent import AgentTiming
+from spark_apps.agent.view import LEARNT_AT_ONCE, POLLED_BYTES_S
 
+POLL_S = AgentTiming().poll_s
 SESSION_MS = 10_000
 AT_ONCE = 50
 EPHEMERAL = 1
@@ -214,6 +219,8 @@ class Light:
         self._running: dict[int, Token] = {}
         self._releases: dict[int, Release] = {}
         self._released: dict[int, int] = {}
+        self._versions: dict[int, int] = {}  # of the nodes of what it owns, so that a release needs no read
+        self._poll_at = self._topic_at = 0.0
         self._leaving = False
         self.left = asyncio.Event()
 
@@ -262,17 +269,45 @@ class Light:
 
     async def _run(self) -> None:
         while not self.left.is_set():
-            await self._session.wake.wait()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._session.wake.wait(), max(0.0, self._poll_at - time.monotonic()))
             self._session.wake.clear()
             seen, self._session.seen = self._session.seen, set()
+            if polling := time.monotonic() >= self._poll_at:
+                seen |= await self._poll()
             await self._look(seen)
             await self._act()
+            if polling:
+                await self._learn()
             if self._leaving and self._is_free():
                 await self._end()
+
+    async def _poll(self) -> set[str]:
+        """Read the directive and the topics' names; the paths that are to be read again besides."""
+        now, paths = time.monotonic(), self.fleet.paths
+        self._poll_at = now + POLL_S
+        asked = [GetData(paths.directive(self.name), True), GetChildren(paths.assignments, True)]
+        for answer in [self._session.post(one) for one in asked]:
+            with suppress(NoNodeError):
+                await answer
+        awaited = holding.takes_over(self._picture, self.name, self.incarnation, False)
+        due = {paths.partition(self.fleet.topic, p) for p in awaited if p not in self._releases}
+        return due | ({paths.topic(self.fleet.topic)} if now >= self._topic_at else set())
+
+    async def _learn(self) -> None:
+        """Read the nodes of what it owns, some at every poll."""
+        self._versions = {p: version for p, version in self._versions.items() if p in self._running}
+        await self._read([p for p in self._running if p not in self._versions][:LEARNT_AT_ONCE])
+
+    async def _read(self, partitions: Sequence[int]) -> None:
+        paths = {p: self.fleet.paths.partition(self.fleet.topic, p) for p in partitions}
+        for partition, answer in [(p, self._session.post(GetData(path, None))) for p, path in paths.items()]:
+            self._versions[partition] = (await answer)[1].version
 
     async def _look(self, seen: set[str]) -> None:
         topic, mine = self.fleet.topic, (self.name, self.incarnation)
         if self.fleet.paths.topic(topic) in seen and (node := await self._topic()) is not None:
+            self._topic_at = time.monotonic() + len(node[0]) / POLLED_BYTES_S
             share = self.fleet.pictures.share(node[0], node[1].mzxid, self.name)
             if holding.accepts(self._picture, share) is holding.Reading.ACT:
                 self._picture = share
@@ -309,15 +344,14 @@ class Light:
             await self._release(picture, {p: owed[p].epoch for p in due})
 
     async def _release(self, picture: TopicNode, epochs: dict[int, int]) -> None:
-        """The versions first, all at once; then one transaction."""
-        paths = {p: self.fleet.paths.partition(self.fleet.topic, p) for p in epochs}
-        asked = {p: self._session.post(GetData(path, None)) for p, path in paths.items()}
+        """The versions that are not known first, all at once; then one transaction."""
+        await self._read([p for p in epochs if p not in self._versions])
         writes = []
         for partition, epoch in epochs.items():
-            _, stat = await asked[partition]
             token = Token(max(0, epoch - 1), self.incarnation, picture.generation)
             release = Release(epoch, self.name, self.incarnation, 0, picture.generation, token)
-            writes.append(SetData(paths[partition], encode_release(release), stat.version))
+            path = self.fleet.paths.partition(self.fleet.topic, partition)
+            writes.append(SetData(path, encode_release(release), self._versions.pop(partition)))
         try:
             changed(await self._session.call(Transaction(writes)))
             self._released |= epochs

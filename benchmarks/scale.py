@@ -14,12 +14,16 @@ import json
 import logging
 import multiprocessing
 import os
+import socket
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from rich.console import Console
 from rich.table import Table
@@ -29,6 +33,7 @@ from benchmarks.plain_loop import looping
 from benchmarks.plot import Line, Plot
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery
+from coordinator_tasks.adapters.kazoo_handler import PollingHandler
 from coordinator_tasks.adapters.status import HttpStatusClient
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.core.model import Actor, Record, State, TopicDescription
@@ -44,7 +49,10 @@ TOPIC, GROUP = "orders", "orders"
 LIMIT_S = 600.0
 SETTLE_S = 1.0
 ASK_LIMIT_S = 30.0
-FIGURES = ("look_s", "plan_s", "commit_s", "to_plan_s", "confirm_s", "total_s", "operations", "mib", "moves")
+FIGURES = (
+    *("look_s", "plan_s", "commit_s", "to_plan_s", "confirm_s", "total_s", "moves"),
+    *("operations", "mib", "coordinator_operations", "coordinator_mib"),
+)
 
 
 class Answers:
@@ -89,6 +97,45 @@ class Stopwatch:
         return timed
 
 
+class Counted(socket.socket):
+    """A connection whose traffic is counted."""
+
+    traffic: light.Traffic
+
+    def send(self, *arguments: Any) -> int:
+        sent = super().send(*arguments)
+        self.traffic.operations += 1
+        self.traffic.sent += sent
+        return sent
+
+    def recv(self, *arguments: Any) -> bytes:
+        found = super().recv(*arguments)
+        self.traffic.received += len(found)
+        return found
+
+
+@contextmanager
+def counted() -> Iterator[light.Traffic]:
+    """What the ZooKeeper clients ask that connect within the block; a ping counts as a request."""
+    traffic, connect = light.Traffic(), PollingHandler.create_connection
+
+    def connected(*arguments: Any, **named: Any) -> Counted:
+        plain = connect(*arguments, **named)
+        timeout_s = plain.gettimeout()
+        connection = Counted(plain.family, plain.type, plain.proto, plain.detach())
+        connection.traffic = traffic
+        connection.settimeout(timeout_s)
+        return connection
+
+    with mock.patch.object(PollingHandler, "create_connection", connected):
+        yield traffic
+
+
+def mib(before: light.Traffic, after: light.Traffic) -> float:
+    """How much went over the connections in between."""
+    return (after.received + after.sent - before.received - before.sent) / 2**20
+
+
 class Site:
     """One size on the running ZooKeeper."""
 
@@ -99,7 +146,8 @@ class Site:
         self.names = [f"c{number:04d}" for number in range(consumers)]
         self.live: list[str] = []
         self.paths = Paths(f"s{self.size}")
-        self.zk = KazooZooKeeper(zookeeper.connect_string)
+        with counted() as self.asked:
+            self.zk = KazooZooKeeper(zookeeper.connect_string)
         for folder in self.paths.folders():
             self.zk.ensure(folder)
         self.statuses = HttpStatusClient(self.paths.cluster, limit_s=ASK_LIMIT_S)
@@ -113,6 +161,7 @@ class Site:
             policy=Policy(settle_s=SETTLE_S, flap_registrations=1_000),
             bootstrap_servers="none:9092",
         )
+        self.seen = replace(self.c, zk=KazooZooKeeper(zookeeper.connect_string))  # what is read here does not count
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         address = (theirs, "127.0.0.1", zookeeper.port, self.paths.cluster, TOPIC)
@@ -135,7 +184,7 @@ class Site:
     def measure(self, what: str, act: Callable[[], None]) -> dict[str, Any]:
         """From the beginning of the change to Stable with everybody who is there."""
         known = len(self.records())
-        traffic, packets = self.order("count"), self.packets()
+        traffic, asked = self.order("count"), replace(self.asked)
         self.watch.reset()
         began = time.time()
         act()
@@ -153,20 +202,16 @@ class Site:
             "moves": sum(len(record.moves) for record in plans),
             "operations": after.operations - traffic.operations,
             "watches": after.watches - traffic.watches,
-            "packets": self.packets() - packets,
-            "mib": round((after.received + after.sent - traffic.received - traffic.sent) / 2**20, 1),
+            "mib": round(mib(traffic, after), 1),
+            "coordinator_operations": self.asked.operations - asked.operations,
+            "coordinator_mib": round(mib(asked, self.asked), 1),
         }
         print(self.size, figures, file=sys.stderr, flush=True)
         return figures
 
     def records(self) -> Sequence[Record]:
         """Oldest first."""
-        return history.records(self.c, TOPIC, 10_000)[::-1]
-
-    def packets(self) -> int:
-        """That ZooKeeper has received from everybody, the coordinator included."""
-        words = (line.split("\t") for line in self.zookeeper.ask("mntr").splitlines())
-        return int(next(words[1] for words in words if words[0] == "zk_packets_received"))
+        return history.records(self.seen, TOPIC, 10_000)[::-1]
 
     def stable(self) -> None:
         deadline = time.monotonic() + LIMIT_S
@@ -176,7 +221,7 @@ class Site:
             time.sleep(0.1)
 
     def _is_stable(self) -> bool:
-        view = store.load(self.zk, self.paths, TOPIC).view
+        view = store.load(self.seen.zk, self.paths, TOPIC).view
         if view.state is None or view.node is None or view.state.state is not State.STABLE:
             return False
         owners = set(self.live) if len(self.live) <= self.partitions else set(view.node.assignments.values())
@@ -187,6 +232,7 @@ class Site:
         self.process.join(10)
         self.process.kill()
         self.statuses.close()
+        self.seen.zk.close()
         self.zk.close()
 
 
