@@ -22,6 +22,7 @@ _FENCE = "coordinator_tasks/core/fence.py"
 _HOLDING = "coordinator_tasks/core/holding.py"
 _PRESENCE = "coordinator_tasks/core/presence.py"
 _RECOVERY = "coordinator_tasks/core/recovery.py"
+_STATUS_CODEC = "coordinator_tasks/core/status_codec.py"
 _STORE = "coordinator_tasks/service/store.py"
 _DIRECTIVES = "coordinator_tasks/service/directives.py"
 _OBSERVE = "coordinator_tasks/service/observe.py"
@@ -710,6 +711,35 @@ MUTANTS = (
         "seen, handoff={**getattr(self.picture, 'handoff', {}), **seen.handoff})",
         "a node is acted on as one whole read",
     ),
+    Mutant(
+        _DRAFT,
+        'self.former.get(partition, ""))\n        self.forget(partition)',
+        'self.former.get(partition, ""))\n        pass',
+        "what is moved leaves `assignments`",
+    ),
+    Mutant(
+        _DRAFT,
+        "Handoff(giver, taker, self.epoch)\n            self.to_close[partition] = owners",
+        "Handoff(giver, taker, self.epoch)\n            pass",
+        "the giver of a hand-off stands in `toClose`",
+    ),
+    Mutant(_DRAFT, "self.to_start[partition] = taker", "pass", "the taker of what is moved stands in `toStart`"),
+    Mutant(_HOLDER, "elif self.picture is not None:", "elif False:", "a node that is kept back is reported"),
+    Mutant(
+        _LEDGER,
+        'if entry is not None and entry.topic_id not in ("", held.topic_id):',
+        "if False:",
+        "a commit of another topic id is reported",
+    ),
+    Mutant(
+        _LEDGER,
+        'self._reports.add(\n                f"rewritten {partition}",',
+        'max(\n                f"rewritten {partition}",',
+        "what was overwritten is reported",
+    ),
+    Mutant(_STATUS_CODEC, '"o": committed.owner,', '"o": "",', "a commit names its owner"),
+    Mutant(_STATUS_CODEC, '"c": committed.cluster,', '"c": "",', "a commit names its cluster"),
+    Mutant(_STATUS_CODEC, '"t": committed.topic_id,', '"t": "",', "a commit names its topic id"),
 )
 
 

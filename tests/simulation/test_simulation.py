@@ -185,3 +185,11 @@ def test_the_suites_that_are_asked_are_there() -> None:
 
 def test_there_are_enough_mutants_each_of_a_rule_of_its_own() -> None:
     assert len({mutant.rule for mutant in MUTANTS}) == len(MUTANTS) >= 30
+
+
+def test_every_mutant_stands_under_a_sentence_of_the_protocol() -> None:
+    text = (ROOT / "docs" / "reliability.md").read_text()
+    table = text.split("### Which sentence is broken by which change\n")[1].split("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")]
+    listed = [rule for row in rows[1:] if len(row) == 2 for rule in row[1].split("; ")]
+    assert sorted(listed) == sorted(mutant.rule for mutant in MUTANTS)
