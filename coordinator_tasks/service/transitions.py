@@ -172,6 +172,16 @@ def due(c: Coordinator, names: Collection[str] = ()) -> Mapping[str, Outcome]:
     return {one.topic: one.outcome for one in found if one.outcome in (Outcome.WRITTEN, Outcome.WAITING)}
 
 
+def ready(c: Coordinator, names: Collection[str]) -> tuple[str, ...]:
+    """Those of the topics in which something can be written now, as far as can be told without what is committed in Kafka."""
+
+    def show(stored: Stored, snapshot: Snapshot) -> TopicReport:
+        _nudge(c, stored, snapshot)
+        return _report(stored, _decide(c, stored, snapshot, ALL_STEPS))
+
+    return tuple(one.topic for one in _each(c, names, show, planning=False) if one.outcome is Outcome.WRITTEN)
+
+
 def await_closed(c: Coordinator, names: Collection[str]) -> WaitReport:
     """Look once, without sleeping, whether the possible owners have confirmed that they closed."""
     return _await(c, names, State.CLOSING, frozenset({Step.START}))

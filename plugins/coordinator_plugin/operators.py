@@ -7,7 +7,7 @@ itself: no task relies on what an earlier one said, so each can be run again at 
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -31,8 +31,10 @@ WAIT_LIMIT_S = 60.0
 LOOK_S = 1.5
 MAX_ROUNDS = 30
 IDLE_PAUSE_S = 5.0
-ROUND = "round"
-"""In an event's extra: how many further runs it has been."""
+GOES_ON_S = 90.0
+"""So long a run that was woken for what is left over counts as at work: it waits for `WAIT_LIMIT_S` at most."""
+ROUND, LEFT = "round", "left"
+"""In an event's extra: how many further runs it has been, and for what, as a digest."""
 OVER = ["success", "failed"]
 TOPICS_TEMPLATE = "{{ params.topics | tojson }}"
 
@@ -215,7 +217,7 @@ class ConfirmationSensor(BaseOperator):
                 shown = lines
                 for line in lines:
                     self.log.info("%s", line)
-            outcome = patience.judge(seen.report, seen.others_confirmed, time.monotonic())
+            outcome = patience.judge(seen.report, seen.others_ready, time.monotonic())
             if outcome is not None or time.monotonic() - began_s >= self.look_s:
                 return outcome
             time.sleep(POLL_S / 3)
@@ -245,7 +247,9 @@ class ContinueOperator(TriggerDagRunOperator):
     """Starts a further run for what this one left over, under the same rebalance id (which stands in ZooKeeper).
 
     What can be done now is an event of the asset `changes`, which wakes the DAG as ZooKeeper's watcher does: Airflow makes one
-    run of all events that come before it. What only waits for its time (an owner that is absent), or is a part of the topics,
+    run of all events that come before it. Of runs that leave the same over, one after the other, only one goes on: else each
+    change that comes while something is waited for would add a run that is always there, up to the DAG's limit, and the next
+    change would wait for one of them to end. What only waits for its time (an owner that is absent), or is a part of the topics,
     is a run of its own, after `IDLE_PAUSE_S`; two runs that leave the same over start one. All that for `MAX_ROUNDS` runs;
     then it is left to `reconcile`.
 
@@ -266,7 +270,8 @@ class ContinueOperator(TriggerDagRunOperator):
     ) -> None:
         # An asset in the outlets would have an event with every success, an alias has those that are added.
         self.left_over = AssetAlias(f"{changes.name}_left_over")
-        super().__init__(logical_date=None, skip_when_already_exists=True, outlets=[self.left_over], **kwargs)
+        told = [self.left_over]
+        super().__init__(logical_date=None, skip_when_already_exists=True, inlets=told, outlets=told, **kwargs)
         self.changes = changes
         self.cluster = cluster
         self.topics = topics
@@ -278,12 +283,14 @@ class ContinueOperator(TriggerDagRunOperator):
             left = continuation(coordinator, listed(self.topics))
         if not left.topics:
             raise AirflowSkipException("nothing is left over")
-        number = self._round(context) + 1
+        number = self._round(context, left.digest) + 1
         if number > MAX_ROUNDS:
             raise AirflowSkipException(f"left over after {MAX_ROUNDS} further runs: reconcile goes on with it")
         self.log.info("left over: %s", ", ".join(left.topics))
         if left.now and not listed(self.topics):
-            context["outlet_events"][self.left_over].add(self.changes, extra={ROUND: number})
+            if self._goes_on(context, left.digest, number):
+                raise AirflowSkipException("another run goes on with it")
+            context["outlet_events"][self.left_over].add(self.changes, extra={ROUND: number, LEFT: left.digest})
             return
         self.trigger_run_id = self._unused(context, f"further__{left.digest}__{number}")
         if not left.now:
@@ -291,10 +298,19 @@ class ContinueOperator(TriggerDagRunOperator):
         self.conf = {"topics": list(listed(self.topics)), "round": number}
         super().execute(context)
 
-    def _round(self, context: Context) -> int:
-        """How many runs have gone before this one for the same; what woke it besides begins anew."""
-        woken = [event for events in context["triggering_asset_events"].values() for event in events]
-        return min((event.extra.get(ROUND, 0) for event in woken), default=int(self.round_number))
+    def _round(self, context: Context, digest: str) -> int:
+        """How many runs have gone before this one for the same; what woke it besides, and led to something, begins anew."""
+        woken = [event.extra for events in context["triggering_asset_events"].values() for event in events]
+        same = [extra.get(ROUND, 0) for extra in woken if extra.get(LEFT) == digest]
+        return max(same) if same else min((one.get(ROUND, 0) for one in woken), default=int(self.round_number))
+
+    def _goes_on(self, context: Context, digest: str, number: int) -> bool:
+        """Whether the DAG was woken lately for the same, by a run that had at least as many before it."""
+        since = datetime.now(UTC) - timedelta(seconds=GOES_ON_S)
+        woken: Iterable[dict[str, Any]] = (
+            one.extra or {} for one in context["inlet_events"][self.left_over].after(since.isoformat())
+        )
+        return any(extra.get(LEFT) == digest and extra.get(ROUND, 0) >= number for extra in woken)
 
     def _unused(self, context: Context, run_id: str) -> str:
         """This id, or one that goes on from it, of which no run is over: the same may be left over once more."""

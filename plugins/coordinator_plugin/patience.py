@@ -43,14 +43,14 @@ class Patience:
     _pending: frozenset[str] = frozenset()
     _changed_s: float = 0.0
 
-    def judge(self, report: WaitReport, others_confirmed: bool, now_s: float) -> Outcome | None:
-        """The end of the wait, or `None` to go on. `others_confirmed`: topics that wait for something else can go on."""
+    def judge(self, report: WaitReport, others_ready: bool, now_s: float) -> Outcome | None:
+        """The end of the wait, or `None` to go on. `others_ready`: topics that do not wait for this can go on."""
         pending = frozenset(report.pending)
         if pending != self._pending or not self._changed_s:
             self._pending, self._changed_s = pending, now_s
         if report.waiting in (Waiting.CONFIRMED, Waiting.REPLAN):
             return self._end(report.waiting, report, now_s)
-        if (report.confirmed or others_confirmed) and now_s - self._changed_s >= self.patience_s:
+        if (report.confirmed or others_ready) and now_s - self._changed_s >= self.patience_s:
             return self._end(Waiting.CONFIRMED, report, now_s)
         if now_s - self.began_s >= self.limit_s:
             return self._end(Waiting.BLOCKED, report, now_s)

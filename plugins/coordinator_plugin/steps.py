@@ -23,10 +23,10 @@ class WaitKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look. `others_confirmed`: among the topics are some that wait for the other kind of confirmation, and have it."""
+    """One look. `others_ready`: something can be written now in topics that do not wait for this kind of confirmation."""
 
     report: transitions.WaitReport
-    others_confirmed: bool = False
+    others_ready: bool = False
 
 
 def look(c: Coordinator, kind: WaitKind, topics: Sequence[str], watcher: Watcher | None = None) -> Look:
@@ -36,13 +36,11 @@ def look(c: Coordinator, kind: WaitKind, topics: Sequence[str], watcher: Watcher
         c.discovery.watch(watcher)
         for topic in named[:MAX_WATCHED_TOPICS]:
             c.zk.find(c.paths.state(topic), watcher)
-    awaits = (transitions.await_closed, transitions.await_started)
-    mine, other = awaits if kind is WaitKind.CLOSED else reversed(awaits)
-    report = mine(c, named)
+    report = (transitions.await_closed if kind is WaitKind.CLOSED else transitions.await_started)(c, named)
     if not report.pending:
         return Look(report)
     rest = [topic for topic in named if topic not in report.pending and topic not in report.confirmed]
-    return Look(report, bool(other(c, rest).confirmed))
+    return Look(report, bool(rest and transitions.ready(c, rest)))
 
 
 def registered(c: Coordinator, consumer: str, watcher: Watcher | None = None) -> Member | None:

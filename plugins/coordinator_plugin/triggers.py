@@ -116,7 +116,7 @@ class ConfirmationTrigger(BaseTrigger):
                 shown = lines
                 for line in lines:
                     log.info("%s", line)
-            outcome = patience.judge(seen.report, seen.others_confirmed, time.monotonic())
+            outcome = patience.judge(seen.report, seen.others_ready, time.monotonic())
             if outcome is not None:
                 return outcome
             await wake.wait(POLL_S)

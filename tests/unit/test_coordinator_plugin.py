@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,7 +29,7 @@ from coordinator_plugin import (
     triggers,
     watcher,
 )
-from coordinator_plugin.operators import MAX_ROUNDS, ContinueOperator, PlanOperator
+from coordinator_plugin.operators import GOES_ON_S, MAX_ROUNDS, ContinueOperator, PlanOperator
 from coordinator_plugin.patience import Patience
 from coordinator_plugin.steps import LeftOver, WaitKind, continuation, look
 
@@ -47,7 +47,7 @@ from coordinator_tasks.core.model import (
 )
 from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.run_folder import RunFolder
-from coordinator_tasks.service import directives, fleet, topics, transitions
+from coordinator_tasks.service import directives, fleet, topics, transitions, wishes
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Outcome, TopicReport, Waiting, WaitReport
 from coordinator_tasks.settings import settings_of
@@ -500,8 +500,20 @@ class Runs:
         return len(self.over & set(run_ids))
 
 
+class Lately(list[Any]):
+    """The events by which runs have woken the DAG; `after` as Airflow's."""
+
+    def after(self, since: str) -> list[Any]:
+        return [one for one in self if one.timestamp > datetime.fromisoformat(since)]
+
+
 def goes_on(
-    shop: Cluster, monkeypatch: pytest.MonkeyPatch, topics: str = "[]", runs: Runs | None = None, **woken_by: Any
+    shop: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    topics: str = "[]",
+    runs: Runs | None = None,
+    lately: Lately | None = None,
+    **woken_by: Any,
 ) -> tuple[list[dict[str, Any]], DagRunTriggerException | None]:
     """The extras of the events by which a run's last task wakes the DAG, and the run that it starts by itself."""
     monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(shop.coordinator))
@@ -511,29 +523,61 @@ def goes_on(
     )
     events = OutletEventAccessors()
     woken = [SimpleNamespace(extra=extra) for extra in woken_by.get("extras", ())]
-    context = {
+    (alias,) = task.outlets
+    assert task.inlets == [alias]
+    context: Any = {
         "ti": runs or Runs(),
         "outlet_events": events,
+        "inlet_events": {alias: Lately() if lately is None else lately},
         "triggering_asset_events": {asset: woken} if woken else {},
     }
     started = None
     try:
-        task.execute(context)  # type: ignore[arg-type]
+        task.execute(context)
     except DagRunTriggerException as error:
         started = error
-    (alias,) = task.outlets
     return [one.extra for one in events[alias].asset_alias_events], started
 
 
 def test_what_can_go_on_at_once_wakes_the_dag_as_zookeeper_does(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.join("a")
     transitions.plan(shop.coordinator, ["orders"], PERSON)
-    assert goes_on(shop, monkeypatch) == ([{"round": 1}], None)
-    assert goes_on(shop, monkeypatch, extras=[{"round": 4}]) == ([{"round": 5}], None)
-    both = [{"round": 4}, {"changes": ["member b joined"]}]
-    assert goes_on(shop, monkeypatch, extras=both) == ([{"round": 1}], None), "something new woke it as well"
+    left = continuation(shop.coordinator, []).digest
+    assert goes_on(shop, monkeypatch) == ([{"round": 1, "left": left}], None)
+    for other in (left, "something else"):
+        assert goes_on(shop, monkeypatch, extras=[{"round": 4, "left": other}]) == ([{"round": 5, "left": left}], None)
+    both: list[dict[str, Any]] = [{"round": 4, "left": "something else"}, {"changes": ["member b joined"]}]
+    assert goes_on(shop, monkeypatch, extras=both) == ([{"round": 1, "left": left}], None), "something new woke it too"
+    both[0]["left"] = left
+    assert goes_on(shop, monkeypatch, extras=both) == ([{"round": 5, "left": left}], None), "and nothing came of it"
     with pytest.raises(AirflowSkipException, match="reconcile goes on"):
         goes_on(shop, monkeypatch, extras=[{"round": MAX_ROUNDS}])
+
+
+@pytest.mark.parametrize(
+    ("extra", "ago_s", "skipped"),
+    [
+        ({"round": 1}, 1, True),
+        ({"round": 7}, GOES_ON_S - 5, True),
+        ({"round": 1}, GOES_ON_S + 5, False),
+        ({"round": 1, "left": "something else"}, 1, False),
+    ],
+)
+def test_of_runs_that_leave_the_same_over_one_goes_on(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch, extra: dict[str, Any], ago_s: float, skipped: bool
+) -> None:
+    shop.join("a")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    left = continuation(shop.coordinator, []).digest
+    at = datetime.now(UTC) - timedelta(seconds=ago_s)
+    lately = Lately([SimpleNamespace(timestamp=at, extra={"left": left, **extra})])
+    if skipped:
+        with pytest.raises(AirflowSkipException, match="another run goes on with it"):
+            goes_on(shop, monkeypatch, lately=lately)
+        # The one that was woken for it is that other run.
+        assert goes_on(shop, monkeypatch, lately=lately, extras=[{"left": left, **extra}])[0]
+    else:
+        assert goes_on(shop, monkeypatch, lately=lately)[0]
 
 
 def test_a_part_of_the_topics_goes_on_in_a_run_of_its_own(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -601,7 +645,18 @@ def test_one_look_tells_of_topics_that_wait_for_something_else(shop: Cluster) ->
     shop.join("a")
     transitions.plan(shop.coordinator, ["orders"], PERSON)
     seen = look(shop.coordinator, WaitKind.STARTED, ["orders"])
-    assert (seen.report.pending, seen.others_confirmed) == (("orders",), False)
+    assert (seen.report.pending, seen.others_ready) == (("orders",), False)
+
+
+def test_a_wait_sees_that_something_is_due_in_a_topic_that_is_stable() -> None:
+    site = stable_site("a", "b")
+    site.add_topic("payments")
+    transitions.plan(site.coordinator, ["payments"], PERSON)
+    seen = look(site.coordinator, WaitKind.STARTED, [])
+    assert (seen.report.pending, seen.others_ready) == (("payments",), False)
+    wishes.set_pins(site.coordinator, "orders", "a", [0, 1, 2, 3], actor=PERSON)
+    assert look(site.coordinator, WaitKind.STARTED, []).others_ready, "or it would wait for payments"
+    assert not look(site.coordinator, WaitKind.STARTED, ["payments"]).others_ready
 
 
 def test_a_dry_run_changes_nothing_and_tells_what_would(shop: Cluster) -> None:
