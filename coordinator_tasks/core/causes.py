@@ -181,18 +181,25 @@ def absences(node: TopicNode, world: World, policy: Policy) -> str:
     return "; ".join([f"{consumer}'s {text}" for consumer, text in found if text][:_SHOWN])
 
 
-def ends_by_itself(node: TopicNode, world: World, policy: Policy) -> bool:
-    """Whether an absent owner's partitions go to others when some time has passed, without anybody's word."""
+def absent_for(node: TopicNode, world: World, policy: Policy, session_timeout_s: float) -> float | None:
+    """Seconds until the first absent owner's partitions go to others without anybody's word; `None` = nobody's do."""
     owners = {(c, node.incarnations.get(c, 0)) for c in node.assignments.values()}
     absent = [(c, i) for c, i in owners if presence(c, i, world, policy) is Presence.ABSENT]
-    return bool(absent) and (not policy.hold_absent or any(_has_refused(c, i, world) for c, i in absent))
+    ends_at = [at for c, i in absent for at in _ends_at(c, i, world, policy, session_timeout_s)]
+    return max(0.0, min(ends_at) - world.now) if ends_at else None
 
 
-def _has_refused(consumer: str, incarnation: int, world: World) -> bool:
-    """Whether its address refuses, so that its end will be known, or is known and its partitions wait for its id."""
+def _ends_at(consumer: str, incarnation: int, world: World, policy: Policy, session_timeout_s: float) -> list[float]:
+    """When the time of an absent incarnation's id is over; or, while its end is not known, when it would be, and when it would
+    be isolated.
+    """
     claim = world.claims.get(consumer)
     noted = claim.absence if claim is not None else None
-    return claim is not None and (incarnation in claim.ended or (noted is not None and noted.refused_at > 0))
+    since_at = noted.since_at if noted is not None else world.now
+    if claim is not None and incarnation in claim.ended:
+        return [since_at + policy.rejoin_grace_s]
+    refused = [noted.refused_at + session_timeout_s] if noted is not None and noted.refused_at > 0 else []
+    return refused + ([] if policy.hold_absent else [since_at + policy.absent_after_s])
 
 
 def undrained(view: TopicView, world: World, draft: Draft) -> str:

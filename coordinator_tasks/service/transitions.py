@@ -58,6 +58,14 @@ class TopicReport:
     explanation: Explanation | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What a run would come to: `WRITTEN` now, or `WAITING`; `in_s` = the seconds until a time is over (0 = none counts)."""
+
+    outcome: Outcome
+    in_s: float = 0.0
+
+
 class Waiting(StrEnum):
     """How a wait stands."""
 
@@ -163,13 +171,28 @@ def seek(
     return report
 
 
-def due(c: Coordinator, names: Collection[str] = ()) -> Mapping[str, Outcome]:
+def due(c: Coordinator, names: Collection[str] = ()) -> Mapping[str, Due]:
     """The topics among `names` (none = all) that need a run: what is to be planned or confirmed now, or waited for.
 
     An owner that is absent is waited for as well: no event tells when its end is known, or its time is over.
     """
-    found = _each(c, names or topics(c), lambda stored, snapshot: _due(c, stored, snapshot), planning=True)
-    return {one.topic: one.outcome for one in found if one.outcome in (Outcome.WRITTEN, Outcome.WAITING)}
+    found: dict[str, Due] = {}
+
+    def show(stored: Stored, snapshot: Snapshot) -> TopicReport:
+        decision = _decide(c, stored, snapshot, ALL_STEPS)
+        report, node = _report(stored, decision), stored.view.node
+        if report.outcome is Outcome.WRITTEN:
+            found[report.topic] = Due(Outcome.WRITTEN)
+        elif report.outcome is Outcome.WAITING and (decision.blockers or decision.wake_in_s):
+            found[report.topic] = Due(Outcome.WAITING, decision.wake_in_s)
+        elif node is not None and not decision.blockers:
+            in_s = causes.absent_for(node, snapshot.world, c.policy, c.zk.session_timeout_s)
+            if in_s is not None:
+                found[report.topic] = Due(Outcome.WAITING, in_s)
+        return report
+
+    _each(c, names or topics(c), show, planning=True)
+    return found
 
 
 def ready(c: Coordinator, names: Collection[str]) -> tuple[str, ...]:
@@ -301,16 +324,6 @@ def _decide(
     c: Coordinator, stored: Stored, snapshot: Snapshot, steps: frozenset[Step], actor: Actor = _PREVIEW
 ) -> Decision:
     return decide(_effective(c, stored.view), snapshot.world_of(stored.view.topic), c.policy, actor, steps)
-
-
-def _due(c: Coordinator, stored: Stored, snapshot: Snapshot) -> TopicReport:
-    decision = _decide(c, stored, snapshot, ALL_STEPS)
-    report = _report(stored, decision)
-    node = stored.view.node
-    if decision.verdict is Verdict.WRITE or decision.blockers or decision.wake_in_s:
-        return report
-    waiting = node is not None and causes.ends_by_itself(node, snapshot.world, c.policy)
-    return replace(report, outcome=Outcome.WAITING if waiting else Outcome.UNCHANGED)
 
 
 def _await(c: Coordinator, names: Collection[str], state: State, steps: frozenset[Step]) -> WaitReport:

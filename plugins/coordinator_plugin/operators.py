@@ -30,7 +30,6 @@ from coordinator_tasks.service.coordinator import Coordinator
 WAIT_LIMIT_S = 60.0
 LOOK_S = 1.5
 MAX_ROUNDS = 30
-IDLE_PAUSE_S = 5.0
 GOES_ON_S = 90.0
 """So long a run that was woken for what is left over counts as at work: it waits for `WAIT_LIMIT_S` at most."""
 ROUND, LEFT = "round", "left"
@@ -250,7 +249,7 @@ class ContinueOperator(TriggerDagRunOperator):
     run of all events that come before it. Of runs that leave the same over, one after the other, only one goes on: else each
     change that comes while something is waited for would add a run that is always there, up to the DAG's limit, and the next
     change would wait for one of them to end. What only waits for its time (an owner that is absent), or is a part of the topics,
-    is a run of its own, after `IDLE_PAUSE_S`; two runs that leave the same over start one. All that for `MAX_ROUNDS` runs;
+    is a run of its own, for when that is over; two runs that leave the same over start one. All that for `MAX_ROUNDS` runs;
     then it is left to `reconcile`.
 
     Not all are runs of their own because Airflow (3.3) forgets to look again whether a DAG is below its `max_active_runs` when a
@@ -294,7 +293,7 @@ class ContinueOperator(TriggerDagRunOperator):
             return
         self.trigger_run_id = self._unused(context, f"further__{left.digest}__{number}")
         if not left.now:
-            self.run_after = datetime.now(UTC) + timedelta(seconds=IDLE_PAUSE_S)
+            self.run_after = datetime.now(UTC) + timedelta(seconds=left.pause_s)
         self.conf = {"topics": list(listed(self.topics)), "round": number}
         super().execute(context)
 

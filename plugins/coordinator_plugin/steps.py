@@ -12,6 +12,7 @@ from coordinator_tasks.service import transitions
 from coordinator_tasks.service.coordinator import Coordinator
 
 MAX_WATCHED_TOPICS = 200
+IDLE_PAUSE_S = 5.0  # where it is not known when something can be done
 
 
 class WaitKind(StrEnum):
@@ -52,11 +53,15 @@ def registered(c: Coordinator, consumer: str, watcher: Watcher | None = None) ->
 
 @dataclass(frozen=True, slots=True)
 class LeftOver:
-    """The topics that are still due, a digest of where they stand, and whether there is anything to do for any of them now."""
+    """The topics that are still due, a digest of where they stand, and whether there is anything to do for any of them now.
+
+    If not, `pause_s` is when the first of the times is over that they wait for.
+    """
 
     topics: tuple[str, ...]
     digest: str
     now: bool = False
+    pause_s: float = IDLE_PAUSE_S
 
 
 def continuation(c: Coordinator, topics: Sequence[str]) -> LeftOver:
@@ -69,8 +74,9 @@ def continuation(c: Coordinator, topics: Sequence[str]) -> LeftOver:
         node is not None and _is_moving(c.paths.state(topic), node.data)
         for topic, node in zip(left, nodes, strict=True)
     )
-    now = moving or transitions.Outcome.WRITTEN in due.values()
-    return LeftOver(left, hashlib.sha256(repr(stands).encode()).hexdigest()[:12], now)
+    now = moving or any(one.outcome is transitions.Outcome.WRITTEN for one in due.values())
+    pause_s = min((one.in_s for one in due.values() if one.in_s > 0), default=IDLE_PAUSE_S)
+    return LeftOver(left, hashlib.sha256(repr(stands).encode()).hexdigest()[:12], now, pause_s)
 
 
 def _is_moving(path: str, data: bytes) -> bool:

@@ -592,11 +592,13 @@ def test_a_part_of_the_topics_goes_on_in_a_run_of_its_own(shop: Cluster, monkeyp
 def test_what_waits_for_its_time_is_looked_at_later_and_again_when_it_is_left_over_once_more(
     shop: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operators, "continuation", lambda *_: LeftOver(("orders",), "digest", now=False))
+    monkeypatch.setattr(operators, "continuation", lambda *_: LeftOver(("orders",), "digest", now=False, pause_s=60.0))
+    before = datetime.now(UTC)
     events, started = goes_on(shop, monkeypatch)
     assert events == []
     assert started is not None
-    assert started.run_after > datetime.now(UTC)
+    assert started.run_after is not None
+    assert 60 <= (started.run_after - before).total_seconds() < 120
     name = started.dag_run_id
     assert name.endswith("__1")
     for over, expected in (({name}, f"{name}__2"), ({name, f"{name}__2"}, f"{name}__3")):
@@ -623,12 +625,13 @@ def test_a_run_looks_again_for_an_owner_that_is_absent_and_not_once_its_partitio
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     site = stable_site("a", "b")
+    site.with_policy(settle_s=0.0)
     assert skipped_by_plan(site, monkeypatch) == {"start", "settle", "further_run"}
     site.processes["b"].silence = Silence.REFUSED
     site.loses_session("b")
     assert skipped_by_plan(site, monkeypatch) == {"start", "settle"}
     left = continuation(site.coordinator, [])
-    assert (left.topics, left.now) == (("orders",), False), "in a run for later"
+    assert (left.topics, left.now, left.pause_s) == (("orders",), False, site.zk.session_timeout_s)
     site.clock.advance(site.zk.session_timeout_s)
     assert skipped_by_plan(site, monkeypatch) == {"start"}
     site.settles()

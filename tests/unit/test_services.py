@@ -18,7 +18,7 @@ from coordinator_tasks.core.presence import presence
 from coordinator_tasks.core.world import Policy, Presence
 from coordinator_tasks.service import directives, loop, observe, store, topics, transitions
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.transitions import Outcome, TopicReport, Waiting
+from coordinator_tasks.service.transitions import Due, Outcome, TopicReport, Waiting
 from tests.fakes.clock import FakeClock
 from tests.fakes.cluster import PERSON
 from tests.fakes.consumers import FakeDiscovery
@@ -191,36 +191,41 @@ def test_due_names_what_needs_a_run(site: Site) -> None:
     assert "orders" in transitions.due(c), "a confirmation is outstanding"
 
 
-def test_an_absent_owner_is_due_until_its_end_is_known(site: Site) -> None:
+def test_an_absent_owner_is_due_when_its_end_is_known(site: Site) -> None:
+    site.with_policy(settle_s=0.0)
     c = site.coordinator
     site.processes["b"].silence = Silence.REFUSED
     site.loses_session("b")
     transitions.plan(c, ["orders"], ONE)
     assert site.state("orders").state is State.STABLE
-    assert transitions.due(c) == {"orders": Outcome.WAITING}, "no event tells that its end is known"
-    site.clock.advance(site.zk.session_timeout_s)
-    assert transitions.due(c) == {"orders": Outcome.WRITTEN}
+    site.clock.advance(1)
+    assert transitions.due(c) == {"orders": Due(Outcome.WAITING, site.zk.session_timeout_s - 1)}, "no event tells of it"
+    site.clock.advance(site.zk.session_timeout_s - 1)
+    assert transitions.due(c) == {"orders": Due(Outcome.WRITTEN)}
     site.settles()
     assert site.counts() == {"a": 4}
     assert transitions.due(c) == {}
 
 
-def test_an_absent_owner_is_due_until_its_time_is_over(site: Site) -> None:
+def test_an_absent_owner_is_due_when_its_time_is_over(site: Site) -> None:
+    site.with_policy(settle_s=0.0)
     c = site.coordinator
     site.processes["b"].silence = Silence.SILENT
     site.loses_session("b")
     transitions.plan(c, ["orders"], ONE)
-    assert transitions.due(c) == {"orders": Outcome.WAITING}
-    site.clock.advance(site.policy.absent_after_s)
-    assert transitions.due(c) == {"orders": Outcome.WRITTEN}
+    site.clock.advance(2)
+    assert transitions.due(c) == {"orders": Due(Outcome.WAITING, site.policy.absent_after_s - 2)}
+    site.clock.advance(site.policy.absent_after_s - 2)
+    assert transitions.due(c) == {"orders": Due(Outcome.WRITTEN)}
 
 
-def test_partitions_that_wait_for_a_dead_consumers_id_are_due(site: Site) -> None:
-    site.with_policy(rejoin_grace_s=60.0, hold_absent=True)
+def test_partitions_that_wait_for_a_dead_consumers_id_are_due_when_that_is_over(site: Site) -> None:
+    site.with_policy(rejoin_grace_s=60.0, hold_absent=True, settle_s=0.0)
     site.dies("b")
     transitions.plan(site.coordinator, ["orders"], ONE)
+    site.clock.advance(20)
     assert site.counts() == {"a": 2, "b": 2}
-    assert transitions.due(site.coordinator) == {"orders": Outcome.WAITING}
+    assert transitions.due(site.coordinator) == {"orders": Due(Outcome.WAITING, 40.0)}
 
 
 def test_an_absent_owner_that_only_a_person_isolates_is_not_due_unless_its_address_refuses(site: Site) -> None:
@@ -230,7 +235,7 @@ def test_an_absent_owner_that_only_a_person_isolates_is_not_due_unless_its_addre
     transitions.plan(site.coordinator, ["orders"], ONE)
     assert transitions.due(site.coordinator) == {}, "runs would follow each other until somebody comes"
     site.processes["b"].silence = Silence.REFUSED
-    assert transitions.due(site.coordinator) == {"orders": Outcome.WAITING}
+    assert transitions.due(site.coordinator) == {"orders": Due(Outcome.WAITING, site.zk.session_timeout_s)}
 
 
 def test_nothing_is_due_while_nobody_is_there(site: Site) -> None:
