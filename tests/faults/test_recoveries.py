@@ -48,9 +48,25 @@ def test_a_history_may_begin_anew_where_zookeeper_was_lost_and_nowhere_else() ->
     assert len(list(history_faults(history(), {0}))) == 2
 
 
-def test_epochs_do_not_fall_where_zookeeper_was_lost() -> None:
-    lower = [replace(one, epoch=0) if one.sequence > 1 else one for one in history()]
-    assert any("epoch 0 after 1" in text for text in history_faults(lower, {1}))
+@pytest.mark.parametrize("known", [True, False])
+def test_a_further_recovery_is_for_somebody_who_comes_back_later_and_knows_of_before_the_loss(known: bool) -> None:
+    *before, recovered, _ = history()
+    acted_on = before[0].generation if known else "a third"
+    later = replace(
+        record(3, State.STARTING, State.STARTING, 6, LOST_AT + 1),
+        generation="one more",
+        cause=f"ZooKeeper was lost: b acts on generation {acted_on}, stored is {recovered.generation}",
+    )
+    assert len(list(history_faults([*before, recovered, later], {1}))) == (0 if known else 1)
+    assert len(list(history_faults([*before, recovered, later]))) == 3, "nothing was lost"
+
+
+def test_epochs_do_not_fall_where_zookeeper_was_lost_but_one_may_be_given_out_again() -> None:
+    def after_the_loss(epoch: int) -> list[Record]:
+        return [replace(one, epoch=epoch) if one.sequence > 1 else one for one in history()]
+
+    assert any("epoch 0 after 1" in text for text in history_faults(after_the_loss(0), {1}))
+    assert list(history_faults(after_the_loss(1), {1})) == []
 
 
 @pytest.mark.parametrize(("after_s", "found"), [(0.9, 0), (1.1, 1)])
