@@ -4,10 +4,11 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from math import inf
 
 from coordinator_tasks.core.draft import Draft, configured
 from coordinator_tasks.core.model import MoveKind, State, TopicNode, TopicState
-from coordinator_tasks.core.presence import is_draining, presence
+from coordinator_tasks.core.presence import absent_until, is_draining, presence
 from coordinator_tasks.core.world import Policy, Presence, TopicView, World
 
 _SHOWN = 10  # names in one sentence
@@ -121,8 +122,7 @@ def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able
 
 def _to_drain(world: World, draft: Draft) -> set[str]:
     """Who drains and owns something: it may have been absent when everybody else was planned, and has kept it since."""
-    owners = {c: draft.incarnations.get(c, 0) for c in draft.assignments.values()}
-    return {c for c, i in owners.items() if is_draining(c, i, world) and _registered(c, i, world)}
+    return {c for c, i in _owners(draft) if is_draining(c, i, world) and _registered(c, i, world)}
 
 
 def _registered(consumer: str, incarnation: int, world: World) -> bool:
@@ -176,30 +176,20 @@ def settling(due: Due, world: World, policy: Policy) -> float:
 
 def absences(node: TopicNode, world: World, policy: Policy) -> str:
     """Which owners are absent, and what ends the wait for them; an empty text = none is."""
-    owners = sorted({(c, node.incarnations.get(c, 0)) for c in node.assignments.values()})
-    found = [(consumer, absence(consumer, incarnation, world, policy)) for consumer, incarnation in owners]
+    found = [(consumer, absence(consumer, incarnation, world, policy)) for consumer, incarnation in _owners(node)]
     return "; ".join([f"{consumer}'s {text}" for consumer, text in found if text][:_SHOWN])
 
 
 def absent_for(node: TopicNode, world: World, policy: Policy, session_timeout_s: float) -> float | None:
     """Seconds until the first absent owner's partitions go to others without anybody's word; `None` = nobody's do."""
-    owners = {(c, node.incarnations.get(c, 0)) for c in node.assignments.values()}
-    absent = [(c, i) for c, i in owners if presence(c, i, world, policy) is Presence.ABSENT]
-    ends_at = [at for c, i in absent for at in _ends_at(c, i, world, policy, session_timeout_s)]
-    return max(0.0, min(ends_at) - world.now) if ends_at else None
+    absent = [(c, i) for c, i in _owners(node) if presence(c, i, world, policy) is Presence.ABSENT]
+    until = min((absent_until(c, i, world, policy, session_timeout_s) for c, i in absent), default=inf)
+    return max(0.0, until - world.now) if until < inf else None
 
 
-def _ends_at(consumer: str, incarnation: int, world: World, policy: Policy, session_timeout_s: float) -> list[float]:
-    """When the time of an absent incarnation's id is over; or, while its end is not known, when it would be, and when it would
-    be isolated.
-    """
-    claim = world.claims.get(consumer)
-    noted = claim.absence if claim is not None else None
-    since_at = noted.since_at if noted is not None else world.now
-    if claim is not None and incarnation in claim.ended:
-        return [since_at + policy.rejoin_grace_s]
-    refused = [noted.refused_at + session_timeout_s] if noted is not None and noted.refused_at > 0 else []
-    return refused + ([] if policy.hold_absent else [since_at + policy.absent_after_s])
+def _owners(of: TopicNode | Draft) -> list[tuple[str, int]]:
+    """Who owns something, each with its incarnation, sorted."""
+    return sorted({(c, of.incarnations.get(c, 0)) for c in of.assignments.values()})
 
 
 def undrained(view: TopicView, world: World, draft: Draft) -> str:

@@ -4,6 +4,7 @@ An incarnation that is registered is never gone. Evidence is by number: what is 
 """
 
 import re
+from math import inf
 
 from coordinator_tasks.core.model import Absence, Answer, ConsumerStatus, Ending, IdClaim, Member, Silence, Unreachable
 from coordinator_tasks.core.world import Policy, Presence, World
@@ -118,3 +119,17 @@ def note_absence(
         return Absence(incarnation, absence.since_at), False
     since = min(absence.refused_at or now, now)
     return Absence(incarnation, absence.since_at, since), now - since >= session_timeout_s
+
+
+def absent_until(consumer: str, incarnation: int, world: World, policy: Policy, session_timeout_s: float) -> float:
+    """Until when an absent incarnation is waited for while nobody speaks for it; infinite = until somebody does.
+
+    Its end is known: until its id's time is over. Else until that would be known by refusals, or the platform isolates it.
+    """
+    claim = world.claims.get(consumer)
+    noted = claim.absence if claim is not None else None
+    since_at = noted.since_at if noted is not None else world.now
+    if claim is not None and incarnation in claim.ended:
+        return since_at + policy.rejoin_grace_s
+    known_at = noted.refused_at + session_timeout_s if noted is not None and noted.refused_at > 0 else inf
+    return min(known_at, inf if policy.hold_absent else since_at + policy.absent_after_s)

@@ -59,7 +59,7 @@ class TopicReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class Need:
     """What a run would come to: `WRITTEN` now, or `WAITING`; `in_s` = the seconds until a time is over (0 = none counts)."""
 
     outcome: Outcome
@@ -171,24 +171,24 @@ def seek(
     return report
 
 
-def due(c: Coordinator, names: Collection[str] = ()) -> Mapping[str, Due]:
+def due(c: Coordinator, names: Collection[str] = ()) -> Mapping[str, Need]:
     """The topics among `names` (none = all) that need a run: what is to be planned or confirmed now, or waited for.
 
     An owner that is absent is waited for as well: no event tells when its end is known, or its time is over.
     """
-    found: dict[str, Due] = {}
+    found: dict[str, Need] = {}
 
     def show(stored: Stored, snapshot: Snapshot) -> TopicReport:
         decision = _decide(c, stored, snapshot, ALL_STEPS)
         report, node = _report(stored, decision), stored.view.node
         if report.outcome is Outcome.WRITTEN:
-            found[report.topic] = Due(Outcome.WRITTEN)
+            found[report.topic] = Need(Outcome.WRITTEN)
         elif report.outcome is Outcome.WAITING and (decision.blockers or decision.wake_in_s):
-            found[report.topic] = Due(Outcome.WAITING, decision.wake_in_s)
+            found[report.topic] = Need(Outcome.WAITING, decision.wake_in_s)
         elif node is not None and not decision.blockers:
             in_s = causes.absent_for(node, snapshot.world, c.policy, c.zk.session_timeout_s)
             if in_s is not None:
-                found[report.topic] = Due(Outcome.WAITING, in_s)
+                found[report.topic] = Need(Outcome.WAITING, in_s)
         return report
 
     _each(c, names or topics(c), show, planning=True)

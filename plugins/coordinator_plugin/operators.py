@@ -131,7 +131,7 @@ class PlanOperator(TransitionOperator, SkipMixin):
         return plain
 
     def _idle(
-        self, coordinator: "Coordinator", named: Sequence[str], reports: "Sequence[transitions.TopicReport]"
+        self, coordinator: Coordinator, named: Sequence[str], reports: Sequence[transitions.TopicReport]
     ) -> set[str]:
         """The tasks that this plan leaves nothing to do for."""
         states = {report.after for report in reports}
@@ -299,16 +299,14 @@ class ContinueOperator(TriggerDagRunOperator):
 
     def _round(self, context: Context, digest: str) -> int:
         """How many runs have gone before this one for the same; what woke it besides, and led to something, begins anew."""
-        woken = [event.extra for events in context["triggering_asset_events"].values() for event in events]
+        woken = _extras(event for events in context["triggering_asset_events"].values() for event in events)
         same = [extra.get(ROUND, 0) for extra in woken if extra.get(LEFT) == digest]
         return max(same) if same else min((one.get(ROUND, 0) for one in woken), default=int(self.round_number))
 
     def _goes_on(self, context: Context, digest: str, number: int) -> bool:
         """Whether the DAG was woken lately for the same, by a run that had at least as many before it."""
         since = datetime.now(UTC) - timedelta(seconds=GOES_ON_S)
-        woken: Iterable[dict[str, Any]] = (
-            one.extra or {} for one in context["inlet_events"][self.left_over].after(since.isoformat())
-        )
+        woken = _extras(context["inlet_events"][self.left_over].after(since.isoformat()))
         return any(extra.get(LEFT) == digest and extra.get(ROUND, 0) >= number for extra in woken)
 
     def _unused(self, context: Context, run_id: str) -> str:
@@ -318,6 +316,11 @@ class ContinueOperator(TriggerDagRunOperator):
             number += 1
             name = f"{run_id}__{number}"
         return name
+
+
+def _extras(events: Iterable[Any]) -> list[dict[str, Any]]:
+    """What was told with each of these asset events."""
+    return [event.extra or {} for event in events]
 
 
 def _json(topics: Sequence[str]) -> str:

@@ -65,14 +65,11 @@ def _deaths(part: str) -> Part:
         if not due or turn.over():
             return
         with own_servers(turn.folder) as servers:
-            for first in range(0, len(due), BATCH):
-                if turn.over():
-                    return
-                batch = [by_key[one] for one in due[first : first + BATCH]]
-                tries, folder = {RARE: RARE_TRIES, FURTHER: FURTHER_TRIES}.get(part, 1), turn.folder / f"batch{first}"
-                brief = part == FURTHER
+            for number, keys in turn.batches(due, BATCH):
+                batch, folder = [by_key[one] for one in keys], turn.folder / f"batch{number}"
+                tries, brief = {RARE: RARE_TRIES, FURTHER: FURTHER_TRIES}.get(part, 1), part == FURTHER
                 for result in plan.run_reaching(servers, folder, batch, tries, brief=brief, over=turn.over):
-                    _note(turn.notes, part, result)
+                    note(turn.notes, part, key(result.kills), result)
 
     def summary(notes: Notes, wanted: Wanted) -> str:
         lines = notes.of(part)
@@ -85,10 +82,11 @@ def _deaths(part: str) -> Part:
     return Part(part, run, summary)
 
 
-def _note(notes: Notes, part: str, result: Result) -> None:
+def note(notes: Notes, part: str, case: str, result: Result) -> None:
+    """What became of a case with deaths."""
     notes.add(
         part,
-        key(result.kills),
+        case,
         problems=result.problems,
         reached=list(result.reached),
         repeated=result.repeated,
@@ -104,11 +102,8 @@ def _sleepers(part: str, count: int, made: Callable[[Servers, Path, Iterable[int
         if not due or turn.over():
             return
         with own_servers(turn.folder) as servers:
-            for first in range(0, len(due), plan.AT_ONCE):
-                if turn.over():
-                    return
-                batch = due[first : first + plan.AT_ONCE]
-                cases = made(servers, turn.folder / f"sleepers{first}", [numbers[key] for key in batch])
+            for number, batch in turn.batches(due, plan.AT_ONCE):
+                cases = made(servers, turn.folder / f"sleepers{number}", [numbers[key] for key in batch])
                 with ThreadPoolExecutor(plan.AT_ONCE) as pool:
                     for key, wake in zip(batch, pool.map(lambda one: one.wake(), cases), strict=True):
                         turn.notes.add(part, key, **asdict(wake))

@@ -97,17 +97,10 @@ def _run(turn: Turn) -> None:
     if not due or turn.over():
         return
     with on_three(turn.folder) as (servers, ensemble):
-        number = 0
-        for fault in (LEADER, MAJORITY, SESSION, MISSED):
-            keys = [key for key in due if PLANS[key][0] == fault]
-            for first in range(0, len(keys), AT_ONCE):
-                if turn.over():
-                    return
-                number += 1
-                batch = keys[first : first + AT_ONCE]
-                cases = [
-                    _case(servers, turn.folder / f"batch{number}-{n}", PLANS[key][1]) for n, key in enumerate(batch)
-                ]
+        for kind, fault in enumerate((LEADER, MAJORITY, SESSION, MISSED)):
+            for number, batch in turn.batches([key for key in due if PLANS[key][0] == fault], AT_ONCE):
+                folders = [turn.folder / f"fault{kind}-batch{number}-{n}" for n in range(len(batch))]
+                cases = [_case(servers, folder, PLANS[key][1]) for folder, key in zip(folders, batch, strict=True)]
                 for key, went in zip(batch, _together(ensemble, fault, cases), strict=True):
                     turn.notes.add(ENSEMBLE, key, **asdict(went))
 
@@ -160,19 +153,9 @@ def _pair(turn: Turn) -> None:
     if not due or turn.over():
         return
     with on_three(turn.folder) as (servers, _):
-        for first in range(0, len(due), 2 * AT_ONCE):
-            if turn.over():
-                return
-            batch = [by_key[one] for one in due[first : first + 2 * AT_ONCE]]
-            for result in plan.run(servers, turn.folder / f"batch{first}", batch):
-                turn.notes.add(
-                    PAIRS,
-                    f"{PAIRS}: {deaths.key(result.kills)}",
-                    problems=result.problems,
-                    reached=list(result.reached),
-                    repeated=result.repeated,
-                    took_s=round(result.took_s, 2),
-                )
+        for number, keys in turn.batches(due, 2 * AT_ONCE):
+            for result in plan.run(servers, turn.folder / f"batch{number}", [by_key[one] for one in keys]):
+                deaths.note(turn.notes, PAIRS, f"{PAIRS}: {deaths.key(result.kills)}", result)
 
 
 def _paired(notes: Notes, _: Wanted) -> str:

@@ -33,11 +33,8 @@ def _leave(turn: Turn) -> None:
     if not due or turn.over():
         return
     with own_servers(turn.folder) as servers:
-        for first in range(0, len(due), BATCH):
-            batch = due[first : first + BATCH]
-            if turn.over():
-                return
-            results = plan.run(servers, turn.folder / f"batch{first}", [()] * len(batch))
+        for number, batch in turn.batches(due, BATCH):
+            results = plan.run(servers, turn.folder / f"batch{number}", [()] * len(batch))
             for name, result in zip(batch, results, strict=True):
                 line = {"repeated": result.repeated, "took_s": round(result.took_s, 2)}
                 turn.notes.add(LEAVES, name, problems=result.problems, **line)

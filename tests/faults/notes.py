@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,13 @@ class Turn:
 
     def over(self) -> bool:
         return time.monotonic() > self.until
+
+    def batches(self, due: Sequence[str], size: int) -> Iterator[tuple[int, Sequence[str]]]:
+        """Their numbers and so many at once, until the time is over."""
+        for number, first in enumerate(range(0, len(due), size)):
+            if self.over():
+                return
+            yield number, due[first : first + size]
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,10 +105,8 @@ def _run(turn: Turn) -> None:
     if not due or turn.over():
         return
     with own_servers(turn.folder) as servers:
-        for first in range(0, len(due), plan.AT_ONCE):
-            if turn.over():
-                return
-            batch = [(key, cases[key]) for key in due[first : first + plan.AT_ONCE]]
+        for _, keys in turn.batches(due, plan.AT_ONCE):
+            batch = [(key, cases[key]) for key in keys]
             with ThreadPoolExecutor(plan.AT_ONCE) as pool:
                 for key, pause in pool.map(partial(_stand, servers, turn.folder), batch):
                     turn.notes.add(PAUSES, key, **asdict(pause))

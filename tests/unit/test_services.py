@@ -18,7 +18,7 @@ from coordinator_tasks.core.presence import presence
 from coordinator_tasks.core.world import Policy, Presence
 from coordinator_tasks.service import directives, loop, observe, store, topics, transitions
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.transitions import Due, Outcome, TopicReport, Waiting
+from coordinator_tasks.service.transitions import Need, Outcome, TopicReport, Waiting
 from tests.fakes.clock import FakeClock
 from tests.fakes.cluster import PERSON
 from tests.fakes.consumers import FakeDiscovery
@@ -199,9 +199,11 @@ def test_an_absent_owner_is_due_when_its_end_is_known(site: Site) -> None:
     transitions.plan(c, ["orders"], ONE)
     assert site.state("orders").state is State.STABLE
     site.clock.advance(1)
-    assert transitions.due(c) == {"orders": Due(Outcome.WAITING, site.zk.session_timeout_s - 1)}, "no event tells of it"
+    assert transitions.due(c) == {"orders": Need(Outcome.WAITING, site.zk.session_timeout_s - 1)}, (
+        "no event tells of it"
+    )
     site.clock.advance(site.zk.session_timeout_s - 1)
-    assert transitions.due(c) == {"orders": Due(Outcome.WRITTEN)}
+    assert transitions.due(c) == {"orders": Need(Outcome.WRITTEN)}
     site.settles()
     assert site.counts() == {"a": 4}
     assert transitions.due(c) == {}
@@ -214,9 +216,9 @@ def test_an_absent_owner_is_due_when_its_time_is_over(site: Site) -> None:
     site.loses_session("b")
     transitions.plan(c, ["orders"], ONE)
     site.clock.advance(2)
-    assert transitions.due(c) == {"orders": Due(Outcome.WAITING, site.policy.absent_after_s - 2)}
+    assert transitions.due(c) == {"orders": Need(Outcome.WAITING, site.policy.absent_after_s - 2)}
     site.clock.advance(site.policy.absent_after_s - 2)
-    assert transitions.due(c) == {"orders": Due(Outcome.WRITTEN)}
+    assert transitions.due(c) == {"orders": Need(Outcome.WRITTEN)}
 
 
 def test_partitions_that_wait_for_a_dead_consumers_id_are_due_when_that_is_over(site: Site) -> None:
@@ -225,7 +227,7 @@ def test_partitions_that_wait_for_a_dead_consumers_id_are_due_when_that_is_over(
     transitions.plan(site.coordinator, ["orders"], ONE)
     site.clock.advance(20)
     assert site.counts() == {"a": 2, "b": 2}
-    assert transitions.due(site.coordinator) == {"orders": Due(Outcome.WAITING, 40.0)}
+    assert transitions.due(site.coordinator) == {"orders": Need(Outcome.WAITING, 40.0)}
 
 
 def test_an_absent_owner_that_only_a_person_isolates_is_not_due_unless_its_address_refuses(site: Site) -> None:
@@ -235,7 +237,7 @@ def test_an_absent_owner_that_only_a_person_isolates_is_not_due_unless_its_addre
     transitions.plan(site.coordinator, ["orders"], ONE)
     assert transitions.due(site.coordinator) == {}, "runs would follow each other until somebody comes"
     site.processes["b"].silence = Silence.REFUSED
-    assert transitions.due(site.coordinator) == {"orders": Due(Outcome.WAITING, site.zk.session_timeout_s)}
+    assert transitions.due(site.coordinator) == {"orders": Need(Outcome.WAITING, site.zk.session_timeout_s)}
 
 
 def test_nothing_is_due_while_nobody_is_there(site: Site) -> None:
