@@ -95,6 +95,7 @@ class Held:
     handed_from: int | None = None  # the first offset that was handed out since the log's beginning was looked at
     ahead_since: float | None = None
     looked_at: float = -inf
+    doubted_until: float = -inf
     guarded_at: float = -inf
     committed_at: float = -inf
     failing_at: float | None = None
@@ -117,6 +118,13 @@ class Held:
     def parting(self) -> bool:
         """It ends, and the application, which was told of its beginning, has not been told so."""
         return self.closing and self.listened is Listened.ASSIGNED
+
+    def doubted(self, at: float) -> bool:
+        """Whether a look at this time may miss a newer owner, whose entry a late commit of ours has hidden.
+
+        An entry that is older than ours hides nobody, and is written over at once.
+        """
+        return at < self.doubted_until and not self.rewrite
 
     def has_committed(self, end: int) -> bool:
         """Whether a commit of `end` is acknowledged."""

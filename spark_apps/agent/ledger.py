@@ -4,7 +4,8 @@ Rules, those of the asking in `schedule`:
 - One request at a time. The commits of partitions that are being closed come first: somebody waits for them.
 - Before anything is read, the start is committed; before that, the committed entry is read *after* the grant came.
 - Every owner looks at the committed entries at least once per `look_s`, also of an idle partition, and commits nothing
-  on a look older than `fresh_s`: a process that slept looks before it writes.
+  on a look older than `fresh_s`: a process that slept looks before it writes. Its commit that was on its way meanwhile may
+  have hidden a newer owner's entry: it looks when that owner has had the time to write it again, and commits nothing before.
 - A newer token in an entry: no further commit, no release. An older one or none: report it and write ours again.
 - A commit that Kafka refuses because somebody else took the partition ends our holding, whatever the entries say.
 - A commit never goes back, and says only what has passed the sink; only where the log itself has lost what it says, and
@@ -102,6 +103,8 @@ class Ledger(Holdings):
         """Take the result of the request under way."""
         work, self.flight = self.flight, None
         now = self._clock.monotonic()
+        if isinstance(work, Commit):
+            self._doubt(work, now)
         if isinstance(result, Failed):
             self._failed(work, result, now)
             return
@@ -122,6 +125,11 @@ class Ledger(Holdings):
                 self._claimed(claim, found)
             case Measure(partitions, number), Measured() as measured:
                 self._measured(partitions, number, measured, now)
+
+    def _doubt(self, work: Commit, now: float) -> None:
+        if now - self._schedule.asked_at > self._timing.fresh_s:
+            for _, held in self.of_request(work.offsets, work.number):
+                held.doubted_until = now + self._timing.doubt_s
 
     def _failed(self, work: Work | None, failed: Failed, now: float) -> None:
         if isinstance(work, Claim):

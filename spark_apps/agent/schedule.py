@@ -88,12 +88,14 @@ class Schedule:
 
     def next_at(self) -> float:
         """When something is due next if nothing happens; infinite = never."""
-        due = self._holdings.due
-        if self._urgent(due) or self._wants_id(self._clock.monotonic()):
+        now = self._clock.monotonic()
+        due = self._undoubted(now)
+        if self._urgent(due) or self._wants_id(now):
             return self._retry_at
         times = [self._survey_at] if self._holdings.unknown else []
         if self._holdings.lookable:
             times += self._times(due)
+        times += [h.doubted_until for p, h in self._holdings.due.items() if p not in due]
         return max(min(times, default=inf), self._retry_at)
 
     def _times(self, due: Mapping[int, Held]) -> list[float]:
@@ -110,8 +112,8 @@ class Schedule:
         return times
 
     def _due(self, now: float) -> Work | None:
-        due = self._holdings.due
-        fresh = all(now - h.looked_at <= self._timing.fresh_s for h in due.values())
+        due = self._undoubted(now)
+        fresh = all(now - h.looked_at <= self._timing.fresh_s and not h.doubted(h.looked_at) for h in due.values())
         if due and fresh and any(h.closing for h in due.values()):
             return self._commit(due)
         lookable = self._holdings.lookable
@@ -129,6 +131,10 @@ class Schedule:
         if unknown and now >= self._survey_at:
             return Survey(unknown, self._next_number, self._times_ms(unknown))
         return self._measure(now) or self._recommit(now)
+
+    def _undoubted(self, now: float) -> dict[int, Held]:
+        """What stands to be committed and may be: no commit of it was late just now."""
+        return {p: h for p, h in self._holdings.due.items() if not h.doubted(now)}
 
     @staticmethod
     def _urgent(due: Mapping[int, Held]) -> bool:

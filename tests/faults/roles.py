@@ -42,7 +42,14 @@ WAIT_LOOKS = 200
 NEVER_S = 1e6
 PR_SET_PDEATHSIG = 1
 TIMING = Timing(
-    look_s=0.15, fresh_s=1.0, commit_timeout_s=1.0, guard_s=1.25, commit_s=0.2, measure_s=0.5, retry_max_s=0.5
+    look_s=0.15,
+    fresh_s=1.0,
+    doubt_s=0.5,
+    commit_timeout_s=1.0,
+    guard_s=1.25,
+    commit_s=0.2,
+    measure_s=0.5,
+    retry_max_s=0.5,
 )
 AGENT_TIMING = AgentTiming(poll_s=0.5, close_timeout_s=15.0, finish_s=5.0)
 log = logging.getLogger(__name__)

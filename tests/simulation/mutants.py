@@ -150,9 +150,15 @@ MUTANTS = (
     ),
     Mutant(
         _SCHEDULE,
-        "fresh = all(now - h.looked_at <= self._timing.fresh_s for h in due.values())",
-        "fresh = True",
+        "now - h.looked_at <= self._timing.fresh_s and not h.doubted(h.looked_at)",
+        "not h.doubted(h.looked_at)",
         "nothing is committed on an old look",
+    ),
+    Mutant(
+        _LEDGER,
+        "if now - self._schedule.asked_at > self._timing.fresh_s:",
+        "if False:",
+        "nothing is committed while a late commit may have hidden a newer owner's entry",
     ),
     Mutant(
         _LEDGER,

@@ -172,6 +172,77 @@ def test_a_newer_commit_that_comes_to_light_sets_a_start_back_all_the_same(stage
     assert stage.holder.ready()[0].position == 60
 
 
+def late_commit(stage: Stage, timely: bool = False) -> None:
+    """It processes up to 50, and sleeps while that commit is on its way; another takes the partition over meanwhile."""
+    stage.own(0, 1)
+    stage.hand_out(0, 50)
+    stage.holder.cover(stage.batch)
+    stage.clock.advance(TIMING.commit_s)
+    work = start_of(stage)
+    assert work.offsets[0].offset == 50
+    stage.commit(0, 40, Token(2, 6, GENERATION))
+    stage.clock.advance(TIMING.fresh_s + (0 if timely else 1))
+    stage.holder.answer(perform(stage.offsets, "t", work))
+    stage.hand_out(0, 70)
+    stage.cover()
+
+
+def test_after_a_commit_that_came_late_nothing_is_committed_until_a_newer_owner_could_write_its_own_again(
+    stage: Stage,
+) -> None:
+    late_commit(stage)
+    stage.wait(TIMING.doubt_s - 0.1)
+    assert stage.committed(0).offset == 50
+    stage.commit(0, 45, Token(2, 6, GENERATION))
+    stage.wait(1.0)
+    assert stage.committed(0).offset == 45
+    assert 0 not in stage.running
+    assert stage.reported("was taken by z")
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_what_passes_after_a_commit_that_came_late_is_committed_when_nobody_has_taken_the_partition(
+    stage: Stage, failed: bool
+) -> None:
+    stage.own(0, 1)
+    stage.hand_out(0, 50)
+    stage.holder.cover(stage.batch)
+    stage.clock.advance(TIMING.commit_s)
+    work = start_of(stage)
+    stage.clock.advance(TIMING.fresh_s + 1)
+    stage.holder.answer(Failed("no answer") if failed else perform(stage.offsets, "t", work))
+    stage.hand_out(0, 70)
+    stage.cover()
+    stage.wait(TIMING.doubt_s - 0.1)
+    assert stage.committed(0).offset == (0 if failed else 50)
+    assert stage.holder.next_at() - stage.clock.monotonic() == pytest.approx(0.1, abs=1e-6)
+    stage.tick(0.11)
+    assert stage.committed(0).offset == 70
+
+
+def test_an_older_entry_is_written_over_at_once_also_after_a_commit_that_came_late(stage: Stage) -> None:
+    late_commit(stage)
+    stage.commit(0, 60, Token(0, 4, GENERATION))
+    stage.tick(TIMING.look_s)
+    stage.tick()
+    assert stage.committed(0) == Committed(70, Token(1, 5, GENERATION), "a", "c", "id-1")
+
+
+def test_after_a_commit_in_time_the_next_one_waits_for_nothing(stage: Stage) -> None:
+    late_commit(stage, timely=True)
+    stage.wait(0.1)
+    assert stage.committed(0).offset == 70
+
+
+def test_a_hand_off_after_a_commit_that_came_late_waits_for_that_alone(stage: Stage) -> None:
+    late_commit(stage)
+    give(stage, 0)
+    assert stage.holder.status().running[0].closing
+    stage.wait(TIMING.doubt_s + 0.1)
+    assert stage.committed(0).offset == 70
+    assert 0 not in stage.running
+
+
 def test_a_look_that_began_before_the_grant_says_nothing_of_it(stage: Stage) -> None:
     stage.own(0, 1)
     stage.clock.advance(1.0)
