@@ -3,7 +3,7 @@
 Only the fence in Kafka holds those.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -87,20 +87,20 @@ class Excuses:
         self._elder[one.name, topic] = generations
         self._answered.pop((one.name, topic), None)
 
-    def on_restore(self, taken_for_lost: Iterable[Consumer]) -> None:
+    def on_restore(self, stood: Mapping[str, int]) -> None:
         """The tree is another one: until it names them as owners, nobody knows of those who run, nor whom it has forgotten.
 
-        Who was taken for lost in the old one may not know of it yet, nor have begun what its picture grants it.
+        `stood`: the epochs of the nodes in the old one. Who has read one may not have begun yet what that grants it.
         """
         self._named.clear()
         self._answered.clear()
         for one in self.consumers:
             if one.alive and one.topics is not None:
-                for topic, query in one.topics.queries.items():
-                    epochs = [self._forgotten.get((one.name, topic), -1)]
-                    epochs += [held.token.epoch for held in query.holder._ledger.held.values()]
-                    if one in taken_for_lost and query.holder.picture is not None:
-                        epochs.append(query.holder.picture.epoch)
+                queries = one.topics.queries
+                for topic in stood.keys() | queries.keys():
+                    epochs = [self._forgotten.get((one.name, topic), -1), stood.get(topic, -1)]
+                    if topic in queries:
+                        epochs += [held.token.epoch for held in queries[topic].holder._ledger.held.values()]
                     self._forgotten[one.name, topic] = max(epochs)
 
     def _forget(self, consumer: str, incarnation: int, nodes: dict[str, TopicNode]) -> None:

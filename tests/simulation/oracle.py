@@ -114,7 +114,7 @@ class Oracle:
     def on_write(self, before: Changes, after: Changes, who: str) -> None:
         self._written = True
         restored = who == "restore"
-        taken_for_lost = [one for one in self.consumers if self.excuses.lost(one)] if restored else []
+        stood = {topic: node.epoch for topic, node in self.nodes.items()}
         readers = {
             self.paths.directives: self._directive,
             self.paths.members: self._member,
@@ -133,7 +133,7 @@ class Oracle:
             elif folder == self.paths.assignments and self._changed(before[path], after[path]):
                 self._node(topic, before[path], after, records.get(topic, []), who)
         if restored:
-            self.excuses.on_restore(taken_for_lost)
+            self.excuses.on_restore(stood)
             return
         for topic in records:
             written = self.paths.state(topic) in after

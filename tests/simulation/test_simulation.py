@@ -93,6 +93,26 @@ def test_who_runs_on_after_zookeeper_was_lost_is_excused_only_until_a_node_names
     assert after == before, "the same holdings go on, and are judged again"
 
 
+def test_who_has_read_a_node_may_begin_what_it_grants_after_zookeeper_was_lost_until_it_is_asked() -> None:
+    with without_chance(), remembering():
+        world = World(Setup())
+        heal(world)
+        node = world.oracle.nodes["orders"]
+        others = [(one, p) for one in world.alive() for p, owner in node.assignments.items() if owner != one.consumer]
+
+        def excused(epoch: int) -> set[bool]:
+            tokens = [(one, p, Token(epoch, one.incarnation, node.generation)) for one, p in others]
+            return {world.oracle.excuses.of(one, "orders", p, token) is not None for one, p, token in tokens}
+
+        assert excused(node.epoch) == {False}
+        perform(world, Action(Fault.LOST.name, 0, 0))
+        assert excused(node.epoch) == {True}
+        assert excused(node.epoch + 1) == {False}
+        heal(world)
+        assert excused(node.epoch) == {False}
+    world.kernel.close()
+
+
 def _excused(world: World) -> dict[tuple[str, int, Token], bool]:
     oracle = world.oracle
     running = [(one, p, token) for one in world.alive() for p, token in oracle._tokens(one, "orders").items()]
