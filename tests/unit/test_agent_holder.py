@@ -1177,6 +1177,15 @@ def test_a_backlog_keeps_no_partition_waiting_that_comes_to_us(stage: Stage) -> 
     assert next(batches)[1] > 1_000_000, "the newcomer is one of them now"
 
 
+def test_a_partition_is_expected_from_its_grant_until_it_is_ready(stage: Stage) -> None:
+    stage.own(0)
+    assert not stage.holder.expecting
+    stage.own(0, 1, guarded=frozenset({1}))
+    assert stage.holder.expecting
+    stage.wait(TIMING.guard_s + 0.5)
+    assert not stage.holder.expecting
+
+
 def test_a_bounded_batch_grows_until_it_takes_as_long_as_it_may(stage: Stage) -> None:
     stage.own(0)
     stage.read(handoff={1: Handoff("b", "a", stage.node.epoch + 1)})

@@ -159,6 +159,10 @@ def test_the_sentence(question: Asked, partition: int, said: str) -> None:
     [
         pytest.param(TWO_OF_FOUR, "balanced: 2 of 4 partitions leave an owner; then 2 each", id="balanced"),
         pytest.param(
+            asked("balanced", [1] * 4, "a b", "aaab"), "balanced: 1 of 4 partitions leave an owner; then 2 each",
+            id="one moves",
+        ),
+        pytest.param(
             asked("weighted", [4] * 4, "a b", "aaaa", parameters={"max_moves": "9"}),
             "weighted by records: 2 moves of 9 allowed; the fullest is b with 8 records/s (100 % of the level)",
             id="weighted",
