@@ -7,7 +7,7 @@ from coordinator_tasks.core.assignors.problem import Problem
 
 
 class OneTopic:
-    """A strategy for one topic that asks a group strategy.
+    """A strategy for one topic that asks a group strategy which does not look at what members have now.
 
     All members subscribe to the topic, and are ordered by their ids. The group strategy plans the whole topic; fixed
     partitions then stay where they are, so that they shift nobody's range.
@@ -19,17 +19,10 @@ class OneTopic:
     def assign(self, problem: Problem) -> Mapping[int, str]:
         """Partition → member; only the fixed ones without members. As fast as the group strategy."""
         partitions = sorted(problem.partitions)
-        place = {partition: i for i, partition in enumerate(partitions)}
-        owned: dict[str, list[int]] = {}
-        for partition, member in problem.owned.items():
-            if partition in place:
-                owned.setdefault(member, []).append(place[partition])
         topic = frozenset({problem.topic})
-        members = {
-            m: GroupMember(topic, {problem.topic: owned[m]} if m in owned else {}, rack=value.rack or None)
-            for m, value in problem.members.items()
-        }
+        members = {m: GroupMember(topic, rack=value.rack or None) for m, value in problem.members.items()}
         racks = {problem.topic: [problem.zones.get(p, ()) for p in partitions]} if problem.zones else {}
         answer = self._strategy.assign(Group({problem.topic: len(partitions)}, members, racks))
         given = {partitions[i]: m for m, topics in answer.items() for i in topics.get(problem.topic, ())}
-        return given | {p: m for p, m in problem.fixed.items() if p in place}
+        listed = frozenset(partitions)
+        return given | {p: m for p, m in problem.fixed.items() if p in listed}

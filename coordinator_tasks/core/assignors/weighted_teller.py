@@ -6,7 +6,6 @@ from dataclasses import replace
 from coordinator_tasks.core.assignors.problem import Problem
 from coordinator_tasks.core.assignors.weighted_book import Book
 from coordinator_tasks.core.assignors.weighted_parameters import Zones, rules_of
-from coordinator_tasks.core.assignors.weighted_table import NOBODY
 
 
 class WeightedTeller:
@@ -80,7 +79,7 @@ class WeightedTeller:
 
     def _figure(self, book: Book, member: str) -> str:
         """`1200 records/s (83 % of the level)`."""
-        if member not in book.seats or member == NOBODY:
+        if member not in book.seats:
             return "nothing"
         share = book.ratio(member) / book.level if book.level else 1.0
         return f"{_number(book.load[member])} {self.rules.measure.unit} ({_percent(share)} of the level)"
