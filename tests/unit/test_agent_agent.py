@@ -563,6 +563,30 @@ def test_who_leaves_marks_itself_draining_in_the_directive_that_is_there(stage: 
     assert decode_directive(path, stage.site.get(path).data, "a", 0).draining is not None
 
 
+def test_who_leaves_does_not_write_over_what_a_person_drained(stage: Stage) -> None:
+    """A person's drain lasts over restarts; a life's own mark ends with it."""
+    asked = Draining("ada", "a new host", 1.0)
+    stage.own(0)
+    stage.step()
+    stage.directive(Directive("a", draining=asked))
+    stage.step()
+    stage.agent.leave()
+    stage.step()
+    path = PATHS.directive("a")
+    assert decode_directive(path, stage.site.get(path).data, "a", 0).draining == asked
+
+
+def test_who_leaves_ends_no_registration_of_another_life(stage: Stage) -> None:
+    stage.step()
+    stage.site.transact([Delete(PATHS.member("a"), stage.site.get(PATHS.member("a")).stat.version)])
+    ZooKeeperRegistry(stage.site, PATHS, stage.clock).register(Member("a", 9, "http://127.0.0.1:2", "boot"))
+    stage.agent.leave()
+    stage.step(1.0)
+    assert stage.agent.finished
+    found = decode_member(PATHS.member("a"), stage.site.get(PATHS.member("a")).data, "a")
+    assert found.incarnation == 9
+
+
 def test_without_the_registry_hand_offs_that_have_begun_go_on(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.own(0, 1)
     stage.step()

@@ -17,11 +17,15 @@ SHARP = {"tolerance": "0.1", "hysteresis": "0", "min.gain": "0", "floor": "0", "
 
 
 def asked(
-    strategy: str, weights: list[float], members: str, owned: str = "", *, pins: Mapping[int, str] | None = None, **more: Any
+    strategy: str, weights: list[float], members: str, owned: str = "", *, pins: Mapping[int, str] | None = None, idle: str = "",
+    **more: Any,
 ) -> Asked:  # fmt: skip
-    """`owned` names the holder of each partition by one letter, `.` = nobody; `a/r1` of `members` is in a rack."""
+    """`owned` names the holder of each partition by one letter, `.` = nobody; `a/r1` of `members` is in a rack.
+
+    Those that `idle` names have no capacity.
+    """
     split = [one.partition("/") for one in members.split()]
-    everybody = {name: Member(name, 1, "", "", rack=rack) for name, _, rack in split}
+    everybody = {name: Member(name, 1, "", "", rack=rack, capacity=float(name not in idle)) for name, _, rack in split}
     holders = {p: m for p, m in enumerate(owned) if m != "."}
     parameters = {**SHARP, **{n.replace("_", "."): text for n, text in more.pop("parameters", {}).items()}}
     problem = Problem(
@@ -94,6 +98,20 @@ TWO_OF_FOUR_SAID = "moves: a had 4 and keeps 2, b had 0 and gets 2; the even sha
             asked("weighted", [4, 4, 4], "a b", "aaa"), 2,
             "moves: a carried 12 records/s (200 % of the level), above the tolerance of 10 %; "
             "b carried 0 records/s (0 % of the level)", id="relieved",
+        ),
+        pytest.param(
+            asked("weighted", [123.4, 123.4], "a b", "aa"), 0,
+            "moves: a carried 247 records/s (200 % of the level), above the tolerance of 10 %; "
+            "b carried 0 records/s (0 % of the level)", id="large numbers are rounded",
+        ),
+        pytest.param(
+            asked("weighted", [0.25, 0.25], "a b", "aa"), 0,
+            "moves: a carried 0.5 records/s (200 % of the level), above the tolerance of 10 %; "
+            "b carried 0 records/s (0 % of the level)", id="small ones have a fraction",
+        ),
+        pytest.param(
+            asked("weighted", [4, 4], "a b", "ab", idle="a"), 0,
+            "moves: a has no capacity; b carried 4 records/s (50 % of the level)", id="no capacity",
         ),
         pytest.param(
             asked("weighted", [4, 4, 4], "a b", "aab"), 0,

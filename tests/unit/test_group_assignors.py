@@ -33,6 +33,13 @@ def test_no_assignment_has_a_better_balance_or_with_it_fewer_moves(group: Group)
     assert solve(group).moves == moves(group, answer)
 
 
+@pytest.mark.parametrize("claimed", [7, -1], ids=["beyond the last", "below the first"])
+def test_a_claim_on_a_partition_that_is_not_there_counts_for_nothing(claimed: int) -> None:
+    topic = frozenset({"ta"})
+    members = {"ca": GroupMember(topic, {"ta": [claimed]}), "cb": GroupMember(topic, {"ta": [0, 1]})}
+    assert GroupBalanced().assign(Group({"ta": 2}, members)) == {"ca": {"ta": [1]}, "cb": {"ta": [0]}}
+
+
 @pytest.mark.parametrize("strategy", COMPLETE)
 @settings(max_examples=50)
 @over(group=groups())

@@ -79,6 +79,20 @@ def test_a_batch_that_waits_for_its_commit_is_not_delivered_by_a_runner_that_is_
     assert stage.runner.holder.outstanding == (1, (Range(0, 0, 10, 2),))
 
 
+def test_a_batch_is_delivered_once_its_commit_is_known(connected: Connected) -> None:
+    connected.kafka.append("t", 0, 10)
+    connected.runner.agree(Delivery.AT_MOST_ONCE)
+    connected.runner.edit(lambda holder: holder.on_node(OWNED))
+    assert comes(lambda: 0 in connected.runner.holder.ready())
+    connected.runner.edit(lambda holder: holder.hand_out(1, (Range(0, 0, 10, 2),)))
+    assert connected.runner.confirmed() == frozenset()
+    assert connected.kafka.offsets("g").committed("t", [0])[0].offset == 10
+
+
+def test_a_query_that_goes_on_is_not_over(connected: Connected) -> None:
+    assert not connected.runner.is_over("r")
+
+
 def test_what_somebody_has_taken_is_withdrawn_from_the_batch_that_waits(stage: Stage) -> None:
     stage.runner.agree(Delivery.AT_MOST_ONCE)
     stage.see(OWNED)

@@ -337,9 +337,9 @@ AB, ABC = members("a", "b"), members("a", "b", "c")
         pytest.param(
             problem([4, 4], ABC, "aa", carried={"b": 1.0}), {"bans": "c: 0,1"}, "ab", id="past a lighter one that is banned"
         ),
-        pytest.param(problem([5, 5], AB), {"weights": "0: 100; 1: 1"}, "ab", id="weights by a person"),
+        pytest.param(problem([5, 5], AB), {"weights": "0: 1; 1: 100"}, "ba", id="weights by a person"),
         pytest.param(
-            problem([5, 5, 5], AB, "aab"), {"weights": "0-1: 1; 2: 2"}, "aab", id="go before what was measured"
+            problem([5, 5, 5], AB, "aab"), {"weights": "0: 9; 1-2: 1"}, "abb", id="go before what was measured"
         ),
         pytest.param(problem([0, 0, 0, 0], AB, "aaaa"), {"partition_weight": "1"}, "baab", id="idle ones are spread"),
     ],
@@ -367,6 +367,12 @@ NEAR_B = {0: ("r2",), 1: ("r2",)}
             "prefer",
             "aabb",
             id="what comes near goes first",
+        ),
+        pytest.param(
+            problem([1, 1], RACKS, "bb", zones={0: ("r2",), 1: ("r9",)}), "prefer", "ba", id="then what is near nobody"
+        ),
+        pytest.param(
+            problem([2, 2], RACKS, "aa", zones={0: ("r1",), 1: ("r1",)}), "prefer", "ba", id="then what is near"
         ),
     ],
 )
