@@ -470,6 +470,16 @@ def test_a_number_may_have_nine_digits() -> None:
     assert rules_of({"max.moves": "9" * 9}).max_moves == 999_999_999
 
 
+def test_a_partition_may_have_the_number_of_a_million() -> None:
+    assert rules_of({"weights": "1000000: 2"}).weights == {1_000_000: 2.0}
+
+
+@pytest.mark.parametrize(("length", "shown"), [(60, "x" * 60), (61, "x" * 57 + "...")])
+def test_a_long_value_is_cut_in_its_refusal(length: int, shown: str) -> None:
+    with pytest.raises(Refused, match=f"is '{shown}':"):
+        rules_of({"tolerance": "x" * length})
+
+
 def test_the_strategy_has_a_name() -> None:
     assert isinstance(assignor("weighted"), Weighted)
 
