@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.handoff import STAYING, measure
+from benchmarks.handoff import STAYING, Asked, measure
 from benchmarks.handoff_lanes import OURS
 from benchmarks.handoff_report import number
 from benchmarks.plot import Line, Plot
@@ -30,15 +30,8 @@ CONSUMERS = len(STAYING[False])
 def cell(each: int, rounds: int) -> dict[str, Any]:
     """One number of partitions, on servers of its own."""
     partitions = each * CONSUMERS
-    asked = argparse.Namespace(
-        partitions=(partitions,),
-        rounds=rounds,
-        kinds=("join",),
-        only=(OURS,),
-        per_second=RECORDS_PER_S / partitions,
-        batch_interval=0.0,
-        json=None,
-    )
+    per_second = RECORDS_PER_S / partitions
+    asked = Asked(partitions=(partitions,), rounds=rounds, kinds=("join",), only=(OURS,), per_second=per_second)
     (found,) = measure(asked)["summary"]
     return {"each": each, **found}
 

@@ -24,7 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from math import inf
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -282,7 +282,22 @@ def _keep(file: Path | None, result: Mapping[str, Any]) -> None:
         report(judged(so_far), lambda _: None, file)
 
 
-def measure(given: argparse.Namespace) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is to be measured; the command's options have the same names and defaults."""
+
+    partitions: tuple[int, ...] = (12, 48, 192)
+    rounds: int = 5
+    kinds: tuple[str, ...] = KINDS
+    only: tuple[str, ...] = (*PLAIN, SPARK)
+    per_second: float = 20.0
+    batch_interval: float = 0.5
+    airflow: bool = False
+    json: Path | None = None
+
+
+def measure(given: Asked) -> dict[str, Any]:
+    """Everything that was found, with the circumstances, as `--json` writes it."""
     result: dict[str, Any] = {
         "cores": os.cpu_count(),
         "python": platform.python_version(),
@@ -337,21 +352,24 @@ def _names(allowed: Collection[str]) -> Callable[[str], tuple[str, ...]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     numbers: Callable[[str], tuple[int, ...]] = lambda text: tuple(int(one) for one in text.split(","))  # noqa: E731
-    parser.add_argument("--partitions", type=numbers, default=(12, 48, 192))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--kinds", type=_names((*KINDS, *FURTHER)), default=KINDS)
-    parser.add_argument("--only", type=_names((*PLAIN, SPARK)), default=(*PLAIN, SPARK))
-    parser.add_argument("--per-second", type=float, default=20.0, help="records to each partition")
-    parser.add_argument("--batch-interval", type=float, default=0.5, help="seconds between a Spark consumer's batches")
+    parser.add_argument("--partitions", type=numbers)
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--kinds", type=_names((*KINDS, *FURTHER)))
+    parser.add_argument("--only", type=_names((*PLAIN, SPARK)))
+    parser.add_argument("--per-second", type=float, help="records to each partition")
+    parser.add_argument("--batch-interval", type=float, help="seconds between a Spark consumer's batches")
     parser.add_argument(
         "--airflow", action="store_true", help="Airflow's tasks run our transitions, not the plain loop"
     )
     parser.add_argument("--json", type=Path)
     parser.add_argument("--svg", type=Path, help="one plot for each kind: NAME-KIND.svg")
-    given = parser.parse_args()
-    result = measure(given)
-    write_plots(result, given.svg)
-    report(result, show, given.json)
+    parser.set_defaults(**asdict(Asked()))
+    given = vars(parser.parse_args())
+    svg = given.pop("svg")
+    asked = Asked(**given)
+    result = measure(asked)
+    write_plots(result, svg)
+    report(result, show, asked.json)
 
 
 if __name__ == "__main__":

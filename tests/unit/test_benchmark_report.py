@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks import growth
+from benchmarks.handoff import Asked
 from benchmarks.handoff_report import joined, summary, targets
 from benchmarks.headline import HAND_OFFS, UNDER_AIRFLOW, details, placed, table
 
@@ -120,3 +122,15 @@ def test_there_is_one_place_for_a_table_and_nothing_else_changes(file: str, plac
     assert once.partition(end)[2] == text.partition(end)[2]
     with pytest.raises(SystemExit, match="no place for the table"):
         placed("nothing", "new", place)
+
+
+def test_growth_asks_for_joins_of_ours_alone_as_often_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Asked] = []
+
+    def measured(one: Asked) -> dict[str, Any]:
+        asked.append(one)
+        return {"summary": [{"contender": "ours"}]}
+
+    monkeypatch.setattr(growth, "measure", measured)
+    assert growth.cell(10, 2) == {"each": 10, "contender": "ours"}
+    assert asked == [Asked(partitions=(30,), rounds=2, kinds=("join",), only=("ours",), per_second=100.0)]
