@@ -291,6 +291,23 @@ def test_what_to_do_about_lost_records_is_said_where_it_helps(claims: bool, capl
 # Releases -------------------------------------------------------------------------------------------------------------
 
 
+def test_an_idle_partitions_entry_is_committed_again_although_it_stands(stage: Stage) -> None:
+    stage.own(0)
+    stage.clock.advance(TIMING.recommit_s + 1)
+    work = asked(stage, Commit)
+    assert isinstance(work, Commit)
+    assert work.offsets.keys() == {0}
+
+
+def test_what_was_handed_over_is_committed_before_anybody_looks(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 30)
+    stage.holder.on_node(replace(stage.node, epoch=2, assignments={}, since={}, handoff={0: Handoff("a", "b", 2)}))
+    stage.clock.advance(TIMING.look_s)
+    stage.holder.cover(stage.batch)
+    assert isinstance(stage.holder.work(), Commit)
+
+
 def test_what_ran_here_is_released_without_a_further_question_to_kafka(stage: Stage) -> None:
     stage.own(0)
     stage.hand_out(0, 30)

@@ -11,7 +11,7 @@ from spark_apps.agent.first import FirstOffsets
 from spark_apps.agent.holder import Holder
 from spark_apps.agent.planner import BatchPlanner
 from spark_apps.agent.settings import Identity, Pacing, Timing
-from spark_apps.agent.work import Commit, Failed, Look, Measure, Work, perform
+from spark_apps.agent.work import Commit, Failed, Look, Measure, perform
 from spark_apps.batches import SMALL_RECORDS, BatchOffset, Range, plan_tasks
 from spark_apps.options import LATEST, Starting, parse_options
 from tests.fakes.clock import FakeClock
@@ -144,15 +144,6 @@ def start_of(stage: Stage) -> Commit:
     return work
 
 
-def answered(stage: Stage) -> list[Work]:
-    """Everything that is due now, answered."""
-    asked = []
-    while (work := stage.holder.work()) is not None:
-        asked.append(work)
-        stage.holder.answer(perform(stage.offsets, "t", work))
-    return asked
-
-
 @pytest.mark.parametrize(
     "late", [Token(1, 5, GENERATION), Token(0, 4, GENERATION), None], ids=["own", "older", "foreign"]
 )
@@ -170,19 +161,13 @@ def test_a_late_commit_does_not_set_a_start_back_whose_outcome_is_unknown(stage:
     assert stage.holder.ready()[0].position == 100
 
 
-def test_a_start_after_a_foreign_commit_goes_on_from_an_owners_that_comes_to_light(stage: Stage) -> None:
-    stage.offsets.commit("t", {0: Committed(100, None)})
-    stage.node = replace(stage.node, epoch=8)
-    stage.holder.on_node(replace(stage.node, epoch=9, assignments={0: "a"}, since={0: 9}))
-    start_of(stage)
-    stage.holder.answer(Failed("no answer within 2 s"))
-    stage.commit(0, 60, Token(2, 7, GENERATION))
-    stage.tick(TIMING.fresh_s + 1)
-    assert stage.holder.ready()[0].position == 60
-
-
-def test_a_newer_commit_that_comes_to_light_sets_a_start_back_all_the_same(stage: Stage) -> None:
-    stage.commit(0, 100, Token(1, 6, GENERATION))
+@pytest.mark.parametrize(
+    "standing",
+    [Committed(100, Token(1, 6, GENERATION), "z", "c", "id-1"), Committed(100, None)],
+    ids=["an owner's", "foreign"],
+)
+def test_a_newer_commit_that_comes_to_light_sets_a_start_back_all_the_same(stage: Stage, standing: Committed) -> None:
+    stage.offsets.commit("t", {0: standing})
     stage.node = replace(stage.node, epoch=8)
     stage.holder.on_node(replace(stage.node, epoch=9, assignments={0: "a"}, since={0: 9}))
     start_of(stage)
@@ -797,23 +782,6 @@ def test_idle_partitions_are_committed_again_before_kafka_forgets_them(stage: St
     stage.tick(TIMING.recommit_s + 1)
     stage.wait(0.5)
     assert stage.committed(0).offset == 0
-
-
-def test_an_idle_partitions_entry_is_committed_again_although_it_stands(stage: Stage) -> None:
-    stage.own(0)
-    stage.clock.advance(TIMING.recommit_s + 1)
-    asked = answered(stage)
-    assert any(isinstance(work, Commit) and work.offsets.keys() == {0} for work in asked)
-
-
-def test_what_was_handed_over_is_committed_before_anybody_looks(stage: Stage) -> None:
-    stage.own(0)
-    stage.hand_out(0, 30)
-    stage.holder.on_node(replace(stage.node, epoch=2, assignments={}, since={}, handoff={0: Handoff("a", "b", 2)}))
-    stage.clock.advance(TIMING.look_s)
-    stage.holder.cover(stage.batch)
-    first, *_ = answered(stage)
-    assert isinstance(first, Commit)
 
 
 def test_a_group_with_subscribed_members_is_named_and_nothing_is_read(stage: Stage) -> None:
