@@ -127,10 +127,9 @@ def targets(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _targets(cell: Mapping[str, Any]) -> list[dict[str, Any]]:
     contender = cell["contender"]
-    crash = cell["kind"] == "crash"
+    death = cell["kind"] in ("crash", "silent")
     session_ms = (SESSIONS_S[contender] + CRASH_BEYOND_SESSION_S) * 1000
-    limits = [("moved", (session_ms, session_ms) if crash else MOVED_MS[contender])] if cell["kind"] != "silent" else []
-    limits.append(("unmoved", UNMOVED_MS[contender]))
+    limits = [("moved", (session_ms, session_ms) if death else MOVED_MS[contender]), ("unmoved", UNMOVED_MS[contender])]
     return [
         {
             **{name: cell[name] for name in ("partitions", "kind", "contender")},
@@ -176,12 +175,18 @@ def _table(result: Mapping[str, Any], partitions: int) -> Table:
     names = ("", "moved", "by round", "worst", "unmoved", "by round", "worst", "control")
     for name in (*names, "worst", "moves", "needless", "lost", "doubled", "settled", "cores", "busy"):
         table.add_column(name, justify="right" if name else "left")
+    tick_ms = tick_ms_of(result)
     for cell in ordered([one for one in result["summary"] if one["partitions"] == partitions]):
         moved, unmoved, control = (cell[name] for name in ("moved", "unmoved", "control"))
         counts = (f"{cell[name]:,}" for name in ("moves", "needless", "lost", "duplicated"))
         table.add_row(
             f"{cell['kind']}: {cell['contender']}",
-            *(*three(moved), *three(unmoved), number(control.get("median")), number(control.get("worst"))),
+            *(
+                *three(moved, tick_ms),
+                *three(unmoved, tick_ms),
+                number(control.get("median")),
+                number(control.get("worst")),
+            ),
             *(*counts, f"{cell['settled_s']:.1f} s", f"{cell['own_cores']:.1f}", f"{cell['busy']:.0%}"),
         )
     return table
@@ -194,11 +199,22 @@ def ordered(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(cells, key=lambda cell: (kinds.index(cell["kind"]), contenders.index(cell["contender"])))
 
 
-def three(spread: Mapping[str, Any]) -> tuple[str, str, str]:
+def three(spread: Mapping[str, Any], tick_ms: float) -> tuple[str, str, str]:
     """Median, smallest and largest median of a round, and the worst."""
     if not spread["n"]:
         return "–", "–", "–"
-    return number(spread["median"]), f"{number(spread['low'])} to {number(spread['high'])}", number(spread["worst"])
+    low, high, middle, worst = (beyond_tick(spread[name], tick_ms) for name in ("low", "high", "median", "worst"))
+    return middle, low if low == high else f"{low} to {high}", worst
+
+
+def tick_ms_of(result: Mapping[str, Any]) -> float:
+    """Milliseconds between two records of a partition: no stall is known better."""
+    return float(1000 / result["per_second"])
+
+
+def beyond_tick(value: float | None, tick_ms: float) -> str:
+    """Milliseconds beyond the control; what is below the producer's tick is not told from 0."""
+    return "< tick" if value is not None and value < tick_ms else number(value)
 
 
 def number(value: float | None) -> str:

@@ -1,6 +1,6 @@
 """Writes the tables of hand-offs into README.md and docs/measurements.md, from what `benchmarks.handoff` has measured.
 
-python -m benchmarks.headline [--json build/handoff.json] [--partitions 48]
+python -m benchmarks.headline [--json build/handoff.json] [--partitions 48] [--airflow-json build/handoff-airflow.json]
 
 What was measured with `--airflow` goes into a place of its own, of the second file alone.
 """
@@ -10,68 +10,100 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from benchmarks.handoff_report import TITLES, number, ordered, three
+from benchmarks.handoff_lanes import OURS, PLAIN
+from benchmarks.handoff_report import TITLES, beyond_tick, number, ordered, three, tick_ms_of
 
 README, MEASUREMENTS = Path("README.md"), Path("docs/measurements.md")
 HAND_OFFS, UNDER_AIRFLOW = "hand-offs", "hand-offs under Airflow"
-KINDS = {"join": "join", "leave": "clean leave", "rolling": "rolling restart", "crash": "kill -9"}
-TITLES_OF_KINDS = {**KINDS, "silent": "kill -9 that nobody reports"}
-DETAILS = ("moved", "by round", "worst", "others", "by round", "worst", "control", "worst")
+EVENTS = {
+    "join": "join",
+    "leave": "clean leave",
+    "rolling": "rolling restart",
+    "crash": "kill -9, reported by the launcher",
+    "silent": "kill -9 that nobody reports",
+}
+TITLES_OF_KINDS = {**EVENTS, "crash": "kill -9"}
+SILENT = frozenset(PLAIN) - {OURS}
+"""Whose deaths are never reported."""
+DETAILS = ("moved", "by round", "worst", "others", "by round", "worst", "control", "worst", "stall", "worst")
 COUNTS = {"moves": "moves", "needless": "needless", "lost": "lost", "duplicated": "doubled"}
 
 
-def table(result: Mapping[str, Any], partitions: int) -> str:
+def table(result: Mapping[str, Any], partitions: int, under_airflow: Mapping[str, Any] | None = None) -> str:
     """Markdown, with the circumstances above it. Raises `SystemExit` if so many partitions were not measured."""
-    cells = {(c["contender"], c["kind"]): c for c in result["summary"] if c["partitions"] == partitions}
+    cells = _cells(result, partitions)
     if not cells:
         measured = sorted({str(cell["partitions"]) for cell in result["summary"]}, key=int)
         sys.exit(f"{partitions} partitions were not measured, only {', '.join(measured)}: give --partitions")
-    head = ["| median (worst) |", "|---|"]
-    for title in KINDS.values():
-        head = [f"{head[0]} {title}: moved | others |", f"{head[1]}--:|--:|"]
-    rows = [
-        f"| {title} |" + "".join(f" {_both(cells.get((contender, kind)))} |" for kind in KINDS)
-        for contender, title in TITLES.items()
-        if any(name == contender for name, _ in cells)
-    ]
+    titles = ["", "undisturbed", *EVENTS.values(), "partitions that stay, at worst"]
+    rows = [_row(title, cells, contender, tick_ms_of(result)) for contender, title in TITLES.items()]
+    if under_airflow is not None:
+        airflow = _cells(under_airflow, partitions)
+        rows += [_row(f"{TITLES[one]}, under Airflow", airflow, one, tick_ms_of(under_airflow)) for one in TITLES]
     sessions = sorted(
         {f"{TITLES[name]}: {s:g} s" for name, s in result["sessions_s"].items() if (name, "crash") in cells}
     )
     told = f"Sessions, after which a dead consumer is missed: {'; '.join(sessions)}."
     return "\n".join(
         [
-            f"Milliseconds for which a partition stood still, beyond what it did undisturbed: {partitions} partitions, "
-            f"{circumstances(result)}",
+            f"Milliseconds for which a partition stood still, beyond what it did undisturbed; median (worst). The plain loop "
+            f"ran our transitions, except where the row names Airflow. {partitions} partitions, {circumstances(result)}",
             "",
-            *head,
-            *rows,
+            f"| {' | '.join(titles).strip()} |",
+            "|---|" + "--:|" * (len(titles) - 1),
+            *filter(None, rows),
             "",
             told if sessions else "Nobody was killed in these runs.",
         ]
     )
 
 
-def _both(cell: Mapping[str, Any] | None) -> str:
-    if cell is None:
-        return "– | –"
-    return f"{_middle(cell['moved'])} | {_middle(cell['unmoved'])}"
+def _cells(result: Mapping[str, Any], partitions: int) -> dict[tuple[str, str], Mapping[str, Any]]:
+    """By contender and kind. Nobody can report a death to Kafka: there both columns show the same."""
+    cells = {(c["contender"], c["kind"]): c for c in result["summary"] if c["partitions"] == partitions}
+    unreported = {(name, "silent"): cell for (name, kind), cell in cells.items() if kind == "crash" and name in SILENT}
+    return unreported | cells
 
 
-def _middle(spread: Mapping[str, Any]) -> str:
-    return f"{number(spread['median'])} ({number(spread['worst'])})" if spread["n"] else "–"
+def _row(title: str, cells: Mapping[tuple[str, str], Mapping[str, Any]], contender: str, tick_ms: float) -> str:
+    """One contender's figures; empty if it was not measured."""
+    own = {kind: cells[contender, kind] for kind in EVENTS if (contender, kind) in cells}
+    if not own:
+        return ""
+    moved = [_middle(own[kind]["moved"], tick_ms) if kind in own else "–" for kind in EVENTS]
+    quiet = [one["control"] for one in own.values()]
+    control = f"{number(median(one['median'] for one in quiet))} ({number(max(one['worst'] for one in quiet))})"
+    stay = [one["unmoved"] for one in own.values() if one["unmoved"]["n"]]
+    worst = None if any(one["worst"] is None for one in stay) else max((one["worst"] for one in stay), default=0.0)
+    others = beyond_tick(worst, tick_ms) if stay else "–"
+    return f"| {' | '.join([title, control, *moved, others])} |"
+
+
+def _middle(spread: Mapping[str, Any], tick_ms: float) -> str:
+    if not spread["n"]:
+        return "–"
+    return f"{beyond_tick(spread['median'], tick_ms)} ({beyond_tick(spread['worst'], tick_ms)})"
 
 
 def details(result: Mapping[str, Any], partitions: int) -> str:
     """Markdown: everything that was found of every kind and contender."""
     names = (*DETAILS, *COUNTS.values(), "settled s")
     rows = [f"| {partitions} partitions | " + " | ".join(names) + " |", "|---|" + "--:|" * len(names)]
+    tick_ms = tick_ms_of(result)
     for cell in ordered([cell for cell in result["summary"] if cell["partitions"] == partitions]):
-        control = (number(cell["control"].get("median")), number(cell["control"].get("worst")))
+        whole = [_whole(cell[name], of) for name in ("control", "stall") for of in ("median", "worst")]
         counts = [f"{cell[name]:,}" for name in COUNTS]
         title = f"{TITLES_OF_KINDS[cell['kind']]}: {TITLES[cell['contender']]}"
-        found = (*three(cell["moved"]), *three(cell["unmoved"]), *control, *counts, f"{cell['settled_s']:.1f}")
+        found = (
+            *three(cell["moved"], tick_ms),
+            *three(cell["unmoved"], tick_ms),
+            *whole,
+            *counts,
+            f"{cell['settled_s']:.1f}",
+        )
         rows.append(f"| {title} | {' | '.join(found)} |")
     asked = [target for target in result["targets"] if target["partitions"] == partitions]
     missed = [f"{one['kind']}, {TITLES[one['contender']]}, {one['what']}" for one in asked if not one["met"]]
@@ -79,11 +111,16 @@ def details(result: Mapping[str, Any], partitions: int) -> str:
     return "\n".join([*rows, "", said])
 
 
+def _whole(spread: Mapping[str, Any], of: str) -> str:
+    return number(spread[of]) if spread["n"] else "–"
+
+
 def circumstances(result: Mapping[str, Any]) -> str:
     """On which machine it was measured, and how."""
     rounds = "one round" if result["rounds"] == 1 else f"{result['rounds']} rounds"
+    tick = f"a record every {tick_ms_of(result):g} ms (the tick)"
     load = f"load {result['load_before']:.1f} before and {result['load_after']:.1f} at the end of the run"
-    return f"{rounds}, {result['cores']} cores, {load}."
+    return f"{rounds}, {result['cores']} cores, {tick}, {load}."
 
 
 def placed(text: str, made: str, place: str) -> str:
@@ -99,6 +136,7 @@ def placed(text: str, made: str, place: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", type=Path, default=Path("build/handoff.json"))
+    parser.add_argument("--airflow-json", type=Path, help="what --airflow has measured: further rows for the README")
     parser.add_argument("--partitions", type=int, default=48, help="in the README; the other file has all of them")
     given = parser.parse_args()
     if not given.json.exists():
@@ -109,7 +147,8 @@ def main() -> None:
     place = UNDER_AIRFLOW if result.get("airflow") else HAND_OFFS
     MEASUREMENTS.write_text(placed(MEASUREMENTS.read_text(), every, place))
     if place == HAND_OFFS:
-        README.write_text(placed(README.read_text(), table(result, given.partitions), place))
+        airflow = json.loads(given.airflow_json.read_text()) if given.airflow_json else None
+        README.write_text(placed(README.read_text(), table(result, given.partitions, airflow), place))
 
 
 if __name__ == "__main__":
