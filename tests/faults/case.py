@@ -29,7 +29,7 @@ from coordinator_tasks.wiring import Settings
 from tests.faults.checker import Findings, Run, check
 from tests.faults.failpoints import Kill, enter, traced
 from tests.faults.releases import Releases
-from tests.faults.roles import COORDINATOR, Life, consume, coordinate
+from tests.faults.roles import AGENT_TIMING, COORDINATOR, Life, consume, coordinate
 from tests.faults.rows import Rows
 from tests.faults.servers import Servers
 from tests.stable import stable_node
@@ -80,6 +80,8 @@ class Case:
     """
 
     bound_s: ClassVar[float] = BOUND_S
+    stay_s: ClassVar[float] = 6 * AGENT_TIMING.poll_s
+    """How long a phase goes on for a death of its own that has not come."""
     servers: Servers
     name: str
     folder: Path
@@ -153,10 +155,22 @@ class Case:
         self.servers.begin_group(self.group, self.base)
         for phase in self._phases():
             phase()
+            self._stay()
             if self._over():
                 break
         self.target = self.servers.ends()
         self._await(self._consumed, "everything is processed")
+
+    def _stay(self) -> None:
+        """Go on with a phase until its deaths have come: what a process does again and again need not fall into a short one."""
+        due = [number for number, kill in enumerate(self.kills) if kill.point.split("/")[1] == self.phase]
+        until = time.monotonic() + self.stay_s
+        if not all(self._reached()[number] for number in due):
+            stood = self._awaited
+            self._await(
+                lambda: all(self._reached()[number] for number in due) or time.monotonic() > until, "a phase goes on"
+            )
+            self._await(*stood)
 
     def _over(self) -> bool:
         return self.brief and all(self._reached())
@@ -213,6 +227,7 @@ class Case:
     # What is awaited -------------------------------------------------------------------------------------------------
 
     def _await(self, holds: Callable[[], bool], what: str) -> None:
+        self._awaited = (holds, what)
         deadline = time.monotonic() + self.bound_s
         while True:
             revived = self._revive()

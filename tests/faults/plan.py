@@ -92,14 +92,23 @@ def pairs(seed: int) -> Iterator[tuple[Kill, ...]]:
 
 
 def run(
-    servers: Servers, folder: Path, plans: Sequence[tuple[Kill, ...]], at_once: int = AT_ONCE, *, brief: bool = False
+    servers: Servers,
+    folder: Path,
+    plans: Sequence[tuple[Kill, ...]],
+    at_once: int = AT_ONCE,
+    *,
+    brief: bool = False,
+    usual: type[Case] = Case,
 ) -> Iterator[Result]:
-    """One case for each plan, several at once; results as they come. `brief`: most of them end with the phase of the death."""
+    """One case for each plan, several at once; results as they come. `brief`: most of them end with the phase of the death.
+
+    `usual`: the scenario of the points that every join and leave meets.
+    """
     kinds: dict[str, type[Case]] = {point: Restless for point, always in listed().items() if not always}
     kinds |= {point: kind for kind, points in further().items() for point in points}
     with ThreadPoolExecutor(at_once) as pool:
         cases = [
-            kinds.get(plan[0].point if plan else "", Case)(
+            kinds.get(plan[0].point if plan else "", usual)(
                 servers, f"{folder.name}-{n}", folder / str(n), plan, brief=brief and n % WHOLE_OF > 0
             )
             for n, plan in enumerate(plans)
@@ -124,13 +133,17 @@ def run_reaching(
     brief: bool = True,
     over: Callable[[], bool] = lambda: False,
 ) -> Iterator[Result]:
-    """As `run`; a case that does not come to all of its deaths is tried again, unless the time is `over`."""
+    """As `run`; a case that does not come to all of its deaths is tried again, unless the time is `over`.
+
+    Every other time by consumers that look all the time: else the same speed of a machine could miss the same point each time.
+    """
     due = list(plans)
     for attempt in range(attempts):
         if attempt and over():
             return
         missed = []
-        for result in run(servers, folder / f"{folder.name}-try{attempt}", due, brief=brief):
+        usual = Restless if attempt % 2 else Case
+        for result in run(servers, folder / f"{folder.name}-try{attempt}", due, brief=brief, usual=usual):
             if all(result.reached) or result.problems or attempt == attempts - 1:
                 yield result
             else:

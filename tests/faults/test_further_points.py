@@ -13,7 +13,7 @@ from tests.faults.servers import Servers
 from tests.faults.test_failpoints import failures, shown
 from tests.faults.upheavals import SCENARIOS
 
-ATTEMPTS = 3
+ATTEMPTS = 10
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 

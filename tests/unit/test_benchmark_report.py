@@ -83,17 +83,16 @@ def test_what_several_calls_have_measured_is_judged_as_one() -> None:
 
 
 def test_the_table_says_the_same_of_the_same_runs() -> None:
+    kafka = run("eager", "crash", [[11_050.0, 50.0]], [[50.0, 50.0]])
     result = {
-        "summary": summary(RUNS),
+        "summary": summary([*RUNS, kafka]),
         "rounds": 2,
         "cores": 2,
         "load_before": 0.5,
         "load_after": 1.25,
         "per_second": 20.0,
     }
-    kafka = run("eager", "crash", [[11_050.0, 50.0]], [[50.0, 50.0]])
     airflow = {**result, "summary": summary([run("ours", "silent", [[18_030.0, 30.0]], [])])}
-    result["summary"] += summary([kafka])
     made = table({**result, "sessions_s": {"eager": 10.0, "ours": 4.0}}, 48, airflow)
     assert "The plain loop ran our transitions" in made
     assert "a record every 50 ms (the tick)" in made
