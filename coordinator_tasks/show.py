@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from coordinator_tasks.core.model import Actor, Explanation, Fleet, Move, MoveKind
-from coordinator_tasks.core.partition_text import ranges
+from coordinator_tasks.core.partition_text import named, ranges
 from coordinator_tasks.service.history import Rebalance
 from coordinator_tasks.service.overview import ConsumerOverview, RunningTopic, TopicOverview
 from coordinator_tasks.service.positions import Shift
@@ -83,8 +83,10 @@ def consumers(found: Iterable[ConsumerOverview]) -> str:
         for topic in one.topics or (RunningTopic(NOBODY),):
             said = "; ".join(part for part in (notes, *topic.reports) if part)
             lag = NOBODY if topic.lag_records is None else str(topic.lag_records)
+            said = "; ".join(part for part in (said, f"paused: {named(topic.paused)}" if topic.paused else "") if part)
             closing = ranges(topic.closing) or NOBODY
-            rows.append((*who, topic.topic, ranges(topic.running) or NOBODY, closing, lag, said))
+            runs = ranges(set(topic.running) - set(topic.paused)) or NOBODY
+            rows.append((*who, topic.topic, runs, closing, lag, said))
             who = ("", "", "", "")
             notes = ""
     headers = ("consumer", "is", "incarnation", "address", "topic", "runs", "closing", "lag", "notes")
@@ -110,7 +112,7 @@ def reports(found: Iterable[TopicReport], *, plan_only: bool = False) -> str:
 
 def explanation(found: Explanation, partition: int | None = None) -> str:
     """How a plan was come to: its summary, then why what moves moves, and why what stays stays (or one partition only)."""
-    lines = [f"  {found.summary} (inputs {found.inputs})"]
+    lines = [f"  {found.summary}" + (f" (inputs {found.inputs})" if found.inputs else "")]
     for verb, reasons in (("moves", found.moves), ("stays", found.stays)):
         for one in reasons:
             if partition is None or partition in one.partitions:
@@ -143,20 +145,25 @@ def moves(found: Iterable[Move]) -> str:
 
 def history(found: Iterable[Rebalance]) -> str:
     """Who moved, from whom to whom, why, and how long it took; newest first."""
-    rows = []
+    parts = []
     for one in found:
-        head = (_time(one.began_at), one.topic, one.rebalance)
-        took = f"{one.lasted_s:.1f} s" if one.ended_at else "goes on"
-        tail = (took, one.cause, ", ".join(dict.fromkeys(_actor(run) for run in one.runs)))
+        took = f"took {one.lasted_s:.1f} s" if one.ended_at else "goes on"
+        head = f"{_time(one.began_at)}  {one.topic}  {one.rebalance}  {took}"
+        runs = ", ".join(dict.fromkeys(_actor(run) for run in one.runs))
+        lines = [head, f"  why: {one.cause}", f"  run by: {runs}"]
+        rows: list[tuple[str, ...]] = []
         grouped: dict[tuple[str, str, str], list[int]] = {}
         for move in one.moves:
             key = (move.giver or NOBODY, move.taker or NOBODY, move.kind.value)
             grouped.setdefault(key, []).append(move.partition)
-        for (giver, taker, kind), partitions in grouped.items() or [((NOBODY, NOBODY, NOBODY), list[int]())]:
-            rows.append((*head, ranges(partitions) or NOBODY, giver, taker, kind, *tail, _reasons(one, partitions)))
-            head, tail = ("", "", ""), ("", "", "")
-    headers = ("began", "topic", "rebalance", "partitions", "from", "to", "kind", "took", "why", "run by", "why these")
-    return table(headers, rows, "nothing has happened yet")
+        reasons: dict[str, str] = {}
+        for (giver, taker, kind), partitions in grouped.items():
+            rows.append((f"  {ranges(partitions)}", giver, taker, kind))
+            reasons[ranges(partitions)] = _reasons(one, partitions)
+        lines.append(table(("  partitions", "from", "to", "kind"), rows, "  nothing moved"))
+        lines += [f"  why {which}: {text}" for which, text in reasons.items() if text]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts) or "nothing has happened yet"
 
 
 def _reasons(one: Rebalance, partitions: Iterable[int]) -> str:

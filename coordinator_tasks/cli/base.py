@@ -26,7 +26,18 @@ Consumer = Annotated[str, typer.Argument(help="The id of a consumer.", show_defa
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Strategy = Annotated[str, typer.Option(help="How partitions are spread over the consumers; none = the cluster's.")]
 Parameters = Annotated[list[str] | None, typer.Option("--parameter", help="name=value of the strategy; repeatable.")]
-Why = Annotated[str, typer.Option("--why", help="The reason; it stands in the history.", show_default=False)]
+
+
+def _given(why: str) -> str:
+    """Raises `Refused` if nothing stands there."""
+    if not why.strip():
+        raise Refused("--why is empty; say in a few words why, for whoever looks later")
+    return why
+
+
+Why = Annotated[
+    str, typer.Option("--why", help="The reason; it stands in the history.", show_default=False, callback=_given)
+]
 Partitions = Annotated[
     list[int] | None,
     typer.Option("--partition", min=0, help="A partition, repeatable; none = all.", show_default=False),

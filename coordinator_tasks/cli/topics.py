@@ -22,7 +22,7 @@ from coordinator_tasks.cli.base import (
     output,
 )
 from coordinator_tasks.core.model import StartRule
-from coordinator_tasks.core.partition_text import ranges
+from coordinator_tasks.core.partition_text import counted, named
 from coordinator_tasks.service import overview, wishes
 from coordinator_tasks.service import positions as position_service
 from coordinator_tasks.service import topics as topic_service
@@ -65,7 +65,7 @@ def add_topic(
             properties=name_values(consumer_property, "--property"),
             actor=actor(),
         )
-        text = f"topic {topic} is managed with {config.initial_partitions} partitions; the next plan assigns them"
+        text = f"topic {topic} is managed with {counted(config.initial_partitions, 'partition')}; the next plan assigns them"
         output(config, json, lambda _: text)
 
 
@@ -113,8 +113,8 @@ def _set_paused(
         if not dry_run:
             position_service.set_paused(c, topic, partitions, paused=paused, actor=actor())
         verb = "paused" if paused else "read again"
-        what = f"partitions {ranges(changes)} of topic {topic}" if changes else f"nothing of topic {topic}"
-        text = f"{what} would be {verb}" if dry_run else f"{what} is {verb} with the next plan"
+        what = f"{named(changes)} of topic {topic}" if changes else f"nothing of topic {topic}"
+        text = f"{what} would be {verb}" if dry_run else f"the next plan lets {what} be {verb}"
         output(changes, json, lambda _: text)
 
 

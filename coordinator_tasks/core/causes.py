@@ -8,6 +8,7 @@ from math import inf
 
 from coordinator_tasks.core.draft import Draft, configured
 from coordinator_tasks.core.model import MoveKind, State, TopicNode, TopicState
+from coordinator_tasks.core.partition_text import noun
 from coordinator_tasks.core.presence import absent_until, is_draining, presence
 from coordinator_tasks.core.world import Policy, Presence, TopicView, World
 
@@ -70,10 +71,11 @@ def of_placement(view: TopicView, world: World, draft: Draft, lost: Collection[s
         return f"the topic was created anew in Kafka: id {view.config.topic_id}, was {view.node.topic_id}"
     vanished = [m.partition for m in draft.moves if m.kind is MoveKind.STOP]
     if vanished:
-        return f"no longer in Kafka: partitions {shown(vanished)}"
+        return f"no longer in Kafka: {listed(vanished)}"
     state = view.state
     if state is not None and state.targets:
-        return f"partitions without an owner: {shown([m.partition for m in draft.moves])}"
+        unowned = [m.partition for m in draft.moves]
+        return f"{noun(unowned)} without an owner: {shown(unowned)}"
     return f"consumers to take partitions: {shown(sorted({m.taker for m in draft.moves}))}"
 
 
@@ -114,7 +116,8 @@ def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able
     if joined or left:
         return Due(_membership(joined, left, world), _events(joined, left, world))
     if changed:
-        return Due(_paused(view) or "configuration, partitions or a member's attributes changed")
+        told = "; ".join(filter(None, (_paused(view), _pinned(view, able))))
+        return Due(told or "configuration, partitions or a member's attributes changed")
     if not state.planned and state.state is State.STABLE and not draft.in_flight():
         return Due(f"goes on: {state.cause.removeprefix('goes on: ')}")
     return None
@@ -134,7 +137,17 @@ def _paused(view: TopicView) -> str:
     """What a person has paused or resumed since the node was written, or an empty text."""
     before, after = view.node.paused if view.node is not None else frozenset(), view.config.paused
     parts = [("paused", sorted(after - before)), ("resumed", sorted(before - after))]
-    return "; ".join(f"{what}: partitions {shown(which)}" for what, which in parts if which)
+    return "; ".join(f"{what}: {listed(which)}" for what, which in parts if which)
+
+
+def _pinned(view: TopicView, able: Collection[str]) -> str:
+    """Which partitions a person has pinned to somebody who does not own them yet, or an empty text."""
+    owners = view.node.assignments if view.node is not None else {}
+    moving: dict[str, list[int]] = {}
+    for partition, consumer in sorted(view.config.pins.items()):
+        if consumer in able and owners.get(partition) != consumer:
+            moving.setdefault(consumer, []).append(partition)
+    return "; ".join(f"pinned to {consumer}: {listed(which)}" for consumer, which in sorted(moving.items())[:_SHOWN])
 
 
 def _membership(joined: list[str], left: list[str], world: World) -> str:
@@ -198,7 +211,7 @@ def undrained(view: TopicView, world: World, draft: Draft) -> str:
     kept = {
         c: sorted(p for p, owner in draft.assignments.items() if owner == c) for c in sorted(_to_drain(world, draft))
     }
-    return "; ".join([f"{c} drains and keeps partitions {shown(kept[c])}: {why}" for c in kept][:_SHOWN])
+    return "; ".join([f"{c} drains and keeps {listed(kept[c])}: {why}" for c in kept][:_SHOWN])
 
 
 def absence(consumer: str, incarnation: int, world: World, policy: Policy) -> str:
@@ -213,6 +226,11 @@ def absence(consumer: str, incarnation: int, world: World, policy: Policy) -> st
     until = "a person isolates it" if policy.hold_absent else silent
     text = f"incarnation {incarnation} is absent: it keeps its partitions until its end is known, or {until}"
     return text if successor is None else f"{text}; incarnation {successor.incarnation} gets nothing before"
+
+
+def listed(partitions: list[int]) -> str:
+    """`partition 7`, `partitions 0, 1 and 2 more`: cut after ten."""
+    return f"{noun(partitions)} {shown(partitions)}"
 
 
 def shown(names: list[str] | list[int]) -> str:

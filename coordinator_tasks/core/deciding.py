@@ -209,7 +209,7 @@ class Deciding:
             limits = f"strategy {self.view.config.strategy!r} may give them to none of the live consumers"
             return Decision(
                 Verdict.HOLD,
-                f"partitions {causes.shown(unowned)} have no owner: {limits}; start one that may have them, or change "
+                f"{causes.listed(unowned)} {'has' if len(unowned) == 1 else 'have'} no owner: {limits}; start one that may have them, or change "
                 "its limits, bans or zones",
             )
         if self.view.node is None or (

@@ -50,11 +50,15 @@ def seek(
     draft = deciding.draft
     moving = [p for p in sorted(offsets) if not draft.owners(p) <= {draft.assignments.get(p, "")}]
     if recovery.needed(view, world) is not None or touched or moving:
-        which = f"partitions {causes.shown(moving)} are being moved" if moving else "another plan goes first"
+        which = (
+            f"{causes.listed(moving)} {'is' if len(moving) == 1 else 'are'} being moved"
+            if moving
+            else "another plan goes first"
+        )
         return Decision(Verdict.WAIT, f"{which}; ask again when topic {view.topic} is Stable")
     unknown = sorted(offsets.keys() - set(view.partitions))
     if unknown:
-        return Decision(Verdict.HOLD, f"topic {view.topic} has no partitions {causes.shown(unknown)}")
+        return Decision(Verdict.HOLD, f"topic {view.topic} has no {causes.listed(unknown)}")
     for partition, offset in sorted(offsets.items()):
         draft.seek(partition, offset)
     draft.kept = plan

@@ -6,10 +6,11 @@ Pure string functions; a name is checked where it enters a path, so that none th
 import re
 from dataclasses import dataclass, field
 
-from coordinator_tasks.core.errors import InvalidName
+from coordinator_tasks.core.errors import InvalidName, Refused
 
 ROOT = "/consumers"
 MAX_ID_BYTES = 64
+MAX_WORDS_CHARS = 500
 MAX_TOPIC_CHARS = 249  # Kafka's own limit (org.apache.kafka.common.internals.Topic)
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
@@ -54,6 +55,18 @@ def check_cluster(name: object) -> str:
 def check_app(name: object) -> str:
     """Return `name` if it may name an application of the fleet; raise `InvalidName` otherwise."""
     return _checked(name, "application name", _ID, MAX_ID_BYTES, _ID_RULE)
+
+
+def check_words(text: object, what: str) -> str:
+    """Return a person's reason or name if it is one line of visible characters; empty is allowed. Raise `Refused` otherwise."""
+    if not isinstance(text, str) or len(text) > MAX_WORDS_CHARS:
+        found = f"has {len(text)} characters" if isinstance(text, str) else "is no text"
+        raise Refused(f"the {what} {found}; give one line of at most {MAX_WORDS_CHARS} characters")
+    if not text.isprintable():
+        raise Refused(
+            f"the {what} {text[:80]!r} has characters that cannot be shown, such as a line break; leave them out"
+        )
+    return text.strip()
 
 
 _ID_RULE = "it begins with a letter or digit and goes on with letters, digits, '.', '_' and '-'"

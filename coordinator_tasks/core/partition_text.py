@@ -1,6 +1,6 @@
-"""Partition numbers in a few characters: `0-3,7`. Pure."""
+"""Partition numbers in a few characters: `0-3,7`, and in a sentence. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 MAX_PARTITIONS = 1_000_000  # of one range that is read: more would be a mistake that fills the memory
 
@@ -14,6 +14,21 @@ def ranges(partitions: Iterable[int]) -> str:
         else:
             found.append([one, one])
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in found)
+
+
+def named(partitions: Collection[int]) -> str:
+    """`partition 7`, `partitions 0-3,7`."""
+    return f"{noun(partitions)} {ranges(partitions)}"
+
+
+def noun(partitions: Collection[int]) -> str:
+    """`partition` for one, `partitions` for any other number of them."""
+    return "partition" if len(partitions) == 1 else "partitions"
+
+
+def counted(number: int, what: str) -> str:
+    """`1 partition`, `4 partitions`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def numbers(text: str) -> tuple[int, ...]:

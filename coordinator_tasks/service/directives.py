@@ -25,7 +25,7 @@ from coordinator_tasks.core.model import (
     Member,
     TopicNode,
 )
-from coordinator_tasks.core.names import is_consumer, is_topic
+from coordinator_tasks.core.names import check_words, is_consumer, is_topic
 from coordinator_tasks.core.ports import Check, Create, Operation, SetData
 from coordinator_tasks.core.presence import subscribes
 from coordinator_tasks.service.coordinator import Coordinator
@@ -40,6 +40,7 @@ def isolate(c: Coordinator, consumer: str, *, by: str, why: str, until_at: float
     Raises `NotManaged` for a consumer that this cluster has never seen.
     """
     check_known(c, consumer)
+    by, why = check_words(by, "name"), check_words(why, "reason")
 
     def change(old: Directive) -> Directive:
         now = old.isolation
@@ -54,6 +55,7 @@ def isolate(c: Coordinator, consumer: str, *, by: str, why: str, until_at: float
 def readmit(c: Coordinator, consumer: str, by: str) -> Directive:
     """Let the consumer in again as soon as it confirms that it runs nothing; without effect if it is not isolated."""
     check_known(c, consumer)
+    by = check_words(by, "name")
 
     def change(old: Directive) -> Directive:
         if old.isolation is None or old.isolation.readmit:
@@ -67,6 +69,7 @@ def readmit(c: Coordinator, consumer: str, by: str) -> Directive:
 def drain(c: Coordinator, consumer: str, by: str, why: str) -> Directive:
     """The consumer is to give everything away, and is no longer wanted in any fleet: both in one transaction."""
     check_known(c, consumer)
+    by, why = check_words(by, "name"), check_words(why, "reason")
     for _ in range(MAX_ATTEMPTS):
         old = read_directive(c, consumer)
         new = old

@@ -4,7 +4,7 @@ A topic or consumer that cannot be read shows its problem in place of its figure
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from coordinator_tasks.core.causes import absence
 from coordinator_tasks.core.errors import Malformed, Refused
@@ -27,6 +27,7 @@ from coordinator_tasks.service.fleet import fleets
 from coordinator_tasks.service.observe import load_claims, load_directives
 
 DRAINING = "draining"
+STARTING, NOT_STARTED = "starting", "not started"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class RunningTopic:
     assigned: tuple[int, ...] = ()
     running: tuple[int, ...] = ()
     closing: tuple[int, ...] = ()
+    paused: tuple[int, ...] = ()
     acted_epoch: int = 0
     lag_records: int | None = None
     reports: tuple[str, ...] = ()
@@ -64,7 +66,8 @@ class RunningTopic:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOverview:
-    """One consumer. `presence` is one of `Presence`, or `draining`.
+    """One consumer. `presence` is one of `Presence`, `draining`, `starting` (it has drawn its incarnation and not registered
+    yet), or `not started` (it is wanted, and nobody has launched it yet).
 
     `problem` is what an absent owner is waited for, or else why its interface gave no answer.
     """
@@ -166,18 +169,20 @@ def _consumer(
     absent = absence(consumer, held, world, c.policy) if held else ""
     return ConsumerOverview(
         consumer=consumer,
-        presence=_presence(c, consumer, incarnation, world),
+        presence=_presence(c, consumer, incarnation, world, held),
         incarnation=incarnation,
         address=member.address if member is not None else claim.address if claim is not None else "",
         health=status.health if status is not None else "",
         problem=absent or _problem(answer, registered=member is not None),
-        asked=_asked(world.directives.get(consumer)),
+        asked=_asked(world.directives.get(consumer), incarnation),
         topics=_topics(consumer, status, nodes),
     )
 
 
-def _presence(c: Coordinator, consumer: str, incarnation: int, world: World) -> str:
+def _presence(c: Coordinator, consumer: str, incarnation: int, world: World, held: int) -> str:
     found = presence(consumer, incarnation, world, c.policy)
+    if found is Presence.ABSENT and not held:  # an owner is absent; who owns nothing has not begun
+        return STARTING if incarnation else NOT_STARTED
     if found is Presence.LIVE and is_draining(consumer, incarnation, world):
         return DRAINING
     return found.value
@@ -188,16 +193,16 @@ def _problem(answer: Answer | None, *, registered: bool) -> str:
     return answer.detail if registered and isinstance(answer, Unreachable) else ""
 
 
-def _asked(directive: Directive | None) -> str:
-    """What was asked of it, by whom and why."""
+def _asked(directive: Directive | None, incarnation: int) -> str:
+    """What was asked of this life of it, by whom and why."""
     if directive is None:
         return ""
     parts = []
-    if directive.isolation is not None:
+    if directive.isolation is not None and directive.isolation.incarnation in (0, incarnation):
         isolation = directive.isolation
         how = "isolated, to be readmitted," if isolation.readmit else "isolated"
         parts.append(f"{how} by {isolation.by}{_because(isolation.why)}")
-    if directive.draining is not None:
+    if directive.draining is not None and directive.draining.incarnation in (0, incarnation):
         parts.append(f"draining by {directive.draining.by}{_because(directive.draining.why)}")
     return "; ".join(parts)
 
@@ -209,8 +214,12 @@ def _because(why: str) -> str:
 def _topics(consumer: str, status: ConsumerStatus | None, nodes: Mapping[str, TopicNode]) -> tuple[RunningTopic, ...]:
     said: Mapping[str, TopicStatus] = status.topics if status is not None else {}
     granted = {topic: _granted(consumer, node) for topic, node in nodes.items()}
+    paused = {topic: tuple(sorted(node.paused.intersection(granted[topic]))) for topic, node in nodes.items()}
     names = sorted(said.keys() | {topic for topic, partitions in granted.items() if partitions})
-    return tuple(_running(topic, granted.get(topic, ()), said.get(topic)) for topic in names)
+    return tuple(
+        replace(_running(topic, granted.get(topic, ()), said.get(topic)), paused=paused.get(topic, ()))
+        for topic in names
+    )
 
 
 def _granted(consumer: str, node: TopicNode) -> tuple[int, ...]:

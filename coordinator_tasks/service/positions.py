@@ -7,10 +7,12 @@ the topic's node at once, under the node's next epoch, so that nothing can perfo
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from coordinator_tasks.core.errors import LookAgain, Refused
 from coordinator_tasks.core.model import Actor, Committed, Explanation, Reason, TopicConfig
+from coordinator_tasks.core.names import check_words
+from coordinator_tasks.core.partition_text import counted
 from coordinator_tasks.service import history, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.topics import change_config, chosen_partitions, configuration
@@ -19,6 +21,9 @@ from coordinator_tasks.service.transitions import Outcome
 EARLIEST, LATEST = "earliest", "latest"
 MAX_AT_ONCE = 2_000
 """Partitions of one reset: all of it, and where each of them was, goes into one transaction."""
+MAX_TEXT = 40
+"""Characters of a position: no offset and no time has more."""
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 RESET = "reset offsets"
 _SAYS = "give earliest, latest, an offset, or a time with its zone such as 2026-11-21T08:15:00Z"
 log = logging.getLogger(__name__)
@@ -39,7 +44,8 @@ class Shift:
         if self.before is None:
             return f"{who}, nothing was committed"
         change = self.target - self.before
-        effect = f"{change} offsets are left out" if change > 0 else f"{-change} offsets are read again"
+        done = "left out" if change > 0 else "read again"
+        effect = f"{counted(abs(change), 'offset')} {'is' if abs(change) == 1 else 'are'} {done}"
         return f"{who}, was at {self.before}: {effect if change else 'no change'}"
 
 
@@ -62,12 +68,12 @@ def reset(
     Raises what `preview` raises, and `LookAgain` while one of them is being moved. Once per task of Airflow, however
     often it is tried, also at the same time; an attempt that comes too late returns nothing.
     """
+    by, why = check_words(actor.who or actor.dag or actor.kind, "name"), check_words(why, "reason")
     if _done(c, topic, actor):
         return ()
     shifts = preview(c, topic, to, partitions)
     reasons = tuple(Reason(one.text, (one.partition,)) for one in shifts)
-    by = actor.who or actor.dag or actor.kind
-    said = f"{RESET} of {len(shifts)} partitions to {to} (by {by}{f': {why}' if why else ''})"
+    said = f"{RESET} of {counted(len(shifts), 'partition')} to {to} (by {by}{f': {why}' if why else ''})"
     plan = Explanation(RESET, "", said, reasons)
     targets = {one.partition: one.target for one in shifts}
     report = transitions.seek(c, topic, targets, plan, actor, done=lambda: _done(c, topic, actor))
@@ -106,7 +112,7 @@ def _targets(c: Coordinator, topic: str, to: str, partitions: Sequence[int]) -> 
     text = to.strip().lower()
     if text in (EARLIEST, LATEST):
         return {p: bounds[p][text == LATEST] for p in partitions}
-    if text.isascii() and text.isdigit():
+    if text.isascii() and text.isdigit() and len(text) <= MAX_TEXT:
         return {p: _inside(topic, p, int(text), bounds[p]) for p in partitions}
     at = c.kafka.at_times(topic, dict.fromkeys(partitions, _time_ms(to)))
     return {p: at.get(p, bounds[p][1]) for p in partitions}  # nothing so late: what comes from now on
@@ -122,13 +128,18 @@ def _inside(topic: str, partition: int, offset: int, bounds: tuple[int, int]) ->
 
 
 def _time_ms(text: str) -> int:
+    """Milliseconds since 1970: what lies before has a number below 0, which Kafka takes for `latest` or refuses."""
+    shown = repr(text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "...")
     try:
         at = datetime.fromisoformat(text.strip())
     except ValueError as error:
-        raise Refused(f"{text!r} is no position; {_SAYS}") from error
+        raise Refused(f"{shown} is no position; {_SAYS}") from error
     if at.tzinfo is None:
-        raise Refused(f"the time {text!r} has no zone; {_SAYS}")
-    return int(at.astimezone(UTC).timestamp() * 1000)
+        raise Refused(f"the time {shown} has no zone; {_SAYS}")
+    since = at - EPOCH  # in whole steps, and of any year: a timestamp has neither
+    if since < timedelta(0):
+        raise Refused(f"the time {shown} lies before 1970, where Kafka's times begin; give a later one, or earliest")
+    return since // timedelta(milliseconds=1)
 
 
 def _before(committed: Mapping[str, Mapping[int, Committed]], topic: str, partition: int) -> int | None:

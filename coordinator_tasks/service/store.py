@@ -109,8 +109,12 @@ def releases(zk: ZooKeeper, paths: Paths, topic: str, partitions: Collection[int
     return found
 
 
-def commit(zk: ZooKeeper, paths: Paths, stored: Stored, decision: Decision, world: World) -> None:
+def commit(
+    zk: ZooKeeper, paths: Paths, stored: Stored, decision: Decision, world: World, *, announce: bool = False
+) -> None:
     """Write a decision: state, node and history together or not at all.
+
+    `announce` writes the configuration as it is as well: Airflow watches that, and no other write of a person's reset.
 
     Raises `LookAgain` when anything it was made from has changed; `StoreUnavailable` = the outcome is unknown, and the
     next look tells.
@@ -118,7 +122,10 @@ def commit(zk: ZooKeeper, paths: Paths, stored: Stored, decision: Decision, worl
     if decision.state is None or decision.record is None:
         raise TypeError("only a decision to write can be committed")
     versions, topic = stored.versions, stored.view.topic
-    operations: list[Operation] = [Check(paths.config(topic), versions.config)]
+    config = paths.config(topic)
+    operations: list[Operation] = [Check(config, versions.config)]
+    if announce:
+        operations = [SetData(config, codec.encode_config(stored.view.config), versions.config)]
     operations += [write(paths.state(topic), codec.encode_state(decision.state), versions.state)]
     if decision.node is not None:
         operations += [write(paths.topic(topic), codec.encode_node(decision.node), versions.node)]

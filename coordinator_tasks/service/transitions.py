@@ -159,7 +159,7 @@ def seek(
         if decision.verdict is not Verdict.WRITE:
             return report
         try:
-            store.commit(c.zk, c.paths, stored, decision, snapshot.world)
+            store.commit(c.zk, c.paths, stored, decision, snapshot.world, announce=True)
         except LookAgain as error:
             return replace(report, outcome=Outcome.OVERTAKEN, reason=str(error))
         return report

@@ -11,7 +11,7 @@ from coordinator_tasks.core.codec import decode_node
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Actor, TopicConfig
 from coordinator_tasks.core.names import check_consumer
-from coordinator_tasks.core.partition_text import ranges
+from coordinator_tasks.core.partition_text import named
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.directives import check_known
 from coordinator_tasks.service.topics import change_config, chosen_partitions, configuration
@@ -28,6 +28,7 @@ class Pin:
     owner: str
     before: str
     after: str
+    frozen: bool = False
 
     @property
     def text(self) -> str:
@@ -36,6 +37,8 @@ class Pin:
         if not self.after:
             return f"partition {self.partition} may move again{was}"
         where = "stays there" if self.owner == self.after else f"moves there from {self.owner or 'nobody'}"
+        if self.frozen and self.owner != self.after:
+            where = f"stays with {self.owner or 'nobody'} until the topic is unfrozen"
         return f"partition {self.partition} is pinned to {self.after} and {where}{was}"
 
 
@@ -45,8 +48,8 @@ def told(config: TopicConfig) -> tuple[str, ...]:
     for partition, consumer in config.pins.items():
         pinned.setdefault(consumer, []).append(partition)
     texts = [FROZEN] if config.frozen else []
-    texts += [f"paused: partitions {ranges(config.paused)}"] if config.paused else []
-    return (*texts, *(f"pinned to {who}: partitions {ranges(which)}" for who, which in sorted(pinned.items())))
+    texts += [f"paused: {named(config.paused)}"] if config.paused else []
+    return (*texts, *(f"pinned to {who}: {named(which)}" for who, which in sorted(pinned.items())))
 
 
 def set_frozen(c: Coordinator, topic: str, *, frozen: bool, actor: Actor) -> TopicConfig:
@@ -66,7 +69,7 @@ def would_pin(c: Coordinator, topic: str, consumer: str, partitions: Collection[
     path = c.paths.topic(topic)
     node = c.zk.find(path)
     owners = decode_node(path, node.data).assignments if node is not None and node.data else {}
-    found = (Pin(p, owners.get(p, ""), config.pins.get(p, ""), consumer) for p in wanted)
+    found = (Pin(p, owners.get(p, ""), config.pins.get(p, ""), consumer, config.frozen) for p in wanted)
     return tuple(one for one in found if one.before != one.after)
 
 
@@ -95,7 +98,7 @@ def _pinned(c: Coordinator, config: TopicConfig, consumer: str, partitions: Coll
         unknown = sorted(set(partitions) - config.pins.keys())
         if unknown:
             raise Refused(
-                f"partitions {ranges(unknown)} of topic {config.topic!r} have no pin; name others, or none for all"
+                f"{named(unknown)} of topic {config.topic!r} {'has' if len(unknown) == 1 else 'have'} no pin; name others, or none for all"
             )
         return sorted(set(partitions) or config.pins)
     check_known(c, check_consumer(consumer))

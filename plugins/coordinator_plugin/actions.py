@@ -9,7 +9,7 @@ from coordinator_tasks.core import codec
 from coordinator_tasks.core.errors import NotManaged, TopicConflict
 from coordinator_tasks.core.model import Actor, StartRule, TopicConfig
 from coordinator_tasks.core.names import check_consumer, check_topic
-from coordinator_tasks.core.partition_text import ranges
+from coordinator_tasks.core.partition_text import counted, named
 from coordinator_tasks.service import directives, positions, topics, transitions, wishes
 from coordinator_tasks.service.coordinator import Coordinator
 
@@ -23,7 +23,7 @@ def add_topic(c: Coordinator, given: Given, actor: Actor, dry_run: bool) -> Iter
     described = c.kafka.describe([topic]).get(topic)
     if described is None:
         raise TopicConflict(f"Kafka has no topic {topic!r}: create it first, or correct its name")
-    yield f"{topic} has {described.partition_count} partitions; group {given['group_id']}, start {given['start']}"
+    yield f"{topic} has {counted(described.partition_count, 'partition')}; group {given['group_id']}, start {given['start']}"
     if topic in transitions.topics(c):
         yield f"{topic} is managed already"
     if dry_run:
@@ -59,7 +59,7 @@ def remove_topic(c: Coordinator, given: Given, actor: Actor, dry_run: bool) -> I
     if topic not in transitions.topics(c):
         raise NotManaged(f"topic {topic!r} is not managed by cluster {c.paths.cluster!r}: there is nothing to remove")
     for consumer, count in sorted(_holdings(c, topic).items()):
-        yield f"{consumer} stops and commits {count} partitions of {topic}"
+        yield f"{consumer} stops and commits {counted(count, 'partition')} of {topic}"
     if not dry_run:
         topics.remove_topic(c, topic, actor=actor)
         yield f"{topic} is marked removed"
@@ -106,7 +106,9 @@ def resume(c: Coordinator, given: Given, actor: Actor, dry_run: bool) -> Iterato
 def _set_paused(c: Coordinator, given: Given, actor: Actor, dry_run: bool, paused: bool) -> Iterator[str]:
     topic, partitions = check_topic(given["topic"]), given.get("partitions") or ()
     changes = positions.would_pause(c, topic, partitions, paused=paused)
-    yield f"partitions {ranges(changes) or 'none'} of {topic} are {'paused' if paused else 'read again'}"
+    verb = "is" if len(changes) == 1 else "are"
+    state = "paused" if paused else "read again"
+    yield f"{named(changes)} of {topic} {verb} {state}" if changes else f"no partition of {topic} changes"
     if not dry_run:
         positions.set_paused(c, topic, partitions, paused=paused, actor=actor)
         yield "the next plan hands it to the consumers"
@@ -218,6 +220,6 @@ def _held_by(c: Coordinator, consumer: str, verb: str) -> Iterator[str]:
     held = {topic: _holdings(c, topic).get(consumer, 0) for topic in transitions.topics(c)}
     for topic, count in held.items():
         if count:
-            yield f"{consumer} {verb} {count} partitions of {topic}"
+            yield f"{consumer} {verb} {counted(count, 'partition')} of {topic}"
     if not any(held.values()):
         yield f"{consumer} holds nothing"

@@ -10,6 +10,7 @@ from airflow.sdk import Asset, AssetWatcher, Param
 from coordinator_plugin.changes import Scope
 from coordinator_plugin.clusters import Cluster, clusters
 from coordinator_plugin.watcher import ZooKeeperChanges
+from coordinator_tasks.core.names import MAX_WORDS_CHARS
 
 POOL = os.environ.get("COORDINATOR_LAUNCH_POOL", "default_pool")
 """Airflow never runs a task whose pool is missing, so the launches have one of their own only where it was made."""
@@ -71,7 +72,12 @@ def consumer_param() -> Param:
 def why_param() -> Param:
     """The reason, kept with the directive."""
     return Param(
-        "", type="string", title="Why", description="Kept with the directive, and shown to whoever looks later."
+        type="string",
+        minLength=1,
+        maxLength=MAX_WORDS_CHARS,
+        pattern=r"\S",
+        title="Why",
+        description="One line; kept, and shown to whoever looks later.",
     )
 
 

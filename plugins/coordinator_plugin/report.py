@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from coordinator_tasks.core.model import Explanation, Move, MoveKind
+from coordinator_tasks.core.partition_text import counted
 
 if TYPE_CHECKING:
     from coordinator_tasks.service.transitions import TopicReport
@@ -31,8 +32,7 @@ def moves(planned: Iterable[Move]) -> Iterator[str]:
     for move in planned:
         grouped.setdefault((move.giver, move.taker, move.kind), []).append(move.partition)
     for (giver, taker, kind), partitions in sorted(grouped.items()):
-        noun = "partition" if len(partitions) == 1 else "partitions"
-        yield f"{len(partitions)} {noun} {_way(giver, taker, kind)}: {_some(sorted(partitions))}"
+        yield f"{counted(len(partitions), 'partition')} {_way(giver, taker, kind)}: {_some(sorted(partitions))}"
 
 
 def reasons(found: Explanation) -> Iterator[str]:
@@ -42,7 +42,7 @@ def reasons(found: Explanation) -> Iterator[str]:
         for one in sorted(listed, key=lambda one: -len(one.partitions))[:SHOWN_REASONS]:
             yield f"why {_some(list(one.partitions))} {verb}: {one.text}"
         if len(listed) > SHOWN_REASONS:
-            yield f"and {len(listed) - SHOWN_REASONS} more reasons why partitions {verb}"
+            yield f"and {counted(len(listed) - SHOWN_REASONS, 'more reason')} why partitions {verb}"
 
 
 def plain(report: "TopicReport") -> dict[str, Any]:

@@ -44,7 +44,7 @@ ICONS = {"icon": _icon("#8596ae"), "icon_dark_mode": _icon("#a9b8cd")}
 FASTAPI_APPS: list[dict[str, Any]] = [{"app": LazyPages(), "url_prefix": PREFIX, "name": "Coordinator"}]
 EXTERNAL_VIEWS: list[dict[str, Any]] = [
     {
-        "name": "Rebalances",
+        "name": "Topics",
         "href": f"{_root()}{PREFIX}/",
         "destination": "nav",
         "url_route": "rebalances",

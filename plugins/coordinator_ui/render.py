@@ -12,6 +12,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from coordinator_tasks.core.partition_text import counted
 from coordinator_ui import words
 from coordinator_ui.registration import PREFIX
 
@@ -57,7 +58,7 @@ def environment() -> Environment:
         "why": words.why,
     }
     made.globals |= {
-        "count": words.count,
+        "count": counted,
         "most_in_grid": MOST_IN_GRID,
         "script": (TEMPLATES / "page.js").read_text(encoding="utf-8"),
         "style": (TEMPLATES / "page.css").read_text(encoding="utf-8"),

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.model import Actor, Explanation, Move, MoveKind, Record, State
+from coordinator_tasks.core.partition_text import counted
 from coordinator_tasks.service.history import Rebalance
 from coordinator_ui import words
 
@@ -122,16 +123,16 @@ def only(one: Story, actor_run: str) -> Story | None:
 
 
 def _headline(one: Rebalance, rows: Iterable[MoveRow], lasted_s: float) -> str:
-    counted: dict[str, set[int]] = {}
+    by_deed: dict[str, set[int]] = {}
     for row in rows:
-        counted.setdefault(_deed(row), set()).update(row.partitions)
+        by_deed.setdefault(_deed(row), set()).update(row.partitions)
     nobody = one.records[-1].counts.get("assigned") == 0
     nothing = "Nobody was left to take a partition" if nobody else "No partition moved"
     if one.ended_at:
-        parts = [f"{words.count(len(numbers), 'partition')} {deed}" for deed, numbers in counted.items()]
-        return f"{' and '.join(parts) or nothing} in {words.duration(lasted_s)}"
-    on_their_way = len(set().union(*counted.values()))
-    return f"{words.count(on_their_way, 'partition')} on the way, for {words.duration(lasted_s)} so far"
+        parts = [f"{counted(len(numbers), 'partition')} {deed}" for deed, numbers in by_deed.items()]
+        return f"{' and '.join(parts)} in {words.duration(lasted_s)}" if parts else nothing
+    on_their_way = len(set().union(*by_deed.values()))
+    return f"{counted(on_their_way, 'partition')} on the way, for {words.duration(lasted_s)} so far"
 
 
 def _deed(row: MoveRow) -> str:

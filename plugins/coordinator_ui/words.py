@@ -74,11 +74,6 @@ def partitions(numbers: Iterable[int]) -> str:
     return ranges(numbers).replace("-", "–").replace(",", ", ")
 
 
-def count(number: int, noun: str) -> str:
-    """`1 partition`, `4 partitions`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def why(cause: str) -> str:
     """A recorded cause as a sentence without its full stop; what is not known stays as it was written."""
     return "; ".join(_cause(part) for part in cause.split("; ")) if cause else "no cause was recorded"

@@ -161,7 +161,7 @@ def test_a_stranger_finds_from_the_navigation_what_moved_from_whom_to_whom_why_a
     browser: Browser, join: Rebalance
 ) -> None:
     browser.open("/")
-    browser.click("Rebalances")
+    browser.click("Topics")
     browser.enter()
     browser.click(TOPIC)
     browser.until(lambda: browser.find("h1").text.startswith(f"Topic {TOPIC}"), "the topic's page")

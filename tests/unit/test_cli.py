@@ -12,9 +12,14 @@ from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, ZooKeeperRe
 from coordinator_tasks.cli import app, main
 from coordinator_tasks.core import holding
 from coordinator_tasks.core.codec import decode_node, decode_release, encode_release
+from coordinator_tasks.core.member_codec import encode_claim, encode_directive
 from coordinator_tasks.core.model import (
     Answer,
     ConsumerStatus,
+    Directive,
+    Draining,
+    IdClaim,
+    Isolation,
     Member,
     Release,
     RunningPartition,
@@ -25,7 +30,7 @@ from coordinator_tasks.core.model import (
     Unreachable,
 )
 from coordinator_tasks.core.names import Paths
-from coordinator_tasks.core.ports import SetData
+from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.core.world import Policy
 from coordinator_tasks.service.coordinator import Coordinator
 from tests.fakes.clock import FakeClock
@@ -182,6 +187,7 @@ def test_a_drain_moves_everything_and_the_history_says_why(run: Run, site: Site)
     assert "draining: consumer-b (by kim: new host)" in out
     assert "command " in out
     assert "consumer-b  consumer-a  handoff" in out
+    assert max(map(len, out.splitlines())) <= 120
 
 
 def test_status_shows_who_is_there_and_what_they_run(run: Run, site: Site) -> None:
@@ -192,6 +198,9 @@ def test_status_shows_who_is_there_and_what_they_run(run: Run, site: Site) -> No
     site.statuses.answers["consumer-a"] = Unreachable(Silence.SILENT, "no answer within 2 s")
     site.sessions["consumer-d"].close()
     site.statuses.answers["consumer-d"] = Unreachable(Silence.REFUSED, "refused")
+    run("set-fleet", "tax", "--application", "app.py", "--consumer", "consumer-f")
+    claim = encode_claim(IdClaim("consumer-f", 7))
+    site.zk.transact([Create(site.paths.id("consumer-f"), claim)])
 
     found = {one["consumer"]: one for one in the_json(run("status", "--json"))}
 
@@ -200,7 +209,8 @@ def test_status_shows_who_is_there_and_what_they_run(run: Run, site: Site) -> No
         "consumer-b": "isolated",
         "consumer-c": "draining",
         "consumer-d": "absent",
-        "consumer-e": "absent",
+        "consumer-e": "not started",
+        "consumer-f": "starting",
     }
     assert found["consumer-a"]["problem"] == "no answer within 2 s"
     assert found["consumer-d"]["problem"].startswith("incarnation 1 is absent: it keeps its partitions until")
@@ -210,6 +220,25 @@ def test_status_shows_who_is_there_and_what_they_run(run: Run, site: Site) -> No
     out = run("status")[1]
     assert "wrong disk" in out
     assert "new host" in out
+
+
+def test_a_directive_for_a_former_life_is_not_shown_and_paused_partitions_do_not_run(run: Run, site: Site) -> None:
+    stable(run, site, "consumer-a")
+    path = site.paths.directive("consumer-a")
+    former = Directive("consumer-a", Isolation("platform", "silent", 1.0, 99), Draining("itself", "SIGTERM", 1.0, 99))
+    site.zk.transact([Create(path, encode_directive(former))])
+    run("pause", "orders", "--partition", "1")
+    steps(run)
+    (one,) = the_json(run("status", "--json"))
+    assert (one["asked"], one["topics"][0]["paused"]) == ("", [1])
+    assert "0,2-5" in run("status")[1]
+    assert "paused: partition 1" in run("status")[1]
+
+
+def test_a_reason_has_to_be_given(run: Run, site: Site) -> None:
+    stable(run, site, "consumer-a")
+    code, _, error = run("drain", "consumer-a", "--why", " ")
+    assert (code, "--why is empty" in error) == (2, True)
 
 
 def test_status_changes_nothing_in_zookeeper(run: Run, site: Site) -> None:
@@ -235,11 +264,11 @@ def test_partitions_are_paused_and_resumed(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a")
     pause = ("pause", "orders", "--partition", "1", "--partition", "2")
     assert run(*pause, "--dry-run")[1].strip() == "partitions 1-2 of topic orders would be paused"
-    assert run("resume", "orders")[1].strip() == "nothing of topic orders is read again with the next plan"
+    assert run("resume", "orders")[1].strip() == "the next plan lets nothing of topic orders be read again"
     assert the_json(run(*pause, "--json")) == [1, 2]
     steps(run)
     assert node_of(site).paused == {1, 2}
-    assert run("resume", "orders")[1].strip() == "partitions 1-2 of topic orders is read again with the next plan"
+    assert run("resume", "orders")[1].strip() == "the next plan lets partitions 1-2 of topic orders be read again"
 
 
 def test_a_topic_is_frozen_and_that_is_shown(run: Run, site: Site) -> None:
@@ -278,7 +307,7 @@ def test_offsets_are_reset_after_a_look_at_what_that_means(run: Run, site: Site)
     assert node_of(site).seeks[0].offset == 50
     steps(run)
     assert "partition 0 goes on at 50" in " ".join(run("history", "orders")[1].split())
-    code, _, error = run("reset-offsets", "orders", "--to", "noon", "--why", "")
+    code, _, error = run("reset-offsets", "orders", "--to", "noon", "--why", "x")
     assert (code, "'noon' is no position" in error) == (2, True)
 
 

@@ -701,13 +701,13 @@ def test_offsets_are_reset_and_partitions_paused_by_forms_that_show_it_first(sho
     assert list(actions.reset_offsets(shop.coordinator, given, AIRFLOW, False)) == [
         "another try of this task has done it"
     ]
-    said = "partitions 1 of orders are paused"
+    said = "partition 1 of orders is paused"
     assert list(actions.pause(shop.coordinator, given, AIRFLOW, True)) == [said]
     assert topics.configuration(shop.coordinator, "orders").paused == frozenset()
     list(actions.pause(shop.coordinator, given, AIRFLOW, False))
     assert topics.configuration(shop.coordinator, "orders").paused == {1}
     assert next(actions.resume(shop.coordinator, {"topic": "orders"}, AIRFLOW, False)) == (
-        "partitions 1 of orders are read again"
+        "partition 1 of orders is read again"
     )
 
 

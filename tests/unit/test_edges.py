@@ -110,7 +110,7 @@ def test_a_frozen_topic_that_was_changed_says_what_was_changed() -> None:
     scene.config = replace(scene.config, frozen=True)
     scene.settles()
     for changed, cause in (
-        ({"paused": frozenset({1})}, "paused: partitions 1"),
+        ({"paused": frozenset({1})}, "paused: partition 1"),
         ({"properties": {"max.poll.records": "7"}}, "configuration changed"),
     ):
         scene.config = replace(scene.config, **changed)  # type: ignore[arg-type]

@@ -537,7 +537,7 @@ def changed(**fields: object) -> Callable[[Scene], None]:
     ("change", "text"),
     [
         pytest.param(changed(properties={"max.poll.records": "7"}), "configuration", id="a consumer property"),
-        pytest.param(changed(paused=frozenset({1})), "paused: partitions 1", id="a paused partition"),
+        pytest.param(changed(paused=frozenset({1})), "paused: partition 1", id="a paused partition"),
         pytest.param(changed(bootstrap_servers="other:9092"), "configuration", id="the brokers' address"),
     ],
 )
@@ -575,7 +575,7 @@ def test_what_a_person_took_back_is_noticed_though_the_plan_never_knew_of_it() -
     changed(paused=frozenset())(scene)
     decision = scene.step()
     assert decision.state is not None
-    assert decision.state.cause == "resumed: partitions 0"
+    assert decision.state.cause == "resumed: partition 0"
     assert not scene.node.paused
 
 
@@ -588,7 +588,7 @@ def test_a_node_that_does_not_say_what_is_configured_is_written_again(frozen: bo
     scene.node = replace(scene.node, paused=frozenset({0}))
     decision = scene.step()
     assert decision.state is not None
-    assert decision.state.cause == "resumed: partitions 0"
+    assert decision.state.cause == "resumed: partition 0"
     assert not scene.node.paused
     scene.acts("a", "b")
     assert scene.decide().verdict is Verdict.NOTHING

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
+from coordinator_plugin import changes
 
 from coordinator_tasks.core.codec import decode_node, decode_state, encode_node
 from coordinator_tasks.core.errors import LookAgain, NotManaged, Refused
@@ -121,7 +122,7 @@ def test_a_reset_restarts_its_partitions_alone_and_the_history_keeps_where_they_
     assert node.since == {**before.since, 0: before.epoch + 1}
     assert (node.assignments, shop.state) == (before.assignments, State.STARTING)
     record = history.records(shop.coordinator, "orders")[0]
-    assert record.cause == "reset offsets of 1 partitions to earliest (by ada: wrong prices)"
+    assert record.cause == "reset offsets of 1 partition to earliest (by ada: wrong prices)"
     assert record.actor == PERSON
     assert [(move.partition, move.kind) for move in record.moves] == [(0, MoveKind.RESTART)]
     assert record.plan is not None
@@ -178,7 +179,7 @@ def test_while_a_partition_is_moved_its_offsets_are_not_reset(shop: Shop) -> Non
     (moving,) = shop.node.handoff
     stays = sorted(shop.node.assignments)
     before = shop.server.zxid
-    with pytest.raises(LookAgain, match=f"partitions {moving} are being moved; ask again when topic orders is Stable"):
+    with pytest.raises(LookAgain, match=f"partition {moving} is being moved; ask again when topic orders is Stable"):
         positions.reset(shop.coordinator, "orders", "30", [], why="", actor=PERSON)
     assert shop.server.zxid == before
     positions.reset(shop.coordinator, "orders", "30", stays, why="", actor=PERSON)
@@ -231,6 +232,9 @@ def test_two_attempts_of_one_task_at_once_reset_once(shop: Shop, monkeypatch: py
         ("yesterday", [], "'yesterday' is no position; give earliest, latest, an offset"),
         ("2026-11-21T08:15:00", [], "has no zone"),
         ("-3", [], "is no position"),
+        ("0001-01-01T00:00:00+01:00", [], "lies before 1970"),
+        ("1969-12-31T23:59:59.999Z", [], "lies before 1970"),
+        ("9" * 5_000, [], r"9\.\.\.' is no position"),
         ("earliest", [3], "has partitions 0 to 2; name some of these"),
     ],
 )
@@ -240,6 +244,29 @@ def test_what_cannot_be_is_refused_in_one_line(shop: Shop, to: str, partitions: 
         positions.reset(shop.coordinator, "orders", to, partitions, why="", actor=PERSON)
     assert "\n" not in str(found.value)
     assert shop.server.zxid == before
+
+
+@pytest.mark.parametrize("to", ["9999-12-31T23:59:59-14:00", "9999-12-31T23:59:59Z"])
+def test_a_time_after_everything_is_the_end(shop: Shop, to: str) -> None:
+    assert {one.target for one in positions.preview(shop.coordinator, "orders", to, [0])} == {100}
+
+
+def test_a_reset_is_an_event_for_airflow_and_changes_no_configuration(shop: Shop) -> None:
+    before = changes.observe(shop.coordinator, changes.Scope.TOPICS, lambda: None)
+    config = configuration(shop.coordinator, "orders")
+    positions.reset(shop.coordinator, "orders", "20", [0], why="wrong prices", actor=PERSON)
+    after = changes.observe(shop.coordinator, changes.Scope.TOPICS, lambda: None)
+    assert changes.differences(before, after) == ["topic orders changed"]
+    assert configuration(shop.coordinator, "orders") == config
+
+
+@pytest.mark.parametrize("why", ["two\nlines", "\x1b[2J", "x" * 501])
+def test_a_reason_is_one_visible_line(shop: Shop, why: str) -> None:
+    with pytest.raises(Refused, match="the reason"):
+        positions.reset(shop.coordinator, "orders", "20", [0], why=why, actor=PERSON)
+    for ask in (directives.drain, directives.isolate):
+        with pytest.raises(Refused, match="the reason"):
+            ask(shop.coordinator, "a", by="ada", why=why)
 
 
 def test_a_topic_that_is_not_managed_is_named(shop: Shop) -> None:

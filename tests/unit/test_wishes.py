@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator_tasks.core.errors import NotManaged, Refused
-from coordinator_tasks.service import directives, wishes
+from coordinator_tasks.service import directives, history, wishes
 from coordinator_tasks.service.topics import configuration
 from tests.fakes.cluster import PERSON
 from tests.world.site import Site, stable_site
@@ -42,10 +42,24 @@ def test_pinned_partitions_move_to_their_consumer_and_come_back_with_it(shop: Si
     assert moved.text == "partition 2 is pinned to b and moves there from a, was pinned to a"
     shop.settles()
     assert shop.node().assignments[2] == "b"
+    assert history.records(shop.coordinator, "orders")[0].cause == "pinned to b: partition 2"
     assert wishes.told(configuration(shop.coordinator, "orders")) == (
         "pinned to a: partitions 0-1",
-        "pinned to b: partitions 2",
+        "pinned to b: partition 2",
     )
+
+
+def test_a_pin_on_a_frozen_topic_says_that_nothing_moves_yet(shop: Site) -> None:
+    shop.starts("b")
+    shop.settles()
+    wishes.set_frozen(shop.coordinator, "orders", frozen=True, actor=PERSON)
+    owners = shop.node().assignments
+    (mine, other) = (next(p for p in owners if owners[p] == who) for who in ("a", "b"))
+    found = wishes.would_pin(shop.coordinator, "orders", "a", [mine, other])
+    assert {one.text for one in found} == {
+        f"partition {mine} is pinned to a and stays there",
+        f"partition {other} is pinned to a and stays with b until the topic is unfrozen",
+    }
 
 
 def test_pins_are_taken_away_one_by_one_or_all_of_them(shop: Site) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from coordinator_tasks.core.assignors.problem import Problem
 from coordinator_tasks.core.assignors.weighted_book import Book
 from coordinator_tasks.core.assignors.weighted_parameters import Zones, rules_of
+from coordinator_tasks.core.partition_text import counted
 
 
 class WeightedTeller:
@@ -53,7 +54,7 @@ class WeightedTeller:
             return f"{giver} is in no rack of its replicas ({', '.join(self.before.racks(partition))})"
         if self.before.count[giver] > self.before.limit[giver]:
             limit = f"{self.before.limit[giver]:.0f}"
-            return f"{giver} had {self.before.count[giver]} partitions of all topics, more than max.partitions {limit}"
+            return f"{giver} had {counted(self.before.count[giver], 'partition')} of all topics, more than max.partitions {limit}"
         return ""
 
     def stays(self, partition: int, owner: str) -> str:  # noqa: ARG002 - what counts is what its owner carries
