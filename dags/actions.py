@@ -29,7 +29,14 @@ PINNED = Param(
 TO = Param(
     type="string", minLength=1, title="To", description="earliest, latest, an offset, or a time: 2026-11-21T08:15:00Z."
 )
-MINUTES = Param(0, type="number", minimum=0, title="Minutes", description="For how long; 0 = until it is readmitted.")
+MINUTES = Param(
+    0,
+    type="number",
+    minimum=0,
+    maximum=527_040,
+    title="Minutes",
+    description="For how long; 0 = until it is readmitted.",
+)
 
 ACTIONS: Mapping[str, tuple[str, Mapping[str, Param]]] = {
     "add_topic": (

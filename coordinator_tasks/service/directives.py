@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.codec import decode_node
-from coordinator_tasks.core.errors import LookAgain, NodeMissing, NotManaged
+from coordinator_tasks.core.errors import LookAgain, NodeMissing, NotManaged, Refused
 from coordinator_tasks.core.member_codec import (
     decode_claim,
     decode_directive,
@@ -32,6 +32,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import fleets
 
 MAX_ATTEMPTS = 20
+MAX_ISOLATED_S = 366 * 86_400.0
 
 
 def isolate(c: Coordinator, consumer: str, *, by: str, why: str, until_at: float = 0.0) -> Directive:
@@ -41,6 +42,10 @@ def isolate(c: Coordinator, consumer: str, *, by: str, why: str, until_at: float
     """
     check_known(c, consumer)
     by, why = check_words(by, "name"), check_words(why, "reason")
+    if not until_at - c.clock.now() <= MAX_ISOLATED_S:
+        raise Refused(
+            f"an isolation lasts {MAX_ISOLATED_S / 86_400:g} days at most, or until a person ends it: give fewer, or 0"
+        )
 
     def change(old: Directive) -> Directive:
         now = old.isolation

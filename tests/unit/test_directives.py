@@ -5,7 +5,7 @@ import pytest
 
 from coordinator_tasks.adapters.discovery import claim_incarnation, read_claim, write_claim
 from coordinator_tasks.core.codec import encode_node
-from coordinator_tasks.core.errors import InvalidName, NotManaged
+from coordinator_tasks.core.errors import InvalidName, NotManaged, Refused
 from coordinator_tasks.core.model import (
     ConsumerStatus,
     Ending,
@@ -43,6 +43,14 @@ def shop() -> Cluster:
 
 def isolated(cluster: Cluster) -> Isolation | None:
     return read_directive(cluster.coordinator, "a").isolation
+
+
+@pytest.mark.parametrize("until_at", [float("inf"), float("nan"), 1e308])
+def test_an_isolation_without_end_is_asked_for_by_no_number(shop: Cluster, until_at: float) -> None:
+    before = shop.server.zxid
+    with pytest.raises(Refused, match="lasts 366 days at most"):
+        isolate(shop.coordinator, "a", by="ada", why="x", until_at=until_at)
+    assert shop.server.zxid == before
 
 
 def test_an_isolation_says_who_and_why_and_stands_once(shop: Cluster) -> None:
