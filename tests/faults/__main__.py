@@ -17,6 +17,7 @@ from tests.faults import (
     clean,
     deaths,
     ensemble,
+    hostile,
     leaves,
     malformed,
     network,
@@ -30,6 +31,7 @@ from tests.faults.notes import Notes, Part, Turn, Wanted
 BUILD = Path("build/faults")
 PARTS: list[Part] = [
     malformed.PART,
+    hostile.PART,
     *deaths.PARTS,
     *leaves.PARTS,
     outage.PART,

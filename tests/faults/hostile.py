@@ -1,0 +1,311 @@
+"""What outsiders say, generated from a seed: consumers' answers, committed metadata, forms and command lines.
+
+Each is taken or refused with one of our errors in one line. Nothing happens to whoever is not concerned: the topic `other`, and the
+partitions of the consumers that behave, stay as they are.
+"""
+
+import contextlib
+import io
+import json
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from itertools import islice
+from typing import Any
+
+from airflow.sdk import Param
+from airflow.sdk.exceptions import ParamValidationError
+from coordinator_plugin import actions
+
+from coordinator_tasks.cli import main
+from coordinator_tasks.core.errors import CoordinatorError, Malformed
+from coordinator_tasks.core.model import Actor, ConsumerStatus, Member, Silence, Unreachable
+from coordinator_tasks.core.status_codec import decode_metadata, decode_status, encode_metadata, encode_status
+from coordinator_tasks.service import fleet, overview, transitions
+from coordinator_tasks.service.transitions import Outcome
+from dags.actions import ACTIONS as FORMS
+from tests.faults.malformed import ODD_TEXTS, ODD_VALUES, _spoil, tree
+from tests.faults.notes import Notes, Part, Turn, Wanted, figure
+from tests.world.site import LOOP, Site, stable_site
+
+HOSTILE = "hostile"
+CHUNK, CHUNKS = 1_000, 100
+LIAR = "liar"
+GOOD = ("a", "b")
+FORM = Actor("airflow", "mallory", "dag", "run", "task", 1)
+FIELDS: Mapping[str, Mapping[str, Param]] = {name: fields for name, (_, fields) in FORMS.items()}
+MOST_EPOCHS = 40
+"""What a liar may make the coordinator write in one chunk: each lie of a new kind may have one answer of ours."""
+ODD_NUMBERS = [-1, 0, 1, 2**31, 2**53, 2**63 - 1, 2**63, 10**310, -(10**310), 0.5, 1e308]
+EXITS = frozenset({0, 1, 2, 3, 4, 5})
+
+
+def site() -> Site:
+    """Two topics and three consumers; one of these is about to lie."""
+    return stable_site(*GOOD, LIAR, names=("orders", "other"))
+
+
+def spoiled(chance: random.Random, good: bytes) -> bytes:
+    """Odd values, huge numbers, cuts, flips, other encodings, noise, nesting, or far too much of it."""
+    match chance.randrange(8):
+        case 0 | 1 | 2:
+            body = json.loads(good)
+            for _ in range(chance.randint(1, 3)):
+                _spoil(chance, body)
+            return json.dumps(body).encode()
+        case 3:
+            return good.replace(b":1", f":{chance.choice(ODD_NUMBERS)}".encode(), chance.randint(1, 4))
+        case 4:
+            return good[: chance.randrange(len(good))]
+        case 5:
+            return good.decode().encode(chance.choice(("utf-16", "utf-32", "utf-8-sig", "cp037")))
+        case 6:
+            return chance.choice((b"[", b'{"a":', b'"', b"9")) * chance.choice((10, 5_000, 50_000))
+    flipped = bytearray(good)
+    for _ in range(chance.randint(1, 8)):
+        flipped[chance.randrange(len(good))] = chance.randrange(256)
+    return bytes(flipped)
+
+
+# Each edge: an endless stream of problems, empty = none -----------------------------------------------------------------
+
+
+def answers(seed: int) -> Iterator[str]:
+    """A live consumer answers anything; the coordinator does what is due after each answer."""
+    chance, here = random.Random(seed), site()
+    honest, first = here.statuses.answers[LIAR], here.node().epoch
+    assert callable(honest)
+    good = encode_status(_status(honest, here))
+    raw = b""
+
+    def lie(_: Member) -> ConsumerStatus | Unreachable:
+        try:
+            return decode_status("http://127.0.0.1:1", raw)
+        except Malformed as error:
+            return Unreachable(Silence.BROKEN, str(error))
+
+    here.statuses.answers[LIAR] = lie
+    kept = _of_the_good(here)
+    while True:
+        raw = spoiled(chance, good)
+        here.clock.advance(2)
+        reports = transitions.step(here.coordinator, ["orders", "other"], LOOP)
+        if any(report.outcome is Outcome.WRITTEN for report in reports):
+            here.everybody_acts()
+        problem = ""
+        if any(not kept[topic].items() <= owners.items() for topic, owners in _of_the_good(here).items()):
+            problem = f"who behaves has lost something: {kept} is now {_of_the_good(here)}"
+        if here.node().epoch > first + MOST_EPOCHS:
+            problem = f"epoch {here.node().epoch} after {first}"
+        yield f"{raw[:300]!r}: {problem}" if problem else ""
+
+
+def _status(honest: Callable[[Member], Any], here: Site) -> ConsumerStatus:
+    found = honest(here.coordinator.discovery.members()[LIAR])
+    assert isinstance(found, ConsumerStatus)
+    return found
+
+
+def _of_the_good(here: Site) -> dict[str, dict[int, str]]:
+    topics = ("orders", "other")
+    return {topic: {p: who for p, who in here.node(topic).assignments.items() if who in GOOD} for topic in topics}
+
+
+def metadata(seed: int) -> Iterator[str]:
+    """Anything stands in the metadata of a committed offset: it is ours, or nobody's."""
+    chance, here = random.Random(seed), site()
+    (entry, *_) = here.kafka.offsets("g").committed("orders", range(4)).values()
+    good = encode_metadata(entry).encode()
+    while True:
+        raw = spoiled(chance, good)
+        found = decode_metadata(7, raw.decode("utf-8", "replace"))
+        again = decode_metadata(7, encode_metadata(found)) if found.token is not None else found
+        yield "" if found.offset == 7 and again == found else f"{raw[:300]!r} is read as {found}, then as {again}"
+
+
+def forms(seed: int) -> Iterator[str]:
+    """A form of Airflow is filled in with anything that the form's own rules let pass."""
+    chance, here = random.Random(seed), site()
+    good: Mapping[str, Any] = {
+        "topic": "orders",
+        "group_id": "g",
+        "start": "earliest",
+        "strategy": "",
+        "parameters": {},
+        "properties": {},
+        "consumer": "a",
+        "why": "test",
+        "minutes": 0,
+        "partitions": [0],
+        "to": "earliest",
+    }
+    while True:
+        given = dict(good)
+        for name in chance.sample(sorted(good), chance.randint(1, 3)):
+            given[name] = chance.choice([*ODD_VALUES, *ODD_TEXTS[:-1], *ODD_NUMBERS, [2**40], {"x": "{{ ds }}"}])
+        name, dry = chance.choice(sorted(actions.ACTIONS)), chance.random() < 0.7
+        before = _aside(here)
+        try:
+            given = {field: _passed(name, field, value) for field, value in given.items()}
+        except ParamValidationError:
+            yield ""
+            continue
+        problem = _asked(lambda c, g, d, n=name: list(actions.ACTIONS[n](c, g, FORM, d)), here, given, dry)
+        if not problem and _aside(here) != before and given["topic"] != "other":
+            problem = "it has changed a topic that it does not name"
+        yield f"{name} {given}: {problem}" if problem else ""
+
+
+def _passed(action: str, field: str, value: object) -> Any:
+    param = FIELDS[action].get(field)
+    return value if param is None else param.resolve(value)
+
+
+def _asked(act: Callable[..., object], here: Site, given: Mapping[str, Any], dry: bool) -> str:
+    before = tree(here)
+    try:
+        act(here.coordinator, given, dry)
+    except CoordinatorError as error:
+        return "" if str(error) else "the error says nothing"
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        return f"{type(error).__name__}: {error}"
+    if tree(here) == before:
+        return ""
+    return "a dry run has written" if dry else _unreadable(here)
+
+
+def _unreadable(here: Site) -> str:
+    """What nobody can read any more."""
+    c = here.coordinator
+    try:
+        found = [one.problem for one in overview.topics(c)]
+        overview.consumers(c)
+        fleet.fleets(c)
+    except Malformed as error:
+        found = [str(error)]
+    return "; ".join(filter(None, found))
+
+
+def _aside(here: Site) -> dict[str, bytes]:
+    """Everything of the topic that nobody asks about."""
+    return {path: data for path, data in tree(here).items() if f"{path}/".find("/other/") >= 0}
+
+
+COMMANDS: Mapping[str, tuple[str, ...]] = {
+    "topics": (),
+    "status": (),
+    "fleet": (),
+    "history": ("{topic}",),
+    "plan": ("{topic}", "--dry-run"),
+    "explain": ("{topic}",),
+    "add-topic": ("{topic}", "--group", "{text}", "--property", "{text}={text}", "--parameter", "{text}={text}"),
+    "set-strategy": ("{topic}", "--strategy", "{text}", "--parameter", "{text}={text}"),
+    "pause": ("{topic}", "--partition", "{number}"),
+    "resume": ("{topic}", "--partition", "{number}"),
+    "pin": ("{topic}", "{consumer}", "--partition", "{number}"),
+    "unpin": ("{topic}", "--partition", "{number}"),
+    "reset-offsets": ("{topic}", "--to", "{text}", "--why", "{text}", "--dry-run"),
+    "drain": ("{consumer}", "--why", "{text}", "--by", "{text}"),
+    "undrain": ("{consumer}",),
+    "isolate": ("{consumer}", "--why", "{text}", "--for-s", "{number}"),
+    "readmit": ("{consumer}", "--by", "{text}"),
+    "set-fleet": (
+        "{text}",
+        "--application",
+        "{text}",
+        "--consumer",
+        "{text}",
+        "--argument={text}",
+        "--conf",
+        "{text}={text}",
+    ),
+}
+
+
+def commands(seed: int) -> Iterator[str]:
+    """A command line is typed with anything."""
+    chance, here = random.Random(seed), site()
+    while True:
+        name = chance.choice(sorted(COMMANDS))
+        words = [name, *(_typed(chance, one) for one in COMMANDS[name])]
+        if chance.random() < 0.1:
+            words.insert(chance.randrange(len(words) + 1), chance.choice(ODD_TEXTS[:-1]))
+        before = _aside(here)
+        stored = tree(here)
+        problem = _called(words, here)
+        if not problem and tree(here) != stored:
+            problem = _unreadable(here)
+        if not problem and _aside(here) != before and "other" not in words:
+            problem = "it has changed a topic that it does not name"
+        yield f"{words}: {problem}" if problem else ""
+
+
+def _typed(chance: random.Random, form: str) -> str:
+    def one(kind: str) -> str:
+        likely = {"{topic}": "orders", "{consumer}": "a", "{number}": "1"}.get(kind)
+        if likely is not None and chance.random() < 0.5:
+            return likely
+        return chance.choice(
+            [*ODD_TEXTS[:-1], *map(str, ODD_NUMBERS), "9" * 5_000, "inf", "nan", "0001-01-01T00:00:00Z"]
+        )
+
+    for kind in ("{topic}", "{consumer}", "{number}", "{text}"):
+        while kind in form:
+            form = form.replace(kind, one(kind).replace("{text}", ""), 1)
+    return form
+
+
+def _called(words: list[str], here: Site) -> str:
+    out, err = io.StringIO(), io.StringIO()
+    code: object = None
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main(words, lambda: nullcontext(here.coordinator))
+        except SystemExit as ended:
+            code = ended.code
+        except (ValueError, TypeError, OverflowError, UnicodeError, KeyError, OSError) as error:
+            return f"{type(error).__name__}: {error}"
+    said = err.getvalue()
+    if code not in EXITS or "Traceback" in said:
+        return f"exit code {code}: {said[-500:]}"
+    if code and code != 1 and (not said.startswith("error: ") or said.count("\n") > 1):
+        return f"the error is not one line: {said[-500:]!r}"
+    return ""
+
+
+EDGES: Mapping[str, Callable[[int], Iterator[str]]] = {
+    "answers": answers,
+    "metadata": metadata,
+    "forms": forms,
+    "commands": commands,
+}
+
+
+def problems_of(edge: str, seed: int, inputs: int) -> list[str]:
+    """The first problem of so many inputs, if there is one."""
+    return list(islice(filter(None, islice(EDGES[edge](seed), inputs)), 1))
+
+
+# The long part -----------------------------------------------------------------------------------------------------------
+
+
+def _run(turn: Turn) -> None:
+    cases = {f"hostile {edge} {n}": (edge, n) for n in range(CHUNKS) for edge in EDGES}
+    for key in turn.notes.due(cases):
+        if turn.over():
+            return
+        (edge, number), began = cases[key], time.monotonic()
+        found = problems_of(edge, 1_000 + number, CHUNK)
+        turn.notes.add(HOSTILE, key, problems=found, inputs=CHUNK, took_s=round(time.monotonic() - began, 2))
+
+
+def _summary(notes: Notes, _: Wanted) -> str:
+    lines = notes.of(HOSTILE)
+    return (
+        f"{sum(one['inputs'] for one in lines)} of {len(EDGES) * CHUNK * CHUNKS} inputs at {len(EDGES)} edges; nobody who is not "
+        f"concerned was touched; a thousand took {figure(lines, 'took_s'):.0f} s at most"
+    )
+
+
+PART = Part(HOSTILE, _run, _summary)
