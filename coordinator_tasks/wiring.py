@@ -115,13 +115,19 @@ def open_consumer_session(settings: Settings) -> Iterator[ConsumerSession]:
 
 
 def open_zookeeper(settings: Settings) -> KazooZooKeeper:
-    """One ZooKeeper session; the caller closes it."""
-    return KazooZooKeeper(
+    """One ZooKeeper session; the caller closes it. Raises `Refused` where the cluster's folders are open or another's."""
+    paths = Paths(settings.cluster)
+    zk = KazooZooKeeper(
         settings.zookeeper,
         session_timeout_s=settings.session_timeout_s,
         answer_timeout_s=settings.answer_timeout_s,
         access=settings.zookeeper_access,
     )
+    with ExitStack() as on_error:
+        on_error.callback(zk.close)
+        zk.check_closed((paths.base, *paths.folders()))
+        on_error.pop_all()
+    return zk
 
 
 def _ensure_folders(zk: ZooKeeper, paths: Paths) -> None:

@@ -8,7 +8,6 @@
 """
 
 import logging
-import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ from kazoo.exceptions import (
     ConnectionClosedError,
     ConnectionDropped,
     ConnectionLoss,
+    InvalidACLError,
     KazooException,
     NoAuthError,
     NodeExistsError,
@@ -34,10 +34,12 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import KazooState, KeeperState
+from kazoo.protocol.states import KazooState
+from kazoo.security import ACL
 
 from coordinator_tasks.adapters.kazoo_handler import PollingHandler
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
+from coordinator_tasks.adapters.zookeeper_causes import Causes, hung_up, why_silent
 from coordinator_tasks.core.errors import (
     CoordinatorError,
     LookAgain,
@@ -54,7 +56,6 @@ _PIPELINE = 1000  # requests on their way at once in get_many
 _RECONNECT_PAUSE_S = 0.05
 # For ever, and at least once a second: kazoo's own pauses double up to an hour.
 _RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0}
-_PROBE_TIMEOUT_S = 1.0
 _CONNECTIONS = {
     KazooState.CONNECTED: Connection.CONNECTED,
     KazooState.SUSPENDED: Connection.SUSPENDED,
@@ -66,6 +67,11 @@ _MEANING: dict[type[KazooException], tuple[type[CoordinatorError], str]] = {
     BadVersionError: (LookAgain, "was changed in between"),
     NotEmptyError: (LookAgain, "has children"),
     NoAuthError: (Refused, "may not be used by this ZooKeeper account; check the account, or the node's access list"),
+    InvalidACLError: (
+        Refused,
+        "cannot be made for this account alone, since the server takes no log-in from it; for a client certificate set "
+        "ssl.clientAuth there, or set zookeeper_access.open_nodes to true",
+    ),
 }
 _LOST = (ConnectionLoss, OperationTimeoutError, SessionExpiredError)
 log = logging.getLogger(__name__)
@@ -104,8 +110,10 @@ class KazooZooKeeper:
         self._ready = threading.Event()
         self._closed = False
         self._hung_up_since_s: float | None = None
+        self._access = access or ZooKeeperAccess()
+        self._causes = Causes(self._access)
+        options = self._access.client_options()
         try:
-            options = (access or ZooKeeperAccess()).client_options()
             self._client = KazooClient(
                 self._hosts,
                 timeout=session_timeout_s,
@@ -131,13 +139,20 @@ class KazooZooKeeper:
         connection = self._client._connection  # noqa: SLF001 - there is no public way to it
         connect = connection._connect  # noqa: SLF001
 
-        def connect_and_note(*arguments: Any) -> tuple[float, float]:
+        def connect_and_note(host: str, ip: str, port: int) -> tuple[float, float]:
             try:
-                read_timeout_ms, connect_timeout_ms = connect(*arguments)
+                read_timeout_ms, connect_timeout_ms = connect(host, ip, port)
+            except SessionExpiredError:
+                raise
             except ConnectionDropped as error:
+                self._causes.note(host, ip, port, error)
                 self._note_hang_up(error)
                 raise
+            except Exception as error:
+                self._causes.note(host, ip, port, error)
+                raise
             self._hung_up_since_s = None
+            self._causes.forget()
             self._granted_s = read_timeout_ms * 1.5 / 1000  # kazoo reads for two thirds of the session time-out
             self._ready.set()
             return read_timeout_ms, connect_timeout_ms
@@ -150,8 +165,7 @@ class KazooZooKeeper:
         No server kept it alive meanwhile. What is read next may be older than what was read before: whoever is told of a
         new session has to reckon with that.
         """
-        cause = error.__context__
-        if isinstance(cause, OSError) and not isinstance(cause, ConnectionResetError | BrokenPipeError):
+        if not hung_up(error):
             self._hung_up_since_s = None  # nobody is there at all
             return
         now_s = time.monotonic()
@@ -164,29 +178,15 @@ class KazooZooKeeper:
     def _await_first_connection(self) -> None:
         deadline_s = time.monotonic() + self._limit_s
         while not self._ready.wait(_RECONNECT_PAUSE_S):
-            if self._client.client_state == KeeperState.AUTH_FAILED:
-                raise self._login_refused()
+            if text := self._causes.lasting(self._client.hosts):
+                raise Refused(f"ZooKeeper at {self._hosts} cannot be used: {text}")
             if time.monotonic() > deadline_s:
-                raise self._no_answer(self._probe())
-
-    def _probe(self) -> str:
-        """Why nobody answers, as far as a plain connection to the first server can tell."""
-        host, _, port = self._hosts.split(",")[0].rpartition(":")
-        try:
-            with socket.create_connection((host.strip("[]") or port, int(port or 2181)), timeout=_PROBE_TIMEOUT_S):
-                return "the port is open, but nothing there grants a session"
-        except (OSError, ValueError) as error:
-            return str(error)
+                raise self._no_answer(self._causes.text() or why_silent(self._hosts))
 
     def _no_answer(self, reason: str) -> StoreUnavailable:
         return StoreUnavailable(
             f"ZooKeeper at {self._hosts} does not answer within {self._limit_s:g} s: {reason}; "
             "check that it runs and that this address is right"
-        )
-
-    def _login_refused(self) -> Refused:
-        return Refused(
-            f"ZooKeeper at {self._hosts} refuses the log-in; check the user and the password in the settings"
         )
 
     # Reads -----------------------------------------------------------------------------------------------------------
@@ -258,12 +258,10 @@ class KazooZooKeeper:
 
     def _await_connection(self, deadline_s: float) -> None:
         while not self._live.wait(min(0.2, max(0.0, deadline_s - time.monotonic()))):
-            if self._client.client_state == KeeperState.AUTH_FAILED:
-                raise self._login_refused()
             if self._closed:
                 raise StoreUnavailable("this ZooKeeper session was closed; open a new one")
             if time.monotonic() >= deadline_s:
-                raise self._no_answer("the connection is lost")
+                raise self._no_answer(self._causes.text() or "the connection is lost")
 
     # Writes ----------------------------------------------------------------------------------------------------------
 
@@ -308,6 +306,27 @@ class KazooZooKeeper:
                 return _stat(result)
         return None
 
+    def check_closed(self, folders: Sequence[str]) -> None:
+        """Refuse folders that anybody may change, or that another account owns; nothing without a log-in.
+
+        The first folder holds the others. Those that are not there are left out.
+        """
+        if not self._access.closes_nodes:
+            return
+        top = self._full(folders[0])
+        for folder in folders:
+            full = self._full(folder)
+            try:
+                acls = self._acls(folder)
+            except NodeMissing:
+                continue
+            except Refused as error:
+                raise self._access.foreign(full, top) from error
+            self._access.check_closed(full, acls, top)
+
+    def _acls(self, path: str) -> list[ACL]:
+        return self._repeat(path, lambda: self._client.get_acls_async(self._full(path)), lambda answer: list(answer[0]))
+
     # The session -----------------------------------------------------------------------------------------------------
 
     def listen(self, listener: Callable[[Connection], None]) -> None:
@@ -342,7 +361,9 @@ class KazooZooKeeper:
             if isinstance(error, kind):
                 return ours(f"{path} {problem}")
         if isinstance(error, AuthFailedError):
-            return self._login_refused()
+            return Refused(
+                f"ZooKeeper at {self._hosts} refuses the log-in; check the user and the password in the settings"
+            )
         if isinstance(error, KazooTimeoutError):
             return self._no_answer("it took the request and said nothing")
         if isinstance(error, _LOST):

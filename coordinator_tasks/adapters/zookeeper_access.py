@@ -1,20 +1,27 @@
-"""How to log in to ZooKeeper."""
+"""How to log in to ZooKeeper, and whether a folder is closed to everybody else."""
 
 import importlib.util
+import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from kazoo.security import CREATOR_ALL_ACL
+from kazoo.security import ACL, CREATOR_ALL_ACL, Permissions, make_digest_acl_credential
 
 from coordinator_tasks.core.errors import Refused
+
+_DIGEST_MD5, _GSSAPI = "DIGEST-MD5", "GSSAPI"  # what ZooKeeper's servers know
+_HIDDEN = "x"  # what the server shows for a digest to an account that may not change the access list
 
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperAccess:
     """How to log in, all of it optional. Without `sasl_mechanism`, user and password go to ZooKeeper's digest scheme.
 
-    `open_nodes`: nodes that we create may be read and written by anybody; otherwise only by this account, if there is
-    one. `ca`, `certificate` and `key` are files in PEM; any of them turns TLS on.
+    A client certificate is a log-in as well (scheme x509). `open_nodes`: nodes that we create may be read and written by
+    anybody; otherwise only by this account, if there is one. `ca`, `certificate` and `key` are files in PEM; `ca` or
+    `certificate` turns TLS on. `key_password` is the pass phrase of an encrypted key.
     """
 
     user: str = ""
@@ -24,20 +31,148 @@ class ZooKeeperAccess:
     ca: str = ""
     certificate: str = ""
     key: str = ""
+    key_password: str = field(default="", repr=False)
+
+    @property
+    def tls(self) -> bool:
+        return bool(self.ca or self.certificate)
+
+    @property
+    def closes_nodes(self) -> bool:
+        """Whether what we create is for this account only."""
+        return bool(self.sasl_mechanism or self.user or self.certificate) and not self.open_nodes
 
     def client_options(self) -> dict[str, Any]:
-        """Arguments of `KazooClient`; raises `Refused` when SASL is asked for and its library is missing."""
+        """Arguments of `KazooClient`; raises `Refused` for what no server could accept."""
         options: dict[str, Any] = {}
         if self.sasl_mechanism:
-            if importlib.util.find_spec("puresasl") is None:
-                raise Refused("SASL to ZooKeeper needs the package pure-sasl, which is not installed; install it")
-            login = {"username": self.user, "password": self.password} if self.user else {}
-            options["sasl_options"] = {"mechanism": self.sasl_mechanism, **login}
+            options["sasl_options"] = self._sasl_options()
         elif self.user:
             options["auth_data"] = [("digest", f"{self.user}:{self.password}")]
-        if options and not self.open_nodes:
+        if self.closes_nodes:
             options["default_acl"] = CREATOR_ALL_ACL
-        if self.ca or self.certificate:
+        self._check_files()
+        if self.tls:
             options |= {"use_ssl": True, "ca": self.ca or None, "check_hostname": True}
+            # An empty pass phrase, unlike none, keeps OpenSSL from asking for one on the terminal.
             options |= {"certfile": self.certificate or None, "keyfile": self.key or None}
+            options |= {"keyfile_password": self.key_password}
         return options
+
+    def _sasl_options(self) -> dict[str, str]:
+        if self.sasl_mechanism not in (_DIGEST_MD5, _GSSAPI):
+            raise Refused(
+                f"ZooKeeper has no SASL mechanism {self.sasl_mechanism!r}; "
+                f"set zookeeper_access.sasl_mechanism to {_DIGEST_MD5} or {_GSSAPI}"
+            )
+        if self.sasl_mechanism == _DIGEST_MD5 and not (self.user and self.password):
+            raise Refused(
+                f"SASL with {_DIGEST_MD5} needs a user and a password; "
+                "set zookeeper_access.user and zookeeper_access.password"
+            )
+        if importlib.util.find_spec("puresasl") is None:
+            raise Refused("SASL to ZooKeeper needs the package pure-sasl, which is not installed; install it")
+        if self.sasl_mechanism == _GSSAPI and importlib.util.find_spec("kerberos") is None:
+            raise Refused(f"SASL with {_GSSAPI} needs the package kerberos, which is not installed; install it")
+        login = {"username": self.user, "password": self.password} if self.user else {}
+        return {"mechanism": self.sasl_mechanism, **login}
+
+    def _check_files(self) -> None:
+        """Load the certificates now: a connection would fail on them again and again."""
+        if bool(self.certificate) != bool(self.key):
+            there, missing = ("certificate", "key") if self.certificate else ("key", "certificate")
+            raise Refused(
+                f"zookeeper_access.{there} is set, and zookeeper_access.{missing} is not; "
+                "set both (to the same file where it holds both), or neither"
+            )
+        if not self.tls:
+            return
+        for name in ("ca", "certificate", "key"):
+            _check_readable(name, getattr(self, name))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if self.ca:
+            try:
+                context.load_verify_locations(self.ca)
+            except ssl.SSLError as error:
+                raise Refused(
+                    f"zookeeper_access.ca: {self.ca} holds no certificate in PEM ({error.reason}); correct the file"
+                ) from error
+        if self.certificate:
+            self._check_pair(context)
+
+    def _check_pair(self, context: ssl.SSLContext) -> None:
+        asked: list[bool] = []
+
+        def pass_phrase() -> str:
+            asked.append(True)
+            return self.key_password
+
+        try:
+            context.load_cert_chain(self.certificate, self.key, pass_phrase)
+        except ssl.SSLError as error:
+            if error.reason == "KEY_VALUES_MISMATCH":
+                problem = f"the key {self.key} does not belong to the certificate {self.certificate}; name its own key"
+            elif asked and not self.key_password:
+                problem = f"the key {self.key} is encrypted; set zookeeper_access.key_password to its pass phrase"
+            elif asked:
+                problem = (
+                    f"the pass phrase in zookeeper_access.key_password does not open the key {self.key}; correct it"
+                )
+            else:
+                problem = f"{self.certificate} and {self.key} are no certificate and key in PEM ({error.reason}); correct them"
+            raise Refused(f"the log-in to ZooKeeper with a certificate fails: {problem}") from error
+
+    # Folders ---------------------------------------------------------------------------------------------------------
+
+    def check_closed(self, folder: str, acls: Sequence[ACL], top: str) -> None:
+        """Raise `Refused` for a folder that anybody may change, or that this account does not own.
+
+        `acls` is the folder's access list; `top` is the folder under which all of them are mended at once.
+        """
+        if any(one.id.scheme == "world" and one.perms & ~Permissions.READ for one in acls):
+            raise Refused(
+                f"{folder} in ZooKeeper can be changed by anybody, although this site logs in (it was made without a log-in). "
+                f"Close it in ZooKeeper's own client, zkCli: {self._login_hint()}, then type "
+                f"`{_mend(top)}`. If it is meant to be open, set zookeeper_access.open_nodes to true"
+            )
+        if not any(self._is_mine(one) for one in acls):
+            raise self.foreign(folder, top)
+
+    def foreign(self, folder: str, top: str) -> Refused:
+        """The error for a folder of another account."""
+        return Refused(
+            f"{folder} in ZooKeeper belongs to another account than this one. If that is a former account of this site, "
+            f"move the nodes to this one in ZooKeeper's own client, zkCli: type `addauth digest USER:PASSWORD` for the "
+            f"former one (or connect as it did), {self._login_hint()}, then type `{_mend(top)}`, which gives both of them "
+            "the nodes; type it again in a zkCli that is logged in as the new one alone. Otherwise correct the account, or the cluster's name"
+        )
+
+    def _is_mine(self, one: ACL) -> bool:
+        """Whether an entry can be this account's. Only the server knows the name in a certificate and of a SASL user."""
+        if one.id.scheme == "digest" and self.user and not self.sasl_mechanism:
+            return one.id.id in (make_digest_acl_credential(self.user, self.password), f"{self.user}:{_HIDDEN}")
+        schemes = {"sasl": bool(self.sasl_mechanism), "x509": bool(self.certificate)}
+        return schemes.get(one.id.scheme, False)
+
+    def _login_hint(self) -> str:
+        if self.sasl_mechanism:
+            return f"log in by SASL as {self.user or 'the same principal'}"
+        if self.user:
+            return f"type `addauth digest {self.user}:PASSWORD`"
+        return f"connect with the certificate {self.certificate}"
+
+
+def _mend(top: str) -> str:
+    return f"setAcl -R {top} auth::cdrwa"
+
+
+def _check_readable(name: str, path: str) -> None:
+    if not path:
+        return
+    try:
+        with Path(path).open("rb") as file:
+            file.read(1)
+    except OSError as error:
+        raise Refused(
+            f"zookeeper_access.{name}: {path} cannot be read ({error.strerror}); correct the setting, or the file's mode"
+        ) from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -32,6 +33,7 @@ class EmbeddedZooKeeper:
     """One ZooKeeper server; ``data_dir`` keeps its data and log over restarts. ``port`` 0 takes a free one.
 
     ``quorum`` (used by :class:`EmbeddedEnsemble`) is the server's number and the ``server.N=...`` lines of all servers.
+    ``settings`` are further lines of ``zoo.cfg``, such as those of a TLS port; ``java_options`` go to the JVM.
     """
 
     def __init__(
@@ -41,11 +43,15 @@ class EmbeddedZooKeeper:
         tick_time_ms: int = TICK_TIME_MS,
         *,
         quorum: tuple[int, tuple[str, ...]] | None = None,
+        settings: Mapping[str, str] | None = None,
+        java_options: tuple[str, ...] = (),
     ) -> None:
         self.data_dir = data_dir
         self.port = port or free_port()
         self.tick_time_ms = tick_time_ms
         self._quorum = quorum
+        self._settings = settings or {}
+        self._java_options = java_options
         self._write_settings()
         name = "ZooKeeper" if quorum is None else f"ZooKeeper server {quorum[0]}"
         self.process = ManagedProcess(self._spec(name), ready=lambda: self.mode() in SERVING_MODES)
@@ -117,6 +123,7 @@ class EmbeddedZooKeeper:
                 "-Xmx256m",
                 "-Dzookeeper.forceSync=no",
                 f"-Dlog4j2.configurationFile={LOGGING}",
+                *self._java_options,
                 "-cp",
                 jars.zookeeper_class_path(),
                 SERVER_MAIN,
@@ -137,6 +144,7 @@ class EmbeddedZooKeeper:
             "maxClientCnxns=0",
             "admin.enableServer=false",
             "4lw.commands.whitelist=ruok,srvr,mntr,stat,conf,wchs,envi",
+            *(f"{name}={value}" for name, value in self._settings.items()),
         ]
         if self._quorum is not None:
             number, servers = self._quorum

@@ -1,0 +1,183 @@
+"""Why no ZooKeeper server grants a session, in words that say what to do."""
+
+import socket
+import ssl
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kazoo.exceptions import AuthFailedError, ConnectionDropped
+from kazoo.handlers.threading import KazooTimeoutError
+
+from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
+
+_PROBE_TIMEOUT_S = 1.0
+_HANG_UPS = (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
+# OpenSSL's X509_V_ERR_* in openssl/x509_vfy.h.
+_OUT_OF_TIME, _OTHER_HOST = (9, 10), (62, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why an attempt to connect failed. `lasting`: the next attempt would fail in the same way."""
+
+    text: str
+    lasting: bool = False
+
+
+class Causes:
+    """The last cause of each server, by its host and port. One thread notes, others read."""
+
+    def __init__(self, access: ZooKeeperAccess) -> None:
+        self._access = access
+        self._last: dict[tuple[str, int], Cause] = {}
+        self._hang_ups: dict[tuple[str, int], Cause] = {}
+
+    def note(self, host: str, ip: str, port: int, error: Exception) -> None:
+        """Keep why the connection to `host` failed."""
+        cause = _cause(error, self._access)
+        if cause is None:
+            # Ask only once what the port speaks.
+            cause = self._hang_ups.get((host, port)) or _of_hang_up(ip, port, self._access.tls)
+            self._hang_ups[host, port] = cause
+        self._last[host, port] = cause
+
+    def lasting(self, hosts: Sequence[tuple[str, int]]) -> str:
+        """Why no attempt can succeed; empty while one of the servers may still answer."""
+        found = [self._last.get((host.strip(), port)) for host, port in hosts]
+        return self.text() if all(one is not None and one.lasting for one in found) else ""
+
+    def text(self) -> str:
+        """The causes of all servers, each cause once; empty if nothing has failed yet."""
+        places: dict[str, list[str]] = {}
+        for (host, port), cause in self._last.copy().items():
+            places.setdefault(cause.text, []).append(f"{host}:{port}")
+        if len(places) == 1:
+            return next(iter(places))
+        return "; ".join(f"{', '.join(where)}: {text}" for text, where in places.items())
+
+    def forget(self) -> None:
+        """A server has granted a session."""
+        self._last.clear()
+        self._hang_ups.clear()
+
+
+def hung_up(error: Exception) -> bool:
+    """Whether the server took the connection and closed it."""
+    cause = error.__context__
+    return isinstance(error, ConnectionDropped) and (not isinstance(cause, OSError) or isinstance(cause, _HANG_UPS))
+
+
+def why_silent(hosts: str) -> str:
+    """Why no attempt has ended yet, as far as a plain connection to the first server can tell."""
+    host, _, port = hosts.split(",", maxsplit=1)[0].rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]") or port, int(port or 2181)), timeout=_PROBE_TIMEOUT_S):
+            return "the port is open, but nothing there grants a session"
+    except (OSError, ValueError) as error:
+        return str(error)
+
+
+def _cause(error: Exception, access: ZooKeeperAccess) -> Cause | None:
+    """The cause of a failed attempt; `None` if the server only hung up."""
+    if hung_up(error):
+        return None
+    if isinstance(error, AuthFailedError):
+        how = f"SASL {access.sasl_mechanism}" if access.sasl_mechanism else "scheme digest"
+        who = f"user {access.user!r}" if access.user else "this principal"
+        return Cause(
+            f"it refuses the log-in of {who} ({how}); check the user and the password in the settings", lasting=True
+        )
+    if isinstance(error, KazooTimeoutError):
+        return Cause("it takes connections and does not answer")
+    if not isinstance(error, ConnectionDropped):
+        # kazoo's thread ends with any other error.
+        return Cause(f"kazoo failed with {type(error).__name__}: {error.__cause__ or error}", lasting=True)
+    return _of_tls(error.__context__, access) or Cause(str(error.__context__))
+
+
+def _of_tls(error: BaseException | None, access: ZooKeeperAccess) -> Cause | None:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return Cause(_bad_server(error, access.ca), lasting=True)
+    reason = error.reason or "" if isinstance(error, ssl.SSLError) else ""
+    if "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason):
+        return Cause(_bad_client(access, reason), lasting=True)
+    return None
+
+
+def _bad_server(error: ssl.SSLCertVerificationError, ca: str) -> str:
+    said = error.verify_message.rstrip(".")
+    if error.verify_code in _OUT_OF_TIME:
+        return f"its certificate is not valid today ({said}); renew it, or correct this host's clock"
+    if error.verify_code in _OTHER_HOST:
+        return (
+            f"its certificate is for another host ({said}); "
+            "use a name that stands in the certificate, or give the server a certificate for this name"
+        )
+    trusted = f"an authority in {ca}" if ca else "an authority that this host knows"
+    return (
+        f"its certificate is not signed by {trusted} ({said}); "
+        "set zookeeper_access.ca to the file of the authority that signed it"
+    )
+
+
+def _bad_client(access: ZooKeeperAccess, alert: str) -> str:
+    if not access.certificate:
+        return f"it asks for a client certificate ({alert}); set zookeeper_access.certificate and zookeeper_access.key"
+    file = access.certificate
+    if until := _ended(file):
+        return f"it refuses our certificate {file}, which was valid until {until}; renew it"
+    return (
+        f"it refuses our certificate {file} ({alert}); its authority must be in the server's ssl.trustStore: "
+        f"see who signed it with `openssl x509 -noout -issuer -dates -in {file}`"
+    )
+
+
+def _ended(certificate: str) -> str:
+    """Until when the certificate in a file was valid; empty if it still is."""
+    try:
+        # The ssl module has no public way to read a certificate that belongs to no connection.
+        until = str(ssl._ssl._test_decode_cert(certificate)["notAfter"])  # type: ignore[attr-defined]  # noqa: SLF001
+    except (ssl.SSLError, OSError, KeyError):
+        return ""
+    return until if ssl.cert_time_to_seconds(until) < time.time() else ""
+
+
+def _of_hang_up(ip: str, port: int, tls: bool) -> Cause:
+    plainly, over_tls = _speaks_plainly(ip, port), _speaks_tls(ip, port)
+    if tls and plainly and not over_tls:
+        return Cause(
+            "this port speaks no TLS; name the server's TLS port (secureClientPort) in the address, "
+            "or clear zookeeper_access.ca and zookeeper_access.certificate",
+            lasting=True,
+        )
+    if over_tls and not plainly and not tls:
+        return Cause(
+            "this port speaks TLS; set zookeeper_access.ca to the file of the authority that signed its certificate, "
+            "or name the server's plain port",
+            lasting=True,
+        )
+    return Cause("it hangs up on every connection: it is no ZooKeeper, or too few of its servers run")
+
+
+def _speaks_plainly(ip: str, port: int) -> bool:
+    try:
+        with socket.create_connection((ip, port), timeout=_PROBE_TIMEOUT_S) as connection:
+            connection.sendall(b"srvr")
+            answer = connection.recv(1024)
+    except OSError:
+        return False
+    return b"ookeeper" in answer.lower() or b"whitelist" in answer
+
+
+def _speaks_tls(ip: str, port: int) -> bool:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection((ip, port), timeout=_PROBE_TIMEOUT_S) as connection:
+            context.wrap_socket(connection).close()
+    except ssl.SSLError as error:
+        return "ALERT" in (error.reason or "")  # it takes TLS, and asks for a client certificate
+    except OSError:
+        return False
+    return True

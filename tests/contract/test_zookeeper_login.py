@@ -1,0 +1,418 @@
+"""Logging in to a real ZooKeeper over TLS, by digest and by SASL: what goes wrong is said at once, with its cause."""
+
+import importlib.util
+import re
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from kazoo.security import ACL, ANYONE_ID_UNSAFE, CREATOR_ALL_ACL, Permissions
+
+from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
+from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.names import Paths
+from coordinator_tasks.core.ports import Create
+from coordinator_tasks.embedded import jars
+from coordinator_tasks.embedded.java import QUICK_START_OPTIONS, find_java
+from coordinator_tasks.embedded.ports import free_port
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.wiring import Settings, open_consumer_session, open_coordinator
+from spark_apps import launcher_service
+from tests.certificates import DAY, Authority, Pair
+
+QUICK_S = 8.0  # the limit of every attempt here is 60 s
+ADA, EVE = ZooKeeperAccess("ada", "pw"), ZooKeeperAccess("eve", "other")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One server: a plain port with SASL, and a TLS port that wants a certificate of the site's authority."""
+
+    folder: Path
+    site: Authority
+    other: Authority
+    server: EmbeddedZooKeeper
+    tls_port: int
+
+    @property
+    def plain(self) -> str:
+        return self.server.connect_string
+
+    @property
+    def tls(self) -> str:
+        return f"127.0.0.1:{self.tls_port}"
+
+    def access(self, pair: Pair) -> ZooKeeperAccess:
+        return ZooKeeperAccess(ca=str(self.site.ca), certificate=str(pair.certificate), key=str(pair.key))
+
+
+def tls_settings(authority: Authority, pair: Pair, port: int, client_auth: str = "need") -> dict[str, str]:
+    return {
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "secureClientPort": str(port),
+        "ssl.keyStore.location": str(pair.both),
+        "ssl.keyStore.type": "PEM",
+        "ssl.trustStore.location": str(authority.ca),
+        "ssl.trustStore.type": "PEM",
+        "ssl.clientAuth": client_auth,
+    }
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("login")
+    site, other, port = Authority(folder, "site"), Authority(folder, "other"), free_port()
+    jaas = folder / "jaas.conf"
+    jaas.write_text(
+        'Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_ada="pw"; };\n', encoding="ascii"
+    )
+    sasl = {"authProvider.sasl": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"}
+    with EmbeddedZooKeeper(
+        folder / "server",
+        settings={**tls_settings(site, site.sign("server"), port), **sasl},
+        java_options=(f"-Djava.security.auth.login.config={jaas}",),
+    ) as server:
+        yield Site(folder, site, other, server, port)
+
+
+def refusal(hosts: str, access: ZooKeeperAccess) -> str:
+    """What a connection is refused with; at once, though it may last a minute."""
+    began_s = time.monotonic()
+    with pytest.raises(Refused) as caught:
+        KazooZooKeeper(hosts, access=access, answer_timeout_s=60.0)
+    assert time.monotonic() - began_s < QUICK_S
+    return str(caught.value)
+
+
+# Certificates ----------------------------------------------------------------------------------------------------------
+
+CASES: dict[str, tuple[Callable[[Site], ZooKeeperAccess], str]] = {
+    "wrong authority": (
+        lambda made: replace(made.access(made.site.sign("ada")), ca=str(made.other.ca)),
+        r"cannot be used: its certificate is not signed by an authority in \S+other.pem \(unable to get local issuer "
+        r"certificate\); set zookeeper_access.ca",
+    ),
+    "no client certificate": (
+        lambda made: ZooKeeperAccess(ca=str(made.site.ca)),
+        r"it asks for a client certificate \(\S+\); set zookeeper_access.certificate and zookeeper_access.key",
+    ),
+    "expired client certificate": (
+        lambda made: made.access(made.site.sign("late", ends_in=-DAY)),
+        r"it refuses our certificate \S+site-late.crt, which was valid until .*; renew it",
+    ),
+    "foreign client certificate": (
+        lambda made: made.access(made.other.sign("eve")),
+        r"it refuses our certificate \S+other-eve.crt \(\S+\); its authority must be in the server's ssl.trustStore",
+    ),
+    "no file": (
+        lambda made: replace(made.access(made.site.sign("ada")), key=str(made.folder / "none.key")),
+        r"^zookeeper_access.key: \S+none.key cannot be read \(No such file or directory\); correct the setting",
+    ),
+    "no file of the authority": (
+        lambda made: ZooKeeperAccess(ca=str(made.folder)),
+        r"^zookeeper_access.ca: \S+ cannot be read \(Is a directory\); correct the setting",
+    ),
+    "authority that is no PEM": (
+        lambda made: ZooKeeperAccess(ca=str(made.folder / "jaas.conf")),
+        r"^zookeeper_access.ca: \S+jaas.conf holds no certificate in PEM \(\S+\); correct the file",
+    ),
+    "certificate that is no PEM": (
+        lambda made: replace(made.access(made.site.sign("ada")), certificate=str(made.folder / "jaas.conf")),
+        r"jaas.conf and \S+site-ada.key are no certificate and key in PEM",
+    ),
+    "certificate without its key": (
+        lambda made: replace(made.access(made.site.sign("ada")), key=""),
+        r"^zookeeper_access.certificate is set, and zookeeper_access.key is not; set both",
+    ),
+    "key without its certificate": (
+        lambda made: replace(made.access(made.site.sign("ada")), certificate=""),
+        r"^zookeeper_access.key is set, and zookeeper_access.certificate is not; set both",
+    ),
+    "key of another certificate": (
+        lambda made: replace(made.access(made.site.sign("ada")), key=str(made.site.sign("bob").key)),
+        r"the key \S+site-bob.key does not belong to the certificate \S+site-ada.crt; name its own key",
+    ),
+    "encrypted key": (
+        lambda made: made.access(made.site.sign("closed", secret="sesame")),
+        r"the key \S+site-closed.key is encrypted; set zookeeper_access.key_password to its pass phrase",
+    ),
+    "encrypted key, wrong pass phrase": (
+        lambda made: replace(made.access(made.site.sign("closed", secret="sesame")), key_password="simsim"),
+        r"the pass phrase in zookeeper_access.key_password does not open the key \S+site-closed.key; correct it",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_wrong_certificate_is_said_at_once(made: Site, case: str) -> None:
+    access, expected = CASES[case]
+    said = refusal(made.tls, access(made))
+    assert re.search(expected, said), said
+    assert "sesame" not in said
+    assert "simsim" not in said
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("late-server", {"ends_in": -DAY}, r"its certificate is not valid today \(certificate has expired\); renew it"),
+        (
+            "elsewhere",
+            {"address": "10.1.1.1"},
+            r"for another host \(IP address mismatch, .*'127.0.0.1'\); use a name that",
+        ),
+    ],
+)
+def test_a_wrong_certificate_of_the_server_is_said_at_once(
+    made: Site, name: str, options: dict[str, object], expected: str
+) -> None:
+    port = free_port()
+    pair = made.site.sign(name, **options)  # type: ignore[arg-type]
+    with EmbeddedZooKeeper(made.folder / name, settings=tls_settings(made.site, pair, port)):
+        said = refusal(f"127.0.0.1:{port}", made.access(made.site.sign("ada")))
+        assert re.search(expected, said), said
+        # One such server does not end the search.
+        KazooZooKeeper(f"127.0.0.1:{port},{made.tls}", access=made.access(made.site.sign("ada"))).close()
+
+
+def test_tls_to_a_plain_port_and_the_reverse_are_said_at_once(made: Site) -> None:
+    said = refusal(made.plain, made.access(made.site.sign("ada")))
+    assert "cannot be used: this port speaks no TLS; name the server's TLS port (secureClientPort)" in said
+    said = refusal(made.tls, ZooKeeperAccess())
+    assert "cannot be used: this port speaks TLS; set zookeeper_access.ca to the file of the authority" in said
+
+
+@pytest.mark.parametrize("secret", ["", "sesame"], ids=["open key", "encrypted key"])
+def test_a_certificate_logs_in(made: Site, secret: str) -> None:
+    pair = made.site.sign(f"user-{len(secret)}", secret=secret)
+    zk = KazooZooKeeper(made.tls, access=replace(made.access(pair), key_password=secret))
+    zk.ensure(f"/in-{len(secret)}")
+    zk.close()
+
+
+def test_a_certificate_that_the_server_does_not_ask_for_is_no_login(made: Site) -> None:
+    port = free_port()
+    settings = tls_settings(made.site, made.site.sign("server"), port, client_auth="none")
+    with EmbeddedZooKeeper(made.folder / "unasked", settings=settings):
+        zk = KazooZooKeeper(f"127.0.0.1:{port}", access=made.access(made.site.sign("ada")))
+        with pytest.raises(
+            Refused, match=r"/x cannot be made for this account alone, .*; for a client certificate set"
+        ):
+            zk.ensure("/x")
+        zk.close()
+
+
+# SASL ------------------------------------------------------------------------------------------------------------------
+
+needs_sasl = pytest.mark.skipif(importlib.util.find_spec("puresasl") is None, reason="needs the package pure-sasl")
+
+
+@needs_sasl
+@pytest.mark.parametrize(("user", "password"), [("ada", "wrong"), ("bob", "pw")])
+def test_a_wrong_sasl_login_is_said_at_once(made: Site, user: str, password: str) -> None:
+    said = refusal(made.plain, ZooKeeperAccess(user, password, "DIGEST-MD5"))
+    assert f"it refuses the log-in of user '{user}' (SASL DIGEST-MD5); check the user and the password" in said
+    assert password not in said.replace("password", "")
+
+
+@needs_sasl
+def test_a_sasl_login_closes_its_nodes(made: Site) -> None:
+    zk = KazooZooKeeper(made.plain, access=ZooKeeperAccess("ada", "pw", "DIGEST-MD5"))
+    zk.ensure("/sasl")
+    zk.check_closed(["/sasl"])
+    zk.close()
+    assert acl_of(made, "/sasl", ZooKeeperAccess()) == "refused"
+
+
+@pytest.mark.parametrize(
+    ("access", "expected"),
+    [
+        (
+            ZooKeeperAccess("ada", "pw", "PLAIN"),
+            "has no SASL mechanism 'PLAIN'; set zookeeper_access.sasl_mechanism to",
+        ),
+        (ZooKeeperAccess("", "", "DIGEST-MD5"), "needs a user and a password; set zookeeper_access.user and"),
+    ],
+)
+def test_a_sasl_login_that_no_server_accepts_is_refused(made: Site, access: ZooKeeperAccess, expected: str) -> None:
+    assert expected in refusal(made.plain, access)
+
+
+# Folders ---------------------------------------------------------------------------------------------------------------
+
+
+def acl_of(made: Site, path: str, access: ZooKeeperAccess) -> object:
+    """The access list of a node as scheme and rights, or `refused`."""
+    zk = KazooZooKeeper(made.tls if access.tls else made.plain, access=access)
+    try:
+        return zk._repeat(
+            path,
+            lambda: zk._client.get_acls_async(path),
+            lambda found: [(one.id.scheme, one.id.id, one.perms) for one in found[0]],
+        )
+    except Refused:
+        return "refused"
+    finally:
+        zk.close()
+
+
+def settings_of(made: Site, cluster: str, access: ZooKeeperAccess) -> Settings:
+    hosts = made.tls if access.tls else made.plain
+    kafka = {"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}
+    return Settings(cluster, f"{hosts}/{cluster}", kafka, zookeeper_access=access, answer_timeout_s=20.0)
+
+
+def new_cluster() -> str:
+    return f"c{uuid.uuid4().hex[:8]}"
+
+
+def test_a_certificate_alone_closes_its_nodes(made: Site) -> None:
+    cluster = new_cluster()
+    ada = made.access(made.site.sign("ada"))
+    with open_coordinator(settings_of(made, cluster, ada)) as c:
+        c.zk.transact([Create(f"{c.paths.fleets}/etl", b"{}")])
+    for path in ("", "/fleet", "/fleet/etl"):
+        full = f"/{cluster}/consumers/{cluster}{path}"
+        assert acl_of(made, full, ada) == [("x509", "CN=ada", 31)]
+        assert acl_of(made, full, ZooKeeperAccess()) == "refused"
+        assert acl_of(made, full, made.access(made.site.sign("bob"))) == "refused"
+    with open_coordinator(settings_of(made, cluster, ada)), open_consumer_session(settings_of(made, cluster, ada)):
+        pass
+
+
+Opener = Callable[[Settings], object]
+OPENERS: dict[str, Opener] = {"coordinator": open_coordinator, "consumer": open_consumer_session}
+
+
+@pytest.mark.parametrize(("opener", "login"), [("coordinator", "digest"), ("consumer", "certificate")])
+def test_an_open_folder_is_refused_with_the_command_that_closes_it(made: Site, opener: str, login: str) -> None:
+    cluster = new_cluster()
+    access = ADA if login == "digest" else made.access(made.site.sign("ada"))
+    with open_coordinator(settings_of(made, cluster, ZooKeeperAccess())) as c:
+        c.zk.transact([Create(f"{c.paths.fleets}/etl", b"{}")])
+    settings = settings_of(made, cluster, access)
+    with (
+        pytest.raises(Refused, match="can be changed by anybody, although this site logs in") as caught,
+        ExitStack() as s,
+    ):
+        s.enter_context(OPENERS[opener](settings))  # type: ignore[arg-type]
+    said = str(caught.value)
+    assert "zookeeper_access.open_nodes" in said
+    type_in_zkcli(made, access, *commands_in(said))
+    with ExitStack() as stack:
+        stack.enter_context(OPENERS[opener](settings))  # type: ignore[arg-type]
+    assert acl_of(made, f"/{cluster}/consumers/{cluster}/fleet/etl", ZooKeeperAccess()) == "refused"
+
+
+def test_open_folders_are_the_sites_own_choice(made: Site) -> None:
+    cluster = new_cluster()
+    chosen = settings_of(made, cluster, replace(ADA, open_nodes=True))
+    with open_coordinator(chosen), open_consumer_session(settings_of(made, cluster, ZooKeeperAccess())):
+        pass
+
+
+def set_acls(made: Site, access: ZooKeeperAccess, path: str, rights_of_all: int) -> None:
+    zk = KazooZooKeeper(made.plain, access=access)
+    zk._client.set_acls(path, [*CREATOR_ALL_ACL, ACL(rights_of_all, ANYONE_ID_UNSAFE)])
+    zk.close()
+
+
+@pytest.mark.parametrize("folder", ["", "/fleet"])
+def test_a_single_folder_that_all_may_write_is_found(made: Site, folder: str) -> None:
+    cluster = new_cluster()
+    with open_coordinator(settings_of(made, cluster, ADA)):
+        pass
+    path = f"/{cluster}/consumers/{cluster}{folder}"
+    set_acls(made, ADA, path, Permissions.READ)
+    with open_coordinator(settings_of(made, cluster, ADA)):
+        pass
+    for rights in (Permissions.WRITE, Permissions.CREATE, Permissions.DELETE, Permissions.ADMIN):
+        set_acls(made, ADA, path, rights)
+        with (
+            pytest.raises(Refused, match=f"^{path} in ZooKeeper can be changed by anybody"),
+            open_coordinator(settings_of(made, cluster, ADA)),
+        ):
+            pass
+
+
+@pytest.mark.parametrize(("opener", "readable"), [("consumer", False), ("coordinator", True)])
+def test_a_folder_of_another_account_is_refused_with_the_command_that_moves_it(
+    made: Site, opener: str, readable: bool
+) -> None:
+    cluster = new_cluster()
+    with open_coordinator(settings_of(made, cluster, EVE)):
+        pass
+    if readable:
+        for folder in ("", *(f"/{one.rpartition('/')[2]}" for one in Paths(cluster).folders())):
+            set_acls(made, EVE, f"/{cluster}/consumers/{cluster}{folder}", Permissions.READ)
+    settings = settings_of(made, cluster, ADA)
+    with pytest.raises(Refused, match="belongs to another account than this one") as caught, ExitStack() as stack:
+        stack.enter_context(OPENERS[opener](settings))  # type: ignore[arg-type]
+    commands = commands_in(str(caught.value))
+    assert commands[0] == "addauth digest USER:PASSWORD"
+    type_in_zkcli(made, ADA, "addauth digest eve:other", *commands[1:])
+    type_in_zkcli(made, ADA, *commands[1:])
+    with ExitStack() as stack:
+        stack.enter_context(OPENERS[opener](settings))  # type: ignore[arg-type]
+    assert acl_of(made, f"/{cluster}/consumers/{cluster}/fleet", EVE) == "refused"
+
+
+def test_the_launcher_service_refuses_an_open_fleet(
+    made: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = new_cluster()
+    with open_coordinator(settings_of(made, cluster, ZooKeeperAccess())):
+        pass
+    monkeypatch.setattr(launcher_service, "settings_from_environment", lambda: settings_of(made, cluster, ADA))
+    assert (
+        launcher_service.main(["--base", str(tmp_path / "run"), "--master", "local"]) == launcher_service.REFUSED_EXIT
+    )
+    assert "can be changed by anybody" in capsys.readouterr().err
+
+
+def test_a_client_without_a_login_is_refused_by_closed_folders(made: Site) -> None:
+    cluster = new_cluster()
+    with open_coordinator(settings_of(made, cluster, ADA)):
+        pass
+    with (
+        pytest.raises(Refused, match="may not be used by this ZooKeeper account"),
+        open_coordinator(settings_of(made, cluster, ZooKeeperAccess())),
+    ):
+        pass
+
+
+def commands_in(said: str) -> list[str]:
+    """What stands between back quotes, with the password that a person knows."""
+    return [one.replace("ada:PASSWORD", "ada:pw") for one in re.findall(r"`([^`]+)`", said)]
+
+
+def type_in_zkcli(made: Site, access: ZooKeeperAccess, *commands: str) -> None:
+    """Type commands into ZooKeeper's own client, connected as the account."""
+    hosts, options = made.plain, []
+    if access.tls:
+        hosts, both = made.tls, access.certificate.removesuffix(".crt") + ".both"
+        stores = {"keyStore.location": both, "trustStore.location": access.ca}
+        types = {"keyStore.type": "PEM", "trustStore.type": "PEM"}
+        options = [f"-Dzookeeper.ssl.{name}={value}" for name, value in {**stores, **types}.items()]
+        options += ["-Dzookeeper.client.secure=true"]
+        options += ["-Dzookeeper.clientCnxnSocket=org.apache.zookeeper.ClientCnxnSocketNetty"]
+    done = subprocess.run(
+        [
+            *(str(find_java().executable), *QUICK_START_OPTIONS, *options, "-cp", jars.zookeeper_class_path()),
+            *("org.apache.zookeeper.ZooKeeperMain", "-server", hosts),
+        ],
+        input="\n".join([*commands, "quit"]) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    for failure in ("Insufficient permission", "KeeperErrorCode", "Command failed", "does not have the form"):
+        assert failure not in said, said

@@ -1,0 +1,100 @@
+"""Why no ZooKeeper server grants a session; with real servers in `tests/contract/test_zookeeper_login.py`."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from kazoo.exceptions import AuthFailedError, ConnectionDropped
+from kazoo.handlers.threading import KazooTimeoutError
+
+from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
+from coordinator_tasks.adapters.zookeeper_causes import Causes
+
+HOSTS = [("zk1", 1), (" zk2", 2)]
+
+
+def dropped(cause: Exception | None = None) -> Exception:
+    """As kazoo raises it."""
+    try:
+        try:
+            raise cause or ConnectionDropped("socket connection broken")
+        except OSError:
+            raise ConnectionDropped("socket connection error") from None
+    except ConnectionDropped as error:
+        assert isinstance(error, Exception)
+        return error
+
+
+@contextmanager
+def answering(answer: bytes) -> Iterator[int]:
+    """A port that says `answer` to whatever comes, and hangs up."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(1024)
+                    connection.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(5.0)
+
+
+def test_the_search_ends_only_when_no_server_can_answer() -> None:
+    causes = Causes(ZooKeeperAccess("ada", "pw"))
+    assert (causes.lasting(HOSTS), causes.text()) == ("", "")
+    causes.note("zk1", "", 1, AuthFailedError())
+    assert causes.lasting(HOSTS) == ""
+    causes.note("zk2", "", 2, dropped(ConnectionRefusedError(111, "Connection refused")))
+    assert causes.lasting(HOSTS) == ""
+    refused = "it refuses the log-in of user 'ada' (scheme digest); check the user and the password in the settings"
+    assert causes.text() == f"zk1:1: {refused}; zk2:2: [Errno 111] Connection refused"
+    causes.note("zk2", "", 2, AuthFailedError())
+    assert causes.lasting(HOSTS) == refused
+    causes.forget()
+    assert (causes.lasting(HOSTS), causes.text()) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("error", "lasting", "text"),
+    [
+        (KazooTimeoutError(), False, "it takes connections and does not answer"),
+        (RuntimeError("xids do not match"), True, "kazoo failed with RuntimeError: xids do not match"),
+        (dropped(TimeoutError("timed out")), False, "timed out"),
+    ],
+    ids=["silent", "kazoo's thread ends", "unreachable"],
+)
+def test_a_cause_is_kept_with_whether_it_lasts(error: Exception, lasting: bool, text: str) -> None:
+    causes = Causes(ZooKeeperAccess())
+    causes.note("zk1", "", 1, error)
+    assert causes.text() == text
+    assert causes.lasting([("zk1", 1)]) == (text if lasting else "")
+
+
+@pytest.mark.parametrize(
+    ("answer", "tls", "lasting"),
+    [
+        (b"", False, ""),
+        (b"", True, ""),
+        (b"HTTP/1.1 400 Bad Request\r\n", True, ""),
+        (b"Zookeeper version: 3.9.5", False, ""),
+        (b"Zookeeper version: 3.9.5", True, "this port speaks no TLS"),
+        (b"srvr is not executed because it is not in the whitelist.", True, "this port speaks no TLS"),
+    ],
+)
+def test_a_server_that_hangs_up_is_asked_what_it_speaks(answer: bytes, tls: bool, lasting: str) -> None:
+    causes = Causes(ZooKeeperAccess(ca="ca.pem" if tls else ""))
+    with answering(answer) as port:
+        causes.note("zk1", "127.0.0.1", port, dropped())
+        assert causes.lasting([("zk1", port)]).startswith(lasting)
+        assert bool(causes.lasting([("zk1", port)])) == bool(lasting)
+    assert causes.text().startswith(lasting or "it hangs up on every connection")
