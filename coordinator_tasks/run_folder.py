@@ -10,11 +10,14 @@
 
 import json
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.names import check_cluster, check_consumer
+from coordinator_tasks.private_files import foreign
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +61,29 @@ class RunFolder:
         """How it ended."""
         return self.path / "ended.json"
 
-    def begin(self) -> None:
-        """Make the folder, keep the last log aside and forget what the last start left."""
+    def problem(self) -> str:
+        """Why another user could change what is in the folder; empty if nobody can, or if it is not there yet."""
+        for folder in (self.path.parent, self.path):
+            try:
+                found, link = folder.stat(), folder.lstat()
+            except FileNotFoundError:
+                return ""
+            if said := foreign(found) or foreign(link):
+                return f"the run folder {folder} {said}; choose another base folder, or chown this one"
+        mode = stat.S_IMODE(found.st_mode)
+        if mode & 0o022:
+            return f"the run folder {self.path} may be changed by others (mode {mode:03o}); run chmod 700 {self.path}"
+        return ""
+
+    def make(self) -> None:
+        """Make the folder where it is missing; raises `Refused` if another user could change what is in it."""
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if problem := self.problem():
+            raise Refused(problem)
+
+    def begin(self) -> None:
+        """Make the folder, keep the last log aside and forget what the last start left; raises `Refused`."""
+        self.make()
         if self.log.exists():
             self.log.replace(self.path / "driver.previous.log")
         self.incarnation.unlink(missing_ok=True)

@@ -9,7 +9,6 @@ cluster's strategy with `_` for `.`, `COORDINATOR_STRATEGIES_<NAME>` a strategy 
 
 import json
 import os
-import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -19,6 +18,7 @@ from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.names import check_cluster
 from coordinator_tasks.core.world import Policy
+from coordinator_tasks.private_files import read_private
 
 PREFIX = "COORDINATOR_"
 FILE_DISCOVERY = "file:"
@@ -95,16 +95,11 @@ def settings_from_environment(environ: Mapping[str, str] = os.environ) -> Settin
 
 
 def read_settings_file(path: Path) -> dict[str, Any]:
-    """The object in a settings file; raises `Refused`, also if anybody but its owner may read it."""
+    """The object in a settings file; raises `Refused`, also if it is another user's, or anybody else may read it."""
     try:
-        mode = stat.S_IMODE(path.stat().st_mode)
-        text = path.read_text(encoding="utf-8")
+        text = read_private(path, "the settings file")
     except (OSError, UnicodeDecodeError) as error:
         raise Refused(f"the settings file {path} cannot be read: {error}; check COORDINATOR_SETTINGS") from error
-    if mode & 0o077:
-        raise Refused(
-            f"the settings file {path} may be read by others (mode {mode:o}) and can hold secrets; chmod 600 it"
-        )
     try:
         data = json.loads(text)
     except ValueError as error:

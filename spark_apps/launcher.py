@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def launch(order: Order) -> dict[str, object]:
     """Let the launcher go and return what it says of itself; raises `Refused` if it cannot start the command."""
-    order.folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    order.folder.make()
     reader, writer = os.pipe()
     if (first := os.fork()) == 0:
         os.close(reader)

@@ -108,7 +108,7 @@ def look(c: Coordinator, host: Host, settings: Settings, attempts: Attempts, now
 
 def launch(one: Launch, folder: RunFolder, host: Host, settings: Settings) -> None:
     """Start one consumer and let go of it; raises `Refused`."""
-    folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.make()
     write_private(folder.settings, plain_settings(settings))
     write_private(folder.kafka, dict(settings.kafka))
     done = subprocess.run(
@@ -155,7 +155,9 @@ def environment(
 
 
 def running(folder: RunFolder) -> bool:
-    """Whether a launcher lives for this folder: it holds its lock."""
+    """Whether a launcher lives for this folder: it holds its lock. One that others could have locked does not count."""
+    if folder.problem():
+        return False
     try:
         handle = os.open(folder.lock, os.O_RDWR)
     except FileNotFoundError:

@@ -17,6 +17,7 @@ from pathlib import Path
 from pyspark import SparkFiles
 
 from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.private_files import read_private
 
 FILE_VARIABLE = "ASSIGNED_KAFKA_SETTINGS_FILE"
 SECRET_VARIABLE = "ASSIGNED_KAFKA_SETTINGS_SECRET"  # noqa: S105 (the name of a variable)
@@ -51,13 +52,8 @@ def _shipped(name: str) -> Path | None:
 
 
 def _read(path: Path) -> dict[str, str]:
-    mode = stat.S_IMODE(path.stat().st_mode)
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise Refused(
-            f"the Kafka settings file {path} has mode {mode:04o}, so others can read it; run chmod 600 {path}"
-        )
     try:
-        return _parse(path.read_text(encoding="utf-8"), f"Kafka settings file {path}")
+        return _parse(read_private(path, "the Kafka settings file"), f"Kafka settings file {path}")
     except (OSError, UnicodeDecodeError) as error:
         raise Refused(f"the Kafka settings file {path} cannot be read ({type(error).__name__})") from error
 

@@ -131,7 +131,7 @@ class SparkConsumerLaunch(SparkSubmitOperator):
 
     def _write(self, hook: CoordinatorHook, folder: RunFolder) -> None:
         plain = hook.plain_settings()
-        folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.make()
         write_private(folder.settings, plain)
         write_private(folder.kafka, plain["kafka"])
 

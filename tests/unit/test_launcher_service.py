@@ -1,7 +1,9 @@
 """The launcher service: who is launched, with which command and environment, and that a stop reaches them."""
 
+import fcntl
 import itertools
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -124,6 +126,20 @@ def test_a_fleet_that_cannot_be_read_ends_neither_the_service_nor_what_it_has_la
         time.sleep(0.05)
     stop.set()
     service.join(20)
+
+
+def test_a_run_folder_that_others_may_change_stops_nobody_else_and_is_not_believed(c: Coordinator, host: Host) -> None:
+    fleet.set_fleet(c, Fleet("sales", "app.py", ("consumer-a", "consumer-b")))
+    open_to_all = folder_of(host, "consumer-a")
+    open_to_all.make()
+    open_to_all.path.chmod(0o777)
+    with open_to_all.lock.open("w") as lock:
+        lock.write(str(os.getpid()))
+        lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert look(c, host, SETTINGS, Attempts(), 0) == ("consumer-b",)
+        assert not open_to_all.settings.exists()
+        assert launcher_service.stop_all(host, "site") == [], "it does not send a signal to the process named there"
 
 
 def test_secrets_stand_in_private_files_only(c: Coordinator, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -71,9 +72,16 @@ def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
     assert settings.policy.settle_s == 2.0
 
 
+def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: own + 1)
+    with pytest.raises(Refused, match=rf"settings.json belongs to the user with uid {own}, not to this one.*chown it"):
+        settings_from_environment({"COORDINATOR_SETTINGS": settings_file(tmp_path, {})})
+
+
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o660])
 def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
-    with pytest.raises(Refused, match=rf"may be read by others \(mode {mode:o}\).*chmod 600"):
+    with pytest.raises(Refused, match=rf"may be read by others \(mode {mode:04o}\).*chmod 600"):
         settings_from_environment({"COORDINATOR_SETTINGS": settings_file(tmp_path, {}, mode)})
 
 

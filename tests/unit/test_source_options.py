@@ -1,6 +1,7 @@
 """The options of the data source, and the file for the secret ones."""
 
 import json
+import os
 import stat
 from pathlib import Path
 
@@ -156,6 +157,17 @@ def test_a_settings_file_that_others_can_read_is_refused(tmp_path: Path) -> None
     path.write_text("sasl.password=hunter2\n")
     path.chmod(0o640)
     with pytest.raises(Refused, match=r"mode 0640.*chmod 600") as caught:
+        load_settings(str(path), {})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_settings_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "kafka.properties"
+    path.write_text("sasl.password=hunter2\n")
+    path.chmod(0o600)
+    own = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: own + 1)
+    with pytest.raises(Refused, match=rf"belongs to the user with uid {own}, not to this one") as caught:
         load_settings(str(path), {})
     assert "hunter2" not in str(caught.value)
 

@@ -17,14 +17,9 @@ HOSTS = [("zk1", 1), (" zk2", 2)]
 
 def dropped(cause: Exception | None = None) -> Exception:
     """As kazoo raises it."""
-    try:
-        try:
-            raise cause or ConnectionDropped("socket connection broken")
-        except OSError:
-            raise ConnectionDropped("socket connection error") from None
-    except ConnectionDropped as error:
-        assert isinstance(error, Exception)
-        return error
+    error = ConnectionDropped("socket connection broken")
+    error.__context__ = cause
+    return error
 
 
 @contextmanager

@@ -1,0 +1,32 @@
+"""Files and folders that only their owner may use, and the owner is whoever runs this."""
+
+import os
+import stat
+from pathlib import Path
+
+from coordinator_tasks.core.errors import Refused
+
+
+def read_private(path: Path, what: str) -> str:
+    """The text of a file with secrets; raises `Refused` if it is another user's or open to others, `OSError`, `ValueError`.
+
+    `what` names the file in the error, such as `the settings file`.
+    """
+    with path.open(encoding="utf-8") as file:
+        found = os.fstat(file.fileno())
+        if problem := foreign(found):
+            raise Refused(
+                f"{what} {path} {problem}; whoever owns it could change it: chown it to the user that runs this"
+            )
+        mode = stat.S_IMODE(found.st_mode)
+        if mode & 0o077:
+            raise Refused(
+                f"{what} {path} may be read by others (mode {mode:04o}) and can hold secrets; run chmod 600 {path}"
+            )
+        return file.read()
+
+
+def foreign(found: os.stat_result) -> str:
+    """What is wrong with the owner; empty if it is this process's user."""
+    own = os.geteuid()
+    return "" if found.st_uid == own else f"belongs to the user with uid {found.st_uid}, not to this one ({own})"

@@ -1,0 +1,51 @@
+"""A run folder that another user owns or may change is not used."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.run_folder import RunFolder
+
+
+def test_a_run_folder_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    folder = RunFolder.of(tmp_path, "shop", "c1")
+    assert folder.problem() == ""
+    folder.make()
+    folder.make()
+    assert (folder.problem(), folder.path.stat().st_mode & 0o777) == ("", 0o700)
+
+
+def test_a_run_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = RunFolder.of(tmp_path, "shop", "c1")
+    folder.make()
+    own = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: own + 1)
+    with pytest.raises(Refused, match=rf"the run folder \S+/shop belongs to the user with uid {own}, not to this one"):
+        folder.begin()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_run_folder_in_a_cluster_folder_of_ones_own_is_looked_at_too(tmp_path: Path) -> None:
+    folder = RunFolder.of(tmp_path, "shop", "c1")
+    folder.make()
+    os.chown(folder.path, 12345, -1)
+    with pytest.raises(
+        Refused, match=r"the run folder \S+/shop/c1 belongs to the user with uid 12345, not to this one"
+    ):
+        folder.make()
+    os.chown(folder.path, os.geteuid(), -1)
+    link = RunFolder.of(tmp_path, "shop", "c2")
+    link.path.symlink_to(folder.path)
+    os.chown(link.path, 12345, -1, follow_symlinks=False)
+    assert "c2 belongs to the user with uid 12345" in link.problem()
+
+
+@pytest.mark.parametrize("mode", [0o720, 0o702, 0o777])
+def test_a_run_folder_that_others_may_change_is_refused(tmp_path: Path, mode: int) -> None:
+    folder = RunFolder.of(tmp_path, "shop", "c1")
+    folder.make()
+    folder.path.chmod(mode)
+    with pytest.raises(Refused, match=rf"c1 may be changed by others \(mode {mode:o}\); run chmod 700 \S+/shop/c1"):
+        folder.make()
