@@ -35,6 +35,7 @@ _HOLDINGS = "spark_apps/agent/holdings.py"
 _RELEASING = "spark_apps/agent/releasing.py"
 _TOPICS = "coordinator_tasks/service/topics.py"
 _SCHEDULE = "spark_apps/agent/schedule.py"
+_WORK = "spark_apps/agent/work.py"
 
 _OWES = 'once it no longer runs them."""\n    if picture is None or picture.removed or'
 
@@ -746,6 +747,45 @@ MUTANTS = (
     Mutant(_STATUS_CODEC, '"o": committed.owner,', '"o": "",', "a commit names its owner"),
     Mutant(_STATUS_CODEC, '"c": committed.cluster,', '"c": "",', "a commit names its cluster"),
     Mutant(_STATUS_CODEC, '"t": committed.topic_id,', '"t": "",', "a commit names its topic id"),
+    # What no test noticed
+    Mutant(
+        _DECIDING,
+        "self.relies_on = lost\n",
+        "self.relies_on = lost & frozenset(self.draft.assignments.values())\n",
+        "the absence of a lost giver or taker guards the write as well",
+    ),
+    Mutant(
+        _LEDGER,
+        "held.acknowledge(offsets[partition].offset, guarded, now)",
+        "held.acknowledge(held.passed, guarded, now)",
+        "an acknowledgement is for the offset that was sent",
+    ),
+    Mutant(
+        _LEDGER,
+        "held.looked_at = self._schedule.asked_at",
+        "held.looked_at = now",
+        "a look is as old as its request, not as its answer",
+    ),
+    Mutant(
+        _WORK,
+        "entries = offsets.committed(topic, look.partitions)\n"
+        "                return Looked(entries, offsets.topic_id(topic) if look.asks_id else None)",
+        "found = offsets.topic_id(topic) if look.asks_id else None\n"
+        "                return Looked(offsets.committed(topic, look.partitions), found)",
+        "the topic's id is read after the entries that it vouches for",
+    ),
+    Mutant(
+        _RELEASING,
+        "if p in owed and owed[p].epoch == r.epoch}",
+        "if p in owed}",
+        "a release for an older hand-off leaves the outbox",
+    ),
+    Mutant(
+        _STORE,
+        "operations += [Check(paths.topic(topic), versions.node)]",
+        "pass",
+        "a state is written only beside the node that was read",
+    ),
 )
 
 

@@ -1,6 +1,6 @@
 """The rules of ownership, one by one, on a broker in memory and a clock that stands still."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 import pytest
@@ -11,11 +11,11 @@ from spark_apps.agent.first import FirstOffsets
 from spark_apps.agent.holder import Holder
 from spark_apps.agent.planner import BatchPlanner
 from spark_apps.agent.settings import Identity, Pacing, Timing
-from spark_apps.agent.work import Commit, Failed, Look, Measure, perform
+from spark_apps.agent.work import Commit, Failed, Look, Looked, Measure, perform
 from spark_apps.batches import SMALL_RECORDS, BatchOffset, Range, plan_tasks
 from spark_apps.options import LATEST, Starting, parse_options
 from tests.fakes.clock import FakeClock
-from tests.fakes.kafka import FakeKafka
+from tests.fakes.kafka import FakeGroupOffsets, FakeKafka
 
 TIMING = Timing(guard_s=2.0)
 GENERATION = "g1"
@@ -599,6 +599,14 @@ def test_an_unwritten_release_is_dropped_when_the_next_plan_no_longer_asks_for_i
     assert stage.holder.ready().keys() == {0}
 
 
+def test_an_unwritten_release_gives_way_to_that_of_a_newer_hand_off(stage: Stage) -> None:
+    stage.own(0)
+    give(stage, 0)
+    older = stage.holder.outbox[0].epoch
+    give(stage, 0)
+    assert stage.holder.outbox[0].epoch == stage.node.epoch == older + 1
+
+
 def test_a_written_release_is_not_written_again(stage: Stage) -> None:
     stage.own(0)
     give(stage, 0)
@@ -751,6 +759,44 @@ def test_a_process_that_slept_looks_before_it_commits(stage: Stage) -> None:
     assert stage.running == {}
 
 
+def test_a_look_whose_answer_came_late_allows_no_last_commit(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 30)
+    give(stage, 0)
+    stage.clock.advance(TIMING.look_s)
+    work = stage.holder.work()
+    assert isinstance(work, Look)
+    answer = perform(stage.offsets, "t", work)
+    stage.commit(0, 80, Token(9, 6, GENERATION))
+    stage.clock.advance(TIMING.fresh_s + 0.1)
+    stage.holder.answer(answer)
+    stage.cover()
+    assert stage.committed(0).offset == 80
+    assert stage.running == {}
+
+
+def test_a_topic_created_anew_during_a_look_shows_its_new_id(stage: Stage) -> None:
+    stage.own(0)
+
+    class Anew(FakeGroupOffsets):
+        """The topic is created anew between the two requests of a look."""
+
+        def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
+            found = super().committed(topic, partitions)
+            stage.kafka.create_topic(topic, 4)
+            return found
+
+        def topic_id(self, topic: str) -> str:
+            found = super().topic_id(topic)
+            stage.kafka.create_topic(topic, 4)
+            return found
+
+    looked = perform(Anew(stage.kafka, "g"), "t", Look((0,), 1, "id-1", {}, asks_id=True))
+    assert isinstance(looked, Looked)
+    assert looked.entries[0].topic_id == "id-1"
+    assert looked.topic_id == "id-2"
+
+
 # Commits -------------------------------------------------------------------------------------------------------------
 
 
@@ -765,6 +811,20 @@ def test_only_what_a_start_covers_is_committed_and_never_backwards(stage: Stage)
     stage.holder.cover(0)
     stage.wait(0.2)
     assert stage.committed(0).offset == 30
+
+
+def test_what_passes_while_a_commit_is_on_its_way_is_committed_after_it(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 30)
+    stage.holder.cover(stage.batch)
+    stage.clock.advance(TIMING.commit_s)
+    work = start_of(stage)
+    assert work.offsets[0].offset == 30
+    stage.hand_out(0, 50)
+    stage.holder.cover(stage.batch)
+    stage.holder.answer(perform(stage.offsets, "t", work))
+    stage.wait(TIMING.commit_s + 0.1)
+    assert stage.committed(0).offset == 50
 
 
 def test_a_batch_of_an_older_holding_covers_nothing_of_the_present_one(stage: Stage) -> None:

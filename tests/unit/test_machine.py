@@ -269,6 +269,19 @@ def test_partitions_of_a_consumer_that_is_gone_are_assigned_in_the_same_write() 
     assert decision.record.cause == "gone: b (reaped)"
 
 
+def test_a_giver_or_taker_that_is_lost_is_relied_on_though_nothing_is_assigned_to_it() -> None:
+    scene = joining()
+    assert scene.node is not None
+    assert "c" not in scene.node.assignments.values()
+    assert scene.dies("c").step().relies_on == {"c"}
+    scene = stable("a", "b").drains("b")
+    scene.step()
+    assert scene.node is not None
+    assert {entry.giver for entry in scene.node.handoff.values()} == {"b"}
+    assert "b" not in scene.node.assignments.values()
+    assert scene.dies("b").step().relies_on == {"b"}
+
+
 def test_the_cause_names_the_life_that_is_gone_though_its_successor_takes_partitions_at_once() -> None:
     scene = ab()
     decision = scene.dies("b").joins("b", incarnation=2).step()

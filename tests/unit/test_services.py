@@ -321,6 +321,23 @@ def test_a_stale_decision_is_refused_as_a_whole(site: Site) -> None:
     assert [r for r in site.history() if r.actor == ONE] == []
 
 
+def test_a_state_alone_is_not_written_when_the_node_has_changed(site: Site) -> None:
+    joining(site)
+    site.everybody_acts()
+    c = site.coordinator
+    assert transitions.start(c, ["orders"], ONE)[0].after is State.STARTING
+    site.everybody_acts()
+    stored, look = store.load(c.zk, c.paths, "orders"), observe.look(c, ["orders"])
+    decision = transitions._decide(c, stored, look, ALL_STEPS, ONE)
+    assert decision.state is not None
+    assert (decision.state.state, decision.node) == (State.STABLE, None)
+    node = c.zk.get(c.paths.topic("orders"))
+    c.zk.transact([SetData(c.paths.topic("orders"), node.data, node.stat.version)])
+    with pytest.raises(LookAgain):
+        store.commit(c.zk, c.paths, stored, decision, look.world)
+    assert site.state().state is State.STARTING
+
+
 def test_a_configuration_that_changed_in_between_makes_the_commit_fail(site: Site) -> None:
     site.starts("c")
     site.clock.advance(2)
