@@ -37,6 +37,7 @@ ENDS_EVERY_S = 1.0
 WARM_UP_TIMEOUT_S = 5.0
 JOIN_TIMEOUT_S = 30.0
 STUCK_S = 5.0
+AGAIN_S = 1.0
 MOST_MESSAGES = 5_000
 V = TypeVar("V")
 
@@ -73,7 +74,8 @@ class PlainTopic:
     """Reads one topic in a thread of its own.
 
     The client fetches ahead from every partition that is ready; what has come is handed out as one batch, goes through
-    the sink, and is covered. A partition that is no longer ready is dropped with all that was fetched of it.
+    the sink, and is covered. A partition that may not be read now is dropped with all that was fetched of it, and fetched
+    again from its position. What Kafka refuses of one partition stops no other one.
     """
 
     def __init__(self, runner: TopicRunner, node: TopicNode, kafka: Mapping[str, str], output: Output) -> None:
@@ -84,6 +86,7 @@ class PlainTopic:
         self._settings = {**DEFAULTS, **kafka, **FIXED, "bootstrap.servers": node.bootstrap_servers}
         self._kafka = Consumer(self._settings, logger=log)
         self._assigned: dict[int, int] = {}  # partition -> epoch of the holding it was assigned under
+        self._again_at: dict[int, float] = {}  # partition that Kafka has refused -> when it is asked for again
         self._batch = 0
         self._ends_at = 0.0
         self._starting_until = 0.0
@@ -135,15 +138,20 @@ class PlainTopic:
             self._stuck_at = now + STUCK_S
             self._replace_stuck_client()
         epochs = {p: epoch for p, (epoch, _) in ready.items()}
-        gone = [p for p, epoch in self._assigned.items() if epochs.get(p) != epoch]
+        self._drop([p for p, epoch in self._assigned.items() if epochs.get(p) != epoch])
+        missing = {p: position for p, (_, position) in ready.items() if p not in self._assigned}
+        due = {p: position for p, position in missing.items() if now >= self._again_at.get(p, now)}
+        if due:
+            self._kafka.incremental_assign([TopicPartition(self.runner.topic, p, at) for p, at in due.items()])
+            self._assigned |= {p: epochs[p] for p in due}
+
+    def _drop(self, partitions: Collection[int]) -> None:
+        """Take these away from the client, with all that it has fetched of them."""
+        gone = [p for p in partitions if p in self._assigned]
         if gone:
             self._kafka.incremental_unassign([TopicPartition(self.runner.topic, p) for p in gone])
-            for partition in gone:
-                del self._assigned[partition]
-        fresh = {p: position for p, (_, position) in ready.items() if p not in self._assigned}
-        if fresh:
-            self._kafka.incremental_assign([TopicPartition(self.runner.topic, p, at) for p, at in fresh.items()])
-            self._assigned |= {p: epochs[p] for p in fresh}
+        for partition in gone:
+            del self._assigned[partition]
 
     def _replace_stuck_client(self) -> None:
         """Go on with another client where records have not come from one look to the next.
@@ -182,16 +190,20 @@ class PlainTopic:
     @staticmethod
     def _ready(holder: Holder) -> dict[int, tuple[int, int]]:
         # What was just released has just been read; any other position is first compared with the log.
-        known = {p: h for p, h in holder.ready().items() if h.end is not None or h.grant.release is not None}
+        known = {p: h for p, h in holder.readable().items() if h.end is not None or h.grant.release is not None}
         return {p: (held.token.epoch, held.position) for p, held in known.items()}
 
     def _process(self, messages: Sequence[Message]) -> None:
         came: dict[int, list[Message]] = {}
         ends: dict[int, int] = {}
+        refused: dict[int, KafkaError] = {}
         for message in messages:
             partition, offset, error = message.partition(), message.offset(), message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - its only name
-                raise ReadFailed(f"topic {self.runner.topic} cannot be read: {error.str()}")
+                if partition is None or partition < 0 or error.fatal():
+                    raise ReadFailed(f"topic {self.runner.topic} cannot be read: {error.str()}")
+                refused[partition] = error
+                continue
             if partition is None or offset is None:
                 continue
             # At the end, the position is behind control records that never come as messages.
@@ -199,8 +211,21 @@ class PlainTopic:
             if error is None:
                 came.setdefault(partition, []).append(message)
         ranges = self.runner.edit(lambda holder: self._hand_out(holder, ends)) if ends else {}
-        if not ranges:
-            return
+        # What came and is not handed out would be missing in the next range: it is fetched again.
+        self._drop([p for p in came if p not in ranges])
+        if refused:
+            self._wait_for(refused)
+        if ranges:
+            self._pass(ranges, came)
+
+    def _wait_for(self, refused: Mapping[int, KafkaError]) -> None:
+        """Ask for these again later, and let the agent compare their positions with the log: it stops what is not there."""
+        self._drop(refused.keys())
+        self._again_at |= dict.fromkeys(refused, time.monotonic() + AGAIN_S)
+        self.runner.edit(lambda holder: holder.cannot_read({p: error.str() for p, error in refused.items()}))
+
+    def _pass(self, ranges: Mapping[int, Range], came: Mapping[int, Sequence[Message]]) -> None:
+        """Let a batch that is handed out go through the sink."""
         lost = self.runner.confirmed() if self._output.delivery is Delivery.AT_MOST_ONCE else frozenset()
         kept = [one for p, one in ranges.items() if p not in lost]
         self._deliver([(one, m) for one in kept for m in came.get(one.partition, ()) if (m.offset() or 0) >= one.start])
@@ -216,11 +241,15 @@ class PlainTopic:
             output.sink(self.runner.topic, records)
 
     def _hand_out(self, holder: Holder, ends: Mapping[int, int]) -> dict[int, Range]:
-        ready = {p: h for p, h in holder.ready().items() if p in ends and self._assigned.get(p) == h.token.epoch}
+        held = holder.readable().items()
+        ready = {p: h for p, h in held if p in ends and self._assigned.get(p) == h.token.epoch}
         ranges = {p: Range(p, h.position, ends[p], h.token.epoch) for p, h in ready.items() if ends[p] > h.position}
         if ranges:
             self._batch += 1
             holder.hand_out(self._batch, tuple(ranges.values()))
+        for partition in ends.keys() & self._again_at.keys():
+            del self._again_at[partition]
+            holder.reports.clear(f"read {partition}")
         return ranges
 
 

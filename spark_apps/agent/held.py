@@ -126,6 +126,10 @@ class Held:
         """
         return at < self.doubted_until and not self.rewrite
 
+    def is_sure(self, now: float, fresh_s: float) -> bool:
+        """Whether its last look still counts: only then is anything handed out or committed. A process that slept looks first."""
+        return now - self.looked_at <= fresh_s and not self.doubted(self.looked_at)
+
     def has_committed(self, end: int) -> bool:
         """Whether a commit of `end` is acknowledged."""
         return self.committed is not None and self.committed >= end

@@ -50,6 +50,7 @@ class Holder:
         self._ledger = Ledger(identity, clock, timing, self.reports)
         self._releasing = Releasing(identity, self._ledger, clock, timing)
         self._clock = clock
+        self._fresh_s = timing.fresh_s
         self._acquiring = acquiring
         self._isolated = False
         self._void: tuple[str, int] | None = None
@@ -160,8 +161,13 @@ class Holder:
 
     # Batches ---------------------------------------------------------------------------------------------------------
 
+    def readable(self) -> dict[int, Held]:
+        """The partitions that may be part of the next batch: those that are ready, on a look as fresh as a commit needs."""
+        now = self._clock.monotonic()
+        return {p: h for p, h in self.ready().items() if h.is_sure(now, self._fresh_s)}
+
     def ready(self) -> dict[int, Held]:
-        """The partitions that may be part of the next batch."""
+        """The partitions that have started and are neither paused nor being closed."""
         paused = self.picture.paused if self.picture is not None else frozenset()
         held = self._ledger.held.items()
         return {p: h for p, h in held if h.phase is Phase.READY and not h.closing and p not in paused}
@@ -241,6 +247,12 @@ class Holder:
     def want_ends(self) -> None:
         """Batches are being planned: keep the log's ends fresh."""
         self._ledger.want_ends()
+
+    def cannot_read(self, refused: Mapping[int, str]) -> None:
+        """Kafka gives nothing at the positions of these partitions, each with its reason: look whether the log has them."""
+        for partition, why in refused.items():
+            self.reports.add(f"read {partition}", f"partition {partition} cannot be read: {why}; it is asked for again")
+        self._ledger.want_bounds()
 
     def reach(self) -> dict[int, tuple[int, int]]:
         """What has passed the sink and the log's end as last read, of what is held."""

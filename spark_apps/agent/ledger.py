@@ -3,9 +3,9 @@
 Rules, those of the asking in `schedule`:
 - One request at a time. The commits of partitions that are being closed come first: somebody waits for them.
 - Before anything is read, the start is committed; before that, the committed entry is read *after* the grant came.
-- Every owner looks at the committed entries at least once per `look_s`, also of an idle partition, and commits nothing
-  on a look older than `fresh_s`: a process that slept looks before it writes. Its commit that was on its way meanwhile may
-  have hidden a newer owner's entry: it looks when that owner has had the time to write it again, and commits nothing before.
+- Every owner looks at the committed entries at least once per `look_s`, also of an idle partition, and hands out and commits
+  nothing on a look older than `fresh_s`: a process that slept looks first. Its commit that was on its way meanwhile may have
+  hidden a newer owner's entry: it looks when that owner has had the time to write it again, and does neither before.
 - A newer token in an entry: no further commit, no release. An older one or none: report it and write ours again.
 - A commit that Kafka refuses because somebody else took the partition ends our holding, whatever the entries say.
 - A commit never goes back, and says only what has passed the sink; only where the log itself has lost what it says, and
@@ -77,6 +77,11 @@ class Ledger(Holdings):
 
     def want_ends(self) -> None:
         """Somebody plans batches: read the log's ends as soon as that is allowed again."""
+        self._schedule.want_ends()
+
+    def want_bounds(self) -> None:
+        """Somebody cannot read: compare all positions with the log's bounds as soon as that is allowed again."""
+        self._schedule.want_bounds()
         self._schedule.want_ends()
 
     def look_soon(self) -> None:
@@ -344,6 +349,7 @@ class Ledger(Holdings):
             held.jump(target)
 
     def _lost(self, partition: int, sentence: str) -> None:
+        self._reports.clear(f"read {partition}")  # the log's bounds say why
         if self._reports.add(f"lost {partition}", f"partition {partition}: {sentence}"):
             log.warning("partition %d: %s", partition, sentence)
 

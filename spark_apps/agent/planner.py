@@ -8,6 +8,7 @@
 - A partition that is being stopped is in no further batch; it is closed as soon as its last one has passed the sink,
   which the next `offer(start)` says by its `start` alone.
 - The same `start` gives the same batch until it has passed: it counts once.
+- A new batch needs a fresh look at the committed entries (`Holder.readable`): a process that slept looks first.
 - At most once: a batch is offered when its ends are committed.
 """
 
@@ -147,7 +148,7 @@ class BatchPlanner:
 
     def _available(self) -> list[Range]:
         """What could be read now; with `until_goal`, of what was there when each partition was taken up."""
-        ready = sorted(self.holder.ready().items())
+        ready = sorted(self.holder.readable().items())
         ends = {p: h.goal if self.until_goal else h.end for p, h in ready}
         return [
             Range(p, h.position, end, h.token.epoch)

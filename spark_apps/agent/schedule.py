@@ -113,7 +113,7 @@ class Schedule:
 
     def _due(self, now: float) -> Work | None:
         due = self._undoubted(now)
-        fresh = all(now - h.looked_at <= self._timing.fresh_s and not h.doubted(h.looked_at) for h in due.values())
+        fresh = all(h.is_sure(now, self._timing.fresh_s) for h in due.values())
         if due and fresh and any(h.closing for h in due.values()):
             return self._commit(due)
         lookable = self._holdings.lookable

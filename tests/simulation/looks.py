@@ -1,13 +1,13 @@
 """What Kafka has shown to each owner by its looks at the committed entries, and what it does then.
 
 - What it runs has been looked at within a second whenever it asks for anything else; only the last commit of what closes goes
-  before, and no commit is sent on a look of more than two seconds ago.
+  before. No commit is sent, and no record is handed out, on a look of more than two seconds ago.
 - A newer token in the entry: the holding is over.
 - An older one, none, or an earlier commit of its own: that is the last time, for the next thing that it asks for is its own
   entry once more. It does not let go of the partition before.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.model import Committed, Token
@@ -65,6 +65,15 @@ class Looks:
                 self.expect(
                     "looks", p in sent, f"{one.name} has seen its entry of {topic}-{p} overwritten and leaves it"
                 )
+
+    def on_offer(self, one: Consumer, topic: str, partitions: Iterable[int]) -> None:
+        """It hands out records of these partitions."""
+        owner, held, now = self._owners[one.name, topic], _held(one, topic), one.kernel.now
+        for p in partitions:
+            known, at = owner.looked.get(p, (None, 0.0))
+            age_s = now - at if known is held.get(p) else now
+            told = f"{one.name} hands out records of {topic}-{p} on a look of {age_s:g} s ago"
+            self.expect("looks", age_s <= FRESH_S, told)
 
     def on_answer(self, one: Consumer, topic: str, result: Result) -> None:
         """The process has taken the answer to its request."""

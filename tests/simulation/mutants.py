@@ -36,6 +36,9 @@ _RELEASING = "spark_apps/agent/releasing.py"
 _TOPICS = "coordinator_tasks/service/topics.py"
 _SCHEDULE = "spark_apps/agent/schedule.py"
 _WORK = "spark_apps/agent/work.py"
+_PLANNER = "spark_apps/agent/planner.py"
+_RUNNER = "spark_apps/agent/runner.py"
+_PLAIN = "spark_apps/plain.py"
 
 _OWES = 'once it no longer runs them."""\n    if picture is None or picture.removed or'
 
@@ -151,9 +154,112 @@ MUTANTS = (
     ),
     Mutant(
         _SCHEDULE,
-        "now - h.looked_at <= self._timing.fresh_s and not h.doubted(h.looked_at)",
-        "not h.doubted(h.looked_at)",
+        "fresh = all(h.is_sure(now, self._timing.fresh_s) for h in due.values())",
+        "fresh = all(not h.doubted(h.looked_at) for h in due.values())",
         "nothing is committed on an old look",
+    ),
+    Mutant(
+        _HOLDER,
+        "return {p: h for p, h in self.ready().items() if h.is_sure(now, self._fresh_s)}",
+        "return self.ready()",
+        "nothing is handed out on an old look",
+    ),
+    Mutant(
+        _HELD,
+        "return now - self.looked_at <= fresh_s and not self.doubted(self.looked_at)",
+        "return now - self.looked_at <= fresh_s",
+        "nothing is handed out or committed on a look that a late commit may have deceived",
+    ),
+    Mutant(
+        _PLANNER,
+        "ready = sorted(self.holder.readable().items())",
+        "ready = sorted(self.holder.ready().items())",
+        "a batch of Spark's is planned on a fresh look",
+    ),
+    # The plain consumer and the topic's worker
+    Mutant(
+        _PLAIN,
+        "held = holder.readable().items()",
+        "held = holder.ready().items()",
+        "a plain consumer hands out on a fresh look",
+    ),
+    Mutant(
+        _PLAIN,
+        "if p in ends and self._assigned.get(p) == h.token.epoch}",
+        "if p in ends}",
+        "records are handed out under the holding that they were fetched for",
+    ),
+    Mutant(
+        _PLAIN,
+        "TopicPartition(self.runner.topic, p, at) for p, at in due.items()",
+        "TopicPartition(self.runner.topic, p, at + 1) for p, at in due.items()",
+        "a partition is fetched from its position on",
+    ),
+    Mutant(
+        _PLAIN,
+        "self._drop([p for p in came if p not in ranges])",
+        "pass",
+        "what was fetched and not handed out is fetched again",
+    ),
+    Mutant(
+        _PLAIN,
+        "if (m.offset() or 0) >= one.start",
+        "if True",
+        "what was handed out once is not handed out again",
+    ),
+    Mutant(
+        _PLAIN,
+        "if partition is None or partition < 0 or error.fatal():",
+        "if True:",
+        "what Kafka refuses of one partition stops no other",
+    ),
+    Mutant(
+        _PLAIN,
+        "self._drop(refused.keys())",
+        "pass",
+        "what Kafka has refused is fetched again from its position",
+    ),
+    Mutant(
+        _PLAIN,
+        "kept = [one for p, one in ranges.items() if p not in lost]",
+        "kept = list(ranges.values())",
+        "at most once, a plain consumer delivers only what is committed",
+    ),
+    Mutant(
+        _PLAIN,
+        "self.runner.edit(lambda holder: holder.refuse(refused))",
+        "pass",
+        "what a store refuses stops at a plain consumer",
+    ),
+    Mutant(
+        _PLAIN,
+        "self.runner.edit(lambda holder: holder.query_ended(why))",
+        "pass",
+        "a plain consumer that has ended its reading runs nothing",
+    ),
+    Mutant(
+        _RUNNER,
+        "if not waiting or self._closed:",
+        "if True:",
+        "at most once, a batch waits for its commit",
+    ),
+    Mutant(
+        _RUNNER,
+        "self.edit(lambda holder: holder.answer(result))",
+        "self.holder.answer(result)",
+        "an answer of Kafka wakes whoever waits for it",
+    ),
+    Mutant(
+        _RUNNER,
+        "except Exception as error:  # the edge to the clients",
+        "except CoordinatorError as error:  # the edge to the clients",
+        "a request that fails in an unexpected way is answered",
+    ),
+    Mutant(
+        _RUNNER,
+        "self._offsets = offsets if node is self._node else None",
+        "self._offsets = offsets",
+        "the log's ends are those that the present reader reaches",
     ),
     Mutant(
         _LEDGER,

@@ -225,6 +225,43 @@ def test_what_passes_after_a_commit_that_came_late_is_committed_when_nobody_has_
     assert stage.committed(0).offset == 70
 
 
+def test_nothing_is_planned_on_a_look_that_no_commit_could_be_made_on(stage: Stage) -> None:
+    planner, start = BatchPlanner(stage.holder, stage.clock), BatchOffset("t")
+    stage.own(0)
+    stage.clock.advance(TIMING.fresh_s + 0.1)
+    assert planner.offer(start) is None
+    stage.commit(0, 40, Token(2, 6, GENERATION))
+    stage.tick()
+    assert planner.offer(start) is None
+    assert stage.reported("was taken by z")
+    assert stage.running == {}
+
+
+def test_whoever_is_still_the_owner_plans_on_after_the_look(stage: Stage) -> None:
+    planner, start = BatchPlanner(stage.holder, stage.clock), BatchOffset("t")
+    stage.own(0)
+    stage.clock.advance(TIMING.fresh_s)
+    assert stage.holder.readable().keys() == {0}
+    stage.clock.advance(0.1)
+    assert planner.offer(start) is None
+    assert stage.holder.ready().keys() == {0}, "it is held all the same"
+    stage.tick()
+    batch = planner.offer(start)
+    assert batch is not None
+    assert batch.ranges == {0: Range(0, 0, 100, 1)}
+
+
+def test_after_a_commit_that_came_late_nothing_is_handed_out_until_a_newer_owner_could_write_its_own_again(
+    stage: Stage,
+) -> None:
+    late_commit(stage)
+    assert stage.holder.readable().keys() == {1}, "no commit of partition 1 was late, and it was looked at just now"
+    stage.wait(TIMING.doubt_s - 0.1)
+    assert 0 not in stage.holder.readable()
+    stage.wait(TIMING.look_s + 0.2)
+    assert stage.holder.readable().keys() == {0, 1}
+
+
 def test_an_older_entry_is_written_over_at_once_also_after_a_commit_that_came_late(stage: Stage) -> None:
     late_commit(stage)
     stage.commit(0, 60, Token(0, 4, GENERATION))

@@ -1,5 +1,6 @@
 """A topic's runner: what its reader is told, how Kafka is asked, and when a release wakes the agent."""
 
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
@@ -168,6 +169,18 @@ def give_everything(stage: Stage) -> None:
 def test_a_posted_release_wakes_the_agent(stage: Stage) -> None:
     give_everything(stage)
     assert stage.woken > 0
+
+
+def test_a_release_that_an_answer_of_kafka_posts_wakes_the_agent() -> None:
+    kafka, woken = FakeKafka(), threading.Event()
+    kafka.create_topic("t", 2)
+    offsets = kafka.offsets("g")
+    offsets.commit("t", {0: Committed(7, None)})
+    runner = TopicRunner("t", STILL, Identity("a", "c", 1), SystemClock(), lambda _: offsets, woken.set)
+    runner.edit(lambda holder: holder.on_node(replace(STILL, epoch=2, handoff={0: Handoff("a", "b", 2)})))
+    assert woken.wait(10), "it does not run here: what is committed has to be read first"
+    assert runner.edit(lambda holder: dict(holder.posted))[0].offset == 7
+    runner.close()
 
 
 def test_a_release_that_has_to_wait_keeps_nobody_awake(stage: Stage) -> None:

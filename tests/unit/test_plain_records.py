@@ -1,0 +1,361 @@
+"""The plain consumer's way of a record: assigned, fetched, handed out under the right holding, passed, and covered.
+
+The test takes every step of the reading thread itself, on a log and a clock of its own.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaError, TopicPartition
+
+from coordinator_tasks.core.model import Committed, Seek, Token, TopicNode
+from spark_apps import plain
+from spark_apps.agent.runner import TopicRunner
+from spark_apps.agent.settings import Identity, Timing
+from spark_apps.agent.work import perform
+from spark_apps.delivery import Delivery, Standing, Step, Writer
+from spark_apps.errors import ReadFailed
+from tests.fakes.clock import FakeClock
+from tests.fakes.kafka import FakeKafka
+
+TIMING = Timing()
+NODE = TopicNode("host:9092", "g", 1, "g1", "id-1", incarnations={"a": 1, "b": 1}, initial_partitions=2)
+
+
+@dataclass(frozen=True)
+class Message:
+    """A record, or an error in its place; without one of them, the end of the partition."""
+
+    at: tuple[int | None, int]
+    wrong: KafkaError | None = None
+
+    def partition(self) -> int | None:
+        return self.at[0]
+
+    def offset(self) -> int:
+        return self.at[1]
+
+    def error(self) -> KafkaError | None:
+        return self.wrong
+
+    def key(self) -> bytes | None:
+        return None
+
+    def value(self) -> bytes:
+        return str(self.at).encode()
+
+
+def failed(code: int, partition: int | None, offset: int = -1) -> Message:
+    return Message((partition, offset), KafkaError(code))
+
+
+class Client:
+    """A Kafka client: gives all that is there of what is assigned, from its position on, and refuses a position beyond the log."""
+
+    def __init__(self, kafka: FakeKafka) -> None:
+        self.kafka = kafka
+        self.positions: dict[int, int] = {}
+        self.refused: set[int] = set()
+        self.deleted: set[int] = set()
+
+    def incremental_assign(self, places: Sequence[TopicPartition]) -> None:
+        assert not {one.partition for one in places} & self.positions.keys(), "assigned twice"
+        self.positions |= {one.partition: one.offset for one in places}
+
+    def incremental_unassign(self, places: Sequence[TopicPartition]) -> None:
+        for one in places:
+            del self.positions[one.partition]
+            self.refused.discard(one.partition)
+
+    def consume(self, _most: int, _poll_s: float) -> list[Message]:
+        found: list[Message] = []
+        for partition in sorted(self.positions.keys() - self.refused):
+            found += self._of(partition)
+        return found
+
+    def _of(self, partition: int) -> list[Message]:
+        at, (begins, ends) = self.positions[partition], self.kafka.log("t", partition)
+        if partition in self.deleted or not begins <= at <= ends:
+            self.refused.add(partition)
+            code = KafkaError.UNKNOWN_TOPIC_OR_PART if partition in self.deleted else KafkaError._AUTO_OFFSET_RESET
+            return [failed(code, partition, at)]
+        self.positions[partition] = ends
+        return [*(Message((partition, n)) for n in range(at, ends)), failed(KafkaError._PARTITION_EOF, partition, ends)]
+
+
+class Thread:
+    """The reading thread, which the test is itself."""
+
+    def __init__(self, **_: object) -> None: ...
+
+    def start(self) -> None: ...
+
+
+class Stage:
+    """Consumer `a` and topic `t` with two partitions; whoever it asks for something answers at once."""
+
+    def __init__(self, clock: FakeClock, client: Client, output: plain.Output | None) -> None:
+        self.clock, self.client, self.kafka = clock, client, client.kafka
+        self.kafka.create_topic("t", 2)
+        for partition in range(2):
+            self.kafka.append("t", partition, 10)
+        self.offsets = self.kafka.offsets("g")
+        self.rows: list[tuple[int, int, int]] = []  # partition, offset, epoch
+        self.runner = TopicRunner("t", NODE, Identity("a", "c", 1), self.clock, lambda _: self.offsets, bool)
+        self.runner.close()
+        output = output or plain.Output(self._sink)
+        self.runner.agree(output.delivery, output.store)
+        self.topic = plain.PlainTopic(self.runner, NODE, {}, output)
+        self.node = NODE
+
+    def _sink(self, _topic: str, records: Sequence[plain.Record]) -> None:
+        self.rows += [(one.partition, message.offset() or 0, one.token_epoch) for one, message in records]
+
+    def see(self, **changes: object) -> None:
+        """The next node; a partition that is not in `since` has been held since then."""
+        self.node = replace(self.node, epoch=self.node.epoch + 1, **changes)  # type: ignore[arg-type]
+        self.runner.edit(lambda holder: holder.on_node(self.node))
+        self.tick()
+
+    def own(self, *partitions: int) -> None:
+        self.see(assignments=dict.fromkeys(partitions, "a"), since=dict.fromkeys(partitions, self.node.epoch + 1))
+
+    def tick(self, seconds: float = 0.0) -> None:
+        self.clock.advance(seconds)
+        self.runner.edit(lambda holder: holder.tick(self.offsets))
+
+    def fetch(self) -> list[Message]:
+        self.topic._follow()
+        self.tick()  # the log's ends
+        self.topic._follow()
+        return self.client.consume(0, 0.0)
+
+    def turn(self, seconds: float = 0.1) -> None:
+        """What the thread does in one turn, and what is to be committed then."""
+        self.topic._process(self.fetch())  # type: ignore[arg-type]
+        self.tick(seconds)
+
+    def process(self, *messages: Message) -> None:
+        self.topic._process(messages)  # type: ignore[arg-type]
+
+    def read(self, partition: int) -> list[int]:
+        return [offset for p, offset, _ in self.rows if p == partition]
+
+    def committed(self, partition: int) -> int:
+        return self.offsets.committed("t", [partition])[partition].offset
+
+    def reported(self, text: str) -> bool:
+        return any(text in one for one in self.runner.status().reports)
+
+
+Make = Callable[[plain.Output | None], Stage]
+
+
+@pytest.fixture
+def make(monkeypatch: pytest.MonkeyPatch) -> Make:
+    clock, kafka = FakeClock(), FakeKafka()
+    client = Client(kafka)
+    monkeypatch.setattr(plain, "threading", SimpleNamespace(Thread=Thread, Event=threading.Event))
+    monkeypatch.setattr(plain, "time", SimpleNamespace(monotonic=clock.monotonic))
+    monkeypatch.setattr(plain, "Consumer", lambda *_, **__: client)
+    return lambda output: Stage(clock, client, output)
+
+
+@pytest.fixture
+def stage(make: Make) -> Stage:
+    return make(None)
+
+
+def test_every_record_passes_once_from_the_committed_position_on(stage: Stage) -> None:
+    stage.offsets.commit("t", {1: Committed(4, None)})
+    stage.own(0, 1)
+    stage.turn()
+    stage.kafka.append("t", 0, 5)
+    stage.turn()
+    assert stage.read(0) == list(range(15))
+    assert stage.read(1) == list(range(4, 10))
+    assert {epoch for _, _, epoch in stage.rows} == {2}
+    assert (stage.committed(0), stage.committed(1)) == (15, 10)
+
+
+def test_what_was_fetched_for_an_earlier_holding_is_not_handed_out_under_a_later_one(stage: Stage) -> None:
+    stage.own(0)
+    stage.turn()
+    stage.kafka.append("t", 0, 10)
+    fetched = stage.fetch()
+    stage.see(since={0: 3}, seeks={0: Seek(0, 3)})
+    assert stage.runner.holder.ready()[0].token == Token(3, 1)
+    stage.process(*fetched)
+    assert stage.read(0) == list(range(10)), "with offset 10 behind 0, those between would be taken for read"
+    stage.turn()
+    assert stage.read(0) == [*range(10), *range(20)]
+
+
+def test_what_came_and_was_not_handed_out_is_fetched_again(stage: Stage) -> None:
+    stage.own(0)
+    fetched = stage.fetch()
+    stage.see(paused=frozenset({0}))
+    stage.process(*fetched)
+    stage.see(paused=frozenset())
+    stage.kafka.append("t", 0, 5)
+    stage.turn()
+    assert stage.read(0) == list(range(15))
+
+
+def test_the_position_goes_behind_control_records_at_the_logs_end(stage: Stage) -> None:
+    stage.own(0)
+    stage.process(*stage.fetch()[:-1], failed(KafkaError._PARTITION_EOF, 0, 12))
+    stage.tick(0.1)
+    assert stage.read(0) == list(range(10))
+    assert stage.committed(0) == 12
+
+
+def test_a_record_before_the_position_passes_no_second_time(stage: Stage) -> None:
+    stage.own(0)
+    stage.turn()
+    stage.kafka.append("t", 0, 1)
+    stage.process(Message((0, 9)), *stage.fetch())
+    assert stage.read(0) == list(range(11))
+
+
+# A sleep --------------------------------------------------------------------------------------------------------------
+
+
+def test_who_slept_hands_out_nothing_before_it_has_looked_and_nothing_when_another_has_the_partition(
+    stage: Stage,
+) -> None:
+    stage.own(0)
+    stage.turn()
+    fetched = stage.fetch()
+    stage.kafka.append("t", 0, 2900)
+    stage.clock.advance(24)
+    stage.offsets.commit("t", {0: Committed(2910, Token(3, 1), "b", "c", "id-1")})
+    stage.process(*fetched)
+    stage.topic._follow()
+    stage.process(*stage.client.consume(0, 0.0))
+    assert stage.read(0) == list(range(10))
+    for _ in range(3):
+        stage.turn(1.0)
+    assert stage.read(0) == list(range(10))
+    assert stage.committed(0) == 2910
+    assert stage.reported("was taken by b")
+
+
+def test_who_slept_and_is_still_the_owner_reads_on_after_its_look_and_misses_nothing(stage: Stage) -> None:
+    stage.own(0)
+    stage.turn()
+    stage.kafka.append("t", 0, 5)
+    fetched = stage.fetch()
+    stage.clock.advance(TIMING.fresh_s + 0.1)
+    stage.process(*fetched)
+    assert stage.read(0) == list(range(10))
+    stage.tick()
+    stage.turn()
+    assert stage.read(0) == list(range(15))
+
+
+# What Kafka refuses -----------------------------------------------------------------------------------------------------
+
+
+def test_a_position_that_retention_has_overtaken_stops_its_partition_and_no_other(stage: Stage) -> None:
+    stage.own(0, 1)
+    stage.turn()
+    for partition in range(2):
+        stage.kafka.append("t", partition, 10)
+    stage.kafka.expire("t", 0, 15)
+    for _ in range(5):
+        stage.turn(0.5)
+    assert stage.reported("partition 0: offsets 10 to 14 are gone, the log begins at 15: stopped; reset its offsets")
+    assert not stage.reported("cannot be read"), "it is said once"
+    assert stage.runner.status().running.keys() == {1}
+    assert stage.read(1) == list(range(20))
+    assert stage.read(0) == list(range(10))
+
+
+def test_a_position_behind_the_end_stops_its_partition_once_that_is_sure(stage: Stage) -> None:
+    stage.offsets.commit("t", {0: Committed(50, None)})
+    stage.own(0, 1)
+    stage.turn()
+    assert stage.reported("partition 0 cannot be read")
+    assert stage.runner.status().running.keys() == {0, 1}
+    for _ in range(round(TIMING.ahead_s) + 3):
+        stage.turn(1.0)
+    assert stage.reported("partition 0: its position 50 is behind the log's end 10")
+    assert stage.runner.status().running.keys() == {1}
+    assert stage.read(1) == list(range(10))
+
+
+def test_what_kafka_refuses_for_a_while_is_asked_for_again_now_and_then(stage: Stage) -> None:
+    stage.own(0, 1)
+    stage.turn()
+    stage.kafka.append("t", 0, 1)
+    stage.topic._drop([0])
+    stage.client.deleted.add(0)
+    stage.turn(0.1)
+    assert stage.reported("partition 0 cannot be read")
+    assert stage.client.positions.keys() == {1}
+    stage.client.deleted.clear()
+    stage.turn(plain.AGAIN_S)
+    assert stage.read(0) == list(range(10)), "not at once"
+    stage.turn()
+    assert stage.read(0) == list(range(11))
+    assert not stage.reported("cannot be read")
+
+
+@pytest.mark.parametrize("partition", [None, -1])
+def test_what_is_wrong_with_no_partition_in_particular_ends_the_reading(stage: Stage, partition: int | None) -> None:
+    with pytest.raises(ReadFailed, match="topic t cannot be read"):
+        stage.process(failed(KafkaError.TOPIC_AUTHORIZATION_FAILED, partition))
+
+
+# Other deliveries -------------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_whose_commit_is_not_known_is_not_delivered_at_most_once(make: Make) -> None:
+    rows: list[object] = []
+    stage = make(plain.Output(lambda _, records: rows.extend(records), Delivery.AT_MOST_ONCE))
+    stage.own(0)
+    stage.turn()  # its worker has ended: nobody commits
+    assert stage.runner.holder.status().last_batch["offsets"] == 10
+    assert rows == []
+
+
+class Store:
+    """A transactional store that refuses one partition."""
+
+    def __init__(self) -> None:
+        self.steps: dict[int, Step] = {}
+        self.offsets: list[int] = []
+        self.refuses: dict[int, Standing] = {}
+
+    def claim(self, _writer: Writer, tokens: Mapping[int, Token], _forget: Mapping[int, int]) -> Mapping[int, Standing]:
+        return {p: Standing(token, "a", 3) for p, token in tokens.items()}
+
+    def write(self, _writer: Writer, steps: Mapping[int, Step], rows: pa.Table) -> Mapping[int, Standing]:
+        self.steps |= steps
+        self.offsets += rows["offset"].to_pylist()
+        return self.refuses
+
+
+def test_a_transactional_store_is_given_the_rows_with_the_positions_and_what_it_refuses_is_stopped(
+    make: Make,
+) -> None:
+    store = Store()
+    stage = make(plain.Output(None, Delivery.EXACTLY_ONCE, store))
+    stage.runner.edit(lambda holder: holder.on_node(replace(NODE, epoch=2, assignments={0: "a"}, since={0: 2})))
+    for _ in range(4):
+        while (work := stage.runner.holder.work()) is not None:
+            stage.runner.holder.answer(perform(stage.offsets, "t", work, store))
+        stage.topic._follow()
+    stage.process(*stage.client.consume(0, 0.0))
+    assert store.steps == {0: Step(Token(2, 1), 3, 10)}
+    assert store.offsets == list(range(3, 10))
+    stage.kafka.append("t", 0, 1)
+    store.refuses = {0: Standing(Token(9, 1), "b", 10)}
+    stage.process(*stage.client.consume(0, 0.0))
+    assert stage.runner.status().running == {}
+    assert stage.reported("stands in the sink under b")
