@@ -94,8 +94,10 @@ class Zombie(Case):
     def _judged(self, sleep: Sleep) -> Wake:
         verdict = judge(self._evidence(), [sleep], fenced_by_broker=self.fence == TRANSACTIONAL_FENCE)
         (waking,) = verdict.wakings
-        problems = tuple(verdict.problems())
-        return Wake(waking.stopped_after_s, waking.batches, len(waking.rows), len(waking.commits), problems)
+        problems = verdict.problems()
+        if len(waking.batches) > 1 and SECOND not in self.blind:
+            problems.append(f"{len(waking.batches)} batches passed after it woke up, and one was under way at most")
+        return Wake(waking.stopped_after_s, waking.batches, len(waking.rows), len(waking.commits), tuple(problems))
 
 
 @dataclass
