@@ -74,9 +74,10 @@ def _many(given: argparse.Namespace, known: Totals, start: int) -> int:
 
 def _print(ran: Totals, took_s: float) -> None:
     print(*ran.rows(), sep="\n")
-    print(f"\n{'checks':28} {sum(ran.checks.values()):>13,}")
+    print(f"\n{'checks':28} {'could fail':>13} {'excused':>11}")
     for rule, n in sorted(ran.checks.items()):
-        print(f"  {rule:26} {n:>13,}")
+        print(f"  {rule:26} {n:>13,} {ran.exempt[rule]:>11,}")
+    print(f"  {'in all':26} {ran.checks.total():>13,} {ran.exempt.total():>11,}")
     print(f"\n{'somebody is excused':34} {'looks':>9} {'two run it':>10}")
     for excuse in Excuse:
         print(f"  {excuse:32} {ran.excused[excuse]:>9,} {ran.beside[excuse]:>10,}")

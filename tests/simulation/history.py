@@ -67,6 +67,7 @@ class Outcome:
     waits: Counter[tuple[Wait, State]]
     lasting: Counter[tuple[Lasting, State]]
     checks: Counter[str]
+    exempt: Counter[str]
     transitions: int
     rewinds: int
     excused: Counter[Excuse]
@@ -173,6 +174,7 @@ def run(setup: Setup, actions: Sequence[Action], *, traced: bool = False) -> Out
         waits=world.waits,
         lasting=world.lasting,
         checks=oracle.checks,
+        exempt=oracle.exempt,
         transitions=oracle.records,
         rewinds=oracle.rewinds,
         excused=oracle.excused,

@@ -850,6 +850,12 @@ MUTANTS = (
         'max(\n                f"rewritten {partition}",',
         "what was overwritten is reported",
     ),
+    Mutant(
+        _SCHEDULE,
+        "return Committed(offset, held.token,",
+        "return Committed(offset, None,",
+        "a commit carries its token",
+    ),
     Mutant(_STATUS_CODEC, '"o": committed.owner,', '"o": "",', "a commit names its owner"),
     Mutant(_STATUS_CODEC, '"c": committed.cluster,', '"c": "",', "a commit names its cluster"),
     Mutant(_STATUS_CODEC, '"t": committed.topic_id,', '"t": "",', "a commit names its topic id"),

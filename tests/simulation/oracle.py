@@ -1,6 +1,6 @@
 """What must hold at every moment of every history, kept by somebody who sees everything.
 
-- One committer: two processes never commit a partition at one epoch.
+- One committer: two processes never commit a partition at one epoch, and no consumer commits without its token.
 - One owner: two processes never run a partition at once, unless one of them is taken for lost (isolated, or ended by
   what was known) and lives on: the fence is for those. Where ZooKeeper was lost or restored, that goes for whoever runs
   something, until a node names it as the owner again; once it has answered who writes the node, only while it is to close.
@@ -80,7 +80,8 @@ class Oracle:
     nodes: dict[str, TopicNode] = field(default_factory=dict)
     states: dict[str, State] = field(default_factory=dict)
     configs: dict[str, TopicConfig] = field(default_factory=dict)
-    checks: Counter[str] = field(default_factory=Counter)
+    checks: Counter[str] = field(default_factory=Counter)  # those that could fail
+    exempt: Counter[str] = field(default_factory=Counter)  # those that were excused: nothing was asked of them
     progress: dict[tuple[str, int], Progress] = field(default_factory=dict)
     rewinds: int = 0
     excused: Counter[Excuse] = field(default_factory=Counter)  # looks at a partition with somebody who is
@@ -104,7 +105,11 @@ class Oracle:
         self.shown = Shown(self.paths)
         self.looks = Looks(self.expect)
 
-    def expect(self, rule: str, holds: bool, sentence: str) -> None:
+    def expect(self, rule: str, holds: bool, sentence: str, *, excused: bool = False) -> None:
+        """Check a rule; what is `excused` from it is only counted."""
+        if excused:
+            self.exempt[rule] += 1
+            return
         self.checks[rule] += 1
         if not holds:
             raise Broken(rule, sentence)
@@ -207,8 +212,8 @@ class Oracle:
         for p in old.assignments.keys() & node.assignments.keys():
             owner = node.assignments[p]
             same = old.assignments[p] == owner and old.incarnations[owner] == node.incarnations[owner]
-            kept = not same or p in moved or old.since[p] == node.since[p]
-            self.expect("undisturbed", kept, f"{topic}-{p} stays at {owner} and was given a new holding")
+            kept, told = old.since[p] == node.since[p], f"{topic}-{p} stays at {owner} and was given a new holding"
+            self.expect("undisturbed", kept, told, excused=not same or p in moved)
 
     def _new_generation(self, topic: str, node: TopicNode) -> None:
         """Whoever is not there to be asked may run on: only the fence keeps it apart.
@@ -293,7 +298,9 @@ class Oracle:
         self._one_owner(self.running.names())
 
     def _one_owner(self, names: Collection[str]) -> None:
-        self.checks["one owner"] += len(names)
+        could_fail, excused = self.running.counted(names)
+        self.checks["one owner"] += could_fail
+        self.exempt["one owner"] += excused
         if not self.running.shared(names):
             return
         for one in self.consumers:  # the other one may be over since it was looked at
@@ -324,12 +331,13 @@ class Oracle:
 
     def _still_granted(self, one: Consumer, topic: str, partition: int, held: Held, excuse: Excuse | None) -> None:
         """What it runs and does not close is its own by its picture; by what is stored, nobody else's yet."""
-        self.checks["granted"] += 1
+        by_stored = excuse is None and self.grants.is_known(topic)
+        self.expect("granted", True, "", excused=held.closing and not by_stored)
         if not held.closing and not by_picture(one, topic, partition, held):
             why = "which its picture does not give it"
         elif not held.closing and self.shown.is_isolated(one):
             why = "and has read that it is isolated"
-        elif excuse is None and self.grants.is_known(topic) and not self.grants.may_run(one, topic, partition):
+        elif by_stored and not self.grants.may_run(one, topic, partition):
             why = "and what is stored takes it for closed"
         else:
             return
@@ -383,13 +391,16 @@ class Oracle:
     def on_commit(self, topic: str, partition: int, entry: Committed, topic_id: str, who: str, *, late: bool) -> None:
         token = entry.token
         self._stored[topic_id, partition] = token if entry.topic_id == topic_id else None
+        if any(one.name == who for one in self.consumers):
+            self.expect("one committer", token is not None, f"{who} commits {topic}-{partition} without a token")
         if token is None or entry.topic_id != topic_id:
             self._of(topic_id, partition).overwritten = True
             return
         progress = self._of(topic_id, partition)
         survives = self._survives(who, topic, partition, token)
         first = who if survives else self._committers.setdefault((topic_id, partition, token.epoch), who)
-        self.expect("one committer", first == who, f"{who} and {first} commit {topic}-{partition} at {token.epoch}")
+        both = f"{who} and {first} commit {topic}-{partition} at {token.epoch}"
+        self.expect("one committer", first == who, both, excused=survives)
         passed = entry.offset <= progress.frontier
         self.expect(
             "nothing skipped", passed, f"{topic}-{partition}: {entry.offset} committed, {progress.frontier} passed"
@@ -400,6 +411,7 @@ class Oracle:
         if older or again or survives:
             # Until the owner's next look; and what a survivor commits between an owner's look and its commit is lost.
             progress.overwritten = True
+            self.exempt["position never goes back"] += 1
             return
         held = self._held_by(who, topic, partition)
         if back and progress.overwritten and (token != progress.token or held is not progress.holding):
@@ -418,6 +430,8 @@ class Oracle:
             not back,
             f"{topic}-{partition}: {entry.offset} by {who} at epoch {token.epoch} after {progress.position}",
         )
+        if held is not None and held.committed is None and not late and entry.offset == progress.frontier:
+            progress.tainted = False  # it begins where all has passed: what a fault did to those before is over
         progress.token, progress.position, progress.overwritten = token, entry.offset, False
         progress.holding = held
 
@@ -443,9 +457,11 @@ class Oracle:
         return self.excuses.of(one, topic, partition, token) is not None
 
     def on_offer(self, one: Consumer, topic: str, query: Query) -> None:
-        """Only what it holds by its picture and does not close is part of a batch."""
+        """Only what it holds by its picture, does not close, and has looked at lately is part of a batch."""
         held, batch = query.holder._ledger.held, query.current
-        for p in batch.ranges if batch is not None else ():
+        ranges = batch.ranges if batch is not None else {}
+        self.looks.on_offer(one, topic, ranges)
+        for p in ranges:
             h = held.get(p)
             sure = h is not None and h.phase is Phase.READY and not h.closing and by_picture(one, topic, p, h)
             self.expect("granted", sure, f"{one.name} hands out records of {topic}-{p}, which it does not hold")
@@ -462,8 +478,8 @@ class Oracle:
         progress.tainted |= (
             self.excuses.set_aside(one) or self.excuses.of(one, topic, each.partition, token) is not None
         )
-        clean = not again or progress.tainted
-        self.expect("nothing doubled", clean, f"{one.name} read {at} again, {progress.frontier} had passed")
+        told = f"{one.name} read {at} again, {progress.frontier} had passed"
+        self.expect("nothing doubled", not again, told, excused=progress.tainted)
         progress.frontier = max(progress.frontier, each.end)
 
     def taint(self, one: Consumer) -> None:

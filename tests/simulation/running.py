@@ -49,6 +49,12 @@ class Running:
                         return f"{place[0]}-{place[1]} runs at {shown}"
         return ""
 
+    def counted(self, names: Iterable[str]) -> tuple[int, int]:
+        """How much of what these processes run is not excused, and how much is."""
+        excuses = [excuse for name in names for _, excuse in self._runs.get(name, {}).values()]
+        excused = sum(excuse is not None for excuse in excuses)
+        return len(excuses) - excused, excused
+
     def excused(self) -> tuple[Counter[Excuse], Counter[Excuse]]:
         """At how many partitions somebody is excused, by reason, and at how many of them a second one runs it as well."""
         alone: Counter[Excuse] = Counter()

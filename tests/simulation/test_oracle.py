@@ -143,7 +143,7 @@ def _overwrite(world: World, token: Token | None = None) -> None:
     log, known = world.brokers.logs["orders"], world.oracle.progress["id-1", 0]
     entry = Committed(known.position if token else 0, token, "z", "shop", log.topic_id if token else "")
     world.oracle.taint_all()
-    world.brokers.write("g-orders", "orders", {0: entry}, world.consumers[0].name)
+    world.brokers.write("g-orders", "orders", {0: entry}, world.consumers[0].name if token else "a stranger")
 
 
 def test_an_owner_that_does_not_look(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,6 +151,49 @@ def test_an_owner_that_does_not_look(monkeypatch: pytest.MonkeyPatch) -> None:
         _with_records(world)
         monkeypatch.setattr(Schedule, "_look_due", lambda *_: False)
         assert "looks: " in has_broken(world)
+
+
+def _read(world: World, one: Consumer) -> None:
+    for _ in range(3):
+        world.go((one, "query orders"), 1)
+
+
+def test_an_owner_that_reads_on_an_old_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Holder, "readable", Holder.ready)
+    with settled() as world:
+        owner = world.alive(world.oracle.nodes["orders"].assignments[0])[0]
+        _with_records(world)
+        produce(world, 0, 5)
+        _read(world, owner)
+        world.go((owner, "kafka orders"), 100)  # the log's ends
+        world.advance(3.0)
+        with pytest.raises(Broken, match=r"hands out records of orders-\d on a look of 3"):
+            _read(world, owner)
+
+
+def test_an_owner_that_commits_without_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = Schedule._entry
+    with settled() as world:
+        monkeypatch.setattr(Schedule, "_entry", lambda self, held: replace(entry(self, held), token=None))
+        produce(world, 0, 5)
+        assert "without a token" in has_broken(world)
+
+
+def test_what_is_read_again_after_a_holding_that_began_where_all_had_passed() -> None:
+    with settled() as world:
+        _with_records(world)
+        world.oracle.taint_all()
+        owner = world.oracle.nodes["orders"].assignments[0]
+        closing(world, world.names.index(owner), 1)
+        _go_on(world)
+        assert world.oracle.nodes["orders"].assignments[0] != owner
+        progress = world.oracle.progress["id-1", 0]
+        assert not progress.tainted
+        one, query = _with_a_batch(world)
+        for each in query.current.ranges.values() if query.current is not None else ():
+            world.oracle.progress["id-1", each.partition].tainted = False
+            with pytest.raises(Broken, match="nothing doubled"):
+                world.oracle.on_pass(one, "orders", "id-1", replace(each, start=0))
 
 
 def test_an_owner_that_sees_a_newer_one_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,12 @@ from tests.simulation.excuses import Excuse
 from tests.simulation.faults import Fault, Lasting, Wait
 from tests.simulation.history import Outcome
 
+COUNTED = ("checks", "exempt", "excused", "beside")
+
 
 @dataclass
 class Totals:
-    """`ranges` are the seeds that were run, as pairs of first and last; `failed` the seeds that broke a rule."""
+    """`checks` could fail, `exempt` were excused. `ranges` are the seeds that were run, as pairs of first and last; `failed` the seeds that broke a rule."""
 
     histories: int = 0
     steps: int = 0
@@ -29,6 +31,7 @@ class Totals:
     waits: Counter[tuple[Wait, State]] = field(default_factory=Counter)
     lasting: Counter[tuple[Lasting, State]] = field(default_factory=Counter)
     checks: Counter[str] = field(default_factory=Counter)
+    exempt: Counter[str] = field(default_factory=Counter)
     excused: Counter[Excuse] = field(default_factory=Counter)
     beside: Counter[Excuse] = field(default_factory=Counter)
     failed: dict[int, str] = field(default_factory=dict)
@@ -47,6 +50,7 @@ class Totals:
         self.waits += outcome.waits
         self.lasting += outcome.lasting
         self.checks += outcome.checks
+        self.exempt += outcome.exempt
         self.excused += outcome.excused
         self.beside += outcome.beside
         if outcome.broken:
@@ -60,6 +64,7 @@ class Totals:
         self.waits += other.waits
         self.lasting += other.lasting
         self.checks += other.checks
+        self.exempt += other.exempt
         self.excused += other.excused
         self.beside += other.beside
         self.failed |= other.failed
@@ -101,7 +106,7 @@ def load(path: Path) -> Totals:
     lasting = {(Lasting(kind), State(state)): n for kind, state, n in data.pop("lasting", [])}
     failed = {int(seed): text for seed, text in data.pop("failed").items()}
     ranges = [(first, last) for first, last in data.pop("ranges")]
-    counted = {name: Counter(data.pop(name)) for name in ("checks", "excused", "beside")}
+    counted = {name: Counter(data.pop(name, {})) for name in COUNTED}
     of_states: dict[str, Any] = {"effects": Counter(effects), "waits": Counter(waits), "lasting": Counter(lasting)}
     return Totals(**data, **counted, **of_states, failed=failed, ranges=ranges)
 
@@ -113,7 +118,7 @@ def save(path: Path, totals: Totals) -> None:
         "effects": [[kind.value, state.value, n] for (kind, state), n in sorted(totals.effects.items())],
         "waits": [[kind.value, state.value, n] for (kind, state), n in sorted(totals.waits.items())],
         "lasting": [[kind.value, state.value, n] for (kind, state), n in sorted(totals.lasting.items())],
-        **{name: dict(sorted(getattr(totals, name).items())) for name in ("checks", "excused", "beside")},
+        **{name: dict(sorted(getattr(totals, name).items())) for name in COUNTED},
         "failed": {str(seed): text for seed, text in sorted(totals.failed.items())},
         "ranges": totals.ranges,
     }
