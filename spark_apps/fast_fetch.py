@@ -7,7 +7,6 @@ thread only.
 """
 
 import ctypes
-import logging
 from collections import deque
 from collections.abc import Mapping
 from ctypes import c_int, c_int64
@@ -20,13 +19,12 @@ from confluent_kafka import KafkaError, KafkaException
 from numpy.typing import NDArray
 from pyarrow._compute import call_function  # pyarrow.compute spends 0.3 s on making its wrappers
 
+from coordinator_tasks.library_log import LIBRARY_LOG
 from spark_apps.columns import Records, header_column, number_column
 from spark_apps.fetching import Problem
 from spark_apps.librdkafka import CONSUMER, ON_ERROR, ON_LOG, ROW, Unfit, headers_of, library, new_handle, rows_at
 
 _LEVELS = (50, 50, 50, 40, 30, 20, 20, 10)  # syslog's severities as Python's levels
-
-log = logging.getLogger(__name__)
 
 
 class FastClient:
@@ -176,4 +174,4 @@ def _copied(addresses: NDArray[np.int64], sizes: NDArray[np.int64]) -> pa.Array:
 
 
 def _on_log(_handle: int, severity: int, facility: bytes, text: bytes) -> None:
-    log.log(_LEVELS[severity], "%s: %s", facility.decode(errors="replace"), text.decode(errors="replace"))
+    LIBRARY_LOG.log(_LEVELS[severity], "%s: %s", facility.decode(errors="replace"), text.decode(errors="replace"))

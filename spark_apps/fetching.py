@@ -3,7 +3,6 @@
 `fast_fetch` has another one, which makes no Python object for each record. Both give the same records and errors.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -13,9 +12,8 @@ import numpy as np
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from numpy.typing import NDArray
 
+from coordinator_tasks.library_log import LIBRARY_LOG
 from spark_apps.columns import Records, records_of
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +74,7 @@ class ConsumeClient:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.complaints: list[KafkaError] = []
-        self._consumer = Consumer({**settings, "error_cb": self.complaints.append}, logger=log)
+        self._consumer = Consumer({**settings, "error_cb": self.complaints.append}, logger=LIBRARY_LOG)
 
     def assign(self, topic: str, positions: Mapping[int, int]) -> None:
         self._consumer.assign([TopicPartition(topic, p, offset) for p, offset in sorted(positions.items())])

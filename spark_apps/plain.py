@@ -22,6 +22,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.core.model import TopicNode
+from coordinator_tasks.library_log import LIBRARY_LOG
 from spark_apps.agent.holder import Holder
 from spark_apps.agent.process import ConsumerSettings, Process, Requests, leave_on_signals, open_process
 from spark_apps.agent.runner import TopicRunner
@@ -84,7 +85,7 @@ class PlainTopic:
         self._output = output
         self._stop = threading.Event()
         self._settings = {**DEFAULTS, **kafka, **FIXED, "bootstrap.servers": node.bootstrap_servers}
-        self._kafka = Consumer(self._settings, logger=log)
+        self._kafka = Consumer(self._settings, logger=LIBRARY_LOG)
         self._assigned: dict[int, int] = {}  # partition -> epoch of the holding it was assigned under
         self._again_at: dict[int, float] = {}  # partition that Kafka has refused -> when it is asked for again
         self._batch = 0
@@ -164,7 +165,7 @@ class PlainTopic:
         if not stuck:
             return
         log.warning("topic %s: nothing comes of partitions %s: another client is asked", self.runner.topic, stuck)
-        old, self._kafka = self._kafka, Consumer(self._settings, logger=log)
+        old, self._kafka = self._kafka, Consumer(self._settings, logger=LIBRARY_LOG)
         self._assigned.clear()
         threading.Thread(target=old.close, name=f"close-{self.runner.topic}", daemon=True).start()
 

@@ -20,6 +20,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from coordinator_tasks.core.errors import KafkaUnavailable, Refused
+from coordinator_tasks.library_log import LIBRARY_LOG
 
 DEFAULT_LIMIT_S = 10.0
 _GRACE_S = 1.0  # librdkafka ends a request at the limit by itself; this only covers its own delay
@@ -65,7 +66,7 @@ class Broker:
     def _new_client(self) -> AdminClient:
         try:
             # The callback stands among the settings, though the library's own types do not know it.
-            return AdminClient({**self.usable, "error_cb": self._trouble})  # type: ignore[dict-item]
+            return AdminClient({**self.usable, "error_cb": self._trouble}, logger=LIBRARY_LOG)  # type: ignore[dict-item]
         except (KafkaException, ValueError, TypeError) as error:
             raise Refused(f"the Kafka settings are not usable: {_said(error)}; correct them") from error
 
@@ -187,7 +188,7 @@ class Broker:
             if reader is None:
                 own = {"group.id": group, "enable.auto.commit": False, "error_cb": self._trouble}
                 isolation = "read_committed" if stable else "read_uncommitted"
-                reader = Consumer({**self.usable, **own, "isolation.level": isolation})
+                reader = Consumer({**self.usable, **own, "isolation.level": isolation}, logger=LIBRARY_LOG)
             self._readers[key] = reader
             if len(self._readers) > MAX_READERS:
                 del self._readers[next(iter(self._readers))]  # ends with its last user

@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from coordinator_tasks.core.errors import KafkaUnavailable
+from coordinator_tasks.library_log import LIBRARY_LOG
 
 LIMIT_S = 3.0
 """For one sample of all partitions that were asked for; of those that are slower nothing is known."""
@@ -32,7 +33,7 @@ class ConfluentRecordSampler:
     def mean_bytes(self, topic: str, offsets: Mapping[int, int]) -> Mapping[int, float]:
         """See `ports.RecordSampler`."""
         try:
-            with closing(Consumer(self._settings)) as consumer:
+            with closing(Consumer(self._settings, logger=LIBRARY_LOG)) as consumer:
                 consumer.assign([TopicPartition(topic, p, offset) for p, offset in offsets.items()])
                 return self._means(consumer, len(offsets))
         except KafkaException as error:

@@ -8,7 +8,6 @@ Kafka does not refuse these commits while somebody subscribes in the group, as i
 noticed by what it commits.
 """
 
-import logging
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -20,8 +19,7 @@ from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, committed_of
 from coordinator_tasks.core.errors import CommitFenced
 from coordinator_tasks.core.model import Committed, Token
 from coordinator_tasks.core.status_codec import encode_metadata
-
-log = logging.getLogger(__name__)
+from coordinator_tasks.library_log import LIBRARY_LOG
 
 TRANSACTION_TIMEOUT_MS = 10_000  # after which the broker ends what a dead owner began, if nobody takes the partition
 _AT_ONCE = 16
@@ -101,7 +99,7 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
             "transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS),
             "linger.ms": "0",
         }
-        return Producer({**usable, **own}, logger=log)
+        return Producer({**usable, **own}, logger=LIBRARY_LOG)
 
     def _commit(self, topic: str, partition: int, entry: Committed) -> Exception | None:
         """Commit one partition; why not, if it could not be."""
