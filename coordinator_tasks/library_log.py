@@ -35,7 +35,7 @@ class Repeats(logging.Filter):
             while len(self._known) > MAX_LINES:
                 del self._known[next(iter(self._known))]
         if passes and more:
-            record.msg, record.args = f"{text} ({more} more such lines in {now - passed_at:.0f} s)", ()
+            vars(record).update(msg=f"{text} ({more} more such lines in {now - passed_at:.0f} s)", args=())
         return passes
 
 
