@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import secrets
 import shutil
 import sys
 from collections.abc import Callable, Mapping
@@ -104,6 +105,7 @@ class Stack:
         self.folders = folders
         self.zookeeper = EmbeddedZooKeeper(folders.run / "zookeeper")
         self.kafka = EmbeddedKafka(folders.run / "kafka")
+        self._status_token = secrets.token_urlsafe()
         self._starting = ThreadPoolExecutor(3, thread_name_prefix="start")
         Guard.current()  # one guard, drawn before several threads ask for it
         servers = [self._starting.submit(one) for one in (self.zookeeper.start, self.kafka.start)]
@@ -129,7 +131,13 @@ class Stack:
     @property
     def settings(self) -> Settings:
         """For the demonstration's own look at ZooKeeper."""
-        return Settings(CLUSTER, self.zookeeper.connect_string, self.client, answer_timeout_s=ANSWER_TIMEOUT_S)
+        return Settings(
+            CLUSTER,
+            self.zookeeper.connect_string,
+            self.client,
+            status_token=self._status_token,
+            answer_timeout_s=ANSWER_TIMEOUT_S,
+        )
 
     @property
     def client(self) -> Mapping[str, str]:
@@ -174,7 +182,11 @@ class Stack:
             PROJECT / "plugins",
             env=self._environment(),
             connections={
-                "zookeeper_default": {"conn_type": "generic", "host": self.zookeeper.connect_string},
+                "zookeeper_default": {
+                    "conn_type": "generic",
+                    "host": self.zookeeper.connect_string,
+                    "extra": {"status_token": self._status_token},
+                },
                 "kafka_default": {
                     "conn_type": "generic",
                     "extra": {"bootstrap.servers": self.kafka.bootstrap_servers},

@@ -120,12 +120,13 @@ class Agent:
             cluster=self.identity.cluster,
             incarnation=self.identity.incarnation,
             boot_id=self._member.boot_id,
-            health=self._health(),
+            health=self.health(),
             topics={topic: self._topics.edit(topic, Holder.status) for topic in sorted(self._topics.names())},
             reports=self.reports.all(),
         )
 
-    def _health(self) -> str:
+    def health(self) -> str:
+        """One word, or why it has failed."""
         if self.failure:
             return f"failed: {self.failure}"
         if self._leave_until is not None:

@@ -122,18 +122,20 @@ class Process:
     def run(self, topics: Topics) -> int:
         """Serve until the consumer has left: 0 after a clean leave, 1 when it had to leave; raises `IdInUse`."""
         interface = Interface()
-        server = StatusServer(interface, self.settings.host, self.settings.port, self.settings.site.status_token)
+        settings = self.settings
+        token = settings.site.status_token
+        server = StatusServer(interface, settings.host, settings.port, token, settings.advertised)
         try:
             self.agent = self._agent(server.address, topics)
             self._requests.hand_to(self.agent.leave)
             with self._status(self.agent) as status:
-                interface.serve(status, self.agent.posted)
+                interface.serve(status, self.agent.posted, self.agent.health)
                 while not self.agent.finished:
                     self.agent.step()
                     self._wake.wait(LONGEST_SLEEP_S)
                     self._wake.clear()
             if self.agent.failure:
-                log.error("consumer %s has left: %s", self.settings.consumer, self.agent.failure)
+                log.error("consumer %s has left: %s", settings.consumer, self.agent.failure)
             return 1 if self.agent.failure else 0
         finally:
             server.close()

@@ -157,8 +157,8 @@ def test_what_cannot_be_read_keeps_nothing_else_waiting(name: str) -> None:
 
 def test_a_topic_node_that_is_posted_and_cannot_be_read_is_refused_and_changes_nothing() -> None:
     stage, interface = busy(), Interface()
-    server = StatusServer(interface)
-    interface.serve(stage.agent.status, stage.agent.posted)
+    server = StatusServer(interface, token="token")
+    interface.serve(stage.agent.status, stage.agent.posted, stage.agent.health)
     try:
         before = everything(stage)
         for raw in islice(unreadable(SEED, "topic node"), POSTED):
@@ -175,7 +175,7 @@ def test_a_topic_node_that_is_posted_and_cannot_be_read_is_refused_and_changes_n
 def post(address: str, raw: bytes) -> tuple[int, dict[str, str]]:
     connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=10)
     try:
-        connection.request("POST", "/v1/topics/t", raw)
+        connection.request("POST", "/v1/topics/t", raw, {"Authorization": "Bearer token"})
         answer = connection.getresponse()
         return answer.status, json.loads(answer.read())
     finally:

@@ -1,22 +1,31 @@
 """The consumer's own interface, over real sockets on loopback."""
 
 import http.client
+import socket
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from coordinator_tasks.core.errors import Malformed, Refused
 from coordinator_tasks.core.model import ConsumerStatus
 from coordinator_tasks.core.status_codec import decode_status
+from spark_apps.agent import http_connections
 from spark_apps.agent.status_server import Interface, StatusServer
+
+TOKEN = "secret"
 
 
 class Consumer:
     def __init__(self) -> None:
         self.health = "ok"
         self.posted: list[tuple[str, bytes]] = []
+        self.asked = 0
 
     def status(self) -> ConsumerStatus:
+        self.asked += 1
         return ConsumerStatus("a", "c", 3, "boot", self.health)
 
     def post(self, topic: str, raw: bytes) -> bool:
@@ -28,7 +37,7 @@ class Consumer:
 
 def serving(consumer: Consumer) -> Interface:
     interface = Interface()
-    interface.serve(consumer.status, consumer.post)
+    interface.serve(consumer.status, consumer.post, lambda: consumer.health)
     return interface
 
 
@@ -37,22 +46,49 @@ def consumer() -> Consumer:
     return Consumer()
 
 
-@pytest.fixture(params=["", "secret"], ids=["open", "with a token"])
+@pytest.fixture(params=["", TOKEN], ids=["open", "with a token"])
 def server(consumer: Consumer, request: pytest.FixtureRequest) -> Iterator[tuple[StatusServer, str]]:
     made = StatusServer(serving(consumer), token=request.param)
     yield made, request.param
     made.close()
 
 
-def ask(server: StatusServer, method: str, path: str, token: str = "", body: bytes | None = None) -> tuple[int, bytes]:
+@pytest.fixture
+def closed(consumer: Consumer) -> Iterator[StatusServer]:
+    """Asks for a token."""
+    made = StatusServer(serving(consumer), token=TOKEN, advertised="http://orders.example:80")
+    yield made
+    made.close()
+
+
+def ask(
+    server: StatusServer, method: str, path: str, token: str = "", body: bytes | None = None, **more: str
+) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection(server.address.removeprefix("http://"), timeout=5)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
+    headers |= more
     try:
         connection.request(method, path, body=body, headers=headers)
         answer = connection.getresponse()
         return answer.status, answer.read()
     finally:
         connection.close()
+
+
+def slow(server: StatusServer, said: bytes = b"GET /v1/status HTTP/1.1\r\nHost: ") -> socket.socket:
+    """A connection that begins a request, and does not end it."""
+    host, _, port = server.address.removeprefix("http://").rpartition(":")
+    connection = socket.create_connection((host, int(port)), timeout=5)
+    connection.sendall(said)
+    return connection
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the server ends it, at last."""
+    try:
+        return connection.recv(1000) == b""
+    except ConnectionResetError:
+        return True
 
 
 def test_the_status_is_given_to_who_knows_the_token(server: tuple[StatusServer, str]) -> None:
@@ -73,10 +109,121 @@ def test_health_is_up_or_down_for_load_balancers(server: tuple[StatusServer, str
     assert ask(one, "GET", "/v1/health")[0] == 503
 
 
-def test_a_topic_node_is_taken_and_what_cannot_be_one_is_refused(
-    server: tuple[StatusServer, str], consumer: Consumer
-) -> None:
+def test_health_tells_no_reason(closed: StatusServer, consumer: Consumer) -> None:
+    consumer.health = "failed: topic orders: no progress"
+    assert ask(closed, "GET", "/v1/health") == (503, b'{"health": "failed"}')
+    assert consumer.asked == 0
+
+
+def test_without_a_token_of_its_own_no_topic_node_is_taken(consumer: Consumer) -> None:
+    one = StatusServer(serving(consumer))
+    try:
+        codes = {ask(one, "POST", "/v1/topics/t", token, b'{"removed":true}')[0] for token in ("", "any")}
+    finally:
+        one.close()
+    assert (codes, consumer.posted) == ({403}, [])
+
+
+def test_nothing_is_computed_for_who_has_no_token(closed: StatusServer, consumer: Consumer) -> None:
+    assert ask(closed, "GET", "/v1/status", "wrong")[0] == 401
+    assert ask(closed, "POST", "/v1/topics/t", "wrong", b"{}")[0] == 401
+    assert (consumer.asked, consumer.posted) == (0, [])
+
+
+@pytest.mark.parametrize("host", ["rebound.example", "rebound.example:80", "", "a b", "localhost.rebound.example"])
+def test_another_host_name_is_refused(closed: StatusServer, consumer: Consumer, host: str) -> None:
+    assert ask(closed, "GET", "/v1/status", TOKEN, Host=host)[0] == 421
+    assert ask(closed, "POST", "/v1/topics/t", TOKEN, b"{}", Host=host)[0] == 421
+    assert (consumer.asked, consumer.posted) == (0, [])
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost:1", "127.0.0.1", "[::1]:80", "10.1.2.3:9", socket.gethostname(), "ORDERS.example"]
+)
+def test_its_own_names_and_addresses_are_answered(closed: StatusServer, host: str) -> None:
+    assert ask(closed, "GET", "/v1/status", TOKEN, Host=host)[0] == 200
+
+
+def test_a_web_page_gets_no_answer(server: tuple[StatusServer, str], consumer: Consumer) -> None:
     one, token = server
+    assert ask(one, "GET", "/v1/status", token, Origin="http://127.0.0.1")[0] == 403
+    assert ask(one, "POST", "/v1/topics/t", token, b"{}", Origin="null")[0] == 403
+    assert ask(one, "OPTIONS", "/v1/topics/t", token)[0] == 501
+    assert (consumer.asked, consumer.posted) == (0, [])
+
+
+def test_slow_connections_keep_nobody_out(closed: StatusServer) -> None:
+    before = threading.active_count()
+    with ExitStack() as ending:
+        for _ in range(2 * http_connections.MAX_CONNECTIONS):
+            ending.enter_context(slow(closed))
+        for _ in range(3):
+            began_s = time.monotonic()
+            assert ask(closed, "GET", "/v1/status", TOKEN)[0] == 200
+            assert time.monotonic() - began_s < 2.0, "as long as the coordinator waits"
+        assert threading.active_count() - before <= http_connections.MAX_CONNECTIONS
+
+
+def test_the_slowest_connection_is_dropped_first(closed: StatusServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_connections, "REQUEST_S", 60.0)
+    with ExitStack() as ending:
+        first, *others = [ending.enter_context(slow(closed)) for _ in range(http_connections.MAX_CONNECTIONS)]
+        assert ask(closed, "GET", "/v1/status", TOKEN)[0] == 200
+        assert is_closed(first)
+        for one in others:
+            one.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                one.recv(1)
+
+
+def test_a_request_has_one_deadline_however_often_a_byte_comes(
+    closed: StatusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_connections, "REQUEST_S", 0.4)
+    body = (
+        b"POST /v1/topics/t HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret\r\nContent-Length: 999\r\n\r\n"
+    )
+    for said in (b"GET", body):
+        with slow(closed, said) as one:
+            one.settimeout(0.05)
+            deadline_s, ended = time.monotonic() + 5.0, False
+            while not ended and time.monotonic() < deadline_s:
+                try:
+                    one.sendall(b"x")
+                    ended = one.recv(1000) == b""
+                except TimeoutError:
+                    continue
+                except OSError:
+                    ended = True
+            assert ended
+
+
+def test_a_head_without_an_end_is_cut_off(closed: StatusServer) -> None:
+    with slow(closed) as one, pytest.raises((BrokenPipeError, ConnectionResetError)):
+        one.sendall(b"x\r\nX: " * 10_000_000)
+
+
+def test_a_body_that_is_cut_short_is_no_topic_node(closed: StatusServer, consumer: Consumer) -> None:
+    head = (
+        b"POST /v1/topics/t HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret\r\nContent-Length: 3\r\n\r\n{}"
+    )
+    with slow(closed, head) as one:
+        one.shutdown(socket.SHUT_WR)
+        assert is_closed(one)
+    assert consumer.posted == []
+
+
+def test_what_follows_the_body_of_a_get_is_no_request(closed: StatusServer, consumer: Consumer) -> None:
+    inner = b"GET /v1/status HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret\r\n\r\n"
+    head = b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(inner)
+    with slow(closed, head + inner) as one:
+        while one.recv(1000):
+            continue
+    assert consumer.asked == 0
+
+
+def test_a_topic_node_is_taken_and_what_cannot_be_one_is_refused(closed: StatusServer, consumer: Consumer) -> None:
+    one, token = closed, TOKEN
     assert ask(one, "POST", "/v1/topics/t", token, b'{"epoch":3}')[0] == 200
     assert consumer.posted == [("t", b'{"epoch":3}')]
     assert ask(one, "POST", "/v1/topics/other", token, b"{}")[0] == 404
@@ -85,8 +232,8 @@ def test_a_topic_node_is_taken_and_what_cannot_be_one_is_refused(
     assert ask(one, "GET", "/", token)[0] == 404
 
 
-def test_a_body_that_is_too_long_is_not_read(server: tuple[StatusServer, str]) -> None:
-    one, token = server
+def test_a_body_that_is_too_long_is_not_read(closed: StatusServer) -> None:
+    one, token = closed, TOKEN
     connection = http.client.HTTPConnection(one.address.removeprefix("http://"), timeout=5)
     connection.putrequest("POST", "/v1/topics/t")
     connection.putheader("Authorization", f"Bearer {token}")
