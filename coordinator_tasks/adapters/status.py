@@ -2,7 +2,10 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Collection, Coroutine, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, TypeVar
 
 import httpx
@@ -14,6 +17,7 @@ from coordinator_tasks.core.status_codec import MAX_STATUS_BYTES, decode_status
 
 DEFAULT_LIMIT_S = 2.0
 MAX_CONNECTIONS = 256
+IDLE_S = 60.0  # the client of an address that nobody has asked for so long is closed
 STATUS_PATH = "/v1/status"
 V = TypeVar("V")
 
@@ -22,6 +26,7 @@ class HttpStatusClient:
     """One event loop in one thread, used by any number of callers; `close` ends it.
 
     `limit_s` is for one whole answer, from connecting to its last byte. At most `connections` are asked at a time.
+    What is compressed, or longer than a status may be, is refused while it comes. Without a token nothing is posted.
     """
 
     def __init__(
@@ -33,9 +38,11 @@ class HttpStatusClient:
         connections: int = MAX_CONNECTIONS,
     ) -> None:
         self._cluster = cluster
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._token = token
         self._limit_s = limit_s
         self._loop = asyncio.new_event_loop()
+        # A name that takes long to resolve holds a thread; few threads would let the other names wait for it.
+        self._loop.set_default_executor(ThreadPoolExecutor(connections, thread_name_prefix="consumer-names"))
         self._thread = threading.Thread(target=self._loop.run_forever, name="consumer-status", daemon=True)
         self._thread.start()
         self._places = asyncio.Semaphore(connections)
@@ -43,14 +50,23 @@ class HttpStatusClient:
         # One small pool for each address: httpcore's work for a request grows with its pool (1,000 consumers in one
         # pool took 15 s, in pools of their own 1.8 s).
         self._clients: dict[str, httpx.AsyncClient] = {}
+        self._asked_at: dict[str, float] = {}  # address -> when it was last asked
 
     def _client(self, address: str) -> httpx.AsyncClient:
         if address not in self._clients:
             # A proxy's answer would not be the consumer's own: the environment's proxies are not used.
             self._clients[address] = httpx.AsyncClient(
-                headers=self._headers, timeout=self._limit_s, trust_env=False, verify=self._tls
+                headers={"Accept-Encoding": "identity"} | self._authorization(),
+                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+                timeout=self._limit_s,
+                trust_env=False,
+                verify=self._tls,
             )
+        self._asked_at[address] = time.monotonic()
         return self._clients[address]
+
+    def _authorization(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
     def _run(self, work: Coroutine[Any, Any, V]) -> V:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -62,13 +78,18 @@ class HttpStatusClient:
 
     async def _ask_all(self, members: Collection[Member]) -> dict[str, Answer]:
         answers = await asyncio.gather(*(self._ask_one(member) for member in members))
-        await self._forget_all_but({member.address for member in members})
+        await self._forget_idle()
         return {member.consumer: answer for member, answer in zip(members, answers, strict=True)}
 
-    async def _forget_all_but(self, addresses: set[str]) -> None:
-        if len(self._clients) > 2 * max(len(addresses), MAX_CONNECTIONS):
-            for address in self._clients.keys() - addresses:
-                await self._clients.pop(address).aclose()
+    async def _forget_idle(self) -> None:
+        """Close the clients of those that are no longer asked: dead, or restarted at another port."""
+        until = time.monotonic() - IDLE_S
+        idle = [address for address, at in self._asked_at.items() if at <= until]
+        clients = [self._clients.pop(address) for address in idle]
+        for address in idle:
+            del self._asked_at[address]
+        for client in clients:
+            await client.aclose()
 
     async def _ask_one(self, member: Member) -> Answer:
         try:
@@ -87,9 +108,12 @@ class HttpStatusClient:
 
     async def _fetch(self, address: str) -> tuple[int, bytes]:
         async with self._client(address).stream("GET", address + STATUS_PATH) as response:
+            encoding = response.headers.get("Content-Encoding", "identity")
+            if encoding != "identity":
+                raise httpx.StreamError(f"the answer is encoded as {encoding[:40]!r}, and identity was asked for")
             parts: list[bytes] = []
             size = 0
-            async for part in response.aiter_bytes():
+            async for part in response.aiter_raw():
                 parts.append(part)
                 size += len(part)
                 if size > MAX_STATUS_BYTES:
@@ -111,15 +135,16 @@ class HttpStatusClient:
         return status
 
     def post_topic(self, member: Member, topic: str, node: bytes) -> bool:
-        return self._run(self._post(member.address, f"/v1/topics/{check_topic(topic)}", node))
+        path = f"/v1/topics/{check_topic(topic)}"
+        return bool(self._token) and self._run(self._post(member.address, path, node))
 
     async def _post(self, address: str, path: str, node: bytes) -> bool:
+        headers = {"Content-Type": "application/json"}
         try:
             async with self._places, asyncio.timeout(self._limit_s):
-                response = await self._client(address).post(
-                    address + path, content=node, headers={"Content-Type": "application/json"}
-                )
-                return response.is_success
+                request = self._client(address).stream("POST", address + path, content=node, headers=headers)
+                async with request as response:  # its code says all; what follows is not read
+                    return response.is_success
         except (TimeoutError, httpx.HTTPError, httpx.InvalidURL):
             return False
 

@@ -1,6 +1,7 @@
 """The status client against real sockets: everything that may stand at a consumer's address."""
 
 import contextlib
+import gzip
 import socket
 import threading
 import time
@@ -27,6 +28,7 @@ class Interface:
     body: bytes = encode_status(STATUS)
     code: int = 200
     delay: threading.Event | None = None
+    more: dict[str, str] = field(default_factory=dict)
     headers: list[dict[str, str]] = field(default_factory=list)
     posts: list[tuple[str, bytes]] = field(default_factory=list)
     port: int = 0
@@ -54,6 +56,8 @@ def handler(interface: Interface) -> type[BaseHTTPRequestHandler]:
             with contextlib.suppress(OSError):
                 self.send_response(code)
                 self.send_header("Content-Length", str(len(body)))
+                for name, value in interface.more.items():
+                    self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(body)
 
@@ -180,6 +184,70 @@ def test_an_endless_answer_is_cut_off(
     assert "longer than 1000 bytes" in answer.detail
 
 
+@pytest.mark.parametrize("body", [gzip.compress(bytes(10_000_000)), encode_status(STATUS)], ids=["a bomb", "as it is"])
+def test_what_is_compressed_is_refused_unread(client: HttpStatusClient, interface: Interface, body: bytes) -> None:
+    interface.body, interface.more = body, {"Content-Encoding": "gzip"}
+    answer = silence(client, interface.member)
+    assert (answer.silence, "encoded as 'gzip'" in answer.detail) == (Silence.BROKEN, True)
+    assert interface.headers[0]["Accept-Encoding"] == "identity"
+
+
+def test_no_cookie_is_kept(client: HttpStatusClient, interface: Interface) -> None:
+    interface.more = {"Set-Cookie": "a=1"}
+    assert client.ask([interface.member]) == client.ask([interface.member]) == {"a": STATUS}
+    assert "Cookie" not in interface.headers[1]
+
+
+@contextlib.contextmanager
+def flooding(answer: bytes, pause_s: float = 0.0) -> Iterator[tuple[Member, list[int]]]:
+    """A consumer whose answer never ends, and how many bytes it could send."""
+    sent = [0]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def flood() -> None:
+            connection, _ = server.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.recv(10_000)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+                while not ended.wait(pause_s):
+                    connection.sendall(b"%x\r\n%s\r\n" % (len(answer), answer))
+                    sent[0] += len(answer)
+
+        ended = threading.Event()
+        thread = threading.Thread(target=flood)
+        thread.start()
+        try:
+            yield Member("a", 1, f"http://127.0.0.1:{server.getsockname()[1]}", "boot"), sent
+        finally:
+            ended.set()
+            thread.join()
+
+
+def test_an_endless_answer_to_a_topic_node_is_not_read(client: HttpStatusClient) -> None:
+    with flooding(b" " * 100_000) as (member, sent):
+        assert client.post_topic(member, "orders", b"{}")
+    assert sent[0] < 20_000_000, "what the sockets and the client hold"
+
+
+def test_an_answer_that_comes_byte_by_byte_has_one_deadline(client: HttpStatusClient) -> None:
+    with flooding(b" ", pause_s=0.1) as (member, _):
+        began_s = time.monotonic()
+        assert silence(client, member).silence is Silence.SILENT
+        assert time.monotonic() - began_s < LIMIT_S + 1.0
+
+
+def test_the_client_of_an_address_that_is_no_longer_asked_is_closed(
+    client: HttpStatusClient, interface: Interface, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for port in range(1, 30):
+        client.ask([Member("b", port, f"http://127.0.0.1:{port}", "boot")])
+    client.ask([interface.member])
+    assert len(client._clients) == 30
+    monkeypatch.setattr(status_module, "IDLE_S", 0.0)
+    client.ask([interface.member])
+    assert client._clients.keys() == client._asked_at.keys() == set()
+
+
 def test_one_that_hangs_does_not_hold_up_the_others(client: HttpStatusClient, interface: Interface) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=64) as deaf:
         hanging = [Member(f"h{n}", 1, f"http://127.0.0.1:{deaf.getsockname()[1]}", "boot") for n in range(40)]
@@ -217,3 +285,10 @@ def test_a_topic_node_is_posted_as_it_is(client: HttpStatusClient, interface: In
     assert not client.post_topic(Member("a", 1, "http://127.0.0.1:1", "boot"), "orders", b"{}")
     with pytest.raises(InvalidName):
         client.post_topic(interface.member, "../status", b"{}")
+
+
+def test_without_a_token_no_topic_node_is_posted(interface: Interface) -> None:
+    client = HttpStatusClient("shop")
+    assert not client.post_topic(interface.member, "orders", b"{}")
+    client.close()
+    assert interface.posts == []
