@@ -17,6 +17,7 @@ from coordinator_tasks.adapters.file_registry import FileDiscovery, FileRegistry
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.adapters.kafka_samples import ConfluentRecordSampler
 from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffsets
+from coordinator_tasks.adapters.processes import is_gone, this_process
 from coordinator_tasks.adapters.status import HttpStatusClient
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.core.claims import MAX_STEP
@@ -66,13 +67,17 @@ def open_coordinator(settings: Settings) -> Iterator[Coordinator]:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSession:
-    """What a consumer's agent works with. `registry` is kept over lost sessions: register again on each."""
+    """What a consumer's agent works with. `registry` is kept over lost sessions: register again on each.
+
+    `process`: what this process is called on its host, for its registration.
+    """
 
     settings: Settings
     paths: Paths
     zk: ZooKeeper
     registry: Registry
     clock: Clock
+    process: str = ""
 
     def claim_incarnation(self, consumer: str) -> int:
         """Draw this process's number, once per start."""
@@ -105,13 +110,13 @@ def open_consumer_session(settings: Settings) -> Iterator[ConsumerSession]:
                 clock,
                 ttl_s=settings.registry_ttl_s,
                 wait_s=settings.registry_ttl_s,
-                announce=lambda member: note_registration(zk, paths, member, clock),
+                announce=lambda member: note_registration(zk, paths, member, clock, is_gone),
             )
             ending.callback(files.close)
         else:
             # As long as a session of a process that has just died may still hold the id.
-            registry = ZooKeeperRegistry(zk, paths, clock, wait_s=zk.session_timeout_s + 1.0)
-        yield ConsumerSession(settings, paths, zk, registry, clock)
+            registry = ZooKeeperRegistry(zk, paths, clock, wait_s=zk.session_timeout_s + 1.0, is_gone=is_gone)
+        yield ConsumerSession(settings, paths, zk, registry, clock, this_process())
 
 
 def open_zookeeper(settings: Settings) -> KazooZooKeeper:

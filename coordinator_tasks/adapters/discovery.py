@@ -3,11 +3,11 @@
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from coordinator_tasks.core.claims import drawn, in_use, registered, same_process
+from coordinator_tasks.core.claims import drawn, in_use, predecessor, registered, same_process
 from coordinator_tasks.core.errors import (
     DiscoveryUnavailable,
     IdInUse,
@@ -23,6 +23,8 @@ from coordinator_tasks.core.ports import Clock, Create, Delete, Node, Operation,
 
 MAX_ATTEMPTS = 20  # of a compare-and-set; each one lost means that somebody else made progress
 _POLL_S = 0.5
+IsGone = Callable[[str], bool]
+"""Whether it is certain that a process of this host is over, by its name; it may say no where that is not certain."""
 log = logging.getLogger(__name__)
 
 
@@ -74,14 +76,18 @@ class ZooKeeperRegistry:
     """`ports.Registry`: one transaction makes the ephemeral node and brings the claim up to date.
 
     The claim's version so tells a coordinator, which guards by it, that somebody has registered. `wait_s` is how long
-    `register` waits for another incarnation's node to vanish before it raises `IdInUse`.
+    `register` waits for another incarnation's node to vanish before it raises `IdInUse`. `is_gone` is asked about the
+    process that had the id before.
     """
 
-    def __init__(self, zk: ZooKeeper, paths: Paths, clock: Clock, wait_s: float = 0.0) -> None:
+    def __init__(
+        self, zk: ZooKeeper, paths: Paths, clock: Clock, wait_s: float = 0.0, is_gone: IsGone = lambda _: False
+    ) -> None:
         self._zk = zk
         self._paths = paths
         self._clock = clock
         self._wait_s = wait_s
+        self._is_gone = is_gone
 
     def register(self, member: Member) -> None:
         self._zk.ensure(self._paths.members)
@@ -113,7 +119,8 @@ class ZooKeeperRegistry:
             return  # an earlier call got through, though its answer was lost
         replaced: list[Operation] = [] if found is None else [Delete(path, found.stat.version)]
         claim = read_claim(self._zk, self._paths, member.consumer)
-        claim_write = write_claim(self._paths, registered(claim, member, self._clock.now()))
+        noted = _registered(claim, member, self._clock, self._is_gone)
+        claim_write = write_claim(self._paths, noted)
         self._zk.transact([*replaced, Create(path, data, ephemeral=True), claim_write])
 
     def _await_vanishing(self, live: Member, wanted: Member, deadline_s: float) -> None:
@@ -155,7 +162,15 @@ def claim_incarnation(zk: ZooKeeper, paths: Paths, consumer: str, step: int) -> 
     )
 
 
-def note_registration(zk: ZooKeeper, paths: Paths, member: Member, clock: Clock) -> None:
+def _registered(claim: IdClaim, member: Member, clock: Clock, is_gone: IsGone) -> IdClaim:
+    """The claim with this registration, and with the end of the process before it if that is over."""
+    before = predecessor(claim, member)
+    return registered(claim, member, clock.now(), predecessor_gone=bool(before) and is_gone(before))
+
+
+def note_registration(
+    zk: ZooKeeper, paths: Paths, member: Member, clock: Clock, is_gone: IsGone = lambda _: False
+) -> None:
     """Bring the claim up to date for a registration that is kept elsewhere than in ZooKeeper.
 
     One that the claim has already is not noted again: who comes and goes is told by how often that happens.
@@ -163,7 +178,7 @@ def note_registration(zk: ZooKeeper, paths: Paths, member: Member, clock: Clock)
     zk.ensure(paths.ids)
     for _ in range(MAX_ATTEMPTS):
         claim = read_claim(zk, paths, member.consumer)
-        noted = registered(claim, member, clock.now())
+        noted = _registered(claim, member, clock, is_gone)
         if replace(noted, registrations=claim.registrations) == claim:
             return
         with suppress(LookAgain):

@@ -18,11 +18,20 @@ def drawn(claim: IdClaim, step: int, seen: int = 0) -> IdClaim:
     return replace(claim, incarnation=max(claim.incarnation, seen) + step)
 
 
-def registered(claim: IdClaim, member: Member, now: float) -> IdClaim:
+def predecessor(claim: IdClaim, member: Member) -> str:
+    """The process that registered last and that `member`, another one, can ask its own host about; empty = none."""
+    another = claim.registered not in (0, member.incarnation)
+    return claim.process if another and claim.boot_id and claim.boot_id == member.boot_id else ""
+
+
+def registered(claim: IdClaim, member: Member, now: float, *, predecessor_gone: bool = False) -> IdClaim:
     """The claim once `member` is registered: what was noted of its absence or its end is no longer true.
 
     What answered us at another address, or as another incarnation, is no longer what a refusal there would speak of.
+    `predecessor_gone`: the process of `predecessor` is over, which is the end of its incarnation.
     """
+    if predecessor_gone and predecessor(claim, member):
+        claim = ended(claim, claim.registered, Ending.REAPED)
     same = (claim.answered, claim.address) == (member.incarnation, member.address)
     return replace(
         claim,
@@ -30,6 +39,8 @@ def registered(claim: IdClaim, member: Member, now: float) -> IdClaim:
         address=member.address,
         boot_id=member.boot_id,
         direct=member.direct,
+        registered=member.incarnation,
+        process=member.process,
         answered=claim.answered if same else 0,
         registrations=(*claim.registrations, now)[-MAX_REGISTRATIONS:],
         ended={number: how for number, how in claim.ended.items() if number != member.incarnation},

@@ -20,6 +20,7 @@ def encode_member(member: Member) -> bytes:
             "capacity": member.capacity,
             "topics": list(member.topics),
             "direct": member.direct,
+            "process": member.process,
             "attributes": dict(sorted(member.attributes.items())),
         },
     )
@@ -38,6 +39,7 @@ def decode_member(path: str, raw: bytes, registered_at: float = 0.0) -> Member:
         direct=fields.flag("direct", True),
         attributes=fields.by_name("attributes", Fields.text),
         registered_at=registered_at,
+        process=fields.text("process", ""),
     )
 
 
@@ -50,6 +52,8 @@ def encode_claim(claim: IdClaim) -> bytes:
             "address": claim.address,
             "bootId": claim.boot_id,
             "direct": claim.direct,
+            "registered": claim.registered,
+            "process": claim.process,
             "answered": claim.answered,
             "ended": {str(i): how.value for i, how in sorted(claim.ended.items())},
             "registrations": list(claim.registrations),
@@ -73,6 +77,8 @@ def decode_claim(path: str, raw: bytes, consumer: str, version: int) -> IdClaim:
         absence=None if absence is None else _absence(absence),
         registrations=fields.reals("registrations"),
         version=version,
+        registered=fields.number("registered", 0),
+        process=fields.text("process", ""),
     )
 
 

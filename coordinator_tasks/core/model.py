@@ -149,7 +149,10 @@ class TopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """`/members/[CONSUMER]`: a registered consumer. `topics` empty = any topic; a name or a regular expression each."""
+    """`/members/[CONSUMER]`: a registered consumer. `topics` empty = any topic; a name or a regular expression each.
+
+    `process`: what its process is called on its host, for who follows it there under the same id; empty = not told.
+    """
 
     consumer: str
     incarnation: int
@@ -161,13 +164,14 @@ class Member:
     direct: bool = True
     attributes: Mapping[str, str] = field(default_factory=dict)
     registered_at: float = 0.0
+    process: str = ""
 
 
 class Ending(StrEnum):
     """How we know that an incarnation is over."""
 
     LEFT = "left"  # it left cleanly and said so by number
-    REAPED = "reaped"  # its own launcher saw all its processes end
+    REAPED = "reaped"  # its launcher saw all its processes end, or its successor on the same host found its own gone
     REFUSED = "refused"  # its own address refused for a session time-out
 
 
@@ -184,7 +188,8 @@ class Absence:
 class IdClaim:
     """`/ids/[CONSUMER]`: the counter of incarnations, and what is known of the ended ones.
 
-    `address`, `boot_id` and `direct` are those of the last registration; `answered` is the last incarnation whose
+    `address`, `boot_id`, `direct` and `process` are those of the last registration, which was `registered`'s (0 = not
+    known, an older release has written it); `answered` is the last incarnation whose
     interface has answered us; `registrations` are the times of the last few, which tell an id that flaps. `version` is
     the znode's, and part of every guard that relies on an absence: a registration raises it.
     """
@@ -199,6 +204,8 @@ class IdClaim:
     absence: Absence | None = None
     registrations: tuple[float, ...] = ()
     version: int = -1
+    registered: int = 0
+    process: str = ""
 
 
 @dataclass(frozen=True, slots=True)

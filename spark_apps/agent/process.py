@@ -162,6 +162,7 @@ class Process:
             topics=settings.topics,
             direct=settings.direct,
             attributes=settings.attributes,
+            process=self._session.process,
         )
         return Agent(
             self._session.zk,

@@ -176,8 +176,8 @@ class Consumer(Host):
             return
         identity = Identity(self.consumer, self._cluster, self.incarnation)
         self.topics = Queries(identity, self.clock)
-        member = Member(self.consumer, self.incarnation, self.address, "boot")
-        registry = ZooKeeperRegistry(self.session, self._paths, self.clock)
+        member = Member(self.consumer, self.incarnation, self.address, "boot", process=self.name)
+        registry = ZooKeeperRegistry(self.session, self._paths, self.clock, is_gone=self.on_ask_process)
         self.agent = Agent(
             self.session,
             registry,
@@ -241,6 +241,10 @@ class Consumer(Host):
 
     def on_answer(self, topic: str, result: Result) -> None:
         """It has taken Kafka's answer. Replaced by the world."""
+
+    def on_ask_process(self, name: str) -> bool:
+        """Whether the host says that a process is over. Replaced by the world."""
+        raise NotImplementedError(name)
 
     def on_cut_short(self) -> None:
         """It may end without its last commits. Replaced by the world."""

@@ -15,6 +15,7 @@ class Mutant(NamedTuple):
     rule: str
 
 
+_CLAIMS = "coordinator_tasks/core/claims.py"
 _CONFIRM = "coordinator_tasks/core/confirm.py"
 _DECIDING = "coordinator_tasks/core/deciding.py"
 _DRAFT = "coordinator_tasks/core/draft.py"
@@ -579,6 +580,24 @@ MUTANTS = (
         "ending is not None and",
         "ending not in (None, Ending.REAPED) and",
         "whom its launcher has reaped is gone at once",
+    ),
+    Mutant(
+        _DISCOVERY,
+        "predecessor_gone=bool(before) and is_gone(before)",
+        "predecessor_gone=bool(before)",
+        "a successor ends its predecessor's incarnation only when that process is gone",
+    ),
+    Mutant(
+        _CLAIMS,
+        "ended(claim, claim.registered, Ending.REAPED)",
+        "ended(claim, claim.incarnation, Ending.REAPED)",
+        "a gone process ends the incarnation that had registered",
+    ),
+    Mutant(
+        _CLAIMS,
+        "another and claim.boot_id and claim.boot_id == member.boot_id",
+        "another",
+        "a process is asked about on its own boot only",
     ),
     Mutant(
         _PRESENCE,

@@ -224,10 +224,15 @@ class World:
         one.on_offer = lambda topic, query: self.oracle.on_offer(one, topic, query)  # type: ignore[method-assign,assignment]
         one.on_request = lambda topic, work: self.oracle.looks.on_request(one, topic, work)  # type: ignore[method-assign,assignment]
         one.on_answer = lambda topic, result: self.oracle.looks.on_answer(one, topic, result)  # type: ignore[method-assign,assignment]
+        one.on_ask_process = self._is_gone  # type: ignore[method-assign]
         one.on_cut_short = lambda: self.oracle.taint(one)  # type: ignore[method-assign,assignment]
         self.interfaces.listeners[one.address] = one.listener
         self.consumers.append(one)
         return one
+
+    def _is_gone(self, process: str) -> bool:
+        """What a host tells of its own processes: of another host's it knows nothing."""
+        return not any(one.name == process and (one.alive or one.host_lost) for one in self.consumers)
 
     def alive(self, name: str = "") -> list[Consumer]:
         return [one for one in self.consumers if one.alive and name in ("", one.consumer)]

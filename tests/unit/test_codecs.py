@@ -101,12 +101,12 @@ CASES = {
         lambda raw: codec.decode_config(PATH, raw),
     ),
     "member": Case(
-        Member("a", 4, "http://h:1", "boot", "r", 2.5, ("orders",), False, {"k": "v"}),
+        Member("a", 4, "http://h:1", "boot", "r", 2.5, ("orders",), False, {"k": "v"}, process="pid:[1]/7"),
         member_codec.encode_member,
         lambda raw: member_codec.decode_member(PATH, raw),
     ),
     "claim": Case(
-        IdClaim("a", 4, "http://h:1", "boot", False, 3, {2: Ending.REAPED}, Absence(3, 5.0, 6.0), registrations=(1.5,)),
+        IdClaim("a", 4, "http://h:1", "boot", False, 3, {2: Ending.REAPED}, Absence(3, 5.0, 6.0), (1.5,), -1, 3, "x/7"),
         member_codec.encode_claim,
         lambda raw: member_codec.decode_claim(PATH, raw, "a", -1),
     ),

@@ -2,7 +2,9 @@
 
 import os
 import threading
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from coordinator_tasks.adapters.discovery import (
 from coordinator_tasks.adapters.file_registry import FileDiscovery, FileRegistry
 from coordinator_tasks.core.claims import ended
 from coordinator_tasks.core.errors import DiscoveryUnavailable, IdInUse, LookAgain, Malformed, StoreUnavailable
-from coordinator_tasks.core.model import Absence, Ending, Member
+from coordinator_tasks.core.model import Absence, Ending, IdClaim, Member
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Check, Create, Delete
 from tests.fakes.clock import FakeClock
@@ -27,6 +29,7 @@ from tests.fakes.zookeeper import FakeZooKeeper, FakeZooKeeperServer
 PATHS = Paths("shop")
 A1 = Member("a", 1, "http://h:1", "boot")
 WAIT_S = 5.0
+Follow = Callable[..., IdClaim]
 
 
 @pytest.fixture
@@ -261,3 +264,71 @@ def test_a_live_file_is_not_taken_over_while_waiting(tmp_path: Path) -> None:
     with pytest.raises(IdInUse):
         other.register(replace(A1, incarnation=2))
     holder.close()
+
+
+OLD = Member("a", 3, "http://h:1", "boot", process="one")
+NEW = Member("a", 9, "http://h:2", "boot", process="two")
+
+
+@pytest.fixture(params=["zookeeper", "folder"])
+def follows(request: pytest.FixtureRequest, server: FakeZooKeeperServer, tmp_path: Path) -> Iterator[Follow]:
+    """Registers one after the other, each in a process of its own; `gone` are those that are over."""
+    asked: list[str] = []
+
+    def follow(*members: Member, gone: Collection[str] = ()) -> IdClaim:
+        def is_gone(process: str) -> bool:
+            asked.append(process)
+            return process in gone
+
+        for member in members:
+            session, clock = server.connect(), FakeClock(500.0)
+            if request.param == "folder":
+                announce = partial(note_registration, session, PATHS, clock=clock, is_gone=is_gone)
+                made = FileRegistry(tmp_path, clock, announce=announce)
+                made.register(member)
+                made.close()
+                (tmp_path / "a.json").unlink()
+            else:
+                ZooKeeperRegistry(session, PATHS, clock, 0.0, is_gone).register(member)
+                session.expire()
+        return read_claim(server.connect(), PATHS, "a")
+
+    yield follow
+    assert "" not in asked, "who has no name is not asked about"
+
+
+def test_a_successor_tells_the_end_of_a_process_that_is_gone(follows: Follow) -> None:
+    claim = follows(OLD, NEW, gone={"one"})
+    assert claim.ended == {3: Ending.REAPED}
+    assert (claim.registered, claim.process, claim.address) == (9, "two", "http://h:2")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param(OLD, replace(NEW, boot_id="other"), id="another host or boot"),
+        pytest.param(replace(OLD, boot_id=""), replace(NEW, boot_id=""), id="the boot is unknown"),
+        pytest.param(replace(OLD, process=""), NEW, id="an older release has registered it"),
+        pytest.param(OLD, replace(OLD, address="http://h:3"), id="the same incarnation registers again"),
+    ],
+)
+def test_a_successor_that_cannot_know_tells_nothing(follows: Follow, old: Member, new: Member) -> None:
+    assert follows(old, new, gone={"one", "two", ""}).ended == {}
+
+
+def test_a_successor_of_a_process_that_lives_tells_nothing(follows: Follow) -> None:
+    assert follows(OLD, NEW, gone={"two"}).ended == {}
+
+
+def test_the_end_of_whoever_drew_a_number_and_never_registered_is_not_told(
+    follows: Follow, server: FakeZooKeeperServer
+) -> None:
+    follows(OLD)
+    assert claim_incarnation(server.connect(), PATHS, "a", 3) == 6
+    assert follows(NEW, gone={"one"}).ended == {3: Ending.REAPED}
+
+
+def test_what_its_launcher_or_itself_has_said_of_its_end_stays(follows: Follow, server: FakeZooKeeperServer) -> None:
+    session = server.connect()
+    session.transact([write_claim(PATHS, ended(follows(OLD), 3, Ending.LEFT))])
+    assert follows(NEW, gone={"one"}).ended == {3: Ending.LEFT}

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, claim_incarnation
+from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, ZooKeeperRegistry, claim_incarnation, write_claim
 from coordinator_tasks.core import codec
 from coordinator_tasks.core.decision import ALL_STEPS
 from coordinator_tasks.core.errors import LookAgain, StoreUnavailable
@@ -763,6 +763,25 @@ def test_an_absence_is_noted_when_it_is_seen_and_forgotten_when_it_ends(site: Si
     assert absence.since_at == began
     process.silence = None
     assert look(site).world.claims["b"].absence is None, "it answers: detached"
+
+
+@pytest.mark.parametrize("over", [True, False], ids=["its process is gone", "its process lives"])
+def test_a_quick_restart_ends_the_life_before_it_only_if_that_process_is_gone(site: Site, over: bool) -> None:
+    claim = observe.load_claims(site.coordinator, ["b"])["b"]
+    old = replace(site.processes["b"].member, process="one")
+    site.zk.transact([write_claim(site.paths, replace(claim, process="one"))])
+    site.loses_session("b")
+    new = replace(old, incarnation=5, address="http://b:2", process="two")
+    session = site.server.connect()
+    ZooKeeperRegistry(session, site.paths, site.clock, is_gone=lambda name: over and name == "one").register(new)
+    del site.processes["b"]
+    site.process(new, session)
+    site.clock.advance(site.coordinator.policy.settle_max_s)
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    assert site.node().incarnations == {"a": 1, "b": 5 if over else 1}
+    assert site.node().guarded == (frozenset({2, 3}) if over else frozenset()), "a commit of it may be under way"
+    site.check()
 
 
 def test_a_refusing_address_that_has_answered_is_gone_after_a_session_time_out(site: Site) -> None:
