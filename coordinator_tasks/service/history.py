@@ -1,6 +1,6 @@
 """What happened: the records of a topic, newest first, and the rebalances that they tell of."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -110,8 +110,13 @@ def prune(c: Coordinator, topic: str, keep: int = KEEP) -> int:
     old = _names(c, topic)[: -keep if keep else None]
     deleted = 0
     for first in range(0, len(old), _DELETES):
-        part = old[first : first + _DELETES]
-        with suppress(LookAgain):
-            c.zk.transact([Delete(f"{c.paths.history(topic)}/{name}") for name in part])
-            deleted += len(part)
+        deleted += _delete(c, [f"{c.paths.history(topic)}/{name}" for name in old[first : first + _DELETES]])
     return deleted
+
+
+def _delete(c: Coordinator, paths: Sequence[str]) -> int:
+    """All at once; if one of them cannot be deleted (it is gone, or has a child), the others one by one."""
+    with suppress(LookAgain):
+        c.zk.transact([Delete(path) for path in paths])
+        return len(paths)
+    return sum(_delete(c, [path]) for path in paths) if len(paths) > 1 else 0

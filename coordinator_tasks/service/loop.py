@@ -7,10 +7,11 @@ when they are back; while Kafka does not, what can be done without it is done.
 import logging
 import threading
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
-from coordinator_tasks.core.errors import KafkaUnavailable, LookAgain, Malformed, Unavailable
+from coordinator_tasks.core.errors import Unavailable
 from coordinator_tasks.core.model import Actor, MoveKind
-from coordinator_tasks.service import directives, topics, transitions
+from coordinator_tasks.service import transitions, upkeep
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Outcome, TopicReport
 
@@ -19,6 +20,7 @@ HANDOFF_S = 0.2  # the first look after a plan in which nobody waits for us: con
 QUIET_S = 1.0  # the periodic look that finds what no watch told
 AMONG_THEM = (MoveKind.HANDOFF, MoveKind.START)  # a barrier opens only when we have asked
 CHORES_S = 10.0  # new partitions and readmissions
+PRUNE_S = 60.0  # old records
 log = logging.getLogger(__name__)
 
 
@@ -28,14 +30,12 @@ def run(c: Coordinator, stop: threading.Event, who: str, show: Callable[[TopicRe
     actor = Actor("loop", who)
     held = ""
     said: set[str] = set()
-    chores_at = 0.0
+    chores = _Chores()
     while not stop.is_set():
         wake.clear()
         try:
             c.discovery.watch(wake.set)
-            if c.clock.monotonic() >= chores_at:
-                _chores(c, actor)
-                chores_at = c.clock.monotonic() + CHORES_S
+            chores.do(c, actor)
             reports = transitions.step(c, transitions.topics(c), actor)
         except Unavailable as error:
             if str(error) != held:
@@ -56,6 +56,28 @@ def run(c: Coordinator, stop: threading.Event, who: str, show: Callable[[TopicRe
         _pause(stop, wake, _pause_s(reports))
 
 
+@dataclass(slots=True)
+class _Chores:
+    """When the upkeep is due again, and what it said last: what stays as it is is said once."""
+
+    at: float = 0.0
+    prune_at: float = 0.0
+    said: frozenset[str] = frozenset()
+
+    def do(self, c: Coordinator, actor: Actor) -> None:
+        now = c.clock.monotonic()
+        if now < self.at:
+            return
+        prune = now >= self.prune_at
+        lines = list(upkeep.upkeep(c, transitions.topics(c), actor, prune=prune))
+        for line in lines:
+            if line not in self.said:
+                log.warning("%s", line)
+        self.said = frozenset(lines)
+        self.at = now + CHORES_S
+        self.prune_at = now + PRUNE_S if prune else self.prune_at
+
+
 def _pause_s(reports: Collection[TopicReport]) -> float:
     """How long nothing is expected."""
     busy = [r for r in reports if r.outcome in (Outcome.WRITTEN, Outcome.WAITING, Outcome.OVERTAKEN)]
@@ -67,18 +89,6 @@ def _pause_s(reports: Collection[TopicReport]) -> float:
 def _is_among_consumers(report: TopicReport) -> bool:
     moves = report.moves if report.outcome is Outcome.WRITTEN else ()
     return bool(moves) and all(move.kind in AMONG_THEM for move in moves)
-
-
-def _chores(c: Coordinator, actor: Actor) -> None:
-    """What is due now and then; what cannot be read is said, and keeps no transition waiting."""
-    try:
-        topics.refresh_partitions(c, transitions.topics(c))
-    except KafkaUnavailable as error:
-        log.warning("the partition lists stay as they are: %s", error)
-    try:
-        directives.complete_readmissions(c, actor)
-    except (Malformed, LookAgain) as error:
-        log.warning("nobody is readmitted: %s", error)
 
 
 def _pause(stop: threading.Event, wake: threading.Event, limit_s: float) -> None:

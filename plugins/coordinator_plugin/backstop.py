@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator_tasks.core import codec
-from coordinator_tasks.core.errors import KafkaUnavailable, Malformed
+from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.model import Actor, State
-from coordinator_tasks.service import directives, fleet, history, topics, transitions
+from coordinator_tasks.service import fleet, transitions, upkeep
 from coordinator_tasks.service.coordinator import Coordinator
 
 ASK_AGAIN_S = 900.0
@@ -41,15 +41,12 @@ class Findings:
 
 
 def reconcile(c: Coordinator, actor: Actor) -> Findings:
-    """Refresh the partition lists, complete readmissions, prune the histories, and find what is due.
+    """Do the upkeep, and find what is due.
 
     What one of these cannot read is said, and keeps no other waiting. Raises `StoreUnavailable` and the like.
     """
     managed = transitions.topics(c)
-    lines = [*_refresh(c, managed)]
-    lines.extend(_readmit(c, actor))
-    pruned = {topic: history.prune(c, topic) for topic in managed}
-    lines.extend(f"{topic}: {count} old records are pruned" for topic, count in pruned.items() if count)
+    lines = list(upkeep.upkeep(c, managed, actor))
     due = tuple(transitions.due(c, managed))
     lines.extend(f"{topic} is due" for topic in due)
     missing, said = _missing(c)
@@ -57,26 +54,6 @@ def reconcile(c: Coordinator, actor: Actor) -> Findings:
     found = tuple(questions(c, due))
     lines.extend(f"{one.topic} is held up by {one.consumer}: {one.sentence}" for one in found)
     return Findings(due, missing, found[:MAX_QUESTIONS], lines)
-
-
-def _refresh(c: Coordinator, managed: Sequence[str]) -> Iterator[str]:
-    if not managed:
-        return
-    try:
-        for refreshed in topics.refresh_partitions(c, managed):
-            if refreshed.problem:
-                yield refreshed.problem
-            elif refreshed.created:
-                yield f"{refreshed.topic} has {len(refreshed.created)} new partitions"
-    except KafkaUnavailable as error:
-        yield f"the partition lists stay as they are: {error}"
-
-
-def _readmit(c: Coordinator, actor: Actor) -> list[str]:
-    try:
-        return [f"{consumer} is readmitted" for consumer in directives.complete_readmissions(c, actor)]
-    except Malformed as error:
-        return [f"nobody is readmitted: {error}"]
 
 
 def _missing(c: Coordinator) -> tuple[tuple[str, ...], list[str]]:

@@ -12,7 +12,7 @@ from coordinator_tasks.core.errors import CoordinatorError
 from coordinator_tasks.core.model import Actor, Ending
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.world import Policy
-from coordinator_tasks.service import directives, fleet, history, topics, transitions
+from coordinator_tasks.service import fleet, transitions, upkeep
 from coordinator_tasks.service.coordinator import Coordinator
 from tests.simulation.interfaces import Interfaces
 from tests.simulation.kafka import Admin, Brokers
@@ -26,13 +26,6 @@ POLICY = Policy(settle_s=0.5, settle_max_s=2.0, absent_after_s=8.0, stuck_after_
 Call = Callable[[Coordinator, Actor], object]
 
 
-def _chores(c: Coordinator, actor: Actor) -> None:
-    topics.refresh_partitions(c)
-    directives.complete_readmissions(c, actor)
-    for topic in transitions.topics(c):
-        history.prune(c, topic)
-
-
 TASKS: dict[str, Call] = {
     "plan": lambda c, actor: transitions.plan(c, transitions.topics(c), actor),
     "await_closed": lambda c, _: transitions.await_closed(c, transitions.topics(c)),
@@ -40,7 +33,7 @@ TASKS: dict[str, Call] = {
     "await_started": lambda c, _: transitions.await_started(c, transitions.topics(c)),
     "settle": lambda c, actor: transitions.settle(c, transitions.topics(c), actor),
     "step": lambda c, actor: transitions.step(c, transitions.topics(c), actor),
-    "chores": _chores,
+    "chores": lambda c, actor: list(upkeep.upkeep(c, transitions.topics(c), actor)),
 }
 RUN = ("plan", "await_closed", "start", "await_started", "settle")
 

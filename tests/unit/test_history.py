@@ -88,8 +88,16 @@ def test_pruning_beside_somebody_else_is_no_error(shop: Cluster) -> None:
         shop.server.connect().transact([Delete(shop.paths.record("orders", 0))])
 
     shop.server.before_write = in_between
-    assert prune(shop.coordinator, "orders", keep=5) == 0
     assert prune(shop.coordinator, "orders", keep=5) == 4
+    assert prune(shop.coordinator, "orders", keep=5) == 0
+
+
+def test_a_record_that_cannot_be_deleted_keeps_no_other(shop: Cluster) -> None:
+    for n in range(10):
+        write(shop, f"r{n}", State.STABLE, State.STABLE, float(n), rebalance_s=0.0)
+    shop.zk.transact([Create(f"{shop.paths.record('orders', 2)}/child")])
+    assert prune(shop.coordinator, "orders", keep=5) == 4
+    assert [record.sequence for record in records(shop.coordinator, "orders", 7)] == [9, 8, 7, 6, 5, 2]
 
 
 def test_a_record_that_cannot_be_read_is_named(shop: Cluster) -> None:

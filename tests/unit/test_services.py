@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import count, pairwise
 
 import pytest
 
@@ -16,7 +16,7 @@ from coordinator_tasks.core.model import Actor, Ending, Member, Silence, State, 
 from coordinator_tasks.core.ports import Create, Delete, Operation, SetData
 from coordinator_tasks.core.presence import presence
 from coordinator_tasks.core.world import Policy, Presence
-from coordinator_tasks.service import directives, loop, observe, store, topics, transitions
+from coordinator_tasks.service import directives, history, loop, observe, store, topics, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Need, Outcome, TopicReport, Waiting
 from tests.fakes.clock import FakeClock
@@ -136,6 +136,36 @@ def test_the_loop_takes_over_from_the_dead_while_kafka_does_not_answer(site: Sit
     limit.cancel()
     assert written == [Outcome.WRITTEN]
     assert set(site.node().assignments.values()) == {"b"}
+
+
+def test_the_loop_prunes_the_histories_and_says_once_what_stays(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(8):
+        site.zk.transact([Create(f"{site.paths.history('orders')}/", b"{}", sequence=True)])
+    stop, keeping, calls = threading.Event(), history.prune, list[int]()
+
+    def prune(c: Coordinator, topic: str) -> int:
+        calls.append(keeping(c, topic, keep=5))
+        if len(calls) == 2:
+            stop.set()
+        return calls[-1]
+
+    monkeypatch.setattr(history, "prune", prune)
+    monkeypatch.setattr(loop, "QUIET_S", 0.0)
+    times = count()
+    monkeypatch.setattr(site.clock, "monotonic", lambda: 11.0 * next(times))
+    site.kafka.down = True
+    limit = threading.Timer(10.0, stop.set)
+    limit.start()
+    with caplog.at_level("WARNING", logger=loop.__name__):
+        loop.run(site.coordinator, stop, "ada")
+    limit.cancel()
+    assert (calls[0] >= 5, calls[1]) == (True, 0)
+    assert len(site.zk.children(site.paths.history("orders"))) == 5
+    said = [record.message for record in caplog.records]
+    assert [line.startswith("the partition lists stay as they are") for line in said].count(True) == 1
+    assert f"orders: old records pruned: {calls[0]}" in said
 
 
 def test_a_topic_that_settles_does_not_hold_up_what_another_has_to_write() -> None:
