@@ -113,6 +113,15 @@ def test_who_has_read_a_node_may_begin_what_it_grants_after_zookeeper_was_lost_u
     world.kernel.close()
 
 
+@pytest.mark.parametrize("fault", [Fault.DETACHED, Fault.FROZEN])
+def test_a_second_process_of_an_id_ends_no_first_one_that_lives(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
+    calm = Action("calm", 0, 0)
+    history = [*[calm] * 8, Action(fault.name, 0, 19), Action(Fault.RELAUNCHED.name, 0, 0), *[calm] * 12]
+    assert run(Setup(), history).broken == ""
+    monkeypatch.setattr(World, "_is_gone", lambda *_: True)
+    assert "and what is stored takes it for closed" in run(Setup(), history).broken
+
+
 def _excused(world: World) -> dict[tuple[str, int, Token], bool]:
     oracle = world.oracle
     running = [(one, p, token) for one in world.alive() for p, token in oracle._tokens(one, "orders").items()]
