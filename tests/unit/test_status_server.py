@@ -9,8 +9,9 @@ from contextlib import ExitStack
 
 import pytest
 
+from coordinator_tasks.adapters.status import HttpStatusClient
 from coordinator_tasks.core.errors import Malformed, Refused
-from coordinator_tasks.core.model import ConsumerStatus
+from coordinator_tasks.core.model import ConsumerStatus, Member
 from coordinator_tasks.core.status_codec import decode_status
 from spark_apps.agent import http_connections
 from spark_apps.agent.status_server import Interface, StatusServer
@@ -262,3 +263,15 @@ def test_before_the_agent_is_there_it_says_that_it_starts() -> None:
     one = StatusServer(Interface())
     assert ask(one, "GET", "/v1/status")[0] == 503
     one.close()
+
+
+def test_the_coordinator_s_own_client_is_served(closed: StatusServer, consumer: Consumer) -> None:
+    client = HttpStatusClient("c", TOKEN)
+    member = Member("a", 3, closed.address, "boot")
+    try:
+        assert client.ask([member]) == {"a": consumer.status()}
+        assert client.post_topic(member, "t", b'{"epoch":3}')
+        assert not client.post_topic(member, "other", b"{}")
+    finally:
+        client.close()
+    assert consumer.posted == [("t", b'{"epoch":3}'), ("other", b"{}")]
