@@ -1,6 +1,7 @@
 """`ports.StatusClient` over HTTP: asks all consumers at once, each with its own time limit."""
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Collection, Coroutine, Iterator, Mapping
@@ -21,6 +22,8 @@ IDLE_S = 60.0  # the client of an address that nobody has asked for so long is c
 STATUS_PATH = "/v1/status"
 V = TypeVar("V")
 
+log = logging.getLogger(__name__)
+
 
 class HttpStatusClient:
     """One event loop in one thread, used by any number of callers; `close` ends it.
@@ -39,6 +42,7 @@ class HttpStatusClient:
     ) -> None:
         self._cluster = cluster
         self._token = token
+        self._not_told: set[str] = set()  # consumers that could not be handed a node, each said once
         self._limit_s = limit_s
         self._loop = asyncio.new_event_loop()
         # A name that takes long to resolve holds a thread; few threads would let the other names wait for it.
@@ -136,7 +140,17 @@ class HttpStatusClient:
 
     def post_topic(self, member: Member, topic: str, node: bytes) -> bool:
         path = f"/v1/topics/{check_topic(topic)}"
-        return bool(self._token) and self._run(self._post(member.address, path, node))
+        if self._token:
+            return self._run(self._post(member.address, path, node))
+        if member.consumer not in self._not_told:
+            self._not_told.add(member.consumer)
+            log.warning(
+                "%s cannot reach ZooKeeper and is not handed the node of topic %s, as no status_token is set: it goes on "
+                "with what it knows until it is back; set the same status_token for the coordinator and the consumers",
+                member.consumer,
+                topic,
+            )
+        return False
 
     async def _post(self, address: str, path: str, node: bytes) -> bool:
         headers = {"Content-Type": "application/json"}

@@ -287,8 +287,13 @@ def test_a_topic_node_is_posted_as_it_is(client: HttpStatusClient, interface: In
         client.post_topic(interface.member, "../status", b"{}")
 
 
-def test_without_a_token_no_topic_node_is_posted(interface: Interface) -> None:
+def test_without_a_token_no_topic_node_is_posted_and_that_is_said_once(
+    interface: Interface, caplog: pytest.LogCaptureFixture
+) -> None:
     client = HttpStatusClient("shop")
+    assert not client.post_topic(interface.member, "orders", b"{}")
     assert not client.post_topic(interface.member, "orders", b"{}")
     client.close()
     assert interface.posts == []
+    (said,) = [record.message for record in caplog.records if record.name == status_module.__name__]
+    assert said.startswith("a cannot reach ZooKeeper and is not handed the node of topic orders")
