@@ -6,7 +6,6 @@ Asking is one compare-and-set; what follows from it is the plan's work.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from coordinator_tasks.core.codec import decode_node
 from coordinator_tasks.core.errors import LookAgain, NodeMissing, NotManaged, Refused
 from coordinator_tasks.core.member_codec import (
     decode_claim,
@@ -28,6 +27,7 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.names import check_words, is_consumer, is_topic
 from coordinator_tasks.core.ports import Check, Create, Operation, SetData
 from coordinator_tasks.core.presence import subscribes
+from coordinator_tasks.service import store
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import fleets
 
@@ -191,7 +191,7 @@ def _read_topics(c: Coordinator) -> _Topics:
     paths = [c.paths.topic(name) for name in names]
     found = {name: node for name, node in zip(names, c.zk.get_many(paths), strict=True) if node is not None}
     return _Topics(
-        {name: decode_node(c.paths.topic(name), node.data) if node.data else None for name, node in found.items()},
+        {name: store.read_picture(c.paths.topic(name), node) for name, node in found.items()},
         {name: node.stat.version for name, node in found.items()},
     )
 

@@ -1,7 +1,7 @@
 """One topic in ZooKeeper: read it with its versions, write a decision as one guarded transaction.
 
-The topic's node exists (empty) from the moment its partitions are listed, because they are its children: empty data
-means that nothing was planned yet.
+The topic's node exists (empty) from the moment its partitions are listed, because they are its children: as long as it was
+not written, nothing was planned yet. Once it was, empty data is data that cannot be read.
 """
 
 from collections.abc import Collection
@@ -50,7 +50,7 @@ def load(zk: ZooKeeper, paths: Paths, topic: str) -> Stored:
     config, state, node = _read_together(zk, [config_path, state_path, node_path])
     if config is None:
         raise NotManaged(f"topic {topic!r} is not managed by cluster {paths.cluster!r}; add it first")
-    picture = codec.decode_node(node_path, node.data) if node is not None and node.data else None
+    picture = read_picture(node_path, node)
     view = TopicView(
         config=codec.decode_config(config_path, config.data),
         node=picture,
@@ -84,17 +84,26 @@ def _zxid(node: Node | None) -> int:
     return node.stat.modified_zxid if node is not None else 0
 
 
+def read_picture(path: str, node: Node | None) -> TopicNode | None:
+    """What a topic's node says; `None` = nothing was planned yet. Raises `Malformed`, also where somebody has emptied it."""
+    if node is None or (not node.data and node.stat.version == 0):
+        return None
+    if not node.data:
+        raise Malformed(path, "is empty, though a plan was written to it")
+    return codec.decode_node(path, node.data)
+
+
 def load_nodes(zk: ZooKeeper, paths: Paths, topics: Collection[str]) -> dict[str, TopicNode]:
     """The topic nodes that are there and readable (for loads and addresses; a malformed one is left out here)."""
     found: dict[str, TopicNode] = {}
     topics = [topic for topic in topics if is_topic(topic)]
     for topic, node in zip(topics, zk.get_many([paths.topic(t) for t in topics]), strict=True):
-        if node is None or not node.data:
-            continue
         try:
-            found[topic] = codec.decode_node(paths.topic(topic), node.data)
+            picture = read_picture(paths.topic(topic), node)
         except Malformed:
             continue  # whoever works on that topic reports it
+        if picture is not None:
+            found[topic] = picture
     return found
 
 

@@ -7,11 +7,11 @@ import logging
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from coordinator_tasks.core.codec import decode_node
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Actor, TopicConfig
 from coordinator_tasks.core.names import check_consumer
 from coordinator_tasks.core.partition_text import named
+from coordinator_tasks.service import store
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.directives import check_known
 from coordinator_tasks.service.topics import change_config, chosen_partitions, configuration
@@ -67,8 +67,8 @@ def would_pin(c: Coordinator, topic: str, consumer: str, partitions: Collection[
     config = configuration(c, topic)
     wanted = _pinned(c, config, consumer, partitions)
     path = c.paths.topic(topic)
-    node = c.zk.find(path)
-    owners = decode_node(path, node.data).assignments if node is not None and node.data else {}
+    node = store.read_picture(path, c.zk.find(path))
+    owners = node.assignments if node is not None else {}
     found = (Pin(p, owners.get(p, ""), config.pins.get(p, ""), consumer, config.frozen) for p in wanted)
     return tuple(one for one in found if one.before != one.after)
 

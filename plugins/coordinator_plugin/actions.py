@@ -5,12 +5,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from coordinator_tasks.core import codec
 from coordinator_tasks.core.errors import NotManaged, TopicConflict
 from coordinator_tasks.core.model import Actor, StartRule, TopicConfig
 from coordinator_tasks.core.names import check_consumer, check_topic
 from coordinator_tasks.core.partition_text import counted, named
-from coordinator_tasks.service import directives, positions, topics, transitions, wishes
+from coordinator_tasks.service import directives, positions, store, topics, transitions, wishes
 from coordinator_tasks.service.coordinator import Coordinator
 
 Given: TypeAlias = Mapping[str, Any]
@@ -208,11 +207,10 @@ def _known(c: Coordinator, name: object) -> str:
 
 def _holdings(c: Coordinator, topic: str) -> dict[str, int]:
     path = c.paths.topic(topic)
-    node = c.zk.find(path)
+    node = store.read_picture(path, c.zk.find(path))
     counts: dict[str, int] = {}
-    if node is not None and node.data:
-        for consumer in codec.decode_node(path, node.data).assignments.values():
-            counts[consumer] = counts.get(consumer, 0) + 1
+    for consumer in node.assignments.values() if node is not None else ():
+        counts[consumer] = counts.get(consumer, 0) + 1
     return counts
 
 

@@ -143,10 +143,16 @@ class Stage:
 
     @STORY.command
     def do_lose(self) -> None:
-        """The topic's node is emptied and its state is gone."""
+        """The topic's node and its state are gone; the partitions are listed anew."""
         node, state = self._nodes()
-        self.site.server.overwrite(node, b"")
-        self.site.zk.transact([Delete(state)])
+        children = [f"{node}/{child}" for child in self.site.zk.children(node)]
+        self.site.zk.transact([Delete(path) for path in [*children, node, state]])
+        topics.refresh_partitions(self.site.coordinator, [TOPIC])
+
+    @STORY.command
+    def do_empty(self) -> None:
+        """Somebody empties the topic's node."""
+        self.site.zk.transact([SetData(self._nodes()[0], b"")])
 
     @STORY.command
     def do_garble(self) -> None:

@@ -170,7 +170,9 @@ def test_the_loop_prunes_the_histories_and_says_once_what_stays(
 
 def test_a_topic_that_settles_does_not_hold_up_what_another_has_to_write() -> None:
     site = stable_site("a", "b", names=("orders", "payments"))
-    topics.change_config(site.coordinator, "orders", lambda config: replace(config, properties={"x": "1"}))
+    topics.change_config(
+        site.coordinator, "orders", lambda config: replace(config, properties={"fetch.min.bytes": "2"})
+    )
     topics.change_config(site.coordinator, "payments", lambda config: replace(config, frozen=True))
     site.settles()
     site.starts("c")
@@ -578,6 +580,29 @@ def test_a_znode_that_cannot_be_read_holds_its_topic_alone(kind: str, data: byte
     assert fine.outcome is Outcome.WRITTEN
     assert (site.server.node(path).data, site.server.node(path).version) == (data, version)
     assert tuple(transitions.due(site.coordinator)) == ("payments",)
+
+
+def test_a_topics_node_that_somebody_has_emptied_is_named_and_never_written_over() -> None:
+    site = stable_site("a", "b", names=("orders", "payments"))
+    path = site.paths.topic("orders")
+    site.zk.transact([SetData(path, b""), Delete(site.paths.state("orders"))])
+    version = site.server.node(path).version
+    site.dies("b")
+    report, fine = transitions.plan(site.coordinator, ["orders", "payments"], ONE)
+    assert (report.outcome, fine.outcome) == (Outcome.HELD, Outcome.WRITTEN)
+    assert report.reason.startswith(f"{path}: is empty, though a plan was written to it")
+    assert (site.server.node(path).data, site.server.node(path).version) == (b"", version)
+
+
+def test_a_topics_node_that_was_deleted_is_made_anew_and_its_owners_adopted(site: Site) -> None:
+    before, path = site.node(), site.paths.topic("orders")
+    children = [f"{path}/{child}" for child in site.zk.children(path)]
+    site.zk.transact([Delete(one) for one in [*children, path]])
+    topics.refresh_partitions(site.coordinator)
+    assert (site.server.node(path).data, site.server.node(path).version) == (b"", 0)
+    site.settles()
+    assert site.node().assignments == before.assignments
+    assert site.node().epoch > before.epoch
 
 
 @pytest.mark.parametrize("name", ["a b", "..", "x" * 250, "ä", "%2f", "{{ds}}", "'; drop table"])
