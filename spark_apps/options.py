@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from coordinator_tasks.core import fetch_properties
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.names import check_topic
 
@@ -60,7 +61,7 @@ _REFUSED = {
 _SECRET_WORDS = ("password", "secret", "jaas", "token", "ssl.key.pem", "credential")
 
 JAVA_NAMES = {
-    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    **fetch_properties.JAVA_NAMES,
     "request.timeout.ms": "socket.timeout.ms",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "send.buffer.bytes": "socket.send.buffer.bytes",
@@ -68,7 +69,7 @@ JAVA_NAMES = {
 """Settings of the Java client that librdkafka has under another name."""
 
 ISOLATION = "isolation.level"
-_ISOLATIONS = ("read_uncommitted", "read_committed")
+_ISOLATIONS = fetch_properties.CHOICES[ISOLATION]
 
 _JAVA_ONLY = ("max.poll.records", "ssl.truststore.", "ssl.keystore.", "sasl.login.", "sasl.client.")
 
@@ -131,19 +132,6 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         settings_file=given.get("kafkasettingsfile", ""),
         kafka=_kafka(given),
     )
-
-
-def topic_properties(properties: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The settings of librdkafka among the consumer properties of a managed topic, and why the others are left out."""
-    usable: dict[str, str] = {}
-    refused: list[str] = []
-    for name, value in properties.items():
-        try:
-            _check_name(f"kafka.{name}")
-            usable |= _kafka({f"kafka.{name}": value})
-        except Refused as error:
-            refused.append(f"property {name} of the topic is not used: {error}")
-    return usable, tuple(refused)
 
 
 def _check_name(name: str) -> None:

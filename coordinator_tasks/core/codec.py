@@ -7,6 +7,7 @@ known version are ignored; the writers of topic nodes are the coordinator's alon
 from collections.abc import Mapping
 from typing import Any
 
+from coordinator_tasks.core.fetch_properties import usable
 from coordinator_tasks.core.fields import Fields, dump
 from coordinator_tasks.core.model import (
     Handoff,
@@ -22,34 +23,12 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.names import is_consumer
 
 VERSION = 1
-_NODE_FIELDS = frozenset(
-    {
-        "version",
-        "bootstrap.servers",
-        "group.id",
-        "epoch",
-        "generation",
-        "topicId",
-        "startingOffsets",
-        "initialPartitions",
-        "assignments",
-        "since",
-        "handoff",
-        "incarnations",
-        "guarded",
-        "supersedes",
-        "paused",
-        "removed",
-        "seeks",
-    }
-)
 
 
 def encode_node(node: TopicNode) -> bytes:
     body = {
         "bootstrap.servers": node.bootstrap_servers,
         "group.id": node.group_id,
-        **node.properties,
         "epoch": node.epoch,
         "generation": node.generation,
         "topicId": node.topic_id,
@@ -64,7 +43,10 @@ def encode_node(node: TopicNode) -> bytes:
         "paused": sorted(node.paused),
         "removed": node.removed,
     }
-    if node.seeks:  # a release that does not know them refuses such a node, and holds
+    # A release that does not know these fields refuses a node that has them, and holds.
+    if node.properties:
+        body["properties"] = dict(sorted(node.properties.items()))
+    if node.seeks:
         body["seeks"] = {str(p): {"offset": s.offset, "epoch": s.epoch} for p, s in _sorted(node.seeks)}
     return dump(VERSION, body)
 
@@ -87,7 +69,8 @@ def decode_node(path: str, raw: bytes) -> TopicNode:
         initial_partitions=fields.number("initialPartitions", 0),
         paused=frozenset(fields.partitions("paused")),
         removed=fields.flag("removed", False),
-        properties={k: fields.text(k) for k in sorted(fields.data) if k not in _NODE_FIELDS},
+        # An older release wrote them among the node's own fields.
+        properties=usable(fields.nested("properties", fields.data).data),
         seeks=fields.by_partition("seeks", _seek),
     )
     twice = node.assignments.keys() & node.handoff.keys()
@@ -218,7 +201,7 @@ def decode_config(path: str, raw: bytes) -> TopicConfig:
         parameters=fields.by_name("parameters", Fields.text),
         start=fields.choice("startingOffsets", StartRule, StartRule.EARLIEST),
         initial_partitions=fields.number("initialPartitions", 0),
-        properties=fields.by_name("properties", Fields.text),
+        properties=usable(fields.nested("properties", {}).data),
         pins=fields.by_partition("pins", Fields.text),
         paused=frozenset(fields.partitions("paused")),
         frozen=fields.flag("frozen", False),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from coordinator_tasks.core import fetch_properties
 from coordinator_tasks.core.codec import decode_config, encode_config
 from coordinator_tasks.core.errors import (
     GroupInUse,
@@ -55,12 +56,13 @@ def add_topic(
     """Manage a topic from now on; the same call again changes nothing. An empty `strategy` is the cluster's.
 
     Raises `InvalidName`, `TopicConflict` (not in Kafka, created anew, or another cluster's), `GroupInUse`, `Refused`
-    (unknown strategy, or managed already with other arguments), `LookAgain` (somebody else adds or changes it at the same
+    (unknown strategy, a property that is not allowed, or managed already with other arguments), `LookAgain` (somebody else adds or changes it at the same
     moment), and the `Unavailable` kinds.
     """
     check_topic(topic)
     if not group_id:
         raise Refused(f"topic {topic!r} needs a consumer group; give its group.id")
+    allowed = fetch_properties.checked(properties or {})
     described = _described(c, topic)
     wanted = TopicConfig(
         topic=topic,
@@ -71,7 +73,7 @@ def add_topic(
         parameters=dict(parameters or {}),
         start=start,
         initial_partitions=described.partition_count,
-        properties=dict(properties or {}),
+        properties=allowed,
     )
     c.policy.strategies.check(wanted)
     present = _find(c.zk, c.paths, topic)
@@ -286,7 +288,7 @@ def _refreshed(c: Coordinator, topic: str, described: TopicDescription | None) -
     if described is None:
         return Refreshed(
             topic,
-            problem=f"topic {topic!r} is gone from Kafka at {config.bootstrap_servers}; its partitions stay as they are: "
+            problem=f"topic {topic!r} is gone from Kafka at {c.bootstrap_servers}; its partitions stay as they are: "
             "remove it here, or create it and add it again",
         )
     if described.topic_id != config.topic_id:

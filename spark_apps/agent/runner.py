@@ -24,7 +24,7 @@ from spark_apps.batches import BatchOffset
 from spark_apps.delivery import Delivery, TransactionalSink
 from spark_apps.hooks import Hooks
 from spark_apps.link import LONGEST_WAIT_S
-from spark_apps.options import ISOLATION, SourceOptions, topic_properties
+from spark_apps.options import ISOLATION, SourceOptions
 
 LONGEST_SLEEP_S = 0.5
 JOIN_TIMEOUT_S = 5.0
@@ -173,12 +173,10 @@ class TopicRunner:
     # The reader ------------------------------------------------------------------------------------------------------
 
     def attach(self, reader: str, options: SourceOptions) -> Mapping[str, str]:  # noqa: ARG002 - one reader at a time
-        properties, refused = topic_properties(self._node.properties)
+        properties = self._node.properties
         with self._turn:
             self.planner.configure(options)
             self._read_as({**properties, **options.kafka})
-            for sentence in refused:
-                self.holder.reports.add(sentence, sentence)
         first, fails = FirstOffsets(options.starting), options.fail_on_data_loss
         self.edit(lambda holder: holder.open(first, fail_on_data_loss=fails))
         return {**properties, "bootstrap.servers": self._node.bootstrap_servers}

@@ -197,7 +197,7 @@ def reconfigured(world: World, a: int, b: int) -> None:
         lambda config: replace(config, frozen=not config.frozen),
         lambda config: replace(config, paused=frozenset() if config.paused else frozenset({0})),
         lambda config: replace(config, pins={} if config.pins else {0: world.names[b % len(world.names)]}),
-        lambda config: replace(config, properties={"fetch.min.bytes": str(b % 9)}),
+        lambda config: replace(config, properties={"fetch.min.bytes": str(1 + b % 9)}),
     )
     change = changes[b % len(changes)]
     _person(world, Fault.RECONFIGURED, lambda c: topics.change_config(c, topic, change), a)

@@ -349,6 +349,12 @@ def test_a_removed_topic_is_closed(run: Run, site: Site) -> None:
         (("add-topic", "orders", "--group", "g", "--strategy", "nosuch"), 2, "nosuch"),
         (("add-topic", "orders", "--group", "g", "--property", "x"), 2, "--property 'x' is not name=value"),
         (
+            ("add-topic", "orders", "--group", "g", "--property", "group.id=x"),
+            2,
+            "'group.id' is no property of a topic",
+        ),
+        (("add-topic", "orders", "--group", "g", "--property", "fetch.min.bytes=x"), 2, "give a whole number from 1"),
+        (
             ("add-topic", "orders", "--group", "g", "--strategy", "weighted", "--parameter", "floor=2"),
             2,
             "'floor' of strategy",

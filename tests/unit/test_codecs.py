@@ -60,7 +60,7 @@ NODE = TopicNode(
     initial_partitions=47,
     paused=frozenset({1}),
     removed=True,
-    properties={"fetch.max.bytes": "1"},
+    properties={"fetch.min.bytes": "1"},
 )
 
 
@@ -93,7 +93,7 @@ CASES = {
             {"x": "1"},
             StartRule.NONE,
             3,
-            {"p": "v"},
+            {"fetch.min.bytes": "1"},
             {1: "a"},
             frozenset({2}),
         ),

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_tasks.core import fetch_properties
 from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.fetch_properties import CHOICES, NUMBERS
 from spark_apps.columns import spark_schema
 from spark_apps.options import _ACCEPTED, _JAVA_ONLY, _REFUSED, _SECRET_WORDS, JAVA_NAMES, parse_options
 
@@ -89,6 +91,11 @@ def test_the_banned_settings_are_those_of_the_code_and_of_spark() -> None:
     assert {names([row])[0] for row in settings if row[1] == "refused"} == SPARK_REFUSES
     assert {name.removeprefix("kafka.").rstrip("*") for name in names([java_only])} == set(_JAVA_ONLY)
     assert set(names([secret])) == set(_SECRET_WORDS)
+
+
+def test_the_properties_of_a_topic_are_those_of_the_code() -> None:
+    text = PAGE.read_text(encoding="utf-8").split("`add-topic --property`", 1)[1].split("\n\n")[0]
+    assert set(re.findall(r"`([^`]+)`", text)) == {*NUMBERS, *CHOICES, *fetch_properties.JAVA_NAMES}
 
 
 def test_the_translated_names_are_there() -> None:

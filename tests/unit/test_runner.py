@@ -17,7 +17,7 @@ from spark_apps.options import parse_options
 from tests.fakes.clock import FakeClock
 from tests.fakes.kafka import FakeGroupOffsets, FakeKafka
 
-PROPERTIES = {"isolation.level": "read_committed", "fetch.max.wait.ms": "7", "max.poll.records": "5"}
+PROPERTIES = {"isolation.level": "read_committed", "fetch.wait.max.ms": "7"}
 NODE = TopicNode("host:9092", "g", 1, "g1", "id-1", initial_partitions=1, properties=PROPERTIES)
 
 
@@ -54,12 +54,9 @@ def connected() -> Iterator[Connected]:
     one.runner.close()
 
 
-def test_the_consumer_properties_of_the_topic_reach_its_reader_and_what_cannot_be_used_is_said(
-    connected: Connected,
-) -> None:
+def test_the_properties_of_the_topic_reach_its_reader(connected: Connected) -> None:
     given = connected.runner.attach("r", parse_options({"subscribe": "t"}))
     assert given == {"bootstrap.servers": "host:9092", "isolation.level": "read_committed", "fetch.wait.max.ms": "7"}
-    assert any("property max.poll.records of the topic is not used" in one for one in connected.runner.status().reports)
     assert connected.connected(["read_committed"])
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator_tasks.core.errors import InvalidName, Refused
 from spark_apps.columns import spark_schema
-from spark_apps.options import EARLIEST, LATEST, Starting, parse_options, topic_properties
+from spark_apps.options import EARLIEST, LATEST, Starting, parse_options
 from spark_apps.settings_file import FILE_VARIABLE, SECRET_VARIABLE, load_settings
 
 TOPIC = {"subscribe": "orders"}
@@ -109,17 +109,6 @@ def test_what_cannot_be_is_refused_in_one_line(extra: dict[str, str], says: str)
 @pytest.mark.parametrize(("text", "seconds"), [("250", 0.25), ("30s", 30), ("15m", 900), ("2 h", 7200), ("5MIN", 300)])
 def test_a_delay_is_written_as_in_spark(text: str, seconds: float) -> None:
     assert parse_options({**TOPIC, "maxTriggerDelay": text}).max_trigger_delay_s == seconds
-
-
-def test_properties_of_the_topic_are_used_by_librdkafkas_names_and_what_cannot_be_is_said() -> None:
-    usable, refused = topic_properties(
-        {"isolation.level": "read_committed", "fetch.max.wait.ms": "7", "max.poll.records": "5", "group.id": "x"}
-    )
-    assert usable == {"isolation.level": "read_committed", "fetch.wait.max.ms": "7"}
-    assert [line.split(":")[0] for line in refused] == [
-        "property max.poll.records of the topic is not used",
-        "property group.id of the topic is not used",
-    ]
 
 
 def test_a_topic_that_kafka_would_not_have_is_refused() -> None:

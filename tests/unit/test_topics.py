@@ -54,6 +54,19 @@ def test_adding_it_with_other_arguments_is_refused_and_says_which(shop: Cluster)
         add_topic(shop.coordinator, "orders", "h", actor=PERSON)
 
 
+def test_a_property_that_is_not_allowed_is_refused_before_anything_is_written(shop: Cluster) -> None:
+    before = shop.server.zxid
+    with pytest.raises(Refused, match=r"'sasl\.password' is no property of a topic"):
+        add_topic(shop.coordinator, "orders", "g", properties={"sasl.password": "hunter2"}, actor=PERSON)
+    assert shop.server.zxid == before
+
+
+def test_adding_it_again_with_the_java_clients_name_of_a_property_changes_nothing(shop: Cluster) -> None:
+    config = add_topic(shop.coordinator, "orders", "g", properties={"fetch.wait.max.ms": "7"}, actor=PERSON)
+    again = add_topic(shop.coordinator, "orders", "g", properties={"fetch.max.wait.ms": "7"}, actor=PERSON)
+    assert again == config
+
+
 def test_a_topic_that_kafka_does_not_have_is_refused(shop: Cluster) -> None:
     with pytest.raises(
         TopicConflict, match=r"no topic 'order' in Kafka at broker:9092; create it, or correct the name"
