@@ -130,7 +130,9 @@ def agent(servers: str, topic: str) -> TopicRunner:
     def connect(one: TopicNode) -> ConfluentGroupOffsets:
         return ConfluentGroupOffsets({"bootstrap.servers": servers}, one.group_id)
 
-    runner = TopicRunner(topic, node, Identity("a", "c", 1), SystemClock(), connect, lambda: None, acquiring=False)
+    runner = TopicRunner(
+        topic, node, Identity("a", "c", 1), SystemClock(), connect, bool, brokers=servers, acquiring=False
+    )
     runner.edit(lambda holder: holder.on_node(node))
     return runner
 

@@ -83,10 +83,9 @@ class ConsumerSession:
         """Draw this process's number, once per start."""
         return claim_incarnation(self.zk, self.paths, consumer, step=1 + secrets.randbelow(MAX_STEP))
 
-    def group_offsets(self, group: str, bootstrap_servers: str = "") -> GroupOffsets:
-        """The offsets of a topic's group; `bootstrap_servers` are the topic's, where they are not the settings' own."""
-        address = {"bootstrap.servers": bootstrap_servers} if bootstrap_servers else {}
-        kafka, limit_s = {**self.settings.kafka, **address}, self.settings.answer_timeout_s
+    def group_offsets(self, group: str) -> GroupOffsets:
+        """The offsets of a topic's group."""
+        kafka, limit_s = self.settings.kafka, self.settings.answer_timeout_s
         if self.settings.fence == TRANSACTIONAL_FENCE:
             return TransactionalGroupOffsets(kafka, group, self.settings.cluster, limit_s)
         return ConfluentGroupOffsets(kafka, group, limit_s)

@@ -273,6 +273,7 @@ class Consumer:
             process.clock,
             process.connect,
             process.wake,
+            brokers=settings.site.kafka["bootstrap.servers"],
             timing=settings.timing,
             pacing=replace(settings.pacing, parallelism=self._spark.sparkContext.defaultParallelism),
             acquiring=False,

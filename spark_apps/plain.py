@@ -84,7 +84,8 @@ class PlainTopic:
         self.failure = ""
         self._output = output
         self._stop = threading.Event()
-        self._settings = {**DEFAULTS, **kafka, **FIXED, "bootstrap.servers": node.bootstrap_servers}
+        # The client demands a group, and looks for its coordinator: this is the one that our account has the rights for.
+        self._settings = {**DEFAULTS, **node.properties, **kafka, **FIXED, "group.id": node.group_id}
         self._kafka = Consumer(self._settings, logger=LIBRARY_LOG)
         self._assigned: dict[int, int] = {}  # partition -> epoch of the holding it was assigned under
         self._again_at: dict[int, float] = {}  # partition that Kafka has refused -> when it is asked for again
@@ -256,7 +257,6 @@ class PlainTopic:
 
 DEFAULTS = {"isolation.level": "read_uncommitted", "fetch.wait.max.ms": "10", "fetch.queue.backoff.ms": "5"}
 FIXED = {
-    "group.id": "plain-reader",  # demanded by the client; with assign() it neither joins nor commits
     "enable.auto.commit": "false",
     "enable.partition.eof": "true",
     "auto.offset.reset": "error",
@@ -278,7 +278,14 @@ class PlainTopics:
     def appeared(self, topic: str, node: TopicNode) -> str:
         process = self._process
         runner = TopicRunner(
-            topic, node, process.identity, process.clock, process.connect, process.wake, timing=process.settings.timing
+            topic,
+            node,
+            process.identity,
+            process.clock,
+            process.connect,
+            process.wake,
+            brokers=process.settings.site.kafka["bootstrap.servers"],
+            timing=process.settings.timing,
         )
         runner.agree(self._output.delivery, self._output.store, self._output.hooks)
         self._topics[topic] = PlainTopic(runner, node, process.settings.site.kafka, self._output)

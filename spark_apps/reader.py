@@ -44,7 +44,7 @@ FIXED_SETTINGS: Mapping[str, Any] = {
     "auto.offset.reset": "error",  # an offset that is not there is our business, never skipped silently
 }
 DEFAULT_SETTINGS: Mapping[str, Any] = {
-    "group.id": GROUP,  # demanded by the client; with assign() it neither joins nor commits
+    "group.id": GROUP,  # demanded by the client; the topic's own takes its place
     "client.id": "assigned-kafka",
     "isolation.level": "read_uncommitted",  # as Kafka's and Spark's default; librdkafka's own is read_committed
     "fetch.wait.max.ms": 20,

@@ -188,7 +188,8 @@ class Ledger(Holdings):
         self._reports.add(
             f"topic id {partition}",
             f"partition {partition} stopped: its topic was created anew in Kafka (topic id {topic_id}, held is "
-            f"{held.topic_id}); remove the topic from the coordinator and add it again",
+            f"{held.topic_id}), or this consumer is set to another Kafka than the coordinator; "
+            "remove the topic from the coordinator and add it again, or correct the consumer's bootstrap.servers",
         )
 
     def _judge(self, partition: int, held: Held, entry: Committed | None, now: float) -> None:

@@ -94,7 +94,7 @@ class Process:
         self.clock = session.clock
         self._session = session
         self._wake = threading.Event()
-        self._offsets: dict[tuple[str, str, str], GroupOffsets] = {}
+        self._offsets: dict[tuple[str, str], GroupOffsets] = {}
         self._requests = Requests()
         self.agent: Agent | None = None
 
@@ -103,9 +103,9 @@ class Process:
         self._wake.set()
 
     def connect(self, node: TopicNode) -> GroupOffsets:
-        """The group's offsets for a topic; a request is given up after the commit time-out."""
+        """The group's offsets for a topic, at our own brokers; a request is given up after the commit time-out."""
         level = node.properties.get(ISOLATION, "read_uncommitted")
-        key = (node.group_id, node.bootstrap_servers, level)
+        key = (node.group_id, level)
         if key not in self._offsets:  # topics of one group share the clients
             self._offsets[key] = self._connect(node, level)
         return self._offsets[key]
@@ -113,7 +113,7 @@ class Process:
     def _connect(self, node: TopicNode, level: str) -> GroupOffsets:
         kafka = {ISOLATION: level, **self.settings.site.kafka}
         site = replace(self.settings.site, kafka=kafka, answer_timeout_s=self.settings.timing.commit_timeout_s)
-        return replace(self._session, settings=site).group_offsets(node.group_id, node.bootstrap_servers)
+        return replace(self._session, settings=site).group_offsets(node.group_id)
 
     def leave(self, within_s: float | None = None) -> None:
         """Ask for a clean leave; a second time ends the waiting for hand-offs."""

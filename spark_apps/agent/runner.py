@@ -38,7 +38,8 @@ Connect = Callable[[TopicNode], GroupOffsets]
 class TopicRunner:
     """Implements `link.Planner`. `changed` is called, without the lock, when a release has been posted.
 
-    `node` says which brokers and which group; what it assigns counts only once the agent hands it to the holder.
+    `node` says which group, and how records are fetched; what it assigns counts only once the agent hands it to the holder.
+    `brokers`: this consumer's own, whatever the node names: others can write the node, and our login goes to them.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class TopicRunner:
         connect: Connect,
         changed: Callable[[], None],
         *,
+        brokers: str,
         timing: Timing | None = None,
         pacing: Pacing | None = None,
         acquiring: bool = True,
@@ -58,6 +60,7 @@ class TopicRunner:
         self.holder = Holder(topic, identity, clock, timing, acquiring=acquiring)
         self.planner = BatchPlanner(self.holder, clock, pacing)
         self._node = node
+        self._brokers = brokers
         self._clock = clock
         self._connect = connect
         self._changed = changed
@@ -179,7 +182,7 @@ class TopicRunner:
             self._read_as({**properties, **options.kafka})
         first, fails = FirstOffsets(options.starting), options.fail_on_data_loss
         self.edit(lambda holder: holder.open(first, fail_on_data_loss=fails))
-        return {**properties, "bootstrap.servers": self._node.bootstrap_servers}
+        return {**properties, "group.id": self._node.group_id, "bootstrap.servers": self._brokers}
 
     def _read_as(self, kafka: Mapping[str, str]) -> None:
         """The log's ends are those that the executors reach: committed reads end before an open transaction."""

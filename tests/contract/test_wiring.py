@@ -90,7 +90,7 @@ def test_a_consumers_offsets_are_those_of_its_group(settings: Settings) -> None:
     ours = Committed(0, Token(3, 1, "gen"), "a", settings.cluster, "id")
     with open_coordinator(settings) as c, open_consumer_session(settings) as session:
         c.kafka.create_topic(topic, 2)  # type: ignore[attr-defined]
-        session.group_offsets(f"g-{topic}", settings.kafka["bootstrap.servers"]).commit(topic, {1: ours})
+        session.group_offsets(f"g-{topic}").commit(topic, {1: ours})
         assert c.kafka.committed({f"g-{topic}": {topic: range(2)}}) == {f"g-{topic}": {topic: {1: ours}}}
 
 

@@ -30,7 +30,16 @@ def sole_owner(servers: str, topic: str, group: str) -> TopicRunner:
         since=dict.fromkeys(partitions, 1),
         incarnations={"a": 1},
     )
-    runner = TopicRunner(topic, node, Identity("a", "c", 1), SystemClock(), connect, bool, acquiring=False)
+    runner = TopicRunner(
+        topic,
+        node,
+        Identity("a", "c", 1),
+        SystemClock(),
+        connect,
+        bool,
+        brokers=node.bootstrap_servers,
+        acquiring=False,
+    )
     runner.edit(lambda holder: holder.on_node(node))
     return runner
 

@@ -3,10 +3,12 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
 
+from coordinator_tasks import wiring
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry, claim_incarnation, read_claim
 from coordinator_tasks.core.model import Ending, TopicNode
@@ -98,3 +100,18 @@ def test_a_leave_that_comes_before_zookeeper_has_answered_is_not_forgotten(
     consumer = plain.PlainConsumer(SETTINGS, lambda *_: None)
     assert code_of(consumer.run, consumer.leave) == 0
     assert read_claim(site.zk, PATHS, "a").ended == {1: Ending.LEFT}
+
+
+def test_a_topics_offsets_are_asked_for_at_our_own_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str, str]] = []
+
+    def offsets(kafka: dict[str, str], group: str, _limit_s: float) -> object:
+        asked.append((kafka["bootstrap.servers"], kafka["isolation.level"], group))
+        return object()
+
+    monkeypatch.setattr(wiring, "ConfluentGroupOffsets", offsets)
+    process = Site().process
+    node = TopicNode("rogue:9092", "g", 1, "g1", "id-1", properties={"isolation.level": "read_committed"})
+    first = process.connect(node)
+    assert process.connect(replace(node, bootstrap_servers="other:9092")) is first, "one client for a group"
+    assert asked == [("127.0.0.1:1", "read_committed", "g")]

@@ -22,8 +22,10 @@ NODE = TopicNode("127.0.0.1:1", "g", 1, "g1", "id-1", initial_partitions=1)
 class Client:
     """A Kafka client that is stuck until it is let go."""
 
-    def __init__(self, *_: object, **__: object) -> None:
-        pass
+    def __init__(self, settings: dict[str, str], **_: object) -> None:
+        self.settings.append(settings)
+
+    settings: ClassVar[list[dict[str, str]]] = []
 
     entered, free = threading.Event(), threading.Event()
 
@@ -59,11 +61,18 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Iterator[plain.PlainTopic]:
     monkeypatch.setattr(Client, "polls", [])
     monkeypatch.setattr(Client, "assigned", [])
     monkeypatch.setattr(Client, "closed", [])
+    monkeypatch.setattr(Client, "settings", [])
     kafka = FakeKafka()
     kafka.create_topic("t", 1)
     monkeypatch.setattr(Client, "kafka", kafka, raising=False)
-    runner = TopicRunner("t", NODE, Identity("a", "c", 1), SystemClock(), lambda _: kafka.offsets("g"), bool)
-    yield plain.PlainTopic(runner, NODE, {}, plain.Output(lambda *_: None))
+    runner = TopicRunner(
+        "t", NODE, Identity("a", "c", 1), SystemClock(), lambda _: kafka.offsets("g"), bool, brokers="k:1"
+    )
+    node = replace(
+        NODE, properties={"fetch.min.bytes": "9", "fetch.wait.max.ms": "40", "isolation.level": "read_committed"}
+    )
+    own = {"bootstrap.servers": "k:1", "fetch.min.bytes": "8", "group.id": "mine"}
+    yield plain.PlainTopic(runner, node, own, plain.Output(lambda *_: None))
     Client.free.set()
     runner.close()
 
@@ -78,6 +87,15 @@ def test_a_thread_that_does_not_end_goes_on_counting_as_running(
     monkeypatch.setattr(plain, "JOIN_TIMEOUT_S", 10.0)
     topic.halt()
     assert not topic.runner.status().query_alive
+
+
+def test_the_client_asks_its_own_brokers_under_the_topics_group(topic: plain.PlainTopic) -> None:
+    assert Client.entered.wait(10)
+    given = Client.settings[0]
+    assert (given["bootstrap.servers"], given["group.id"]) == ("k:1", NODE.group_id)
+    assert (given["fetch.min.bytes"], given["fetch.wait.max.ms"]) == ("8", "40"), "our settings, then the topic's"
+    assert given["isolation.level"] == "read_committed"
+    assert not topic.failure
 
 
 def test_polls_are_short_while_a_partition_is_taken_up(topic: plain.PlainTopic) -> None:

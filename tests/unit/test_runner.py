@@ -18,7 +18,7 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.kafka import FakeGroupOffsets, FakeKafka
 
 PROPERTIES = {"isolation.level": "read_committed", "fetch.wait.max.ms": "7"}
-NODE = TopicNode("host:9092", "g", 1, "g1", "id-1", initial_partitions=1, properties=PROPERTIES)
+NODE = TopicNode("rogue:9092", "g", 1, "g1", "id-1", initial_partitions=1, properties=PROPERTIES)
 
 
 class Connected:
@@ -29,7 +29,7 @@ class Connected:
         self.kafka.create_topic("t", 1)
         self.levels: list[str | None] = []
         self.meanwhile: Callable[[], object] = bool
-        self.runner = TopicRunner("t", NODE, Identity("a", "c", 1), SystemClock(), self.connect, bool)
+        self.runner = TopicRunner("t", NODE, Identity("a", "c", 1), SystemClock(), self.connect, bool, brokers="k:9092")
 
     def connect(self, node: TopicNode) -> GroupOffsets:
         self.levels.append(node.properties.get("isolation.level"))
@@ -54,9 +54,14 @@ def connected() -> Iterator[Connected]:
     one.runner.close()
 
 
-def test_the_properties_of_the_topic_reach_its_reader(connected: Connected) -> None:
+def test_the_reader_gets_the_topics_properties_and_group_and_the_consumers_own_brokers(connected: Connected) -> None:
     given = connected.runner.attach("r", parse_options({"subscribe": "t"}))
-    assert given == {"bootstrap.servers": "host:9092", "isolation.level": "read_committed", "fetch.wait.max.ms": "7"}
+    assert given == {
+        "bootstrap.servers": "k:9092",
+        "group.id": "g",
+        "isolation.level": "read_committed",
+        "fetch.wait.max.ms": "7",
+    }
     assert connected.connected(["read_committed"])
 
 
@@ -140,7 +145,9 @@ class Stage:
         self.kafka.create_topic("t", 2)
         self.offsets = self.kafka.offsets("g")
         self.woken = 0
-        self.runner = TopicRunner("t", STILL, Identity("a", "c", 1), FakeClock(), lambda _: self.offsets, self._wake)
+        self.runner = TopicRunner(
+            "t", STILL, Identity("a", "c", 1), FakeClock(), lambda _: self.offsets, self._wake, brokers="k:9092"
+        )
         self.runner.close()
 
     def _wake(self) -> None:
