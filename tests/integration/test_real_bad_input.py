@@ -133,6 +133,10 @@ def site(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, monkeypatch: pytest
         (("add-topic", "a\nb", "--group", "g"), "cannot be a topic name"),
         (("add-topic", "x" * 250, "--group", "g"), "has 250 characters, more than 249; give a shorter one"),
         (("add-topic", "", "--group", "g"), "the topic name is empty"),
+        (
+            ("add-topic", "t", "--group", "g", "--property", "sasl.password=x"),
+            "'sasl.password' is no property of a topic",
+        ),
         (("history", "a/b"), "'a/b' cannot be a topic name"),
         (("isolate", "..", "--why", "x"), "'..' cannot be a consumer id"),
         (("readmit", "a/../b"), "cannot be a consumer id"),

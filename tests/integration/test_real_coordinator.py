@@ -14,12 +14,13 @@ from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.codec import decode_node, decode_state
 from coordinator_tasks.core.invariants import of_topic
 from coordinator_tasks.core.model import Actor, Record, RunningPartition, State, Token, TopicNode, TopicState
-from coordinator_tasks.core.ports import ZooKeeper
+from coordinator_tasks.core.ports import Delete, SetData, ZooKeeper
 from coordinator_tasks.core.status_codec import decode_status, encode_status
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service import directives, history, topics, transitions
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.transitions import Outcome
 from coordinator_tasks.wiring import Settings, open_coordinator
 from tests.fakes.cluster import PERSON
 from tests.integration.agent_site import wait_for
@@ -104,6 +105,21 @@ def killing(c: Coordinator, number: int, when: str) -> Coordinator:
 
     writes = Writes(c.zk, before=die) if when == "before" else Writes(c.zk, after=die)
     return replace(c, zk=cast("ZooKeeper", writes))
+
+
+def test_an_emptied_topic_node_is_held_until_it_is_mended_and_a_deleted_one_is_planned_anew(cluster: Cluster) -> None:
+    cluster.join("a")
+    with open_coordinator(cluster.settings) as c:
+        cluster.settle(c, "a")
+        path, epoch = c.paths.topic(cluster.topic), cluster.stored(c)[0].epoch
+        c.zk.transact([SetData(path, b"")])
+        (report,) = transitions.step(c, [cluster.topic], LOOP)
+        assert (report.outcome, c.zk.get(path).data) == (Outcome.HELD, b"")
+        assert f"{path}: is empty, though a plan was written to it" in report.reason
+        c.zk.transact([Delete(one) for one in [*(f"{path}/{child}" for child in c.zk.children(path)), path]])
+        topics.refresh_partitions(c)
+        cluster.settle(c, "a")
+        assert cluster.stored(c)[0].epoch > epoch
 
 
 def test_a_run_that_is_killed_around_any_of_its_writes_is_continued_by_the_next(cluster: Cluster) -> None:
