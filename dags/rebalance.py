@@ -53,7 +53,6 @@ def build(cluster: Cluster) -> DAG:
             task_id="plan",
             closing_steps=("confirm_closed", "start"),
             last_step="further_run",
-            preview="{{ params.dry_run }}",
             cluster=cluster.name,
         )
         closed = ConfirmClosed(task_id="confirm_closed", cluster=cluster.name)

@@ -101,10 +101,19 @@ def missing(c: Coordinator) -> tuple[Launch, ...]:
     claim_nodes = c.zk.get_many([c.paths.id(consumer) for _, consumer in absent])
     directive_nodes = c.zk.get_many([c.paths.directive(consumer) for _, consumer in absent])
     return tuple(
-        Launch(fleet.app, consumer, fleet.application, fleet.arguments, fleet.conf)
+        _launch(fleet, consumer)
         for (fleet, consumer), claim, directive in zip(absent, claim_nodes, directive_nodes, strict=True)
         if _is_over(c, consumer, claim) and not _is_held_back(c, consumer, directive)
     )
+
+
+def launch_of(c: Coordinator, consumer: str) -> Launch | None:
+    """How a consumer is launched; `None` = it is in no fleet."""
+    return next((_launch(fleet, consumer) for fleet in fleets(c) if consumer in fleet.consumers), None)
+
+
+def _launch(fleet: Fleet, consumer: str) -> Launch:
+    return Launch(fleet.app, consumer, fleet.application, fleet.arguments, fleet.conf)
 
 
 def _is_over(c: Coordinator, consumer: str, node: Node | None) -> bool:

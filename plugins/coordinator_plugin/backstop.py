@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from coordinator_plugin.steps import held_up
 from coordinator_tasks.core import codec
 from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.model import Actor, State
@@ -25,9 +26,8 @@ class Question:
     run_id: str
 
     def plain(self) -> dict[str, Any]:
-        """Arguments of the run that asks."""
-        conf = {"topic": self.topic, "consumer": self.consumer, "sentence": self.sentence}
-        return {"trigger_run_id": self.run_id, "conf": conf}
+        """Arguments of the run that asks: names alone, since it looks itself what is missing."""
+        return {"trigger_run_id": self.run_id, "conf": {"topic": self.topic, "consumer": self.consumer}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +70,9 @@ def questions(c: Coordinator, due: Sequence[str]) -> Iterator[Question]:
     stuck = {topic: state for topic in due if (state := _stuck_since(c, topic)) is not None}
     if not stuck:
         return
-    for report in (transitions.await_closed(c, tuple(stuck)), transitions.await_started(c, tuple(stuck))):
-        for topic, consumers in report.blockers.items():
-            for consumer in consumers:
-                rebalance, overdue_s = stuck[topic]
-                yield Question(
-                    topic, consumer, report.topics.get(topic, ""), _run_id(topic, consumer, rebalance, overdue_s)
-                )
+    for topic, missing in held_up(c, tuple(stuck)).items():
+        for consumer, sentence in missing.items():
+            yield Question(topic, consumer, sentence, _run_id(topic, consumer, *stuck[topic]))
 
 
 def _stuck_since(c: Coordinator, topic: str) -> tuple[str, float] | None:

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -18,16 +18,19 @@ from typing import Any
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.operators import one_line_errors
 from coordinator_plugin.place import launched_elsewhere, let_go_problem, run_base
 from coordinator_plugin.steps import registered
 from coordinator_plugin.triggers import RegistrationTrigger
+from coordinator_plugin.untemplated import Untemplated
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.names import check_consumer
 from coordinator_tasks.run_folder import RunFolder, write_private
+from coordinator_tasks.service import fleet
+from coordinator_tasks.service.coordinator import Coordinator
 
 LIMIT_S = 180.0
 LAUNCHER_LIMIT_S = 30.0
@@ -52,15 +55,14 @@ class _Files:
         }
 
 
-class SparkConsumerLaunch(SparkSubmitOperator):
+class SparkConsumerLaunch(Untemplated, SparkSubmitOperator):
     """Brings one consumer to life under its stable id, at most once however often the task is tried.
 
     - `consumer`: the id; one that is registered already ends the task at once.
+    - `application`, `application_args`, `conf`: without an application, these are as the fleet says.
     - `limit_s`: how long to wait for the registration. `base`: the folder of all run folders on the worker's host.
     - everything else as with `SparkSubmitOperator`; `env_vars` are for what is not secret.
     """
-
-    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "cluster", "consumer")
 
     def __init__(
         self, *, consumer: str, cluster: str = "", limit_s: float = LIMIT_S, base: str = "", **kwargs: Any
@@ -78,6 +80,8 @@ class SparkConsumerLaunch(SparkSubmitOperator):
             hook = CoordinatorHook(self.cluster)
             with hook.open() as coordinator:
                 member = registered(coordinator, self.consumer)
+                if member is None and not self.application:
+                    self._as_the_fleet_says(coordinator)
             if member is not None:
                 self.log.info("%s is there already, as incarnation %s", self.consumer, member.incarnation)
                 return {"consumer": self.consumer, "incarnation": member.incarnation, "launched": False}
@@ -101,6 +105,14 @@ class SparkConsumerLaunch(SparkSubmitOperator):
 
     def on_kill(self) -> None:
         """Ends nothing: a consumer is stopped by draining it, not by ending the task that launched it."""
+
+    def _as_the_fleet_says(self, coordinator: Coordinator) -> None:
+        """Read here and not handed over by XCom, which everybody may read who may see the DAG."""
+        launch = fleet.launch_of(coordinator, self.consumer)
+        if launch is None:
+            raise AirflowSkipException(f"{self.consumer} is in no fleet any more: nothing is launched")
+        self.application, self.application_args = launch.application, list(launch.arguments)
+        self.conf = {**(self.conf or {}), **launch.conf}
 
     def _launch(self, hook: CoordinatorHook) -> RunFolder:
         folder = RunFolder.of(run_base(self.base), hook.cluster.name, self.consumer)

@@ -11,17 +11,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.providers.standard.utils.skipmixin import SkipMixin
-from airflow.sdk import Asset, AssetAlias, BaseOperator, Context
+from airflow.sdk import Asset, AssetAlias, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
-from airflow.triggers.base import StartTriggerArgs
 
 from coordinator_plugin import report as said
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.patience import PATIENCE_S, Outcome, Patience
 from coordinator_plugin.steps import WaitKind, continuation, look
 from coordinator_plugin.triggers import POLL_S, ConfirmationTrigger
+from coordinator_plugin.untemplated import RunOperator, Untemplated
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused
 from coordinator_tasks.core.model import Actor, State
 from coordinator_tasks.service import transitions
@@ -35,7 +34,6 @@ GOES_ON_S = 90.0
 ROUND, LEFT = "round", "left"
 """In an event's extra: how many further runs it has been, and for what, as a digest."""
 OVER = ["success", "failed"]
-TOPICS_TEMPLATE = "{{ params.topics | tojson }}"
 
 
 @contextlib.contextmanager
@@ -62,26 +60,24 @@ def actor_of(context: Context) -> Actor:
     )
 
 
-def listed(topics: str | Sequence[str]) -> tuple[str, ...]:
-    """The topics of a parameter: a list, or its JSON once a template has made text of it."""
-    return tuple(json.loads(topics or "[]")) if isinstance(topics, str) else tuple(topics)
+def topics_of(context: Context) -> tuple[str, ...]:
+    """The topics that the run is for; empty = all."""
+    return tuple(context["params"].get("topics") or ())
 
 
-class TransitionOperator(BaseOperator):
-    """Applies one transition to every topic that is due, and reports per topic. `topics` empty = all."""
+class TransitionOperator(Untemplated):
+    """Applies one transition to every topic of the run that is due, and reports per topic."""
 
-    template_fields: Sequence[str] = ("cluster", "topics")
     step: Callable[..., "list[transitions.TopicReport]"]
 
-    def __init__(self, *, cluster: str = "", topics: str | Sequence[str] = TOPICS_TEMPLATE, **kwargs: Any) -> None:
+    def __init__(self, *, cluster: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.cluster = cluster
-        self.topics = topics
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Run the transition; the reports go to the log and, as plain data, to XCom."""
         with one_line_errors(), CoordinatorHook(self.cluster).open() as coordinator:
-            named = listed(self.topics) or transitions.topics(coordinator)
+            named = topics_of(context) or transitions.topics(coordinator)
             reports = type(self).step(coordinator, named, actor_of(context))
         self.show(reports)
         return [said.plain(report) for report in reports]
@@ -96,25 +92,21 @@ class PlanOperator(TransitionOperator, SkipMixin):
     """Plans and begins. What has nothing to do is skipped: `closing_steps` if nothing closes, and without any work all
     further tasks but `last_step`, which looks whether something is only waiting for its time.
 
-    `preview`: shows what would be planned, writes nothing, and ends the run.
+    A dry run shows what would be planned, writes nothing, and ends there.
     """
 
-    template_fields = ("cluster", "topics", "preview")
     step = staticmethod(transitions.plan)
 
-    def __init__(
-        self, *, closing_steps: Sequence[str] = (), last_step: str = "", preview: str | bool = False, **kwargs: Any
-    ) -> None:
+    def __init__(self, *, closing_steps: Sequence[str] = (), last_step: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.closing_steps = tuple(closing_steps)
         self.last_step = last_step
-        self.preview = preview
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Plan, or preview."""
+        """Plan, or show what would be planned."""
         with one_line_errors(), CoordinatorHook(self.cluster).open() as coordinator:
-            named = listed(self.topics) or transitions.topics(coordinator)
-            if str(self.preview).lower() == "true":
+            named = topics_of(context) or transitions.topics(coordinator)
+            if context["params"].get("dry_run", False):
                 self.log.info("dry run: nothing is written")
                 reports = transitions.preview(coordinator, named)
                 idle = self.get_flat_relative_ids(upstream=False)
@@ -155,22 +147,20 @@ class SettleOperator(TransitionOperator):
     step = staticmethod(transitions.settle)
 
 
-class ConfirmationSensor(BaseOperator):
+class ConfirmationSensor(Untemplated):
     """Waits for confirmations and ends `confirmed`, `replan` or `blocked`; none of them is a failure.
 
     A wait in the triggerer takes 2.0 to 2.7 s even if there is nothing to wait for (both of its loops turn once a second),
     while a hand-off takes tenths of a second. So the task looks on a worker for up to `look_s`, and hands over to the
-    triggerer only what lasts longer; there it ends, without a worker. `look_s` = 0 starts in the triggerer.
+    triggerer only what lasts longer; there it ends, without a worker.
     """
 
-    template_fields: Sequence[str] = ("cluster", "topics")
     kind: WaitKind
 
     def __init__(
         self,
         *,
         cluster: str = "",
-        topics: str | Sequence[str] = TOPICS_TEMPLATE,
         limit_s: float = WAIT_LIMIT_S,
         look_s: float = LOOK_S,
         patience_s: float = PATIENCE_S,
@@ -178,39 +168,39 @@ class ConfirmationSensor(BaseOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.cluster = cluster
-        self.topics = topics
         self.limit_s = limit_s
         self.look_s = look_s
         self.patience_s = patience_s
-        self.start_from_trigger = look_s <= 0
-        if self.start_from_trigger:
-            path, arguments = self._trigger().serialize()
-            # Airflow renders those that are among `template_fields`, in the triggerer.
-            self.start_trigger_args = StartTriggerArgs(
-                trigger_cls=path, trigger_kwargs=arguments, next_method="never_resumed", timeout=self._trigger_limit()
-            )
 
-    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
+    def execute(self, context: Context) -> dict[str, Any]:
         """Look for a while; then hand over to the triggerer."""
+        topics = topics_of(context)
         with one_line_errors(), CoordinatorHook(self.cluster).open() as coordinator:
-            outcome = self._short_wait(coordinator)
+            outcome = self._short_wait(coordinator, topics)
         if outcome is not None:
             self.log.info("%s after %.1f s", outcome.waiting, outcome.waited_s)
             return outcome.plain()
         self.log.info("waiting on in the triggerer, for at most %g s", self.limit_s)
-        self.defer(trigger=self._trigger(), method_name="never_resumed", timeout=self._trigger_limit())
+        self.defer(
+            trigger=ConfirmationTrigger(
+                self.cluster, str(self.kind), json.dumps(topics), self.limit_s, self.patience_s
+            ),
+            method_name="never_resumed",
+            # Airflow's own limit is the last resort; the trigger ends itself before.
+            timeout=timedelta(seconds=self.limit_s + 60),
+        )
         raise AirflowException("a deferred task goes on")  # defer() raises; this is for the reader of types
 
     def never_resumed(self, context: Context, event: object = None) -> None:
         """Named to Airflow because it wants a name: the trigger ends the task."""
         raise AirflowException(f"the wait of {context['ti'].task_id} came back to a worker with {event!r}")
 
-    def _short_wait(self, coordinator: Coordinator) -> Outcome | None:
+    def _short_wait(self, coordinator: Coordinator, topics: Sequence[str]) -> Outcome | None:
         began_s = time.monotonic()
         patience = Patience(began_s, self.limit_s, self.patience_s)
         shown: list[str] = []
         while True:
-            seen = look(coordinator, self.kind, listed(self.topics))
+            seen = look(coordinator, self.kind, topics)
             lines = list(said.waiting_lines(seen.report.topics, seen.report.blockers))
             if lines != shown:
                 shown = lines
@@ -220,14 +210,6 @@ class ConfirmationSensor(BaseOperator):
             if outcome is not None or time.monotonic() - began_s >= self.look_s:
                 return outcome
             time.sleep(POLL_S / 3)
-
-    def _trigger(self) -> ConfirmationTrigger:
-        topics = self.topics if isinstance(self.topics, str) else _json(self.topics)
-        return ConfirmationTrigger(self.cluster, str(self.kind), topics, self.limit_s, self.patience_s)
-
-    def _trigger_limit(self) -> timedelta:
-        """Airflow's own limit is the last resort; the trigger ends itself before."""
-        return timedelta(seconds=self.limit_s + 60)
 
 
 class ConfirmClosed(ConfirmationSensor):
@@ -242,7 +224,7 @@ class ConfirmStarted(ConfirmationSensor):
     kind = WaitKind.STARTED
 
 
-class ContinueOperator(TriggerDagRunOperator):
+class ContinueOperator(RunOperator):
     """Starts a further run for what this one left over, under the same rebalance id (which stands in ZooKeeper).
 
     What can be done now is an event of the asset `changes`, which wakes the DAG as ZooKeeper's watcher does: Airflow makes one
@@ -256,37 +238,26 @@ class ContinueOperator(TriggerDagRunOperator):
     run ends that a task has started: until the DAG is parsed again, events would then wake nobody.
     """
 
-    template_fields = (*TriggerDagRunOperator.template_fields, "cluster", "topics", "round_number")
-
-    def __init__(
-        self,
-        *,
-        changes: Asset,
-        cluster: str = "",
-        topics: str | Sequence[str] = TOPICS_TEMPLATE,
-        round_number: str | int = "{{ params.round }}",
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *, changes: Asset, cluster: str = "", **kwargs: Any) -> None:
         # An asset in the outlets would have an event with every success, an alias has those that are added.
         self.left_over = AssetAlias(f"{changes.name}_left_over")
         told = [self.left_over]
-        super().__init__(logical_date=None, skip_when_already_exists=True, inlets=told, outlets=told, **kwargs)
+        super().__init__(inlets=told, outlets=told, **kwargs)
         self.changes = changes
         self.cluster = cluster
-        self.topics = topics
-        self.round_number = round_number
 
     def execute(self, context: Context) -> None:
         """Wake the DAG, trigger a run of its own, or skip when nothing is left over."""
+        topics = topics_of(context)
         with one_line_errors(), CoordinatorHook(self.cluster).open() as coordinator:
-            left = continuation(coordinator, listed(self.topics))
+            left = continuation(coordinator, topics)
         if not left.topics:
             raise AirflowSkipException("nothing is left over")
         number = self._round(context, left.digest) + 1
         if number > MAX_ROUNDS:
             raise AirflowSkipException(f"left over after {MAX_ROUNDS} further runs: reconcile goes on with it")
         self.log.info("left over: %s", ", ".join(left.topics))
-        if left.now and not listed(self.topics):
+        if left.now and not topics:
             if self._goes_on(context, left.digest, number):
                 raise AirflowSkipException("another run goes on with it")
             context["outlet_events"][self.left_over].add(self.changes, extra={ROUND: number, LEFT: left.digest})
@@ -294,14 +265,15 @@ class ContinueOperator(TriggerDagRunOperator):
         self.trigger_run_id = self._unused(context, f"further__{left.digest}__{number}")
         if not left.now:
             self.run_after = datetime.now(UTC) + timedelta(seconds=left.pause_s)
-        self.conf = {"topics": list(listed(self.topics)), "round": number}
+        self.conf = {"topics": list(topics), "round": number}
         super().execute(context)
 
     def _round(self, context: Context, digest: str) -> int:
         """How many runs have gone before this one for the same; what woke it besides, and led to something, begins anew."""
         woken = _extras(event for events in context["triggering_asset_events"].values() for event in events)
         same = [extra.get(ROUND, 0) for extra in woken if extra.get(LEFT) == digest]
-        return max(same) if same else min((one.get(ROUND, 0) for one in woken), default=int(self.round_number))
+        first: int = context["params"].get(ROUND, 0)
+        return max(same) if same else min((one.get(ROUND, 0) for one in woken), default=first)
 
     def _goes_on(self, context: Context, digest: str, number: int) -> bool:
         """Whether the DAG was woken lately for the same, by a run that had at least as many before it."""
@@ -321,7 +293,3 @@ class ContinueOperator(TriggerDagRunOperator):
 def _extras(events: Iterable[Any]) -> list[dict[str, Any]]:
     """What was told with each of these asset events."""
     return [event.extra or {} for event in events]
-
-
-def _json(topics: Sequence[str]) -> str:
-    return json.dumps(list(topics))

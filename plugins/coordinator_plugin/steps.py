@@ -44,6 +44,15 @@ def look(c: Coordinator, kind: WaitKind, topics: Sequence[str], watcher: Watcher
     return Look(report, bool(rest and transitions.ready(c, rest)))
 
 
+def held_up(c: Coordinator, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Of these topics, those that wait for consumers: topic → consumer → what is missing."""
+    found: dict[str, dict[str, str]] = {}
+    for report in (transitions.await_closed(c, topics), transitions.await_started(c, topics)):
+        for topic, consumers in report.blockers.items():
+            found.setdefault(topic, {}).update(dict.fromkeys(consumers, report.topics.get(topic, "")))
+    return found
+
+
 def registered(c: Coordinator, consumer: str, watcher: Watcher | None = None) -> Member | None:
     """The consumer's registration, if it is there; `watcher` is called once when membership changes."""
     if watcher is not None:

@@ -1,25 +1,22 @@
-"""Operators around the transitions: the backstop, the fleet, the question to a person, and the actions of the forms."""
+"""Operators around the transitions: the backstop, the fleet, and the actions of the forms."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from airflow.sdk import BaseOperator, Context
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk import Context
 
 from coordinator_plugin import backstop
 from coordinator_plugin.actions import ACTIONS
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.operators import actor_of, one_line_errors
-from coordinator_tasks.service import directives, fleet, transitions
+from coordinator_plugin.untemplated import Untemplated
+from coordinator_tasks.service import fleet
 
-WAIT, ISOLATE = "wait", "isolate"
 _ACTIVE = ["queued", "running"]
 
 
-class ReconcileOperator(BaseOperator):
+class ReconcileOperator(Untemplated):
     """Does the upkeep and returns the runs to start; `dag_ids` are this cluster's DAGs by their plain name."""
-
-    template_fields: Sequence[str] = ("cluster",)
 
     def __init__(self, *, cluster: str = "", dag_ids: Mapping[str, str], **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -41,64 +38,23 @@ class ReconcileOperator(BaseOperator):
         )
 
 
-class MissingConsumers(BaseOperator):
-    """The consumers that should run and do not, as the arguments of their launches."""
-
-    template_fields: Sequence[str] = ("cluster",)
+class MissingConsumers(Untemplated):
+    """The consumers that should run and do not; their launches look up themselves what to launch."""
 
     def __init__(self, *, cluster: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.cluster = cluster
 
     def execute(self, context: Context) -> list[dict[str, Any]]:  # noqa: ARG002 - Airflow's signature
-        """One mapping for each."""
+        """The arguments of each launch."""
         with one_line_errors(), CoordinatorHook(self.cluster).open() as coordinator:
             launches = fleet.missing(coordinator)
         for launch in launches:
             self.log.info("%s of %s is missing", launch.consumer, launch.app)
-        return [
-            {
-                "consumer": launch.consumer,
-                "application": launch.application,
-                "application_args": list(launch.arguments),
-                "conf": dict(launch.conf),
-            }
-            for launch in launches
-        ]
+        return [{"consumer": launch.consumer} for launch in launches]
 
 
-class ApplyAnswer(BaseOperator):
-    """Does what a person answered about a blocker: isolates it, or waits on."""
-
-    template_fields: Sequence[str] = ("cluster", "topic", "consumer")
-
-    def __init__(self, *, cluster: str = "", topic: str, consumer: str, question: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.cluster = cluster
-        self.topic = topic
-        self.consumer = consumer
-        self.question = question
-
-    def execute(self, context: Context) -> str:
-        """Isolate in the name of who answered; only while the consumer still holds the topic up."""
-        answer: Mapping[str, Any] = context["ti"].xcom_pull(task_ids=self.question)
-        who = (answer.get("responded_by_user") or {}).get("name") or "nobody (time-out)"
-        if answer["chosen_options"] != [ISOLATE]:
-            raise AirflowSkipException(f"{who}: wait on")
-        with one_line_errors(), CoordinatorHook(self.cluster).open() as coordinator:
-            looks = (
-                transitions.await_closed(coordinator, [self.topic]),
-                transitions.await_started(coordinator, [self.topic]),
-            )
-            if not any(self.consumer in look.blockers.get(self.topic, ()) for look in looks):
-                raise AirflowSkipException(f"{self.consumer} no longer holds up {self.topic}: nothing is done")
-            why = f"held up {self.topic}"
-            directives.isolate(coordinator, self.consumer, by=who, why=why)
-        self.log.info("%s is isolated by %s: %s", self.consumer, who, why)
-        return who
-
-
-class ActionOperator(BaseOperator):
+class ActionOperator(Untemplated):
     """One of the actions of `coordinator_plugin.actions`, with the run's parameters."""
 
     def __init__(self, *, action: str, **kwargs: Any) -> None:

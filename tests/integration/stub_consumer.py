@@ -1,7 +1,8 @@
 """A consumer that speaks the whole protocol and reads nothing: registration, interface, hand-offs, releases.
 
 Dozens of topics cost it one ZooKeeper session and one thread. As a process (the launch tests submit it to Spark):
-`python stub_consumer.py --consumer ID [--run-folder DIR]`, with its settings in the environment.
+`python stub_consumer.py --consumer ID [--run-folder DIR] [--note TEXT]`, with its settings in the environment; `note` is written
+into the run folder.
 """
 
 import argparse
@@ -163,9 +164,11 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--consumer", required=True)
     parser.add_argument("--run-folder", default="")
+    parser.add_argument("--note", default="")
     given = parser.parse_args()
     with stopped_by(signal.SIGTERM) as ended, StubConsumer(settings_from_environment(), given.consumer) as stub:
         if given.run_folder:
+            (Path(given.run_folder) / "note").write_text(given.note)
             (Path(given.run_folder) / "incarnation").write_text(f"{stub.incarnation}\n")
         print(f"{given.consumer} serves as process {os.getpid()}", flush=True)
         ended.wait()

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -510,7 +510,7 @@ class Lately(list[Any]):
 def goes_on(
     shop: Cluster,
     monkeypatch: pytest.MonkeyPatch,
-    topics: str = "[]",
+    topics: Sequence[str] = (),
     runs: Runs | None = None,
     lately: Lately | None = None,
     **woken_by: Any,
@@ -518,15 +518,14 @@ def goes_on(
     """The extras of the events by which a run's last task wakes the DAG, and the run that it starts by itself."""
     monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(shop.coordinator))
     asset = Asset(name="zookeeper", uri="zookeeper://shop/topics")
-    task = ContinueOperator(
-        task_id="further_run", trigger_dag_id="rebalance", changes=asset, topics=topics, round_number=0
-    )
+    task = ContinueOperator(task_id="further_run", trigger_dag_id="rebalance", changes=asset)
     events = OutletEventAccessors()
     woken = [SimpleNamespace(extra=extra) for extra in woken_by.get("extras", ())]
     (alias,) = task.outlets
     assert task.inlets == [alias]
     context: Any = {
         "ti": runs or Runs(),
+        "params": {"topics": list(topics), "round": 0},
         "outlet_events": events,
         "inlet_events": {alias: Lately() if lately is None else lately},
         "triggering_asset_events": {asset: woken} if woken else {},
@@ -583,7 +582,7 @@ def test_of_runs_that_leave_the_same_over_one_goes_on(
 def test_a_part_of_the_topics_goes_on_in_a_run_of_its_own(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.join("a")
     transitions.plan(shop.coordinator, ["orders"], PERSON)
-    events, started = goes_on(shop, monkeypatch, '["orders"]')
+    events, started = goes_on(shop, monkeypatch, ["orders"])
     assert events == []
     assert started is not None
     assert started.conf == {"topics": ["orders"], "round": 1}
@@ -613,10 +612,10 @@ def skipped_by_plan(site: Site, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     found: set[str] = set()
     monkeypatch.setattr(PlanOperator, "skip", lambda _, ti, tasks: found.update(task.task_id for task in tasks))
     with DAG("rebalance"):
-        plan = PlanOperator(task_id="plan", topics="[]", closing_steps=("start",), last_step="further_run")
+        plan = PlanOperator(task_id="plan", closing_steps=("start",), last_step="further_run")
         plan >> BaseOperator(task_id="start") >> BaseOperator(task_id="settle") >> BaseOperator(task_id="further_run")
     ti = SimpleNamespace(dag_id="rebalance", run_id="r", task_id="plan", try_number=1, xcom_push=lambda **_: None)
-    context: Any = {"ti": ti, "dag_run": SimpleNamespace()}
+    context: Any = {"ti": ti, "dag_run": SimpleNamespace(), "params": {"topics": []}}
     plan.execute(context)
     return found
 

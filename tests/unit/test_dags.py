@@ -30,6 +30,7 @@ for file in sorted(Path(sys.argv[1]).glob("*.py")):
             "paused": dag.is_paused_upon_creation,
             "params": {n: {"value": p.value if p.has_value else None, **p.schema} for n in dag.params
                        if (p := dag.params.get_param(n))},
+            "templates": {t.task_id: list(t.template_fields) for t in dag.tasks if t.template_fields},
             "tasks": {t.task_id: {"retries": t.retries, "down": sorted(t.downstream_task_ids), "rule": str(t.trigger_rule.value),
                                   "end": hasattr(t, "end_from_trigger")} for t in dag.tasks},
         }
@@ -100,6 +101,10 @@ def test_every_task_is_tried_again_and_none_uses_the_name_that_airflow_stumbles_
         for task_id, task in dag["tasks"].items():
             assert task["retries"] >= 2, f"{dag_id}.{task_id}"
             assert not task["end"], f"{dag_id}.{task_id}"
+
+
+def test_no_argument_of_any_task_is_a_template(dags: dict[str, Any]) -> None:
+    assert {dag_id: dag["templates"] for dag_id, dag in dags.items() if dag["templates"]} == {}
 
 
 def test_forms_have_titles_and_actions_begin_with_a_dry_run(dags: dict[str, Any]) -> None:
