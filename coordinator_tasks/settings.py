@@ -64,6 +64,11 @@ class Settings:
                 "no Kafka address is set; set `kafka`'s bootstrap.servers (COORDINATOR_KAFKA_BOOTSTRAP_SERVERS) "
                 "to host:port"
             )
+        if not (self.status_token.isascii() and self.status_token.isprintable() and " " not in self.status_token):
+            raise Refused(
+                "the status token has a character that an HTTP header does not take, such as a line's end; "
+                "set `status_token` to visible ASCII characters"
+            )
         if self.discovery != "zookeeper" and not self.discovery.startswith(FILE_DISCOVERY):
             raise Refused(f"{self.discovery!r} is no registry; set `discovery` to zookeeper or file:/path/of/folder")
         if self.fence not in (TOKEN_FENCE, TRANSACTIONAL_FENCE):

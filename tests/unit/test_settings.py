@@ -153,6 +153,14 @@ def test_a_wrong_value_is_refused_by_its_name(name: str, value: str, problem: st
         settings_from_environment({**LEAST, f"COORDINATOR_{name}": value})
 
 
+@pytest.mark.parametrize("token", ["s3cret\n", "s3cret\0", "s3crét", "s3 cret"])
+def test_a_token_that_no_header_takes_is_refused_without_showing_it(token: str) -> None:
+    """The HTTP client would show it in an error, which is what a person is asked with."""
+    with pytest.raises(Refused, match="the status token has a character") as raised:
+        settings_from_environment({**LEAST, "COORDINATOR_STATUS_TOKEN": token})
+    assert "s3" not in str(raised.value)
+
+
 def test_secrets_are_not_shown() -> None:
     settings = settings_from_environment(
         {
