@@ -13,7 +13,7 @@ import httpx
 
 from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.model import Answer, Member, Silence, Unreachable
-from coordinator_tasks.core.names import check_topic
+from coordinator_tasks.core.names import MAX_ID_BYTES, check_topic
 from coordinator_tasks.core.status_codec import MAX_STATUS_BYTES, decode_status
 
 DEFAULT_LIMIT_S = 2.0
@@ -198,4 +198,6 @@ def _roots(error: BaseException) -> Iterator[BaseException]:
 
 
 def _named(identity: tuple[str, str, int]) -> str:
-    return "{1!r} of cluster {0!r}, incarnation {2}".format(*identity)
+    """For a sentence that is stored and shown: as much of each name as a right one can have."""
+    cluster, consumer, incarnation = identity
+    return f"{consumer[:MAX_ID_BYTES]!r} of cluster {cluster[:MAX_ID_BYTES]!r}, incarnation {incarnation}"

@@ -129,6 +129,11 @@ def test_a_name_that_does_not_resolve_is_silent_not_refused(client: HttpStatusCl
     assert silence(client, Member("a", 1, "http://no-such-host.invalid:1", "boot")).silence is Silence.SILENT
 
 
+def test_long_names_of_a_foreign_consumer_make_no_long_sentence(client: HttpStatusClient, interface: Interface) -> None:
+    interface.body = encode_status(ConsumerStatus("b" * 100_000, "m" * 100_000, 1, "boot", "ok"))
+    assert len(silence(client, interface.member).detail) < 400
+
+
 @pytest.mark.parametrize(("consumer", "cluster", "incarnation"), [("b", "shop", 1), ("a", "mall", 1), ("a", "shop", 2)])
 def test_another_consumer_at_the_address_is_foreign(
     client: HttpStatusClient, interface: Interface, consumer: str, cluster: str, incarnation: int
