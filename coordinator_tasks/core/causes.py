@@ -205,6 +205,14 @@ def _owners(of: TopicNode | Draft) -> list[tuple[str, int]]:
     return sorted({(c, of.incarnations.get(c, 0)) for c in of.assignments.values()})
 
 
+def homeless(partitions: Collection[int], unowned: list[int]) -> str:
+    """Which partitions nobody can be given while no live consumer may have them; an empty text = none."""
+    if not unowned:
+        return ""
+    which = "partitions" if len(unowned) == len(partitions) else f"partitions {shown(unowned)}"
+    return f"no live consumer is there to take {which}"
+
+
 def undrained(view: TopicView, world: World, draft: Draft) -> str:
     """Which consumers drain and keep what they own, and why; an empty text = none does."""
     why = "the topic is frozen" if view.config.frozen else "no other consumer is there that may take them"

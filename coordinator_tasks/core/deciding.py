@@ -212,14 +212,14 @@ class Deciding:
                 f"{causes.listed(unowned)} {'has' if len(unowned) == 1 else 'have'} no owner: {limits}; start one that may have them, or change "
                 "its limits, bans or zones",
             )
-        if self.view.node is None or (
-            self.view.partitions and not self.draft.assignments and not self.view.node.removed
-        ):
+        if self.view.node is None:
             return Decision(Verdict.WAIT, "no live consumer is there to take partitions")
+        homeless = "" if self.view.config.removed else causes.homeless(self.view.partitions, unowned)
         kept = causes.undrained(self.view, self.world, self.draft)
         absent = causes.absences(self.view.node, self.world, self.policy)
-        said = [text for text in (kept, absent) if text]
-        return Decision(Verdict.NOTHING, "; ".join(said) or "every partition is where it should be")
+        said = "; ".join(text for text in (homeless, kept, absent) if text)
+        verdict = Verdict.HOLD if homeless else Verdict.NOTHING
+        return Decision(verdict, said or "every partition is where it should be")
 
     def write(
         self,

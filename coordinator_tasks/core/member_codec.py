@@ -97,7 +97,13 @@ def encode_directive(directive: Directive) -> bytes:
                 "readmit": isolation.readmit,
             },
             "draining": draining
-            and {"by": draining.by, "why": draining.why, "at": draining.at, "incarnation": draining.incarnation},
+            and {
+                "by": draining.by,
+                "why": draining.why,
+                "at": draining.at,
+                "incarnation": draining.incarnation,
+                "leaving": draining.leaving,
+            },
         },
     )
 
@@ -158,4 +164,5 @@ def _draining(fields: Fields) -> Draining:
         why=fields.text("why", ""),
         at=fields.real("at", 0.0),
         incarnation=fields.number("incarnation", 0),
+        leaving=fields.number("leaving", 0),
     )

@@ -222,12 +222,16 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True)
 class Draining:
-    """The consumer is to give everything away. `incarnation` 0 = whichever (a person's); else its own wish to leave."""
+    """The consumer is to give everything away. `incarnation` 0 = whichever (a person's); else its own wish to leave.
+
+    `leaving`: the incarnation that was asked to end while a person's draining stood here (0 = none).
+    """
 
     by: str
     why: str
     at: float
     incarnation: int = 0
+    leaving: int = 0
 
 
 @dataclass(frozen=True, slots=True)

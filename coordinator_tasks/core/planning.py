@@ -10,7 +10,7 @@ from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.measures import PARAMETER, Measure, measured
 from coordinator_tasks.core.model import Explanation, Reason
 from coordinator_tasks.core.names import MAX_ID_BYTES
-from coordinator_tasks.core.presence import is_draining, presence
+from coordinator_tasks.core.presence import is_draining, is_leaving, presence
 from coordinator_tasks.core.world import Policy, Presence, TopicView, World
 
 # Bytes of JSON with numbers of four digits for partitions and up to seven for epochs.
@@ -47,7 +47,7 @@ def rebalance(draft: Draft, view: TopicView, world: World, able: Mapping[str, in
     if view.config.removed or view.config.frozen:
         return True
     if not able:
-        _stop_draining(draft, view, world, policy)
+        _stop_leaving(draft, view, world, policy)
         return True
     flight = _flight(draft, world)
     fixed = _fixed(draft, view, world, able, policy)
@@ -181,13 +181,17 @@ def _movable(draft: Draft, consumer: str, world: World, policy: Policy) -> bool:
     return presence(consumer, draft.incarnations.get(consumer, 0), world, policy) is Presence.LIVE
 
 
-def _stop_draining(draft: Draft, view: TopicView, world: World, policy: Policy) -> None:
-    """Nobody can take over, or may be back in a moment: who drains closes its partitions, so that it may leave."""
+def _stop_leaving(draft: Draft, view: TopicView, world: World, policy: Policy) -> None:
+    """Nobody can take over, or may be back in a moment: who was asked to end closes its partitions, so that it may.
+
+    Who only drains keeps them: a drain moves partitions to others, and stops none.
+    """
     absent = [c for c in draft.holders() if not _movable(draft, c, world, policy)]
     if any(not is_draining(c, draft.incarnations.get(c, 0), world) for c in absent):
         return
     for partition in view.partitions:
-        if _taker_drains(draft, partition, world):
+        taker = draft.target(partition)
+        if taker is not None and is_leaving(taker, draft.incarnations.get(taker, 0), world):
             draft.stop(partition)
 
 

@@ -40,6 +40,13 @@ def is_draining(consumer: str, incarnation: int, world: World) -> bool:
     return draining is not None and draining.incarnation in (0, incarnation)
 
 
+def is_leaving(consumer: str, incarnation: int, world: World) -> bool:
+    """Whether this incarnation was asked to end: it leaves, also where nobody takes over what it has."""
+    directive = world.directives.get(consumer)
+    draining = directive.draining if directive is not None else None
+    return draining is not None and incarnation > 0 and incarnation in (draining.incarnation, draining.leaving)
+
+
 def _may_rejoin(claim: IdClaim, incarnation: int, member: Member | None, world: World, policy: Policy) -> bool:
     """A dead consumer's partitions wait for the same id during `rejoin_grace_s`."""
     if member is not None or claim.absence is None or claim.absence.incarnation != incarnation:

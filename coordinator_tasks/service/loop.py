@@ -19,6 +19,7 @@ BUSY_S = 0.05  # between two looks while something is waited for
 HANDOFF_S = 0.2  # the first look after a plan in which nobody waits for us: consumers that hand over answer later
 QUIET_S = 1.0  # the periodic look that finds what no watch told
 AMONG_THEM = (MoveKind.HANDOFF, MoveKind.START)  # a barrier opens only when we have asked
+SHOWN_TOPICS = 10  # in one line of the log
 CHORES_S = 10.0  # new partitions and readmissions
 PRUNE_S = 60.0  # old records
 log = logging.getLogger(__name__)
@@ -46,10 +47,7 @@ def run(c: Coordinator, stop: threading.Event, who: str, show: Callable[[TopicRe
         if held:
             log.warning("answers again; going on")
             held = ""
-        reasons = {report.reason for report in reports if report.outcome is Outcome.HELD}
-        for reason in sorted(reasons - said):
-            log.warning("holding: %s", reason)
-        said = reasons
+        said = _say_held(reports, said)
         for report in reports:
             if report.outcome is Outcome.WRITTEN and show is not None:
                 show(report)
@@ -76,6 +74,17 @@ class _Chores:
         self.said = frozenset(lines)
         self.at = now + CHORES_S
         self.prune_at = now + PRUNE_S if prune else self.prune_at
+
+
+def _say_held(reports: Collection[TopicReport], said: Collection[str]) -> set[str]:
+    """Log each reason for which topics are held, with these, unless it was said; all reasons of now."""
+    held: dict[str, list[str]] = {}
+    for report in reports:
+        if report.outcome is Outcome.HELD:
+            held.setdefault(report.reason, []).append(report.topic)
+    for reason in sorted(held.keys() - set(said)):
+        log.warning("holding %s: %s", ", ".join(held[reason][:SHOWN_TOPICS]), reason)
+    return set(held)
 
 
 def _pause_s(reports: Collection[TopicReport]) -> float:

@@ -225,10 +225,16 @@ class Agent:
 
     def _mark_draining(self) -> None:
         mine = self.identity
-        directive = self._view.directive
-        if directive.draining is not None and directive.draining.incarnation in (0, mine.incarnation):
+        directive, draining = self._view.directive, self._view.directive.draining
+        if draining is not None and mine.incarnation in (draining.incarnation, draining.leaving):
             return
-        draining = Draining(mine.consumer, "asked to end", self._clock.now(), mine.incarnation)
+        if draining is not None and draining.incarnation == 0:
+            if not self._any(lambda holder: holder.involved):
+                return
+            # A person's draining stays, and lets the last consumer keep everything: that this life ends is said beside it.
+            draining = replace(draining, leaving=mine.incarnation)
+        else:
+            draining = Draining(mine.consumer, "asked to end", self._clock.now(), mine.incarnation)
         path, data = self._paths.directive(mine.consumer), encode_directive(replace(directive, draining=draining))
         write = Create(path, data) if directive.version < 0 else SetData(path, data, directive.version)
         # Written by us or by somebody else: its watch fires, and it is read again. Unreadable: tried again at the next step.

@@ -6,7 +6,8 @@ Random names (generations) are shown in the order of their appearance, so that a
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from coordinator_tasks.core.model import Actor, Ending, Record, Silence
+from coordinator_tasks.core.member_codec import encode_directive
+from coordinator_tasks.core.model import Actor, Directive, Draining, Ending, Record, Silence
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, Delete, Operation, SetData
 from coordinator_tasks.service import directives, topics, transitions
@@ -124,6 +125,14 @@ class Stage:
     @STORY.command
     def do_drain(self, consumer: str) -> None:
         directives.drain(self.site.coordinator, consumer, by="ann", why="the host goes")
+
+    @STORY.command
+    def do_leave(self, consumer: str) -> None:
+        """Its process was asked to end, and says so."""
+        mine = self.site.processes[consumer].member.incarnation
+        draining = Draining(consumer, "asked to end", self.site.clock.now(), mine)
+        path = self.site.coordinator.paths.directive(consumer)
+        self.site.zk.transact([Create(path, encode_directive(Directive(consumer, draining=draining)))])
 
     @STORY.command
     def do_remove(self) -> None:

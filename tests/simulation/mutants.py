@@ -494,6 +494,12 @@ MUTANTS = (
         "the platform isolates nobody who has registered since",
     ),
     Mutant(
+        "coordinator_tasks/core/planning.py",
+        "if taker is not None and is_leaving(taker, draft.incarnations.get(taker, 0), world):",
+        "if _taker_drains(draft, partition, world):",
+        "a drain takes nothing from the last consumer",
+    ),
+    Mutant(
         "coordinator_tasks/core/causes.py",
         "if c not in able} | _to_drain(world, draft))",
         "if c not in able})",

@@ -18,7 +18,7 @@
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core import invariants
@@ -93,6 +93,8 @@ class Oracle:
     shown: Shown = field(init=False)
     looks: Looks = field(init=False)
     running: Running = field(default_factory=Running)
+    partitions: Callable[[str], int] = lambda _: 0  # how many Kafka has of a topic
+    _asked_to_end: set[tuple[str, int]] = field(default_factory=set)  # consumer, incarnation
     _written: bool = False  # since all processes were looked at
     _committers: dict[tuple[str, int, int], str] = field(default_factory=dict)
     _generations: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -206,6 +208,17 @@ class Oracle:
             moved = [move for move in records[0].moves if move.partition in old.assignments]
             kinds = {move.kind for move in moved} & {MoveKind.HANDOFF, MoveKind.STOP}
             self.expect("hold means hold", not kinds, f"{topic} is frozen and was planned: {sorted(kinds)}")
+        if old is not None and not recovered and not self.configs[topic].removed:
+            self._kept(topic, old, records)
+
+    def _kept(self, topic: str, old: TopicNode, records: list[Record]) -> None:
+        """A drain moves partitions, and stops none: only who was asked to end closes what nobody gets."""
+        stopped = [move.partition for record in records for move in record.moves if move.kind is MoveKind.STOP]
+        for p in stopped:
+            giver = old.assignments.get(p)
+            if giver is not None and p < self.partitions(topic):
+                ends = (giver, old.incarnations[giver]) in self._asked_to_end
+                self.expect("a drain keeps", ends, f"{topic}-{p} was taken from {giver} and given to nobody")
 
     def _undisturbed(self, topic: str, old: TopicNode, node: TopicNode, records: list[Record]) -> None:
         moved = {move.partition for record in records for move in record.moves}
@@ -249,6 +262,9 @@ class Oracle:
     def _directive(self, consumer: str, path: str, node: Znode | None) -> None:
         directive = decode_directive(path, node.data, consumer, 0) if node is not None else None
         isolation = directive.isolation if directive is not None else None
+        draining = directive.draining if directive is not None else None
+        if draining is not None:
+            self._asked_to_end |= {(consumer, draining.incarnation), (consumer, draining.leaving)}
         self.excuses.on_directive(consumer, isolation.incarnation if isolation is not None else None, self.nodes)
         for one in self.consumers if isolation is not None else ():
             # A process whose id another one has taken may be well, and cannot be asked.

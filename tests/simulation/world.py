@@ -67,6 +67,7 @@ class World:
         self.brokers = Brokers(self.kernel, self._on_commit, self.effect)
         self.interfaces = Interfaces(self.kernel, {}, self.effect)
         self.oracle.heard = self.interfaces.heard
+        self.oracle.partitions = lambda topic: len(self.brokers.logs[topic].ends)
         self.registry = Registry(self.kernel, self.effect, self._on_hidden)
         policy = replace(POLICY, hold_absent=setup.hold_absent, rejoin_grace_s=setup.rejoin_grace_s)
         self.site = Site(self.server, self.brokers, self.interfaces, self.registry, self.paths, policy)

@@ -563,8 +563,8 @@ def test_who_leaves_marks_itself_draining_in_the_directive_that_is_there(stage: 
     assert decode_directive(path, stage.site.get(path).data, "a", 0).draining is not None
 
 
-def test_who_leaves_does_not_write_over_what_a_person_drained(stage: Stage) -> None:
-    """A person's drain lasts over restarts; a life's own mark ends with it."""
+def test_who_leaves_marks_its_life_beside_what_a_person_drained(stage: Stage) -> None:
+    """A person's drain lasts over restarts, and moves partitions only: that this life ends, also alone, is its own word."""
     asked = Draining("ada", "a new host", 1.0)
     stage.own(0)
     stage.step()
@@ -573,7 +573,10 @@ def test_who_leaves_does_not_write_over_what_a_person_drained(stage: Stage) -> N
     stage.agent.leave()
     stage.step()
     path = PATHS.directive("a")
-    assert decode_directive(path, stage.site.get(path).data, "a", 0).draining == asked
+    marked = stage.site.get(path)
+    assert decode_directive(path, marked.data, "a", 0).draining == replace(asked, leaving=1)
+    stage.step()
+    assert stage.site.get(path).stat.version == marked.stat.version, "it says so once"
 
 
 def test_who_leaves_ends_no_registration_of_another_life(stage: Stage) -> None:

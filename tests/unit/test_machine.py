@@ -211,15 +211,53 @@ def test_a_drained_consumer_hands_over_everything_it_has() -> None:
     assert scene.counts() == {"a": 6, "b": 6}
 
 
-def test_a_drained_consumer_alone_closes_everything_so_that_it_may_leave() -> None:
-    scene = stable("a").drains("a")
-    decision = scene.step()
-    assert kinds(decision) == {MoveKind.STOP}
+def test_the_last_consumer_that_is_drained_keeps_everything_until_another_is_there() -> None:
+    scene = stable("a").drains("a").settles()
+    assert scene.counts() == {"a": 4}
+    assert (
+        scene.decide().reason
+        == "a drains and keeps partitions 0, 1, 2, 3: no other consumer is there that may take them"
+    )
+    decision = scene.joins("b").step()
+    assert kinds(decision) == {MoveKind.HANDOFF}
+    scene.settles()
+    assert scene.counts() == {"b": 4}
+
+
+@pytest.mark.parametrize("drained", [True, False], ids=["also drained by a person", "not drained"])
+def test_the_last_consumer_that_was_asked_to_end_closes_everything_and_that_is_held(drained: bool) -> None:
+    scene = stable("a")
+    scene = scene.drains("a", leaving=1) if drained else scene.drains("a", incarnation=1)
+    assert kinds(scene.step()) == {MoveKind.STOP}
     scene.settles()
     assert scene.owned == {}
-    assert scene.decide().verdict is Verdict.WAIT
+    assert (scene.decide().verdict, scene.decide().reason) == (
+        Verdict.HOLD,
+        "no live consumer is there to take partitions",
+    )
     scene.joins("b").settles()
     assert scene.counts() == {"b": 4}
+
+
+def test_what_nobody_owns_is_named_beside_what_a_drained_consumer_keeps() -> None:
+    scene = ab().drains("a").settles()
+    assert scene.counts() == {"b": 4}
+    scene = ab().drains("a").drains("b").settles()
+    assert scene.counts() == {"a": 2, "b": 2}, "nobody gives to one who drains as well"
+    decision = scene.dies("b").settles().decide()
+    assert scene.counts() == {"a": 2}
+    assert (decision.verdict, decision.reason) == (
+        Verdict.HOLD,
+        "no live consumer is there to take partitions 2, 3; a drains and keeps partitions 0, 1: no other consumer is there "
+        "that may take them",
+    )
+
+
+def test_a_hand_off_to_one_who_is_drained_meanwhile_goes_on_where_nobody_else_is_there() -> None:
+    scene = stable("a", partitions=2).joins("b").drains("a")
+    scene.step()
+    scene.drains("b").settles()
+    assert scene.counts() == {"b": 2}
 
 
 @pytest.mark.parametrize("asked_while_away", [True, False])
@@ -346,7 +384,7 @@ def test_all_consumers_gone_leaves_nothing_assigned_and_says_so() -> None:
     assert decision.record.moves == ()
     assert decision.state.targets == {}
     rest = scene.decide()
-    assert rest.verdict is Verdict.WAIT
+    assert rest.verdict is Verdict.HOLD
     assert "no live consumer" in rest.reason
 
 
@@ -1117,7 +1155,7 @@ def test_a_taker_that_is_lost_after_the_release_leaves_no_possible_owner() -> No
 
 
 def test_everything_confirmed_and_nothing_to_start_ends_stable() -> None:
-    scene = stable("a").drains("a")
+    scene = stable("a").drains("a", incarnation=1)
     scene.step()
     decision = scene.acts("a").step(Step.START)
     assert decision.state is not None

@@ -429,7 +429,7 @@ def test_what_its_own_picture_has_given_it_anew_does_not_go_on_under_the_token_b
 
 
 def test_what_was_being_closed_and_runs_nowhere_begins_a_new_holding() -> None:
-    scene = stable("a").drains("a")
+    scene = stable("a").drains("a", incarnation=1)
     scene.step()
     assert scene.state is not None
     assert (scene.owned, set(scene.state.to_close)) == ({}, {"a"})

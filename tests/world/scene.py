@@ -129,9 +129,11 @@ class Scene:
         self.directives[consumer] = replace(old, isolation=None, version=old.version + 1)
         return self
 
-    def drains(self, consumer: str, *, at: float = LONG_AGO, incarnation: int = 0, why: str = "") -> "Scene":
+    def drains(
+        self, consumer: str, *, at: float = LONG_AGO, incarnation: int = 0, why: str = "", leaving: int = 0
+    ) -> "Scene":
         old = self.directives.get(consumer, Directive(consumer))
-        draining = Draining("ann", why, at, incarnation)
+        draining = Draining("ann", why, at, incarnation, leaving)
         self.directives[consumer] = replace(old, draining=draining, version=old.version + 1)
         return self
 
