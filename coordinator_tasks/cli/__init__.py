@@ -1,7 +1,7 @@
 """The coordinator for a person at a terminal: `python -m coordinator_tasks`, or `coordinator` where it is installed.
 
 The same service calls as in Airflow, with the settings of `coordinator_tasks.settings`. Every error is one line that
-says what, why and what to do next. Exit codes: 0 done; 1 a topic is held, a person has to look at it; 2 the request or
+says what, why and what to do next. Exit codes: 0 done; 1 a topic is held or has partitions without an owner, a person has to look at it; 2 the request or
 the settings are wrong; 3 a neighbour does not answer; 4 stored data cannot be read; 5 somebody else was faster, repeat.
 """
 

@@ -2,7 +2,8 @@
 
 import getpass
 import os
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Annotated
@@ -12,6 +13,7 @@ import typer
 from coordinator_tasks import show
 from coordinator_tasks.core.errors import NotManaged, Refused
 from coordinator_tasks.core.model import Actor
+from coordinator_tasks.core.partition_text import named
 from coordinator_tasks.service import transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Outcome, TopicReport
@@ -99,6 +101,14 @@ def managed(c: Coordinator, names: Sequence[str] | None) -> tuple[str, ...]:
 def exit_if_held(reports: Sequence[TopicReport]) -> None:
     """Say by the exit code that a topic is held."""
     if any(report.outcome is Outcome.HELD for report in reports):
+        raise typer.Exit(HELD_EXIT)
+
+
+def exit_if_unowned(found: Mapping[str, Sequence[int]]) -> None:
+    """Say on standard error, and by the exit code, which partitions nobody has and nobody is to get, by topic."""
+    for topic, partitions in found.items():
+        print(f"nobody owns {named(partitions)} of topic {topic}", file=sys.stderr)
+    if found:
         raise typer.Exit(HELD_EXIT)
 
 

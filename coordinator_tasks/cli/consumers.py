@@ -10,6 +10,7 @@ from coordinator_tasks.cli.base import (
     Consumer,
     Json,
     Why,
+    exit_if_unowned,
     name_values,
     opened,
     output,
@@ -25,9 +26,13 @@ commands = typer.Typer()
 
 @commands.command()
 def status(context: typer.Context, json: Json = False) -> None:
-    """List the consumers: live, isolated, draining or absent; address, incarnation, what they run and their lag."""
+    """List the consumers: live, isolated, draining or absent; address, incarnation, what they run and their lag.
+
+    Exit code 1 while a partition has no owner.
+    """
     with opened(context) as c:
         output(overview.consumers(c), json, show.consumers)
+        exit_if_unowned(overview.unowned(c))
 
 
 @commands.command()

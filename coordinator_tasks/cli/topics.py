@@ -17,6 +17,7 @@ from coordinator_tasks.cli.base import (
     Topic,
     Why,
     actor,
+    exit_if_unowned,
     name_values,
     opened,
     output,
@@ -32,9 +33,14 @@ commands = typer.Typer()
 
 @commands.command()
 def topics(context: typer.Context, json: Json = False) -> None:
-    """List the managed topics: state, epoch, owners, what is unowned, what it waits for and who holds it up."""
+    """List the managed topics: state, epoch, owners, what is unowned, what it waits for and who holds it up.
+
+    Exit code 1 while a partition has no owner.
+    """
     with opened(context) as c:
-        output(overview.topics(c), json, show.topics)
+        found = overview.topics(c)
+        output(found, json, show.topics)
+        exit_if_unowned({one.topic: one.unowned for one in found if one.unowned})
 
 
 @commands.command()

@@ -4,10 +4,11 @@ A topic or consumer that cannot be read shows its problem in place of its figure
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from coordinator_tasks.core.causes import absence
-from coordinator_tasks.core.errors import Malformed, Refused
+from coordinator_tasks.core.errors import LookAgain, Malformed, NotManaged, Refused
 from coordinator_tasks.core.model import (
     Answer,
     ConsumerStatus,
@@ -105,15 +106,28 @@ def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) ->
         partitions=len(view.partitions),
         owners=dict(sorted(owners.items())),
         moving=tuple(sorted(moving)),
-        unowned=tuple(p for p in view.partitions if p not in moving and not _assigned(view, p)),
+        unowned=_unowned(view),
         reason=report.reason if report is not None else "",
         blockers=report.blockers if report is not None else (),
         wishes=wishes.told(view.config),
     )
 
 
-def _assigned(view: TopicView, partition: int) -> bool:
-    return view.node is not None and partition in view.node.assignments
+def unowned(c: Coordinator) -> dict[str, tuple[int, ...]]:
+    """Topic → its partitions that nobody has and nobody is to get, of those that can be read and have some."""
+    found: dict[str, tuple[int, ...]] = {}
+    for topic in transitions.topics(c):
+        with suppress(Malformed, Refused, NotManaged, LookAgain):  # `topics` shows what is wrong with such a one
+            found[topic] = _unowned(store.load(c.zk, c.paths, topic).view)
+    return {topic: partitions for topic, partitions in found.items() if partitions}
+
+
+def _unowned(view: TopicView) -> tuple[int, ...]:
+    if view.config.removed:
+        return ()
+    owned = view.node.assignments.keys() if view.node is not None else set[int]()
+    taken = owned | _moving(view)
+    return tuple(p for p in view.partitions if p not in taken)
 
 
 def _moving(view: TopicView) -> set[int]:

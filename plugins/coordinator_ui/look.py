@@ -54,7 +54,9 @@ class TopicPicture:
 
     @property
     def unowned(self) -> tuple[int, ...]:
-        """The partitions that nobody has and nobody is to get."""
+        """The partitions that nobody has and nobody is to get; none of a topic that was removed."""
+        if self.removed:
+            return ()
         listed = (*self.owners.values(), *self.closing.values(), *self.starting.values())
         taken = {p for numbers in listed for p in numbers}
         return tuple(p for p in self.partitions if p not in taken)
@@ -81,6 +83,12 @@ class Consumers:
     def silent(self, owners: Collection[str]) -> tuple[ConsumerOverview, ...]:
         """The owners that are absent or whose interface does not answer."""
         return tuple(one for one in self.listed if one.consumer in owners and one.problem)
+
+    def kept(self, picture: TopicPicture) -> dict[str, tuple[int, ...]]:
+        """Who drains and keeps which partitions of a topic that is Stable: nobody else may have them, or it is frozen."""
+        drain = {one.consumer for one in self.listed if one.presence == overview.DRAINING}
+        settled = picture.state is State.STABLE
+        return {who: numbers for who, numbers in picture.owners.items() if settled and who in drain}
 
     def lag(self, topic: str) -> int | None:
         """Records behind the log's end, as far as the consumers know them."""

@@ -48,7 +48,9 @@ def test_a_topic_is_added_listed_planned_and_removed(environment: Mapping[str, s
     again = coordinator(environment, "add-topic", TOPIC, "--group", "cli-group", "--json")
     assert json.loads(again.stdout)["initial_partitions"] == 4
 
-    (listed,) = json.loads(coordinator(environment, "topics", "--json").stdout)
+    ended = coordinator(environment, "topics", "--json")
+    assert ended.returncode == 1, "nobody owns its partitions"
+    (listed,) = json.loads(ended.stdout)
     assert (listed["topic"], listed["state"], listed["unowned"]) == (TOPIC, "Initial", [0, 1, 2, 3])
 
     planned = coordinator(environment, "plan", "--dry-run")

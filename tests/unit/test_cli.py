@@ -161,7 +161,9 @@ def test_a_topic_is_added_planned_and_listed(run: Run, site: Site) -> None:
     assert code == 0
     assert "orders: Initial -> Starting, would be written" in out
     assert "consumer-a" in out
-    assert the_json(run("topics", "--json"))[0]["state"] == "Initial", "a dry run writes nothing"
+    code, out, err = run("topics", "--json")
+    assert (code, err) == (1, "nobody owns partitions 0-5 of topic orders\n")
+    assert json.loads(out)[0]["state"] == "Initial", "a dry run writes nothing"
 
     assert run("plan")[0] == 0
     steps(run)
@@ -188,6 +190,31 @@ def test_a_drain_moves_everything_and_the_history_says_why(run: Run, site: Site)
     assert "command " in out
     assert "consumer-b  consumer-a  handoff" in out
     assert max(map(len, out.splitlines())) <= 120
+
+
+def test_the_last_consumer_that_is_drained_keeps_everything_and_the_lists_say_so(run: Run, site: Site) -> None:
+    stable(run, site, "consumer-a")
+    run("drain", "consumer-a", "--why", "new host")
+    site.clock.advance(10)
+    steps(run)
+    (topic,) = the_json(run("topics", "--json"))
+    assert (topic["owners"], topic["unowned"]) == ({"consumer-a": 6}, [])
+    assert "consumer-a drains and keeps partitions 0, 1, 2, 3, 4, 5" in topic["reason"]
+    assert run("status")[0] == 0
+
+
+@pytest.mark.parametrize("command", ["topics", "status"])
+def test_partitions_without_an_owner_have_their_own_exit_code(run: Run, site: Site, command: str) -> None:
+    stable(run, site, "consumer-a")
+    assert run(command)[0] == 0
+    run("isolate", "consumer-a", "--why", "wrong disk")
+    assert run("step")[0] == 0
+    code, out, err = run(command, "--json")
+    assert (code, err) == (1, "nobody owns partitions 0-5 of topic orders\n")
+    assert json.loads(out), "a program reads the rest all the same"
+    assert run("step")[0] == 1, "it is held: no live consumer is there"
+    assert run("remove-topic", "orders")[0] == 0
+    assert run(command)[0] == 0, "a topic that was removed misses nobody"
 
 
 def test_status_shows_who_is_there_and_what_they_run(run: Run, site: Site) -> None:
@@ -432,7 +459,9 @@ def test_an_unreadable_node_hides_no_other_topic_and_is_named(run: Run, site: Si
     run("add-topic", "other", "--group", "g2")
     path = site.paths.topic("orders")
     site.zk.transact([SetData(path, b"{broken")])
-    found = {one["topic"]: one for one in the_json(run("topics", "--json"))}
+    code, out, err = run("topics", "--json")
+    assert (code, err) == (1, "nobody owns partition 0 of topic other\n")
+    found = {one["topic"]: one for one in json.loads(out)}
     assert path in found["orders"]["problem"]
     assert found["other"]["partitions"] == 1
     assert run("step")[0] == 1, "a topic is held"

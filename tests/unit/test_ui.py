@@ -125,6 +125,42 @@ def test_the_overview_names_states_owners_consumers_and_who_holds_a_topic_up(sho
     assert "draining by ada: new disk" in said
 
 
+def stable(shop: Cluster, owners: dict[int, str]) -> None:
+    node = TopicNode(
+        "broker:9092",
+        "readers",
+        3,
+        "g",
+        "id-1",
+        owners,
+        dict.fromkeys(owners, 1),
+        incarnations=dict.fromkeys(owners.values(), 1),
+    )
+    shop.zk.transact([SetData(shop.paths.topic("orders"), encode_node(node))])
+    shop.zk.transact([Create(shop.paths.state("orders"), encode_state(TopicState(State.STABLE)))])
+
+
+@pytest.mark.parametrize("path", ["/", "/clusters/shop/topics/orders"])
+def test_a_topic_with_partitions_that_nobody_owns_is_never_shown_as_stable_and_well(shop: Cluster, path: str) -> None:
+    stable(shop, {0: "a", 1: "a"})
+    page = pages_of(shop).get(path).text
+    assert 'class="state unowned">Stable, not owned<' in page
+    assert 'class="state Stable"' not in page
+    assert "every partition is where it should be" not in page
+    assert "note bad" in page
+    topics.remove_topic(shop.coordinator, "orders", PERSON)
+    page = pages_of(shop).get(path).text
+    assert 'class="state Stable"' in page, "one that was removed misses nobody"
+
+
+@pytest.mark.parametrize("path", ["/", "/clusters/shop/topics/orders"])
+def test_who_drains_and_keeps_what_nobody_else_may_have_is_shown(shop: Cluster, path: str) -> None:
+    stable(shop, dict.fromkeys(range(4), "a"))
+    assert "drains and keeps" not in text_of(pages_of(shop).get(path).text)
+    directives.drain(shop.coordinator, "a", "ada", "new disk")
+    assert "a drains and keeps" in text_of(pages_of(shop).get(path).text)
+
+
 def test_empty_pages_say_what_to_do_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop")
     said = text_of(pages_of(Cluster()).get("/").text)
