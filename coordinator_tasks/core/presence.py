@@ -3,9 +3,9 @@
 An incarnation that is registered is never gone. Evidence is by number: what is known of incarnation 3 says nothing of 4.
 """
 
-import re
 from math import inf
 
+from coordinator_tasks.core import topic_patterns
 from coordinator_tasks.core.model import Absence, Answer, ConsumerStatus, Ending, IdClaim, Member, Silence, Unreachable
 from coordinator_tasks.core.world import Policy, Presence, World
 
@@ -75,14 +75,7 @@ def targets(topic: str, held: dict[str, int], world: World, policy: Policy) -> d
 
 def subscribes(member: Member, topic: str) -> bool:
     """Whether the member wants the topic: no list = any; else a name or a regular expression that matches it whole."""
-    return not member.topics or any(_matches(pattern, topic) for pattern in member.topics)
-
-
-def _matches(pattern: str, topic: str) -> bool:
-    try:
-        return pattern == topic or re.fullmatch(pattern, topic) is not None
-    except re.error:
-        return False
+    return not member.topics or topic_patterns.any_matches(member.topics, topic)
 
 
 def _not_yet(member: Member, world: World) -> bool:
