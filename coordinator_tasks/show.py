@@ -78,7 +78,7 @@ def consumers(found: Iterable[ConsumerOverview]) -> str:
     """One line for each consumer and topic."""
     rows = []
     for one in found:
-        notes = "; ".join(part for part in (one.asked, one.problem) if part)
+        notes = "; ".join(part for part in (one.asked, one.problem, *one.reports) if part)
         who = (one.consumer, one.presence, str(one.incarnation or NOBODY), one.address or NOBODY)
         for topic in one.topics or (RunningTopic(NOBODY),):
             said = "; ".join(part for part in (notes, *topic.reports) if part)

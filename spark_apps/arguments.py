@@ -50,7 +50,11 @@ def add_consumer_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kafka", help="bootstrap servers, host:port,host:port")
     parser.add_argument("--settings", help="a settings file of mode 0600, with whatever is secret")
     parser.add_argument("--discovery", help="zookeeper, or file:/folder")
-    parser.add_argument("--topics", default="", help="names or regular expressions, separated by commas; default: any")
+    parser.add_argument(
+        "--topics",
+        default="",
+        help="names or regular expressions, separated by commas; default: what the pipelines match",
+    )
     parser.add_argument("--listen", default="127.0.0.1:0", help="host:port of the status interface; 0 = a free one")
     parser.add_argument("--advertise", default="", help="the URL under which others ask the status interface")
     parser.add_argument("--rack", default="")

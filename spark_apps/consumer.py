@@ -11,7 +11,6 @@ agent. The committed position is the truth at every start, so no checkpoint outl
 """
 
 import logging
-import re
 import shutil
 import tempfile
 import threading
@@ -28,6 +27,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from coordinator_tasks.core import topic_patterns
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import TopicNode
 from spark_apps import progress, session, source
@@ -39,10 +39,12 @@ from spark_apps.link import LinkServer
 from spark_apps.outputs import agreed_writer
 from spark_apps.pipelines import Build
 from spark_apps.stateless import check_stateless
+from spark_apps.subscription import registered
 from spark_apps.warm_up import warm_up
 
 STOP_TIMEOUT_S = 15.0
 CHECK_S = 0.5
+ANY = ".*"
 START_ATTEMPTS = 6
 SLOW_START = "Python worker failed to connect back"
 """Spark gives its Python process ten seconds to start, which cannot be changed and is too little on a busy host."""
@@ -84,7 +86,7 @@ class Pipeline:
 
     def matches(self, topic: str) -> bool:
         """A name goes before a pattern, and that before the default: the caller asks in this order."""
-        return topic == self.name or bool(self.pattern and re.fullmatch(self.pattern, topic))
+        return topic == self.name or (bool(self.pattern) and topic_patterns.matches(self.pattern, topic))
 
 
 class SparkTopic:
@@ -222,12 +224,9 @@ class Consumer:
         """
         if build is None or sum((bool(name), bool(pattern), default)) != 1:
             raise Refused("a pipeline has a function and one of: a topic's name, pattern=, default=True")
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise Refused(f"the pattern {pattern!r} is no regular expression ({error}); correct it") from error
-        self._pipelines.append(Pipeline(build, name, ".*" if default else pattern))
-        self._pipelines.sort(key=lambda one: (not one.name, one.pattern == ".*"))
+        topic_patterns.check(pattern)
+        self._pipelines.append(Pipeline(build, name, ANY if default else pattern))
+        self._pipelines.sort(key=lambda one: (not one.name, one.pattern == ANY))
 
     def run(self) -> int:
         """Serve until SIGTERM, SIGINT or a failure; 0 after a clean leave, 1 when the consumer had to leave.
@@ -241,7 +240,14 @@ class Consumer:
         with leave_on_signals(self._process.leave):
             return self._serve(self._process)
 
+    def _registered(self) -> tuple[str, ...]:
+        """What we may be given: what a pipeline is for, within what the settings name."""
+        names = [one.name for one in self._pipelines if one.name]
+        patterns = [one.pattern for one in self._pipelines if one.pattern]
+        return registered(self._settings.topics, names, patterns, default=ANY in patterns)
+
     def _serve(self, process: Process) -> int:
+        process.wants(self._registered())
         if self._how.warm_up:
             warm_up(self._spark)
         return process.run(self)
@@ -262,7 +268,10 @@ class Consumer:
         process, link = self._process, self._link
         found = next((one for one in self._pipelines if one.matches(topic)), None)
         if found is None:
-            return f"topic {topic} is managed, but no pipeline of this application matches it: it is not read here"
+            return (
+                f"topic {topic} may be given to this consumer, but no pipeline of it matches: what it is given is not read; "
+                "add a pipeline for it, or leave it out of --topics"
+            )
         if process is None or link is None:
             return "the consumer is not open"
         settings = process.settings

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from coordinator_tasks.core import topic_patterns
 from coordinator_tasks.core.causes import absence
 from coordinator_tasks.core.errors import LookAgain, Malformed, NotManaged, Refused
 from coordinator_tasks.core.model import (
@@ -70,7 +71,8 @@ class ConsumerOverview:
     """One consumer. `presence` is one of `Presence`, `draining`, `starting` (it has drawn its incarnation and not registered
     yet), or `not started` (it is wanted, and nobody has launched it yet).
 
-    `problem` is what an absent owner is waited for, or else why its interface gave no answer.
+    `problem` is what an absent owner is waited for, or else why its interface gave no answer; `reports` is what is wrong
+    with its registration, and what it reports itself beside its topics.
     """
 
     consumer: str
@@ -80,6 +82,7 @@ class ConsumerOverview:
     health: str = ""
     problem: str = ""
     asked: str = ""
+    reports: tuple[str, ...] = ()
     topics: tuple[RunningTopic, ...] = ()
 
 
@@ -189,6 +192,7 @@ def _consumer(
         health=status.health if status is not None else "",
         problem=absent or _problem(answer, registered=member is not None),
         asked=_asked(world.directives.get(consumer), incarnation),
+        reports=(*_misregistered(member), *(status.reports if status is not None else ())),
         topics=_topics(consumer, status, nodes),
     )
 
@@ -205,6 +209,12 @@ def _presence(c: Coordinator, consumer: str, incarnation: int, world: World, hel
 def _problem(answer: Answer | None, *, registered: bool) -> str:
     """A silent interface is worth a word only while somebody should be there."""
     return answer.detail if registered and isinstance(answer, Unreachable) else ""
+
+
+def _misregistered(member: Member | None) -> tuple[str, ...]:
+    """What of its registration's topics counts for nothing."""
+    problem = topic_patterns.problem(member.topics) if member is not None else ""
+    return (f"registered for topics: {problem}",) if problem else ()
 
 
 def _asked(directive: Directive | None, incarnation: int) -> str:

@@ -28,6 +28,7 @@ from coordinator_tasks.core.member_codec import decode_claim, encode_claim, enco
 from coordinator_tasks.core.model import ConsumerStatus, Draining, Ending, Member
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Clock, Connection, Create, Delete, Operation, Registry, SetData, ZooKeeper
+from coordinator_tasks.core.presence import subscribes
 from spark_apps.agent.holder import Holder
 from spark_apps.agent.reports import Reports
 from spark_apps.agent.settings import Identity
@@ -79,7 +80,16 @@ class Agent:
         self._topics = topics
         self._wake = wake
         self._timing = timing or AgentTiming()
-        self._view = View(zk, self._paths, self.identity, clock, topics=topics, reports=self.reports, wake=wake)
+        self._view = View(
+            zk,
+            self._paths,
+            self.identity,
+            clock,
+            topics=topics,
+            wanted=lambda topic: subscribes(member, topic),
+            reports=self.reports,
+            wake=wake,
+        )
         self._connection = Connection.CONNECTED
         self._session = 0
         self._registered = False

@@ -13,7 +13,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from coordinator_tasks.core.errors import StoreUnavailable
+from coordinator_tasks.core import topic_patterns
+from coordinator_tasks.core.errors import Refused, StoreUnavailable
 from coordinator_tasks.core.model import ConsumerStatus, Member, TopicNode
 from coordinator_tasks.core.names import check_consumer
 from coordinator_tasks.core.ports import GroupOffsets
@@ -63,6 +64,9 @@ class ConsumerSettings:
 
     def __post_init__(self) -> None:
         check_consumer(self.consumer)
+        problem = topic_patterns.problem(self.topics)
+        if problem:
+            raise Refused(f"{problem}; correct --topics")
 
 
 class Requests:
@@ -101,6 +105,10 @@ class Process:
     def wake(self) -> None:
         """Let the agent look at once; from any thread."""
         self._wake.set()
+
+    def wants(self, topics: tuple[str, ...]) -> None:
+        """Register for these topics; none = any. Before `run`."""
+        self.settings = replace(self.settings, topics=topics)
 
     def connect(self, node: TopicNode) -> GroupOffsets:
         """The group's offsets for a topic, at our own brokers; a request is given up after the commit time-out."""

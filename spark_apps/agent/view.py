@@ -50,6 +50,7 @@ class View:
         clock: Clock,
         *,
         topics: Topics,
+        wanted: Callable[[str], bool],
         reports: Reports,
         wake: Callable[[], None],
     ) -> None:
@@ -59,6 +60,7 @@ class View:
         self._identity = identity
         self._clock = clock
         self._topics = topics
+        self._wanted = wanted
         self._reports = reports
         self._wake = wake
         self._watches = Watches(wake)
@@ -81,7 +83,8 @@ class View:
         topics: Sequence[str] = ()
         with suppress(NodeMissing):
             topics = self._zk.children(self._paths.assignments)
-        for topic in sorted({one for one in topics if is_topic(one)} - set(self._topics.names())):
+        known = self._topics.names()
+        for topic in sorted(one for one in topics if is_topic(one) and one not in known and self._wanted(one)):
             path = self._paths.topic(topic)
             with suppress(NodeMissing, Malformed):
                 self._topics.appeared(topic, decode_node(path, self._zk.get(path).data))
@@ -192,6 +195,10 @@ class View:
                 self._reports.add(path, sentence)
             return
         if not known:
+            mine = self._identity
+            if not self._wanted(topic) and seen.incarnations.get(mine.consumer) != mine.incarnation:
+                self._reports.clear(path)
+                return  # nobody plans it to us
             refusal = self._topics.appeared(topic, seen)
             if refusal:
                 self._reports.add(path, refusal)

@@ -70,7 +70,7 @@ class Topics:
 class Stage:
     """Consumer `a` and topic `t` with four partitions."""
 
-    def __init__(self) -> None:
+    def __init__(self, topics: tuple[str, ...] = ()) -> None:
         self.clock = FakeClock()
         self.server = FakeZooKeeperServer(self.clock)
         self.site = self.server.connect()
@@ -82,7 +82,7 @@ class Stage:
         self.zk = self.server.connect()
         self.incarnation = claim_incarnation(self.zk, PATHS, "a", 1)
         self.topics = Topics(Identity("a", "c", self.incarnation), self.clock)
-        member = Member("a", self.incarnation, "http://127.0.0.1:1", "boot")
+        member = Member("a", self.incarnation, "http://127.0.0.1:1", "boot", topics=topics)
         registry = ZooKeeperRegistry(self.zk, PATHS, self.clock)
         self.agent = Agent(self.zk, registry, self.clock, member, "c", topics=self.topics, wake=self.wake)
         self.woken = 0
@@ -164,6 +164,27 @@ def test_it_registers_when_the_queries_of_the_topics_that_are_there_read(stage: 
     stage.step()
     assert stage.site.find(PATHS.member("a")) is not None
     assert stage.runs == {0}
+
+
+@pytest.mark.parametrize("registered", [("t",), ("[st]",), ()])
+def test_a_topic_that_it_registers_for_gets_its_query_before_the_registration(registered: tuple[str, ...]) -> None:
+    stage = Stage(registered)
+    stage.topics.acquiring = False
+    stage.own(0)
+    stage.step()
+    assert stage.topics.names() == ("t",)
+
+
+def test_a_topic_that_it_does_not_register_for_is_left_alone_until_it_is_granted() -> None:
+    stage = Stage(("other",))
+    stage.write(assignments={0: "b"}, since={0: 1}, incarnations={"a": stage.incarnation + 1, "b": 1})
+    stage.step()
+    assert stage.site.find(PATHS.member("a")) is not None
+    assert stage.topics.names() == (), "what names another life of it is not for it"
+    stage.write(incarnations={"a": stage.incarnation, "b": 1})
+    stage.own(1)
+    stage.step()
+    assert stage.runs == {1}
 
 
 def test_a_query_that_takes_long_to_start_does_not_keep_a_consumer_from_registering(stage: Stage) -> None:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -72,10 +72,10 @@ class Site:
             bootstrap_servers=BOOTSTRAP,
         )
 
-    def join(self, consumer: str) -> None:
+    def join(self, consumer: str, topics: tuple[str, ...] = ()) -> None:
         session = self.sessions[consumer] = self.server.connect()
         incarnation = claim_incarnation(session, self.paths, consumer, 1)
-        member = Member(consumer, incarnation, f"http://127.0.0.1:1/{consumer}", "boot")
+        member = Member(consumer, incarnation, f"http://127.0.0.1:1/{consumer}", "boot", topics=topics)
         ZooKeeperRegistry(session, self.paths, self.clock).register(member)
         self.statuses.answers[consumer] = self.obey
         self.clock.advance(10)
@@ -266,6 +266,19 @@ def test_a_reason_has_to_be_given(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a")
     code, _, error = run("drain", "consumer-a", "--why", " ")
     assert (code, "--why is empty" in error) == (2, True)
+
+
+def test_status_says_what_a_consumer_can_take_and_does_not_read_and_what_of_its_registration_counts_for_nothing(
+    run: Run, site: Site
+) -> None:
+    site.join("consumer-a", topics=("(?=orders).*", "other"))
+    said = "topic other may be given to this consumer, but no pipeline of it matches"
+    status = replace(site.obey(Member("consumer-a", 1, "", "boot")), reports=(said,))
+    site.statuses.answers["consumer-a"] = status
+    (found,) = the_json(run("status", "--json"))
+    assert found["reports"][0].startswith("registered for topics: '(?=orders).*' is no pattern of topics: ")
+    assert found["reports"][1] == said
+    assert said in run("status")[1]
 
 
 def test_status_changes_nothing_in_zookeeper(run: Run, site: Site) -> None:

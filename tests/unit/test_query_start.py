@@ -117,12 +117,69 @@ def test_a_name_goes_before_a_pattern_and_that_before_the_default() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [({"pattern": "("}, "is no regular expression"), ({}, "one of"), ({"name": "a", "pattern": "b"}, "one of")],
+    [({"pattern": "("}, "does not close a group"), ({}, "one of"), ({"name": "a", "pattern": "b"}, "one of")],
 )
 def test_a_pipeline_that_cannot_be_is_refused(arguments: dict[str, str], says: str) -> None:
     site = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
     with pytest.raises(Refused, match=says):
         Consumer(cast(Any, None), ConsumerSettings(site, "a")).pipeline(build=cast(Any, "b"), **cast(Any, arguments))
+
+
+def registers(topics: tuple[str, ...], *pipelines: dict[str, Any]) -> tuple[str, ...]:
+    site = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
+    made = Consumer(cast(Any, None), ConsumerSettings(site, "a", topics))
+    for one in pipelines:
+        made.pipeline(build=cast(Any, "b"), **one)
+    seen: list[tuple[str, ...]] = []
+    process = SimpleNamespace(run=lambda _: 0, wants=seen.append)
+    made._how = SparkSettings(warm_up=False)
+    made._serve(cast(Any, process))
+    return seen[0]
+
+
+ORDERS, CLICKS, OTHERS = {"name": "eu.orders"}, {"pattern": "clicks-.*"}, {"default": True}
+
+
+@pytest.mark.parametrize(
+    ("topics", "pipelines", "expected"),
+    [
+        pytest.param((), (ORDERS,), (r"eu\.orders",), id="what its pipelines are for"),
+        pytest.param((), (ORDERS, CLICKS), (r"eu\.orders", "clicks-.*"), id="also by a pattern"),
+        pytest.param((), (ORDERS, OTHERS), (), id="any topic, by a default"),
+        pytest.param(("a", "b.*"), (OTHERS,), ("a", "b.*"), id="what it is limited to, by a default"),
+        pytest.param(("eu.*",), (ORDERS, {"name": "us"}), (r"eu\.orders",), id="a name within a limit"),
+        pytest.param(("clicks-eu",), (ORDERS, CLICKS), ("clicks-eu",), id="a limit within a pattern"),
+        pytest.param(("c.*",), (ORDERS, CLICKS), ("c.*",), id="a limit beside a pattern, as it is"),
+    ],
+)
+def test_a_consumer_registers_for_what_its_pipelines_match(
+    topics: tuple[str, ...], pipelines: tuple[dict[str, Any], ...], expected: tuple[str, ...]
+) -> None:
+    assert registers(topics, *pipelines) == expected
+
+
+@pytest.mark.parametrize(
+    ("topics", "pipelines", "says"),
+    [
+        pytest.param((), (), "no pipeline is given", id="nothing to read"),
+        pytest.param(
+            ("orders", "clicks"), ({"name": "orders"},), "--topics has 'clicks', but no pipeline", id="a name"
+        ),
+        pytest.param(("eu-.*",), ({"name": "orders"},), "--topics has 'eu-.*', but no pipeline", id="a pattern"),
+        pytest.param((), tuple({"pattern": f"{n}.*"} for n in range(40)), "only the first 32 patterns", id="too many"),
+    ],
+)
+def test_a_topic_without_a_pipeline_is_refused_at_the_start(
+    topics: tuple[str, ...], pipelines: tuple[dict[str, Any], ...], says: str
+) -> None:
+    with pytest.raises(Refused, match=says):
+        registers(topics, *pipelines)
+
+
+def test_a_pattern_that_the_coordinator_does_not_know_is_refused_at_the_start() -> None:
+    site = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
+    with pytest.raises(Refused, match=r"groups that begin with .*correct --topics"):
+        ConsumerSettings(site, "a", ("(?=orders).*",))
 
 
 class Plan:

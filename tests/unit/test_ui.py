@@ -26,6 +26,7 @@ from coordinator_tasks.core.errors import Refused, StoreUnavailable
 from coordinator_tasks.core.history_codec import encode_record
 from coordinator_tasks.core.model import (
     Actor,
+    ConsumerStatus,
     Explanation,
     Move,
     MoveKind,
@@ -400,7 +401,9 @@ def test_what_consumers_and_people_wrote_is_escaped_everywhere(shop: Cluster) ->
         confirmed={NASTY: (1,)},
     )
     directives.drain(shop.coordinator, "a", NASTY, NASTY)
+    shop.statuses.answers["a"] = ConsumerStatus("a", "shop", 1, "boot", "ok", reports=(f"reported {NASTY}",))
     client = pages_of(shop)
+    assert "reported &lt;script&gt;" in client.get("/").text, "a report is shown"
     nasty_rebalance = f"/clusters/shop/topics/orders/rebalances/{NASTY.replace('/', '%2F')}"
     for path in ("/", "/clusters/shop/topics/orders", nasty_rebalance, f"/runs/rebalance/{NASTY}"):
         answer = client.get(path)

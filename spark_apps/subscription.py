@@ -1,0 +1,44 @@
+"""Which topics an application registers for: those that its pipelines match, so that it is planned no others. Pure."""
+
+from collections.abc import Sequence
+
+from coordinator_tasks.core import topic_patterns
+from coordinator_tasks.core.errors import Refused
+
+
+def registered(
+    given: Sequence[str], names: Sequence[str], patterns: Sequence[str], *, default: bool
+) -> tuple[str, ...]:
+    """The names and patterns for the registration; none = any topic.
+
+    `given`: what the application is to be limited to (`--topics`), none = nothing; `names`, `patterns`, `default`: what its
+    pipelines are for. Of two patterns it cannot be said what both match: what is given is then registered as it is, and a
+    topic that no pipeline matches is reported. Raises `Refused`.
+    """
+    if default:
+        return tuple(given)
+    if not names and not patterns:
+        raise Refused(
+            "no pipeline is given, so there is nothing to read; give one for a topic, a pattern, or as the default"
+        )
+    everything = [*map(topic_patterns.exactly, names), *patterns]
+    found = _within(given, names, patterns) if given else everything
+    problem = topic_patterns.problem(found)
+    if problem:
+        raise Refused(f"{problem}; correct it, or take one pipeline as the default and limit it by --topics")
+    return tuple(dict.fromkeys(found))
+
+
+def _within(given: Sequence[str], names: Sequence[str], patterns: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    for one in given:
+        kept = [topic_patterns.exactly(name) for name in names if topic_patterns.matches(one, name)]
+        named = topic_patterns.literal(one)
+        if patterns and (named is None or topic_patterns.any_matches(patterns, named)):
+            kept.append(one)
+        if not kept:
+            raise Refused(
+                f"--topics has {one!r}, but no pipeline of this application is for it; add one, or leave it out"
+            )
+        found += kept
+    return found
