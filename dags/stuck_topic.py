@@ -2,13 +2,14 @@
 
 from airflow.sdk import DAG
 from coordinator_plugin.clusters import Cluster, clusters
-from coordinator_plugin.dagparts import COMMON, cluster_param, consumer_param, topic_param
+from coordinator_plugin.dagparts import COMMON, blocker_param, cluster_param, topic_param
 from coordinator_plugin.question import ApplyAnswer, AskAboutBlocker
 
 DOCS = """
 ### Stuck topic
 Started by `reconcile`, once for each topic and blocker. The answer is a person's: **wait** on, or **isolate** the
 consumer, whose partitions then go to others without its word. Without an answer it waits, and asks again later.
+Also started for a topic that is Stable and has partitions without an owner: then it says so, and what to do.
 """
 
 
@@ -24,7 +25,7 @@ def build(cluster: Cluster) -> DAG:
         params={
             "cluster": cluster_param(cluster),
             "topic": topic_param(),
-            "consumer": consumer_param(),
+            "consumer": blocker_param(),
         },
     ) as dag:
         ask = AskAboutBlocker(task_id="ask", cluster=cluster.name)

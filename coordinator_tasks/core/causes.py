@@ -209,7 +209,7 @@ def homeless(partitions: Collection[int], unowned: list[int]) -> str:
     """Which partitions nobody can be given while no live consumer may have them; an empty text = none."""
     if not unowned:
         return ""
-    which = "partitions" if len(unowned) == len(partitions) else f"partitions {shown(unowned)}"
+    which = "partitions" if len(unowned) == len(partitions) else f"{noun(unowned)} {shown(unowned)}"
     return f"no live consumer is there to take {which}"
 
 

@@ -3,13 +3,13 @@
 A topic or consumer that cannot be read shows its problem in place of its figures and hides none of the others.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from coordinator_tasks.core import topic_patterns
 from coordinator_tasks.core.causes import absence
-from coordinator_tasks.core.errors import LookAgain, Malformed, NotManaged, Refused
+from coordinator_tasks.core.errors import LookAgain, Malformed, Refused
 from coordinator_tasks.core.model import (
     Answer,
     ConsumerStatus,
@@ -118,11 +118,20 @@ def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) ->
 
 def unowned(c: Coordinator) -> dict[str, tuple[int, ...]]:
     """Topic → its partitions that nobody has and nobody is to get, of those that can be read and have some."""
+    return _of_each(c, _unowned)
+
+
+def held(c: Coordinator, consumer: str) -> dict[str, tuple[int, ...]]:
+    """Topic → the partitions that this consumer has, of the topics that can be read: what its isolation would take."""
+    return _of_each(c, lambda view: _granted(consumer, view.node) if view.node is not None else ())
+
+
+def _of_each(c: Coordinator, partitions: Callable[[TopicView], tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
     for topic in transitions.topics(c):
-        with suppress(Malformed, Refused, NotManaged, LookAgain):  # `topics` shows what is wrong with such a one
-            found[topic] = _unowned(store.load(c.zk, c.paths, topic).view)
-    return {topic: partitions for topic, partitions in found.items() if partitions}
+        with suppress(Malformed, Refused, LookAgain):  # `topics` shows what is wrong with such a one
+            found[topic] = partitions(store.load(c.zk, c.paths, topic).view)
+    return {topic: numbers for topic, numbers in found.items() if numbers}
 
 
 def _unowned(view: TopicView) -> tuple[int, ...]:

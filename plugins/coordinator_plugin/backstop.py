@@ -1,7 +1,7 @@
 """What `reconcile` does every minute: everything that correctness relies on and no event may have told."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +9,8 @@ from coordinator_plugin.steps import held_up
 from coordinator_tasks.core import codec
 from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.model import Actor, State
-from coordinator_tasks.service import fleet, transitions, upkeep
+from coordinator_tasks.core.partition_text import named
+from coordinator_tasks.service import fleet, overview, transitions, upkeep
 from coordinator_tasks.service.coordinator import Coordinator
 
 ASK_AGAIN_S = 900.0
@@ -18,7 +19,7 @@ MAX_QUESTIONS = 20
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A topic that has not become Stable for too long, and one consumer that holds it up."""
+    """A topic that has not become Stable for too long, and one consumer that holds it up; none = it is not owned."""
 
     topic: str
     consumer: str
@@ -51,8 +52,10 @@ def reconcile(c: Coordinator, actor: Actor) -> Findings:
     lines.extend(f"{topic} is due" for topic in due)
     missing, said = _missing(c)
     lines.extend(said)
-    found = tuple(questions(c, due))
-    lines.extend(f"{one.topic} is held up by {one.consumer}: {one.sentence}" for one in found)
+    unowned = overview.unowned(c)
+    lines.extend(f"{topic}: nobody owns {named(partitions)}" for topic, partitions in unowned.items())
+    found = (*questions(c, due), *questions_of_unowned(c, unowned))
+    lines.extend(f"{one.topic} is held up by {one.consumer}: {one.sentence}" for one in found if one.consumer)
     return Findings(due, missing, found[:MAX_QUESTIONS], lines)
 
 
@@ -75,17 +78,26 @@ def questions(c: Coordinator, due: Sequence[str]) -> Iterator[Question]:
             yield Question(topic, consumer, sentence, _run_id(topic, consumer, *stuck[topic]))
 
 
-def _stuck_since(c: Coordinator, topic: str) -> tuple[str, float] | None:
-    """The rebalance of a topic that is stuck, and for how long it is overdue (s)."""
+def questions_of_unowned(c: Coordinator, unowned: Collection[str]) -> Iterator[Question]:
+    """One for each topic that has been Stable for long and has partitions that nobody owns."""
+    for topic in unowned:
+        overdue = _stuck_since(c, topic, stable=True)
+        if overdue is not None:
+            yield Question(topic, "", "", _run_id(topic, "", *overdue))
+
+
+def _stuck_since(c: Coordinator, topic: str, *, stable: bool = False) -> tuple[str, float] | None:
+    """The rebalance of a topic that is stuck, or `stable` and not owned, and for how long it is overdue (s)."""
     path = c.paths.state(topic)
     node = c.zk.find(path)
     try:
         state = codec.decode_state(path, node.data) if node is not None else None
     except Malformed:
         return None
-    if state is None or state.state is State.STABLE:
+    if state is None or (state.state is State.STABLE) is not stable:
         return None
-    overdue_s = c.clock.now() - (state.began_at or state.since_at) - c.policy.stuck_after_s
+    began_at = state.since_at if stable else state.began_at or state.since_at
+    overdue_s = c.clock.now() - began_at - c.policy.stuck_after_s
     return (state.rebalance, overdue_s) if overdue_s >= 0 else None
 
 

@@ -61,6 +61,12 @@ def topic_param() -> Param:
     )
 
 
+def blocker_param() -> Param:
+    """The consumer that holds a topic up, or none."""
+    pattern = "^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$"
+    return Param("", type="string", pattern=pattern, title="Consumer", description="None = partitions have no owner.")
+
+
 def consumer_param() -> Param:
     """One consumer."""
     pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$"

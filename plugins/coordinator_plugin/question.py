@@ -1,6 +1,6 @@
-"""The question to a person about a topic that is held up, and what is done with the answer."""
+"""The question to a person about a topic that is held up or not owned, and what is done with the answer."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +14,8 @@ from coordinator_plugin.operators import one_line_errors
 from coordinator_plugin.steps import held_up
 from coordinator_plugin.untemplated import Untemplated
 from coordinator_tasks.core.names import check_consumer, check_topic
-from coordinator_tasks.service import directives
+from coordinator_tasks.core.partition_text import named
+from coordinator_tasks.service import directives, overview, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 
 WAIT, ISOLATE = "wait", "isolate"
@@ -26,13 +27,25 @@ It waits for consumer **{consumer}**:
 
     {sentence}
 
-*isolate* takes everything from this consumer at once; if it still lives, it is fenced, and one batch may be processed
-twice. *wait* changes nothing; the question comes again while the topic is stuck.
+*isolate* takes everything from this consumer at once: {takes}. If it still lives, it is fenced, and one batch may be
+processed twice. *wait* changes nothing; the question comes again while the topic is stuck.
 """
+UNOWNED = """
+Nobody owns **{partitions}** of topic **{topic}** of cluster **{cluster}**, and nobody reads them:
+
+    {sentence}
+
+Start a consumer that has a pipeline for the topic: it is given them at once. The question comes again while they have no
+owner.
+"""
+SHOWN_TOPICS = 10
 
 
 class AskAboutBlocker(Untemplated, HITLOperator):
-    """Asks whether to wait on for the run's `consumer`, which holds up the run's `topic`, or to isolate it."""
+    """Asks whether to wait on for the run's `consumer`, which holds up the run's `topic`, or to isolate it.
+
+    Without a consumer it says which partitions of the topic have no owner: there is nobody to isolate.
+    """
 
     def __init__(self, *, cluster: str = "", **kwargs: Any) -> None:
         super().__init__(
@@ -47,11 +60,32 @@ class AskAboutBlocker(Untemplated, HITLOperator):
     def execute(self, context: Context) -> Any:
         """Ask with what is missing now; nobody is asked about what is no longer missing."""
         with one_line_errors(), CoordinatorHook(self.cluster).open() as coordinator:
-            topic, consumer, sentence = _held_up_now(coordinator, context)
-            cluster = coordinator.paths.cluster
-        self.subject = f"{topic} is held up by {consumer}"
-        self.body = BODY.format(topic=topic, cluster=cluster, consumer=consumer, sentence=_one_line(sentence))
+            ask = self._about_consumer if context["params"]["consumer"] else self._about_unowned
+            ask(coordinator, context)
         return super().execute(context)
+
+    def _about_consumer(self, c: Coordinator, context: Context) -> None:
+        topic, consumer, sentence = _held_up_now(c, context)
+        self.subject = f"{topic} is held up by {consumer}"
+        self.body = BODY.format(
+            topic=topic,
+            cluster=c.paths.cluster,
+            consumer=consumer,
+            sentence=_one_line(sentence),
+            takes=takes(overview.held(c, consumer)),
+        )
+
+    def _about_unowned(self, c: Coordinator, context: Context) -> None:
+        topic = check_topic(context["params"]["topic"])
+        unowned = overview.unowned(c).get(topic, ())
+        if not unowned:
+            raise AirflowSkipException(f"every partition of {topic} has an owner: nobody is asked")
+        (report,) = transitions.preview(c, [topic])
+        self.options = [WAIT]
+        self.subject = f"nobody owns {named(unowned)} of {topic}"
+        self.body = UNOWNED.format(
+            topic=topic, cluster=c.paths.cluster, partitions=named(unowned), sentence=_one_line(report.reason)
+        )
 
 
 class ApplyAnswer(Untemplated):
@@ -83,6 +117,13 @@ def _held_up_now(c: Coordinator, context: Context) -> tuple[str, str, str]:
     if sentence is None:
         raise AirflowSkipException(f"{consumer} no longer holds up {topic}: nothing is done")
     return topic, consumer, sentence
+
+
+def takes(held: Mapping[str, Sequence[int]]) -> str:
+    """What an isolation takes from a consumer that has these partitions."""
+    listed = [f"{named(partitions)} of {topic}" for topic, partitions in sorted(held.items())]
+    more = [f"those of {len(listed) - SHOWN_TOPICS} more topics"] if len(listed) > SHOWN_TOPICS else []
+    return ", ".join([*listed[:SHOWN_TOPICS], *more]) or "it has no partition now"
 
 
 def _one_line(sentence: str) -> str:

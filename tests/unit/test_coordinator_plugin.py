@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from airflow.providers.common.compat.sdk import DagRunTriggerException
@@ -24,6 +24,7 @@ from coordinator_plugin import (
     hook,
     operators,
     place,
+    question,
     report,
     sessions,
     triggers,
@@ -33,6 +34,7 @@ from coordinator_plugin.operators import GOES_ON_S, MAX_ROUNDS, ContinueOperator
 from coordinator_plugin.patience import Patience
 from coordinator_plugin.steps import LeftOver, WaitKind, continuation, look
 
+from coordinator_tasks.core.codec import encode_node, encode_state
 from coordinator_tasks.core.errors import NotManaged, Refused, StoreUnavailable, TopicConflict
 from coordinator_tasks.core.model import (
     Actor,
@@ -44,8 +46,10 @@ from coordinator_tasks.core.model import (
     Reason,
     Silence,
     State,
+    TopicNode,
+    TopicState,
 )
-from coordinator_tasks.core.ports import SetData
+from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.service import directives, fleet, topics, transitions, wishes
 from coordinator_tasks.service.coordinator import Coordinator
@@ -479,6 +483,54 @@ def test_a_stuck_topic_is_asked_about_once_and_again_later(shop: Cluster) -> Non
     shop.clock.sleep(backstop.ASK_AGAIN_S)
     (later,) = backstop.reconcile(c, AIRFLOW).questions
     assert later.run_id != asked.run_id
+
+
+def stable(shop: Cluster, topic: str, assignments: dict[int, str]) -> None:
+    at = shop.clock.now()
+    since, incarnations = dict.fromkeys(assignments, 1), dict.fromkeys(assignments.values(), 1)
+    node = TopicNode("broker:9092", "g", 1, "g", "id-1", assignments, since, incarnations=incarnations)
+    shop.zk.transact([SetData(shop.paths.topic(topic), encode_node(node))])
+    state = TopicState(State.STABLE, rebalance="1-abc", since_at=at)
+    shop.zk.transact([Create(shop.paths.state(topic), encode_state(state))])
+
+
+def test_partitions_that_nobody_owns_are_told_at_once_and_asked_about_when_that_lasts(shop: Cluster) -> None:
+    c = shop.coordinator
+    shop.join("a")
+    directives.drain(c, "a", "ada", "new disk")
+    stable(shop, "orders", {0: "a"})
+    transitions.plan(c, ["orders"], PERSON)
+    found = backstop.reconcile(c, AIRFLOW)
+    assert any(line.startswith("orders: nobody owns partitions 1") for line in found.lines)
+    assert found.questions == ()
+    shop.clock.sleep(c.policy.stuck_after_s + 1)
+    (asked,) = backstop.reconcile(c, AIRFLOW).questions
+    assert asked.plain()["conf"] == {"topic": "orders", "consumer": ""}
+    (again,) = backstop.reconcile(c, AIRFLOW).questions
+    assert again.run_id == asked.run_id
+
+    ask = question.AskAboutBlocker(task_id="ask")
+    ask._about_unowned(c, cast(Any, {"params": asked.plain()["conf"]}))
+    assert ask.subject.startswith("nobody owns partition")
+    assert "no live consumer is there to take partitions 1" in str(ask.body)
+    assert ask.options == [question.WAIT], "there is nobody to isolate"
+
+    topics.remove_topic(c, "orders", PERSON)
+    assert backstop.reconcile(c, AIRFLOW).questions == ()
+    with pytest.raises(AirflowSkipException, match="nobody is asked"):
+        ask._about_unowned(c, cast(Any, {"params": asked.plain()["conf"]}))
+
+
+def test_the_question_says_what_else_isolating_would_take(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.kafka.create_topic("clicks", 6)
+    topics.add_topic(shop.coordinator, "clicks", "g", actor=PERSON)
+    stable(shop, "clicks", {0: "a", 1: "b", 2: "a", 3: "a"})
+    monkeypatch.setattr(question, "held_up", lambda _, names: {names[0]: {"a": "a does not answer"}})
+    ask = question.AskAboutBlocker(task_id="ask")
+    ask._about_consumer(shop.coordinator, cast(Any, {"params": {"topic": "orders", "consumer": "a"}}))
+    assert "takes everything from this consumer at once: partitions 0,2-3 of clicks. If" in str(ask.body)
+    assert question.takes({}) == "it has no partition now"
+    assert question.takes({f"t{n:02}": (n,) for n in range(12)}).endswith("partition 9 of t09, those of 2 more topics")
 
 
 def test_two_runs_that_leave_the_same_over_agree_on_the_further_one(shop: Cluster) -> None:
