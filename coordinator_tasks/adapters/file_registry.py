@@ -148,7 +148,7 @@ def _fresh(path: Path, now: float, ttl_s: float) -> Member | None:
             raw = file.read()
     except FileNotFoundError:
         return None
-    registered_at = Fields.parse(str(path), raw, VERSION).real("registeredAt", 0.0)
+    registered_at = Fields.parse(str(path), raw, VERSION).time("registeredAt", 0.0)
     member = decode_member(str(path), raw, registered_at)
     if member.consumer + _SUFFIX != path.name:
         raise InvalidName(f"{path} is the registration of {member.consumer!r}; its file has the wrong name, remove it")

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.fields import MAX_COUNT
 from coordinator_tasks.core.model import Ending, IdClaim, Member
 
 MAX_REGISTRATIONS = 16
@@ -14,8 +16,15 @@ def drawn(claim: IdClaim, step: int, seen: int = 0) -> IdClaim:
 
     `step`: by chance in 1..`MAX_STEP`. When ZooKeeper loses its counters, or gets older ones back, a counter that went
     up by one would give a new process the number of one that lives on: both would take what is granted to that number.
+    Raises `Refused` where no number is left that could be read again: somebody has written the counter by hand.
     """
-    return replace(claim, incarnation=max(claim.incarnation, seen) + step)
+    number = max(claim.incarnation, seen) + step
+    if number > MAX_COUNT:
+        raise Refused(
+            f"consumer {claim.consumer!r} has no incarnation left above {max(claim.incarnation, seen)}; correct its node in "
+            "ids or members, or give it another id"
+        )
+    return replace(claim, incarnation=number)
 
 
 def predecessor(claim: IdClaim, member: Member) -> str:

@@ -56,15 +56,15 @@ def decode_node(path: str, raw: bytes) -> TopicNode:
     node = TopicNode(
         bootstrap_servers=fields.text("bootstrap.servers"),
         group_id=fields.text("group.id"),
-        epoch=fields.number("epoch"),
-        generation=fields.text("generation"),
+        epoch=fields.count("epoch"),
+        generation=fields.generation("generation"),
         topic_id=fields.text("topicId", ""),
         assignments=fields.by_partition("assignments", Fields.text),
-        since=fields.by_partition("since", Fields.number),
+        since=fields.by_partition("since", Fields.count),
         handoff=fields.by_partition("handoff", _handoff),
-        incarnations=fields.by_name("incarnations", Fields.number),
+        incarnations=fields.by_name("incarnations", Fields.count),
         guarded=frozenset(fields.partitions("guarded")),
-        supersedes=fields.by_name("supersedes", Fields.number),
+        supersedes=fields.by_name("supersedes", Fields.count),
         start=fields.choice("startingOffsets", StartRule, StartRule.EARLIEST),
         initial_partitions=fields.number("initialPartitions", 0),
         paused=frozenset(fields.partitions("paused")),
@@ -88,12 +88,12 @@ def decode_node(path: str, raw: bytes) -> TopicNode:
 
 def _handoff(fields: Fields, key: str) -> Handoff:
     inner = fields.nested(key)
-    return Handoff(inner.text("from"), inner.text("to"), inner.number("epoch"))
+    return Handoff(inner.text("from"), inner.text("to"), inner.count("epoch"))
 
 
 def _seek(fields: Fields, key: str) -> Seek:
     inner = fields.nested(key)
-    return Seek(inner.number("offset"), inner.number("epoch"))
+    return Seek(inner.number("offset"), inner.count("epoch"))
 
 
 def encode_release(release: Release) -> bytes:
@@ -116,11 +116,11 @@ def decode_release(path: str, raw: bytes) -> Release | None:
         return None
     fields = Fields.parse(path, raw, VERSION)
     return Release(
-        epoch=fields.number("epoch"),
+        epoch=fields.count("epoch"),
         by=fields.text("by"),
-        incarnation=fields.number("incarnation"),
+        incarnation=fields.count("incarnation"),
         offset=fields.number("offset"),
-        generation=fields.text("generation"),
+        generation=fields.generation("generation"),
         token=read_token(fields.nested("token")),
     )
 
@@ -130,7 +130,7 @@ def write_token(token: Token) -> dict[str, Any]:
 
 
 def read_token(fields: Fields) -> Token:
-    return Token(fields.number("epoch"), fields.number("incarnation"), fields.text("generation"))
+    return Token(fields.count("epoch"), fields.count("incarnation"), fields.generation("generation"))
 
 
 def encode_state(state: TopicState) -> bytes:
@@ -148,6 +148,7 @@ def encode_state(state: TopicState) -> bytes:
             "targets": dict(sorted(state.targets.items())),
             "planned": state.planned,
             "restarts": dict(sorted(state.restarts.items())),
+            **({"recovered": {c: list(at) for c, at in sorted(state.recovered.items())}} if state.recovered else {}),
         },
     )
 
@@ -158,14 +159,15 @@ def decode_state(path: str, raw: bytes) -> TopicState:
         state=fields.choice("state", State),
         to_start=fields.by_name("toStart", Fields.partitions),
         to_close=fields.by_name("toClose", Fields.partitions),
-        epochs=fields.by_partition("epochs", Fields.number),
+        epochs=fields.by_partition("epochs", Fields.count),
         rebalance=fields.text("rebalance", ""),
-        since_at=fields.real("since", 0.0),
-        began_at=fields.real("began", 0.0),
+        since_at=fields.time("since", 0.0),
+        began_at=fields.time("began", 0.0),
         cause=fields.text("cause", ""),
-        targets=fields.by_name("targets", Fields.number),
+        targets=fields.by_name("targets", Fields.count),
         planned=fields.text("planned", ""),
         restarts=fields.by_name("restarts", Fields.number),
+        recovered=fields.by_name("recovered", Fields.reals),
     )
 
 

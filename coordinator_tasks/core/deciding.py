@@ -9,6 +9,7 @@ from coordinator_tasks.core.draft import Draft, by_consumer, draft_of, label, no
 from coordinator_tasks.core.model import Actor, Ending, MoveKind, Record, State, TopicState
 from coordinator_tasks.core.planning import finish, patience_s, place, rebalance, stop_vanished
 from coordinator_tasks.core.presence import presence, targets
+from coordinator_tasks.core.recovery import noted
 from coordinator_tasks.core.table import Signal, next_state, signal_of_plan
 from coordinator_tasks.core.world import LOST, Policy, Presence, TopicView, World
 
@@ -24,6 +25,7 @@ class Deciding:
         actor: Actor,
         draft: Draft | None = None,
         supersedes: Mapping[str, int] | None = None,
+        objectors: frozenset[str] = frozenset(),
     ) -> None:
         node = view.node
         self.view, self.world, self.policy, self.actor = view, world, policy, actor
@@ -31,6 +33,7 @@ class Deciding:
         epoch = node.epoch + 1 if node is not None else 1
         self.draft = draft or draft_of(node, view.state, view.releases, epoch, node.generation if node else world.fresh)
         self.supersedes = supersedes if supersedes is not None else (node.supersedes if node is not None else {})
+        self.objectors = objectors
         self.relies_on: frozenset[str] = frozenset()
 
     def run(self, steps: frozenset[Step]) -> Decision:
@@ -147,6 +150,8 @@ class Deciding:
         wait_s = causes.settling(due, self.world, self.policy)
         if wait_s > 0:
             return Decision(Verdict.WAIT, f"{due.text}; waiting until membership is still", wake_in_s=wait_s)
+        if self.world.doubted or self.world.unclear:
+            self._leave_started()
         complete = rebalance(self.draft, self.view, self.world, able, self.policy)
         planned = causes.digest(self.view, self.world, able) if complete else ""
         if self.view.config.removed:
@@ -158,6 +163,16 @@ class Deciding:
         return self.write(
             signal_of_plan(self.draft), due.text, targets=counted, planned=planned, restarts={}, same_node=not moved
         )
+
+    def _leave_started(self) -> None:
+        """What has started waits no longer for the start of others: it may be moved, whatever is wrong about them."""
+        node = self.view.node
+        for partition, consumer in list(self.draft.to_start.items()):
+            epoch = self.draft.epochs.get(partition)
+            if node is None or epoch is None or partition in self.draft.to_close:
+                continue
+            if not not_started(consumer, partition, self.view.topic, node, epoch, self.world):
+                del self.draft.to_start[partition], self.draft.epochs[partition]
 
     def _drifted(self, able: Mapping[str, int]) -> Decision | None:
         """Loads have changed so much that the strategy would move something, and the topic has been Stable for long."""
@@ -253,6 +268,7 @@ class Deciding:
             targets=dict(sorted((targets if targets is not None else before.targets).items())),
             planned=planned if planned is not None else before.planned,
             restarts=dict(restarts if restarts is not None else before.restarts),
+            recovered=noted(self.view, self.world, self.policy, self.objectors),
         )
         record = Record(
             topic=self.view.topic,

@@ -33,7 +33,8 @@ class Decision:
 
     `relies_on` are consumers taken for closed without their own word: the write is guarded by the versions of their
     `ids` and `directives` nodes. `blockers`: consumer → what is missing from it. `wake_in_s`: look again then.
-    `explanation`: why the strategy that was asked moves what it moves, and why nothing else.
+    `explanation`: why the strategy that was asked moves what it moves, and why nothing else. `left_out`: what is wrong
+    about single consumers and offsets, and therefore does not count, in sentences.
     """
 
     verdict: Verdict
@@ -45,3 +46,4 @@ class Decision:
     blockers: Mapping[str, str] | None = None
     wake_in_s: float = 0.0
     explanation: Explanation | None = None
+    left_out: tuple[str, ...] = ()

@@ -5,10 +5,25 @@ looks at the committed entry at least once a second and judges it here: a newer 
 or none means that somebody overwrote it: report it and write our own again.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from coordinator_tasks.core.model import Committed, Release, Seek, StartRule, Token
+
+FAR = 2**32
+"""Epochs: at a hundred writes a second a topic takes sixteen months for so many."""
+
+
+def is_far_ahead(epoch: int, known: int) -> bool:
+    """Whether an epoch that somebody says or has committed is one that the topic cannot have reached."""
+    return epoch > known + FAR
+
+
+def credible(committed: Committed, known: int) -> Committed:
+    """The committed entry, without its token if that is of an epoch that the topic cannot have reached: it fences nobody."""
+    if committed.token is None or not is_far_ahead(committed.token.epoch, known):
+        return committed
+    return replace(committed, token=None)
 
 
 class Verdict(StrEnum):

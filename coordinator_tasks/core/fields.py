@@ -1,15 +1,19 @@
 """Reading JSON objects strictly: every wrong type, missing field or odd number is a `Malformed` that names the path."""
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from coordinator_tasks.core.errors import Malformed, UnknownVersion
-from coordinator_tasks.core.names import partition_of
+from coordinator_tasks.core.names import MAX_PARTITION, number_of, partition_of
 
 MAX_BYTES = 1_000_000  # ZooKeeper's own limit (jute.maxbuffer) is 1,048,575
-MAX_NUMBER = 2**63 - 1
+MAX_NUMBER = 2**63 - 1  # Kafka's own limit for an offset
+MAX_COUNT = 2**53 - 1
+"""Of epochs and incarnations: whatever is read can be counted on from, and is read again."""
+MAX_REAL = 1e15  # sums and products of many stay finite
+MAX_TIME = 253_402_300_799.0  # the last second of the year 9999, which a page can still show
+MAX_GENERATION = 64  # characters; ours are 16
 MISSING: Any = object()
 V = TypeVar("V")
 
@@ -55,20 +59,35 @@ class Fields:
         return value
 
     def number(self, name: str, default: int = MISSING) -> int:
-        """A whole number from 0 to 2^63-1."""
+        """A whole number from 0 to `MAX_NUMBER`."""
         return self._number(name, self.raw(name, default))
 
-    def _number(self, name: str, value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_NUMBER:
-            raise self.bad(name, f"is {_shown(value)}, not a whole number from 0 on")
+    def count(self, name: str, default: int = MISSING) -> int:
+        """An epoch or an incarnation: a whole number from 0 to `MAX_COUNT`."""
+        return self._number(name, self.raw(name, default), MAX_COUNT)
+
+    def _number(self, name: str, value: object, most: int = MAX_NUMBER) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+            raise self.bad(name, f"is {_shown(value)}, not a whole number from 0 to {most}")
         return value
 
-    def real(self, name: str, default: float = MISSING) -> float:
-        """A finite number from 0 on."""
+    def generation(self, name: str, default: str = MISSING) -> str:
+        """The name of a generation: what an answer says of it is written into nodes."""
+        value = self.text(name, default)
+        if len(value) > MAX_GENERATION:
+            raise self.bad(name, f"has {len(value)} characters, more than {MAX_GENERATION}")
+        return value
+
+    def real(self, name: str, default: float = MISSING, most: float = MAX_REAL) -> float:
+        """A number from 0 to `MAX_REAL`."""
         value = self.raw(name, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-            raise self.bad(name, f"is {_shown(value)}, not a number from 0 on")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+            raise self.bad(name, f"is {_shown(value)}, not a number from 0 to {most:.0f}")
         return float(value)
+
+    def time(self, name: str, default: float = MISSING) -> float:
+        """Seconds since 1970, until the year 9999."""
+        return self.real(name, default, MAX_TIME)
 
     def flag(self, name: str, default: bool = MISSING) -> bool:
         value = self.raw(name, default)
@@ -100,7 +119,7 @@ class Fields:
         value = self.raw(name, [])
         if not isinstance(value, list):
             raise self.bad(name, f"is {_shown(value)}, not a list of partitions")
-        numbers = tuple(sorted(self._number(name, one) for one in value))
+        numbers = tuple(sorted(self._number(name, one, MAX_PARTITION) for one in value))
         if len(set(numbers)) != len(numbers):
             raise self.bad(name, "names a partition twice")
         return numbers
@@ -113,7 +132,7 @@ class Fields:
         return tuple(value)
 
     def reals(self, name: str) -> tuple[float, ...]:
-        """A list of finite numbers from 0 on; missing = empty."""
+        """A list of numbers from 0 to `MAX_REAL`; missing = empty."""
         value = self.raw(name, [])
         if not isinstance(value, list):
             raise self.bad(name, f"is {_shown(value)}, not a list of numbers")
@@ -122,13 +141,22 @@ class Fields:
 
     def by_partition(self, name: str, read: Callable[["Fields", str], V]) -> dict[int, V]:
         """An object with partition numbers as keys; missing = empty."""
+        return self._by(name, partition_of, "a partition number", read)
+
+    def by_count(self, name: str, read: Callable[["Fields", str], V]) -> dict[int, V]:
+        """An object with incarnations as keys; missing = empty."""
+        return self._by(name, number_of, "an incarnation", read)
+
+    def _by(
+        self, name: str, number: Callable[[str], int | None], what: str, read: Callable[["Fields", str], V]
+    ) -> dict[int, V]:
         inner = self.nested(name, {})
         found: dict[int, V] = {}
         for key in inner.data:
-            partition = partition_of(key)
-            if partition is None:
-                raise inner.bad(key, "is not a partition number")
-            found[partition] = read(inner, key)
+            one = number(key)
+            if one is None:
+                raise inner.bad(key, f"is not {what}")
+            found[one] = read(inner, key)
         return dict(sorted(found.items()))
 
     def by_name(self, name: str, read: Callable[["Fields", str], V]) -> dict[str, V]:

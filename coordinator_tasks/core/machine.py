@@ -9,11 +9,13 @@ Rules:
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from coordinator_tasks.core import causes, invariants, recovery
 from coordinator_tasks.core.deciding import Deciding
 from coordinator_tasks.core.decision import ALL_STEPS, Decision, Step, Verdict
 from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.fields import MAX_COUNT
 from coordinator_tasks.core.model import Actor, Explanation, State
 from coordinator_tasks.core.planning import place, why
 from coordinator_tasks.core.table import signal_of_plan
@@ -22,7 +24,19 @@ from coordinator_tasks.core.world import Policy, TopicView, World
 
 def decide(view: TopicView, world: World, policy: Policy, actor: Actor, steps: frozenset[Step] = ALL_STEPS) -> Decision:
     """What to do with the topic now, given what is stored and what was observed after it was read."""
-    held = causes.hold(view) or _contradiction(view)
+    world = _believed(view, world, policy)
+    decision = _decide(view, world, policy, actor, steps)
+    left_out = (*world.unclear.values(), *world.doubted.values(), *recovery.outliers(view, world))
+    reason = decision.reason if decision.verdict is Verdict.WRITE else "; ".join([decision.reason, *left_out])
+    return replace(decision, reason=reason, left_out=left_out) if left_out else decision
+
+
+def _believed(view: TopicView, world: World, policy: Policy) -> World:
+    return replace(world, doubted=recovery.doubted(view, world, policy))
+
+
+def _decide(view: TopicView, world: World, policy: Policy, actor: Actor, steps: frozenset[Step]) -> Decision:
+    held = causes.hold(view) or _contradiction(view) or _used_up(view)
     if held:
         return Decision(Verdict.HOLD, held)
     try:
@@ -41,10 +55,11 @@ def seek(
 
     `WAIT` = not now: one of them is being moved, or an owner was lost, or ZooKeeper, and that goes first.
     """
-    held = causes.hold(view) or _contradiction(view)
+    held = causes.hold(view) or _contradiction(view) or _used_up(view)
     if held or view.config.removed or view.node is None:
         nothing = "removed" if view.config.removed else "not planned yet; plan it first"
         return Decision(Verdict.HOLD, held or f"topic {view.topic} is {nothing}")
+    world = _believed(view, world, policy)
     deciding = Deciding(view, world, policy, actor)
     touched, _ = deciding.drop_lost()
     draft = deciding.draft
@@ -67,8 +82,16 @@ def seek(
 
 def explain(view: TopicView, world: World, policy: Policy) -> Explanation:
     """Why every partition is where it is, and what the topic's strategy would do with it. Raises `Refused`."""
+    world = _believed(view, world, policy)
     deciding = Deciding(view, world, policy, Actor("explain"))
     return why(deciding.draft, view, world, deciding.able(), policy)
+
+
+def _used_up(view: TopicView) -> str:
+    """No epoch is left that could be read again."""
+    if view.node is None or view.node.epoch < MAX_COUNT:
+        return ""
+    return f"epoch {view.node.epoch} of topic {view.topic} is the largest there is, which no plan leads to: correct its node"
 
 
 def _contradiction(view: TopicView) -> str:
@@ -90,7 +113,7 @@ def _recover(
         return Decision(Verdict.NOTHING, "the topic was removed, and nobody runs anything of it")
     if Step.PLAN not in steps:
         return Decision(Verdict.WAIT, f"{found.cause}; a plan is due")
-    deciding = Deciding(view, world, policy, actor, found.draft, found.supersedes)
+    deciding = Deciding(view, world, policy, actor, found.draft, found.supersedes, found.objectors)
     deciding.drop_lost()
     able = deciding.able()
     place(deciding.draft, view, world, able, policy)

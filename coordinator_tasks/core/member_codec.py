@@ -30,7 +30,7 @@ def decode_member(path: str, raw: bytes, registered_at: float = 0.0) -> Member:
     fields = Fields.parse(path, raw, VERSION)
     return Member(
         consumer=fields.text("consumer"),
-        incarnation=fields.number("incarnation"),
+        incarnation=fields.count("incarnation"),
         address=fields.text("address"),
         boot_id=fields.text("bootId", ""),
         rack=fields.text("rack", ""),
@@ -68,12 +68,12 @@ def decode_claim(path: str, raw: bytes, consumer: str, version: int) -> IdClaim:
     absence = fields.optional("absence")
     return IdClaim(
         consumer=consumer,
-        incarnation=fields.number("incarnation"),
+        incarnation=fields.count("incarnation"),
         address=fields.text("address", ""),
         boot_id=fields.text("bootId", ""),
         direct=fields.flag("direct", True),
-        answered=fields.number("answered", 0),
-        ended=fields.by_partition("ended", lambda inner, key: inner.choice(key, Ending)),
+        answered=fields.count("answered", 0),
+        ended=fields.by_count("ended", lambda inner, key: inner.choice(key, Ending)),
         absence=None if absence is None else _absence(absence),
         registrations=fields.reals("registrations"),
         version=version,
@@ -144,16 +144,16 @@ def decode_fleet(path: str, raw: bytes, app: str, version: int) -> Fleet:
 
 
 def _absence(fields: Fields) -> Absence:
-    return Absence(fields.number("incarnation"), fields.real("since"), fields.real("refused", 0.0))
+    return Absence(fields.count("incarnation"), fields.time("since"), fields.time("refused", 0.0))
 
 
 def _isolation(fields: Fields) -> Isolation:
     return Isolation(
         by=fields.text("by"),
         why=fields.text("why", ""),
-        at=fields.real("at", 0.0),
-        incarnation=fields.number("incarnation", 0),
-        until_at=fields.real("until", 0.0),
+        at=fields.time("at", 0.0),
+        incarnation=fields.count("incarnation", 0),
+        until_at=fields.time("until", 0.0),
         readmit=fields.flag("readmit", False),
     )
 
@@ -162,7 +162,7 @@ def _draining(fields: Fields) -> Draining:
     return Draining(
         by=fields.text("by"),
         why=fields.text("why", ""),
-        at=fields.real("at", 0.0),
-        incarnation=fields.number("incarnation", 0),
-        leaving=fields.number("leaving", 0),
+        at=fields.time("at", 0.0),
+        incarnation=fields.count("incarnation", 0),
+        leaving=fields.count("leaving", 0),
     )

@@ -112,6 +112,7 @@ class TopicState:
     - `targets`: the consumers (with incarnation) that the last plan for everybody counted with, and `planned`, the
       digest of everything else it was made from: what differs from them is the cause of the next plan.
     - `restarts`: consumer → how often it was told to start again what it holds but did not run.
+    - `recovered`: consumer → when its word has led to a recovery: one that does so again and again is not believed.
     - `rebalance` names the rebalance from its first plan until Stable, which began at `began_at`.
     """
 
@@ -126,6 +127,7 @@ class TopicState:
     targets: Mapping[str, int] = field(default_factory=dict)
     planned: str = ""
     restarts: Mapping[str, int] = field(default_factory=dict)
+    recovered: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

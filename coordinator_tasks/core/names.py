@@ -5,16 +5,25 @@ Pure string functions; a name is checked where it enters a path, so that none th
 
 import re
 from dataclasses import dataclass, field
+from ipaddress import IPv6Address
 
 from coordinator_tasks.core.errors import InvalidName, Refused
 
 ROOT = "/consumers"
 MAX_ID_BYTES = 64
 MAX_WORDS_CHARS = 500
+MAX_HOST_CHARS = 253
+MAX_DIGITS = 19  # of 2^63-1
+MAX_PARTITION = 2**31 - 1  # Kafka's own limit
+MAX_PORT = 65_535
 MAX_TOPIC_CHARS = 249  # Kafka's own limit (org.apache.kafka.common.internals.Topic)
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_LABEL = r"(?!xn--)[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_ADDRESS = re.compile(
+    rf"https?://(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<host>{_LABEL}(?:\.{_LABEL})*\.?)):(?P<port>[0-9]{{1,5}})"
+)
 
 
 def check_topic(name: object) -> str:
@@ -67,6 +76,30 @@ def check_words(text: object, what: str) -> str:
             f"the {what} {text[:80]!r} has characters that cannot be shown, such as a line break; leave them out"
         )
     return text.strip()
+
+
+def is_address(text: str) -> bool:
+    """Whether `text` may be the address of a consumer's interface: `http(s)://host:port`, and nothing behind the port."""
+    found = _ADDRESS.fullmatch(text)
+    if found is None or not 0 < int(found["port"]) <= MAX_PORT:
+        return False
+    if found["ipv6"] is None:
+        return len(found["host"]) <= MAX_HOST_CHARS
+    try:
+        IPv6Address(found["ipv6"])
+    except ValueError:
+        return False
+    return True
+
+
+def check_address(text: str) -> str:
+    """Return `text` if it may be the address of a consumer's interface; raise `InvalidName` otherwise."""
+    if is_address(text):
+        return text
+    shown = repr(text if len(text) <= 80 else text[:77] + "...")
+    raise InvalidName(
+        f"{shown} is no address of a consumer's interface; give http://host:port or https://host:port, with a host name in ASCII or an IP address"
+    )
 
 
 _ID_RULE = "it begins with a letter or digit and goes on with letters, digits, '.', '_' and '-'"
@@ -171,6 +204,12 @@ class Paths:
 
 def partition_of(child: str) -> int | None:
     """The partition that a child of a topic's assignment node stands for; `None` for any other child."""
-    if child.isascii() and child.isdigit() and (child == "0" or child[0] != "0") and len(child) <= 10:
-        return int(child)
+    number = number_of(child)
+    return number if number is not None and number <= MAX_PARTITION else None
+
+
+def number_of(text: str) -> int | None:
+    """The whole number that a text of digits stands for, without further zeros; `None` for any other text."""
+    if text.isascii() and text.isdigit() and (text == "0" or text[0] != "0") and len(text) <= MAX_DIGITS:
+        return int(text)
     return None

@@ -14,9 +14,11 @@ def presence(consumer: str, incarnation: int, world: World, policy: Policy) -> P
     """What we know of this incarnation; total."""
     if is_isolated(consumer, incarnation, world):
         return Presence.ISOLATED
+    if consumer in world.unclear:
+        return Presence.DETACHED
     member = world.members.get(consumer)
     if member is not None and member.incarnation == incarnation:
-        return Presence.LIVE
+        return Presence.DETACHED if consumer in world.doubted else Presence.LIVE
     claim = world.claims.get(consumer)
     status = world.status(consumer)
     answers = status is not None and status.incarnation == incarnation
@@ -63,6 +65,8 @@ def targets(topic: str, held: dict[str, int], world: World, policy: Policy) -> d
     for consumer, member in sorted(world.members.items()):
         incarnation = member.incarnation
         if is_isolated(consumer, incarnation, world) or is_draining(consumer, incarnation, world):
+            continue
+        if consumer in world.unclear or consumer in world.doubted:
             continue
         if not subscribes(member, topic) or _not_yet(member, world):
             continue

@@ -57,7 +57,7 @@ def decode_status(address: str, raw: bytes) -> ConsumerStatus:
     return ConsumerStatus(
         consumer=fields.text("consumer"),
         cluster=fields.text("cluster"),
-        incarnation=fields.number("incarnation"),
+        incarnation=fields.count("incarnation"),
         boot_id=fields.text("bootId", ""),
         health=fields.text("health"),
         reports=fields.texts("reports"),
@@ -68,9 +68,9 @@ def decode_status(address: str, raw: bytes) -> ConsumerStatus:
 def _read_topic(fields: Fields, key: str) -> TopicStatus:
     topic = fields.nested(key)
     return TopicStatus(
-        generation=topic.text("generation"),
-        acted_epoch=topic.number("actedEpoch"),
-        held=topic.by_partition("held", Fields.number),
+        generation=topic.generation("generation"),
+        acted_epoch=topic.count("actedEpoch"),
+        held=topic.by_partition("held", Fields.count),
         query_alive=topic.flag("queryAlive"),
         reports=topic.texts("reports"),
         last_batch=topic.by_name("lastBatch", Fields.real),
@@ -113,7 +113,7 @@ def decode_metadata(offset: int, metadata: str | None) -> Committed:
         if not isinstance(data, dict) or data.get("v") != VERSION:
             return Committed(offset)
         fields = Fields("committed metadata", data)
-        token = Token(fields.number("e"), fields.number("i"), fields.text("g"))
+        token = Token(fields.count("e"), fields.count("i"), fields.generation("g"))
         ours = Committed(offset, token, fields.text("o"), fields.text("c"), fields.text("t"))
         return ours if is_consumer(ours.owner) else Committed(offset)
     except (ValueError, RecursionError, Malformed):

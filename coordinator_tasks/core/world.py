@@ -70,6 +70,8 @@ class World:
     `answers` are those of the consumers' own interfaces; `committed` the group's offsets of this topic (only needed
     when ZooKeeper may have been lost; `None` = the brokers did not answer); `loads` the partitions of other topics by
     consumer; `totals` what each consumer measures over all topics; `fresh` a random text for a new generation or rebalance.
+    Who keeps what it has and gets nothing more: `unclear`, consumer → what of its nodes cannot be read (it is never taken
+    for gone); `doubted`, consumer → why its word on this topic is not believed.
     """
 
     now: float
@@ -81,6 +83,8 @@ class World:
     loads: Mapping[str, int] = field(default_factory=dict)
     totals: Mapping[str, Totals] = field(default_factory=dict)
     fresh: str = ""
+    unclear: Mapping[str, str] = field(default_factory=dict)
+    doubted: Mapping[str, str] = field(default_factory=dict)
 
     def status(self, consumer: str) -> ConsumerStatus | None:
         """The consumer's answer, if it gave one."""
@@ -94,7 +98,7 @@ class Presence(StrEnum):
     LIVE = "live"
     ISOLATED = "isolated"
     GONE = "gone"
-    DETACHED = "detached"  # not registered, but its interface answers: it keeps its partitions, is never a target
+    DETACHED = "detached"  # not registered, but its interface answers, or not clear: keeps its partitions, is no target
     ABSENT = "absent"  # not registered and silent: it may still run
 
 

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from math import inf
 
-from coordinator_tasks.core.fence import Bounds, NoStart, Start, Verdict, judge, sought, start_position
+from coordinator_tasks.core.fence import Bounds, NoStart, Start, Verdict, credible, judge, sought, start_position
 from coordinator_tasks.core.holding import Grant, Via
 from coordinator_tasks.core.model import Committed, Handoff, Release, StartRule, Token, TopicNode
 from coordinator_tasks.core.ports import Clock
@@ -170,7 +170,8 @@ class Ledger(Holdings):
 
     def _looked(self, look: Look, looked: Looked, now: float) -> None:
         self._schedule.looked(bool(look.partitions), looked.topic_id)
-        entries = looked.entries
+        known = self.node.epoch if self.node is not None else 0
+        entries = {partition: credible(entry, known) for partition, entry in looked.entries.items()}
         for partition, held in self.of_request(look.partitions, look.number):
             if looked.topic_id and looked.topic_id != held.topic_id:
                 self._created_anew(partition, held, looked.topic_id)

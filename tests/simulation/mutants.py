@@ -658,7 +658,7 @@ MUTANTS = (
     ),
     Mutant(
         _RECOVERY,
-        "if newest > node.epoch:",
+        "if committed > node.epoch:",
         "if False:",
         "a committed epoch above the stored one is recovered from",
     ),
@@ -670,9 +670,21 @@ MUTANTS = (
     ),
     Mutant(
         _RECOVERY,
-        "+ [t.epoch for t, _ in tokens.values()], default=0)",
-        ", default=0)",
+        "newest = max([committed, *",
+        "newest = max([0, *",
         "the next epoch is above all that was committed",
+    ),
+    Mutant(
+        _FENCE,
+        "return epoch > known + FAR",
+        "return False",
+        "an epoch that the topic cannot have reached is nobody's evidence",
+    ),
+    Mutant(
+        _RECOVERY,
+        "if len(times) >= policy.flap_registrations:",
+        "if False:",
+        "who contradicts every node is not followed for ever",
     ),
     Mutant(_RECOVERY, "Draft(1 + max(old, newest),", "Draft(1 + newest,", "the next epoch is above the node's"),
     Mutant(

@@ -770,7 +770,12 @@ def test_a_newer_grant_lifts_the_fence(stage: Stage) -> None:
 
 @pytest.mark.parametrize(
     "token",
-    [pytest.param(Token(0, 6, GENERATION), id="an older token"), pytest.param(None, id="no token")],
+    [
+        pytest.param(Token(0, 6, GENERATION), id="an older token"),
+        pytest.param(None, id="no token"),
+        pytest.param(Token(2**40, 6, GENERATION), id="a token of an epoch that the topic cannot have reached"),
+        pytest.param(Token(2**53 - 1, 6, GENERATION), id="the largest token"),
+    ],
 )
 def test_an_overwritten_entry_is_reported_and_written_again(stage: Stage, token: Token | None) -> None:
     stage.own(0)

@@ -78,7 +78,18 @@ CASES = {
     ),
     "state": Case(
         TopicState(
-            State.CLOSING, {"b": (46,)}, {"a": (46,)}, {46: 7}, "r1", 5.5, 4.0, "b joined", {"a": 1}, "digest", {"a": 2}
+            State.CLOSING,
+            {"b": (46,)},
+            {"a": (46,)},
+            {46: 7},
+            "r1",
+            5.5,
+            4.0,
+            "b joined",
+            {"a": 1},
+            "digest",
+            {"a": 2},
+            {"b": (7.5, 9.0)},
         ),
         codec.encode_state,
         lambda raw: codec.decode_state(PATH, raw),
@@ -260,7 +271,17 @@ def test_any_bytes_are_read_or_malformed(raw: bytes) -> None:
         ({"epoch": -1}, "field 'epoch' is -1"),
         ({"epoch": True}, "field 'epoch' is True"),
         ({"epoch": 1.5}, r"field 'epoch' is 1\.5"),
-        ({"epoch": 2**63}, "field 'epoch' is 9223372036854775808"),
+        ({"epoch": 2**53}, "field 'epoch' is 9007199254740992, not a whole number from 0 to 9007199254740991"),
+        ({"since": {"45": 2**63 - 1}}, r"field 'since\.45' is 9223372036854775807"),
+        (
+            {"handoff": {"46": {"from": "a", "to": "b", "epoch": 2**53}}},
+            r"field 'handoff\.46\.epoch' is 9007199254740992",
+        ),
+        ({"supersedes": {"g": 2**53}}, r"field 'supersedes\.g' is 9007199254740992"),
+        ({"incarnations": {"a": 2**53}}, r"field 'incarnations\.a' is 9007199254740992"),
+        ({"generation": "g" * 65}, "field 'generation' has 65 characters, more than 64"),
+        ({"guarded": [2**31]}, "field 'guarded' is 2147483648"),
+        ({"assignments": {"2147483648": "a"}}, "is not a partition number"),
         ({"group.id": None}, "field 'group.id' is None"),
         ({"assignments": {"x": "a"}}, r"field 'assignments\.x' is not a partition number"),
         ({"assignments": {"01": "a"}}, r"field 'assignments\.01' is not a partition number"),
@@ -276,6 +297,40 @@ def test_a_topic_node_is_read_strictly(changes: dict[str, Any], problem: str) ->
     raw = {**json.loads(codec.encode_node(NODE)), **changes}
     with pytest.raises(Malformed, match=problem):
         codec.decode_node(PATH, json.dumps(raw).encode())
+
+
+HUGE = [10**309, 10**310, 2**63 - 1, 1e300]
+
+
+@pytest.mark.parametrize("number", HUGE, ids=["310 digits", "311 digits", "the largest offset", "a large fraction"])
+@pytest.mark.parametrize("name", CASES)
+def test_no_number_of_any_kind_is_too_large_to_be_refused_or_written_again(name: str, number: float) -> None:
+    """Wherever a number may stand, in the value itself and one level below."""
+    case = CASES[name]
+    plain = json.loads(case.write(case.value))
+    changed = [{**plain, key: number} for key in plain]
+    changed += [
+        {**plain, key: {**inner, name: number}}
+        for key, inner in plain.items()
+        if isinstance(inner, dict)
+        for name in inner
+    ]
+    for raw in changed:
+        found = read_or_malformed(case, json.dumps(raw).encode())
+        if found is not None:
+            assert case.read(case.write(found)) == found
+
+
+def test_a_claim_of_an_id_that_has_been_started_very_often_is_read_again() -> None:
+    ended = IdClaim("a", 2**53 - 1, ended={10**10: Ending.LEFT, 2**53 - 1: Ending.REAPED}, version=3)
+    assert member_codec.decode_claim(PATH, member_codec.encode_claim(ended), "a", 3) == ended
+
+
+@pytest.mark.parametrize("number", [2**53, 2**63 - 1, 10**310])
+@pytest.mark.parametrize("key", ["e", "i"])
+def test_metadata_with_a_number_that_no_epoch_can_be_is_foreign(key: str, number: int) -> None:
+    data = json.loads(status_codec.encode_metadata(Committed(5, TOKEN, "a", "shop", "id")))
+    assert status_codec.decode_metadata(5, json.dumps({**data, key: number})) == Committed(5)
 
 
 def test_the_contracts_own_example_is_read() -> None:

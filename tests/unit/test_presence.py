@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.core import claims
+from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import (
     Absence,
     Answer,
@@ -290,3 +291,8 @@ def test_only_so_many_ends_and_registrations_are_kept() -> None:
 @pytest.mark.parametrize(("counter", "seen", "step", "expected"), [(0, 0, 1, 1), (4, 0, 7, 11), (4, 9, 1, 10)])
 def test_an_incarnation_is_above_every_number_met(counter: int, seen: int, step: int, expected: int) -> None:
     assert claims.drawn(IdClaim("a", counter), step, seen).incarnation == expected
+
+
+def test_no_incarnation_is_drawn_that_could_not_be_read_again() -> None:
+    with pytest.raises(Refused, match="consumer 'a' has no incarnation left above 9007199254740991"):
+        claims.drawn(IdClaim("a", 2**53 - 1), 1)

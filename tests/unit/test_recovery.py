@@ -9,7 +9,7 @@ from coordinator_tasks.core.causes import shown
 from coordinator_tasks.core.decision import Step, Verdict
 from coordinator_tasks.core.holding import Reading, accepts
 from coordinator_tasks.core.model import Committed, MoveKind, State, Token, TopicDescription, TopicNode, TopicState
-from tests.world.scene import TOPIC, Scene, stable
+from tests.world.scene import TOPIC, Scene, running, stable
 
 
 def committed(
@@ -463,3 +463,125 @@ def test_an_owner_that_runs_under_a_newer_holding_than_stored_is_taken_at_its_wo
     assert f"a runs partition {partition} since {newer.token.epoch}" in decision.reason
     assert picture(scene).since[partition] == newer.token.epoch, "what runs goes on"
     assert scene.acts("a", "b", "c").settles().decide().verdict is Verdict.NOTHING
+
+
+# Answers and commits that cannot be true ---------------------------------------------------------------------------
+
+
+def rounds(scene: Scene, lie: Callable[[], object], count: int = 40, every_s: float = 5.0) -> int:
+    """Let everybody act, one of them lie, and the coordinator write; how often it wrote the node."""
+    written = 0
+    for _ in range(count):
+        scene.acts(*scene.members)
+        lie()
+        scene.fresh = f"fresh-{scene.now:.0f}"
+        decision = scene.decide()
+        if decision.verdict is Verdict.WRITE:
+            scene.write(decision)
+            written += decision.node is not None
+        scene.later(every_s)
+    return written
+
+
+def _foreign(scene: Scene) -> Callable[[], object]:
+    return lambda: scene.says("b", generation="foreign")
+
+
+def _twice(scene: Scene) -> Callable[[], object]:
+    return lambda: scene.says("b", held={99: 1})
+
+
+def _ahead(scene: Scene) -> Callable[[], object]:
+    return lambda: scene.says("b", acted_epoch=picture(scene).epoch + 7)
+
+
+@pytest.mark.parametrize("lie", [_foreign, _twice, _ahead], ids=["foreign generation", "other holdings", "ahead"])
+def test_a_consumer_that_contradicts_every_node_is_followed_a_few_times_and_then_named(
+    lie: Callable[[Scene], Callable[[], object]],
+) -> None:
+    scene = stable("a", "b")
+    assert rounds(scene, lie(scene)) <= scene.policy.flap_registrations + 2
+    scene.acts("a", "b")
+    lie(scene)()
+    before, decision = picture(scene), scene.decide()
+    assert decision.verdict is not Verdict.WRITE
+    assert "the answers of b have led to 4 recoveries of topic orders, and are no longer believed" in decision.reason
+    scene.joins("c")
+    assert rounds(scene, lie(scene)) <= 3
+    assert scene.owned["b"] == [p for p, c in before.assignments.items() if c == "b"]
+    assert scene.counts().keys() == {"a", "b", "c"}
+
+
+def test_a_consumer_that_contradicts_now_and_then_is_followed_a_few_times_in_ten_minutes() -> None:
+    scene, turns = stable("a", "b"), iter(range(1_000))
+    lie = _foreign(scene)
+    before = picture(scene).epoch
+    rounds(scene, lambda: lie() if next(turns) % 4 == 0 else None, count=100)
+    assert picture(scene).epoch - before <= 2 * scene.policy.flap_registrations + 2
+
+
+def test_a_consumer_is_believed_again_once_it_agrees_and_that_is_long_ago() -> None:
+    scene = stable("a", "b")
+    rounds(scene, _foreign(scene))
+    scene.later(scene.policy.flap_window_s)
+    scene.settles()
+    assert not scene.decide().left_out
+    assert sorted(scene.counts()) == ["a", "b"]
+    scene.says("b", acted_epoch=picture(scene).epoch + 1)
+    assert "ZooKeeper was restored" in scene.step().reason
+
+
+FAR_AHEAD = [2**33, 2**40, 2**53 - 1]
+
+
+@pytest.mark.parametrize("epoch", FAR_AHEAD)
+@pytest.mark.parametrize("field", ["acted_epoch", "held", "running"])
+def test_an_answer_with_an_epoch_that_cannot_be_raises_no_epoch_and_holds_up_nobody_else(
+    field: str, epoch: int
+) -> None:
+    scene = stable("a", "b")
+    before = picture(scene)
+    value = {"acted_epoch": epoch, "held": {0: epoch}, "running": running({0: epoch})}[field]
+    scene.says("b", **{field: value})
+    decision = scene.decide()
+    assert (
+        f"b answers with epoch {epoch} of topic orders, which it cannot have reached (stored is 1)"
+        in decision.left_out[0]
+    )
+    scene.joins("c")
+    assert rounds(scene, lambda: scene.says("b", **{field: value})) <= 2 + scene.policy.max_restarts
+    assert picture(scene).epoch <= before.epoch + 2 + scene.policy.max_restarts
+    assert scene.owned["b"] == [p for p, c in before.assignments.items() if c == "b"]
+    assert scene.counts()["c"] == 1
+
+
+@pytest.mark.parametrize("epoch", FAR_AHEAD)
+def test_after_a_loss_who_says_what_cannot_be_keeps_its_partitions_and_raises_no_epoch(epoch: int) -> None:
+    scene = stable("a", "b")
+    before = picture(scene)
+    scene.says("b", acted_epoch=epoch, held={p: epoch for p, c in before.assignments.items() if c == "b"})
+    lost(scene).step()
+    assert picture(scene).assignments == before.assignments
+    assert picture(scene).epoch == before.epoch + 1
+    assert accepts(replace(before, epoch=epoch), picture(scene)) is Reading.FOREIGN or epoch > picture(scene).epoch
+
+
+@pytest.mark.parametrize("epoch", FAR_AHEAD)
+def test_a_commit_under_an_epoch_that_cannot_be_is_named_and_left_out(epoch: int) -> None:
+    scene = stable("a", "b")
+    scene.committed = {0: committed("zzz", epoch)}
+    decision = scene.decide()
+    assert decision.verdict is Verdict.NOTHING
+    assert f"partition 0 was committed under epoch {epoch} by zzz" in decision.reason
+    lost(scene).step()
+    assert picture(scene).epoch == 2
+    assert set(scene.owned) == {"a", "b"}
+
+
+def test_the_largest_epoch_is_held_and_no_other_is_written_after_it() -> None:
+    scene = stable("a", "b")
+    scene.node = replace(picture(scene), epoch=2**53 - 1)
+    scene.joins("c")
+    decision = scene.decide()
+    assert decision.verdict is Verdict.HOLD
+    assert "epoch 9007199254740991 of topic orders is the largest there is" in decision.reason
