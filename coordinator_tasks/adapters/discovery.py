@@ -47,7 +47,7 @@ class ZooKeeperDiscovery:
             raise DiscoveryUnavailable(f"the registry of consumers is in ZooKeeper: {error}") from error
         # A node that vanished between the two reads is an absent consumer.
         return {
-            name: _read(self._paths.member(name), node, name)
+            name: _read_or_named(self._paths.member(name), node, name)
             for name, node in zip(names, nodes, strict=True)
             if node is not None
         }
@@ -199,6 +199,14 @@ def write_claim(paths: Paths, claim: IdClaim) -> Operation:
     """The guarded write of a claim that `read_claim` gave."""
     path, data = paths.id(claim.consumer), encode_claim(claim)
     return Create(path, data) if claim.version < 0 else SetData(path, data, claim.version)
+
+
+def _read_or_named(path: str, node: Node, consumer: str) -> Member:
+    """What cannot be read is somebody's registration all the same, and stops nobody else's."""
+    try:
+        return _read(path, node, consumer)
+    except Malformed as error:
+        return Member(consumer, 0, "", "", problem=str(error))
 
 
 def _read(path: str, node: Node, consumer: str) -> Member:

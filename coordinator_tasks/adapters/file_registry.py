@@ -7,6 +7,7 @@ within a fraction of it; a consumer that wrongly looks absent still answers by i
 import contextlib
 import fcntl
 import json
+import logging
 import os
 import tempfile
 import threading
@@ -16,17 +17,18 @@ from pathlib import Path
 
 from coordinator_tasks.core.claims import in_use, same_process
 from coordinator_tasks.core.codec import VERSION
-from coordinator_tasks.core.errors import DiscoveryUnavailable, IdInUse, InvalidName
-from coordinator_tasks.core.fields import Fields, dump
+from coordinator_tasks.core.errors import DiscoveryUnavailable, IdInUse, InvalidName, Malformed
+from coordinator_tasks.core.fields import MAX_BYTES, Fields, dump
 from coordinator_tasks.core.member_codec import decode_member, encode_member
 from coordinator_tasks.core.model import Member
-from coordinator_tasks.core.names import check_consumer
+from coordinator_tasks.core.names import check_consumer, is_consumer
 from coordinator_tasks.core.ports import Clock, Watcher
 
 DEFAULT_TTL_S = 10.0
 _SUFFIX = ".json"
 _BEATS_PER_TTL = 4
 _RETRY_S = 0.1
+log = logging.getLogger(__name__)
 
 
 class FileDiscovery:
@@ -40,7 +42,7 @@ class FileDiscovery:
     def members(self) -> Mapping[str, Member]:
         with _readable(self._folder):
             files = sorted(one for one in self._folder.iterdir() if one.suffix == _SUFFIX)
-            found = [_fresh(one, self._clock.now(), self._ttl_s) for one in files]
+            found = [_fresh_or_named(one, self._clock.now(), self._ttl_s) for one in files]
             self._folder.stat()  # that files are missing means nothing if their folder is
         return {member.consumer: member for member in found if member is not None}
 
@@ -141,18 +143,30 @@ def _path(folder: Path, consumer: str) -> Path:
     return folder / (check_consumer(consumer) + _SUFFIX)
 
 
+def _fresh_or_named(path: Path, now: float, ttl_s: float) -> Member | None:
+    """What cannot be read is somebody's registration all the same, and stops nobody else's."""
+    try:
+        return _fresh(path, now, ttl_s)
+    except (Malformed, InvalidName) as error:
+        if not is_consumer(path.stem):
+            log.warning("%s is no consumer's registration and is left out: %s", path, error)
+            return None
+        return Member(path.stem, 0, "", "", problem=str(error))
+
+
 def _fresh(path: Path, now: float, ttl_s: float) -> Member | None:
     try:
         with path.open("rb") as file:
-            beaten_at = os.fstat(file.fileno()).st_mtime
-            raw = file.read()
+            if now - os.fstat(file.fileno()).st_mtime > ttl_s:
+                return None
+            raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         return None
     registered_at = Fields.parse(str(path), raw, VERSION).time("registeredAt", 0.0)
     member = decode_member(str(path), raw, registered_at)
     if member.consumer + _SUFFIX != path.name:
         raise InvalidName(f"{path} is the registration of {member.consumer!r}; its file has the wrong name, remove it")
-    return member if now - beaten_at <= ttl_s else None
+    return member
 
 
 def _encode(member: Member, registered_at: float) -> bytes:

@@ -96,6 +96,8 @@ class HttpStatusClient:
             await client.aclose()
 
     async def _ask_one(self, member: Member) -> Answer:
+        if member.problem:
+            return Unreachable(Silence.BROKEN, member.problem)
         try:
             async with self._places, asyncio.timeout(self._limit_s):
                 code, body = await self._fetch(member.address)
@@ -107,7 +109,7 @@ class HttpStatusClient:
             return Unreachable(Silence.REFUSED if refused else Silence.SILENT, f"{member.address}: {error}")
         except httpx.TransportError as error:
             return Unreachable(_kind(error), f"{member.address}: {type(error).__name__} {error}")
-        except (httpx.InvalidURL, httpx.StreamError, httpx.DecodingError) as error:
+        except (httpx.InvalidURL, httpx.StreamError, httpx.DecodingError, UnicodeError) as error:
             return Unreachable(Silence.BROKEN, f"{member.address}: {error}")
 
     async def _fetch(self, address: str) -> tuple[int, bytes]:
@@ -159,7 +161,7 @@ class HttpStatusClient:
                 request = self._client(address).stream("POST", address + path, content=node, headers=headers)
                 async with request as response:  # its code says all; what follows is not read
                     return response.is_success
-        except (TimeoutError, httpx.HTTPError, httpx.InvalidURL):
+        except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, UnicodeError):
             return False
 
     async def _close_clients(self) -> None:

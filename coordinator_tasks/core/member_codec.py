@@ -4,8 +4,10 @@ Readers raise `Malformed` (naming the path) or its kind `UnknownVersion`.
 """
 
 from coordinator_tasks.core.codec import VERSION
+from coordinator_tasks.core.errors import InvalidName
 from coordinator_tasks.core.fields import Fields, dump
 from coordinator_tasks.core.model import Absence, Directive, Draining, Ending, Fleet, IdClaim, Isolation, Member
+from coordinator_tasks.core.names import check_address, is_address
 
 
 def encode_member(member: Member) -> bytes:
@@ -31,7 +33,7 @@ def decode_member(path: str, raw: bytes, registered_at: float = 0.0) -> Member:
     return Member(
         consumer=fields.text("consumer"),
         incarnation=fields.count("incarnation"),
-        address=fields.text("address"),
+        address=_address(fields),
         boot_id=fields.text("bootId", ""),
         rack=fields.text("rack", ""),
         capacity=fields.real("capacity", 1.0),
@@ -69,7 +71,7 @@ def decode_claim(path: str, raw: bytes, consumer: str, version: int) -> IdClaim:
     return IdClaim(
         consumer=consumer,
         incarnation=fields.count("incarnation"),
-        address=fields.text("address", ""),
+        address=_known_address(fields),
         boot_id=fields.text("bootId", ""),
         direct=fields.flag("direct", True),
         answered=fields.count("answered", 0),
@@ -141,6 +143,20 @@ def decode_fleet(path: str, raw: bytes, app: str, version: int) -> Fleet:
         conf=fields.by_name("conf", Fields.text),
         version=version,
     )
+
+
+def _address(fields: Fields) -> str:
+    address = fields.text("address")
+    try:
+        return check_address(address)
+    except InvalidName as error:
+        raise fields.bad("address", str(error)) from error
+
+
+def _known_address(fields: Fields) -> str:
+    """Where it was last registered; nowhere if nobody could be asked there."""
+    address = fields.text("address", "")
+    return address if is_address(address) else ""
 
 
 def _absence(fields: Fields) -> Absence:

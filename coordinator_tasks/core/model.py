@@ -154,6 +154,7 @@ class Member:
     """`/members/[CONSUMER]`: a registered consumer. `topics` empty = any topic; a name or a regular expression each.
 
     `process`: what its process is called on its host, for who follows it there under the same id; empty = not told.
+    `problem`: why its registration cannot be read; then only its id is known, and that somebody is there.
     """
 
     consumer: str
@@ -167,6 +168,7 @@ class Member:
     attributes: Mapping[str, str] = field(default_factory=dict)
     registered_at: float = 0.0
     process: str = ""
+    problem: str = ""
 
 
 class Ending(StrEnum):
@@ -248,7 +250,10 @@ class Directive:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """`/fleet/[APP]`: the consumers that should run. `application` is the path of the Spark application."""
+    """`/fleet/[APP]`: the consumers that should run. `application` is the path of the Spark application.
+
+    `problem`: what of it cannot be read, and is left out; without an `application` that is all of it.
+    """
 
     app: str
     application: str
@@ -256,6 +261,7 @@ class Fleet:
     arguments: tuple[str, ...] = ()
     conf: Mapping[str, str] = field(default_factory=dict)
     version: int = -1
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ Asking is one compare-and-set; what follows from it is the plan's work.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from coordinator_tasks.core.errors import LookAgain, NodeMissing, NotManaged, Refused
+from coordinator_tasks.core.errors import LookAgain, Malformed, NodeMissing, NotManaged, Refused
 from coordinator_tasks.core.member_codec import (
     decode_claim,
     decode_directive,
@@ -33,12 +34,13 @@ from coordinator_tasks.service.fleet import fleets
 
 MAX_ATTEMPTS = 20
 MAX_ISOLATED_S = 366 * 86_400.0
+V = TypeVar("V")
 
 
 def isolate(c: Coordinator, consumer: str, *, by: str, why: str, until_at: float = 0.0) -> Directive:
     """The consumer may run nothing, and counts as closed, until it is readmitted; `until_at` 0 = until a person says so.
 
-    Raises `NotManaged` for a consumer that this cluster has never seen.
+    Raises `NotManaged` for a consumer that this cluster has never seen, and `Refused` for a time that cannot be written.
     """
     check_known(c, consumer)
     by, why = check_words(by, "name"), check_words(why, "reason")
@@ -141,43 +143,60 @@ def check_known(c: Coordinator, consumer: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Topics:
-    """The topic nodes at one moment; `None` = nothing was planned yet. `versions` guard whatever relies on them."""
+    """The topic nodes at one moment; `None` = nothing was planned yet. `versions` guard whatever relies on them.
+
+    `unreadable`: those of which nobody can say what they grant.
+    """
 
     nodes: Mapping[str, TopicNode | None]
     versions: Mapping[str, int]
+    unreadable: frozenset[str] = frozenset()
 
 
-def complete_readmissions(c: Coordinator, actor: Actor) -> tuple[str, ...]:
+def complete_readmissions(c: Coordinator, actor: Actor, problems: list[str] | None = None) -> tuple[str, ...]:
     """Remove the isolations that are to end and whose consumers confirm, now, that they run nothing.
 
     The confirmation is the interface's own word at an acted epoch that is at least the current one of every topic, or
     the known end of every incarnation that was granted anything. It is guarded by the versions of the topics, the claim
-    and the directive; what changes in between is left for the next call. Returns the consumers readmitted.
+    and the directive; what changes in between is left for the next call. Returns the consumers readmitted. What cannot be
+    read is added to `problems`, and keeps only those from being readmitted of whom it speaks.
     """
     del actor  # nothing is recorded beyond the directive: the next plan has the consumer as its cause
-    waiting = [directive for directive in _all_directives(c) if _is_due(directive, c.clock.now())]
+    problems = problems if problems is not None else []
+    waiting = [directive for directive in _all_directives(c, problems) if _is_due(directive, c.clock.now())]
     if not waiting:
         return ()
-    topics = _read_topics(c)
-    claims = {directive.consumer: _claim(c, directive.consumer) for directive in waiting}
+    topics = _read_topics(c, problems)
+    claims = {d.consumer: claim for d in waiting if (claim := _or_none(_claim, c, d.consumer, problems)) is not None}
     members = dict(c.discovery.members())
     asked = [member for claim in claims.values() if (member := _interface(claim, members)) is not None]
     answers = c.statuses.ask(asked)
     done = []
     for directive in waiting:
-        claim, member = claims[directive.consumer], members.get(directive.consumer)
+        claim, member = claims.get(directive.consumer), members.get(directive.consumer)
+        if claim is None or (member is not None and member.problem):
+            continue  # whether it runs nothing cannot be told
         confirmed = _runs_nothing(directive, claim, member, answers.get(directive.consumer), topics)
         if confirmed and _lift(c, directive, claim, topics):
             done.append(directive.consumer)
     return tuple(done)
 
 
-def _all_directives(c: Coordinator) -> list[Directive]:
+def _all_directives(c: Coordinator, problems: list[str]) -> list[Directive]:
     try:
         consumers = c.zk.children(c.paths.directives)
     except NodeMissing:
         return []
-    return [read_directive(c, consumer) for consumer in consumers if is_consumer(consumer)]
+    found = (_or_none(read_directive, c, consumer, problems) for consumer in consumers if is_consumer(consumer))
+    return [directive for directive in found if directive is not None]
+
+
+def _or_none(read: Callable[[Coordinator, str], V], c: Coordinator, consumer: str, problems: list[str]) -> V | None:
+    try:
+        return read(c, consumer)
+    except Malformed as error:
+        problems.append(f"{consumer} is not readmitted: {error}")
+        return None
 
 
 def _is_due(directive: Directive, now: float) -> bool:
@@ -185,15 +204,20 @@ def _is_due(directive: Directive, now: float) -> bool:
     return isolation is not None and (isolation.readmit or 0 < isolation.until_at <= now)
 
 
-def _read_topics(c: Coordinator) -> _Topics:
+def _read_topics(c: Coordinator, problems: list[str]) -> _Topics:
     c.zk.sync()
     names = [name for name in c.zk.children(c.paths.assignments) if is_topic(name)]
     paths = [c.paths.topic(name) for name in names]
     found = {name: node for name, node in zip(names, c.zk.get_many(paths), strict=True) if node is not None}
-    return _Topics(
-        {name: store.read_picture(c.paths.topic(name), node) for name, node in found.items()},
-        {name: node.stat.version for name, node in found.items()},
-    )
+    nodes: dict[str, TopicNode | None] = {}
+    unreadable: set[str] = set()
+    for name, node in found.items():
+        try:
+            nodes[name] = store.read_picture(c.paths.topic(name), node)
+        except Malformed as error:
+            problems.append(f"nobody who may run topic {name} is readmitted: {error}")
+            unreadable.add(name)
+    return _Topics(nodes, {name: node.stat.version for name, node in found.items()}, frozenset(unreadable))
 
 
 def _claim(c: Coordinator, consumer: str) -> IdClaim:
@@ -214,6 +238,8 @@ def _runs_nothing(
     directive: Directive, claim: IdClaim, member: Member | None, answer: Answer | None, topics: _Topics
 ) -> bool:
     consumer = directive.consumer
+    if any(member is None or subscribes(member, topic) or _knows(answer, topic) for topic in topics.unreadable):
+        return False
     planned = {topic: node for topic, node in topics.nodes.items() if node is not None}
     isolated = directive.isolation.incarnation if directive.isolation is not None else 0
     granted = {node.incarnations[consumer] for node in planned.values() if consumer in node.incarnations}
@@ -233,6 +259,10 @@ def _runs_nothing(
         for topic, node in planned.items()
         if member is None or subscribes(member, topic) or consumer in node.incarnations
     )
+
+
+def _knows(answer: Answer | None, topic: str) -> bool:
+    return isinstance(answer, ConsumerStatus) and topic in answer.topics
 
 
 def _acted_on(answer: ConsumerStatus, topic: str, node: TopicNode) -> bool:

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from coordinator_tasks.core import claims
-from coordinator_tasks.core.errors import LookAgain, NodeMissing, NotManaged, Refused
+from coordinator_tasks.core.errors import LookAgain, Malformed, NodeMissing, NotManaged, Refused
+from coordinator_tasks.core.fields import MAX_COUNT
 from coordinator_tasks.core.member_codec import (
     decode_claim,
     decode_directive,
@@ -13,7 +14,7 @@ from coordinator_tasks.core.member_codec import (
     encode_fleet,
 )
 from coordinator_tasks.core.model import Directive, Ending, Fleet, IdClaim
-from coordinator_tasks.core.names import check_app, check_consumer, is_app
+from coordinator_tasks.core.names import check_app, check_consumer, is_app, is_consumer
 from coordinator_tasks.core.ports import Check, Create, Node, Operation, SetData
 from coordinator_tasks.service.coordinator import Coordinator
 
@@ -46,6 +47,8 @@ def set_fleet(c: Coordinator, fleet: Fleet) -> Fleet:
     for _ in range(MAX_ATTEMPTS):
         known = {one.app: one for one in fleets(c)}
         present = known.pop(fleet.app, None)
+        if present is not None and not present.application and present.problem:
+            raise Refused(present.problem)
         for other in known.values():
             _check_apart(fleet, other)
         if present is not None and replace(present, version=-1) == replace(fleet, version=-1):
@@ -78,33 +81,56 @@ def _check_apart(fleet: Fleet, other: Fleet) -> None:
 
 
 def fleets(c: Coordinator) -> tuple[Fleet, ...]:
-    """All fleets, sorted by application."""
+    """All fleets, sorted by application; what of one cannot be read stands in its `problem`."""
     try:
         apps = [app for app in c.zk.children(c.paths.fleets) if is_app(app)]
     except NodeMissing:
         return ()
     paths = [c.paths.fleet(app) for app in apps]
     nodes = zip(apps, paths, c.zk.get_many(paths), strict=True)
-    return tuple(decode_fleet(path, node.data, app, node.stat.version) for app, path, node in nodes if node is not None)
+    return tuple(_read_or_named(path, app, node) for app, path, node in nodes if node is not None)
 
 
-def missing(c: Coordinator) -> tuple[Launch, ...]:
+def _read_or_named(path: str, app: str, node: Node) -> Fleet:
+    """What cannot be read wants nobody, and stops no other fleet."""
+    try:
+        fleet = decode_fleet(path, node.data, app, node.stat.version)
+    except Malformed as error:
+        return Fleet(app, "", (), version=node.stat.version, problem=str(error))
+    usable = tuple(consumer for consumer in fleet.consumers if is_consumer(consumer))
+    if usable == fleet.consumers:
+        return fleet
+    strange = next(consumer for consumer in fleet.consumers if not is_consumer(consumer))
+    problem = f"{path} names {strange[:80]!r}, which cannot be a consumer id: that is left out; set the fleet again"
+    return replace(fleet, consumers=usable, problem=problem)
+
+
+def missing(c: Coordinator, problems: list[str] | None = None) -> tuple[Launch, ...]:
     """The consumers to start now: wanted, not draining or isolated, not registered, and their last life known to be over.
 
-    A consumer that was started and has not registered yet is not missing, and neither is one that is merely silent.
+    A consumer that was started and has not registered yet is not missing, and neither is one that is merely silent, or of
+    which something cannot be read. Why something is left out is added to `problems`.
     """
-    wanted = [(fleet, consumer) for fleet in fleets(c) for consumer in fleet.consumers]
+    found = fleets(c)
+    problems = problems if problems is not None else []
+    problems.extend(fleet.problem for fleet in found if fleet.problem)
+    wanted = [(fleet, consumer) for fleet in found for consumer in fleet.consumers]
     if not wanted:
         return ()
     members = c.discovery.members()
     absent = [(fleet, consumer) for fleet, consumer in wanted if consumer not in members]
     claim_nodes = c.zk.get_many([c.paths.id(consumer) for _, consumer in absent])
     directive_nodes = c.zk.get_many([c.paths.directive(consumer) for _, consumer in absent])
-    return tuple(
-        _launch(fleet, consumer)
-        for (fleet, consumer), claim, directive in zip(absent, claim_nodes, directive_nodes, strict=True)
-        if _is_over(c, consumer, claim) and not _is_held_back(c, consumer, directive)
-    )
+    launches = []
+    for (fleet, consumer), claim, directive in zip(absent, claim_nodes, directive_nodes, strict=True):
+        try:
+            due = _is_over(c, consumer, claim) and not _is_held_back(c, consumer, directive)
+        except Malformed as error:
+            problems.append(f"{consumer} is not launched: {error}")
+            continue
+        if due:
+            launches.append(_launch(fleet, consumer))
+    return tuple(launches)
 
 
 def launch_of(c: Coordinator, consumer: str) -> Launch | None:
@@ -133,7 +159,9 @@ def _is_held_back(c: Coordinator, consumer: str, node: Node | None) -> bool:
 
 
 def record_end(c: Coordinator, consumer: str, incarnation: int, how: Ending) -> IdClaim:
-    """Write down that an incarnation is over; the first knowledge stays. Raises `NotManaged` for an unknown id."""
+    """Write down that an incarnation is over; the first knowledge stays. Raises `NotManaged` for an unknown id, `Refused`."""
+    if not 0 < incarnation <= MAX_COUNT:
+        raise Refused(f"{incarnation} is no incarnation of consumer {consumer!r}; give one from 1 to {MAX_COUNT}")
     path = c.paths.id(consumer)
     for _ in range(MAX_ATTEMPTS):
         node = c.zk.find(path)

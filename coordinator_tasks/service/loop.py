@@ -47,7 +47,7 @@ def run(c: Coordinator, stop: threading.Event, who: str, show: Callable[[TopicRe
         if held:
             log.warning("answers again; going on")
             held = ""
-        said = _say_held(reports, said)
+        said = _say(reports, said)
         for report in reports:
             if report.outcome is Outcome.WRITTEN and show is not None:
                 show(report)
@@ -76,15 +76,18 @@ class _Chores:
         self.prune_at = now + PRUNE_S if prune else self.prune_at
 
 
-def _say_held(reports: Collection[TopicReport], said: Collection[str]) -> set[str]:
-    """Log each reason for which topics are held, with these, unless it was said; all reasons of now."""
+def _say(reports: Collection[TopicReport], said: Collection[str]) -> set[str]:
+    """Log who is left out, and each reason for which topics are held, with these, unless it was said; all that is so now."""
     held: dict[str, list[str]] = {}
     for report in reports:
         if report.outcome is Outcome.HELD:
             held.setdefault(report.reason, []).append(report.topic)
     for reason in sorted(held.keys() - set(said)):
         log.warning("holding %s: %s", ", ".join(held[reason][:SHOWN_TOPICS]), reason)
-    return set(held)
+    left_out = {f"left out: {one}" for report in reports for one in report.left_out}
+    for one in sorted(left_out - set(said)):
+        log.warning("%s", one)
+    return held.keys() | left_out
 
 
 def _pause_s(reports: Collection[TopicReport]) -> float:

@@ -5,13 +5,14 @@ they are written to ZooKeeper, each by a compare-and-set; losing one of those ra
 """
 
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from coordinator_tasks.core import claims as claim_steps
 from coordinator_tasks.core import member_codec
-from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, LookAgain, NodeMissing, Refused
+from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, LookAgain, Malformed, NodeMissing, Refused
 from coordinator_tasks.core.measures import totals
 from coordinator_tasks.core.model import (
     Absence,
@@ -33,6 +34,7 @@ from coordinator_tasks.service import store
 from coordinator_tasks.service.coordinator import Coordinator
 
 PLATFORM = "platform"
+V = TypeVar("V")
 _LOOPBACK = ("127.", "localhost", "[::1]", "::1")
 
 
@@ -65,16 +67,18 @@ def look(c: Coordinator, topics: Collection[str], *, note: bool = True) -> Snaps
 
     `note` False = write no notes: for who only wants to see.
 
-    Raises `StoreUnavailable` or `DiscoveryUnavailable` (each by itself means: hold), `Malformed`.
+    What cannot be read of one consumer makes it unclear, and nobody else. Raises `StoreUnavailable` or
+    `DiscoveryUnavailable` (each by itself means: hold).
     """
     nodes = store.load_nodes(c.zk, c.paths, sorted(topics))
-    holders = _holders(nodes)
-    claims = load_claims(c, sorted(holders))
+    holders, unclear = _holders(nodes), dict[str, str]()
+    claims = load_claims(c, sorted(holders), unclear)
     c.zk.sync()
-    members = dict(c.discovery.members())
-    claims |= load_claims(c, sorted(members.keys() - claims.keys()))
+    members = load_members(c, unclear)
+    claims |= load_claims(c, sorted(members.keys() - claims.keys()), unclear)
     answers = c.statuses.ask([*members.values(), *_absentees(holders, members, claims)])
-    world = World(c.clock.now(), members, claims, load_directives(c), answers, totals=totals(answers))
+    directives = load_directives(c, unclear)
+    world = World(c.clock.now(), members, claims, directives, answers, totals=totals(answers), unclear=unclear)
     return Snapshot(_note(c, world, holders) if note else world, holders, _owned(nodes))
 
 
@@ -106,38 +110,54 @@ def _absentees(
     ]
 
 
-def load_claims(c: Coordinator, consumers: Collection[str]) -> dict[str, IdClaim]:
-    """The `ids` nodes of these consumers that are there."""
-    paths = [c.paths.id(consumer) for consumer in consumers]
-    found = zip(consumers, paths, c.zk.get_many(paths), strict=True)
-    return {
-        consumer: member_codec.decode_claim(path, node.data, consumer, node.stat.version)
-        for consumer, path, node in found
-        if node is not None and node.data
-    }
+def load_members(c: Coordinator, unclear: dict[str, str]) -> dict[str, Member]:
+    """Who is registered; whose registration cannot be read is noted in `unclear` as well."""
+    members = dict(c.discovery.members())
+    unclear.update({consumer: member.problem for consumer, member in members.items() if member.problem})
+    return members
 
 
-def load_directives(c: Coordinator) -> dict[str, Directive]:
-    """All directives."""
+def load_claims(c: Coordinator, consumers: Collection[str], unclear: dict[str, str]) -> dict[str, IdClaim]:
+    """The `ids` nodes of these consumers that are there; what cannot be read is noted in `unclear`."""
+    return _load(c, consumers, c.paths.id, member_codec.decode_claim, unclear)
+
+
+def load_directives(c: Coordinator, unclear: dict[str, str]) -> dict[str, Directive]:
+    """All directives; what cannot be read is noted in `unclear`."""
     try:
         consumers = c.zk.children(c.paths.directives)
     except NodeMissing:
         return {}
+    return _load(c, consumers, c.paths.directive, member_codec.decode_directive, unclear)
+
+
+def _load(
+    c: Coordinator,
+    consumers: Collection[str],
+    path_of: Callable[[str], str],
+    decode: Callable[[str, bytes, str, int], V],
+    unclear: dict[str, str],
+) -> dict[str, V]:
     consumers = [consumer for consumer in consumers if is_consumer(consumer)]  # another name is nobody's
-    paths = [c.paths.directive(consumer) for consumer in consumers]
-    found = zip(consumers, paths, c.zk.get_many(paths), strict=True)
-    return {
-        consumer: member_codec.decode_directive(path, node.data, consumer, node.stat.version)
-        for consumer, path, node in found
-        if node is not None and node.data
-    }
+    paths = [path_of(consumer) for consumer in consumers]
+    found: dict[str, V] = {}
+    for consumer, path, node in zip(consumers, paths, c.zk.get_many(paths), strict=True):
+        if node is None or not node.data:
+            continue
+        try:
+            found[consumer] = decode(path, node.data, consumer, node.stat.version)
+        except Malformed as error:
+            unclear[consumer] = str(error)
+    return found
 
 
 def _note(c: Coordinator, world: World, holders: Mapping[str, frozenset[int]]) -> World:
     """Write down first answers, absences and ends; isolate who has been absent and silent for too long."""
     # A holder whose claim was lost with ZooKeeper gets a new one: its absence has to be noted somewhere.
     lost = {
-        consumer: IdClaim(consumer, max(held)) for consumer, held in holders.items() if consumer not in world.claims
+        consumer: IdClaim(consumer, max(held))
+        for consumer, held in holders.items()
+        if consumer not in world.claims and consumer not in world.unclear
     }
     claims = dict(world.claims)
     for consumer, claim in {**world.claims, **lost}.items():
@@ -154,6 +174,8 @@ def _note(c: Coordinator, world: World, holders: Mapping[str, frozenset[int]]) -
 
 
 def _noted(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int]) -> IdClaim:
+    if claim.consumer in world.unclear:
+        return claim  # whether it is absent cannot be told
     answer = world.answers.get(claim.consumer)
     member = world.members.get(claim.consumer)
     if isinstance(answer, ConsumerStatus) and member is not None and answer.incarnation == member.incarnation:

@@ -26,7 +26,7 @@ from coordinator_tasks.core.world import Presence, TopicView, World
 from coordinator_tasks.service import store, transitions, wishes
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import fleets
-from coordinator_tasks.service.observe import load_claims, load_directives
+from coordinator_tasks.service.observe import load_claims, load_directives, load_members
 
 DRAINING = "draining"
 STARTING, NOT_STARTED = "starting", "not started"
@@ -153,18 +153,18 @@ def _moving(view: TopicView) -> set[int]:
 def consumers(c: Coordinator) -> list[ConsumerOverview]:
     """Everybody who is registered, holds something, is wanted in a fleet, or has a directive; sorted by id.
 
-    Asks the consumers' own interfaces once. Raises the `Unavailable` kinds, and `Malformed`.
+    Asks the consumers' own interfaces once. Raises the `Unavailable` kinds.
     """
-    nodes = store.load_nodes(c.zk, c.paths, transitions.topics(c))
-    directives = load_directives(c)
-    members = dict(c.discovery.members())
+    nodes, unclear = store.load_nodes(c.zk, c.paths, transitions.topics(c)), dict[str, str]()
+    directives = load_directives(c, unclear)
+    members = load_members(c, unclear)
     held = _incarnations(nodes)
     wanted = {consumer for fleet in fleets(c) for consumer in fleet.consumers}
     asked_of = {d.consumer for d in directives.values() if d.isolation is not None or d.draining is not None}
-    everybody = sorted(members.keys() | held.keys() | wanted | asked_of)
-    claims = load_claims(c, everybody)
+    everybody = sorted(members.keys() | held.keys() | wanted | asked_of | unclear.keys())
+    claims = load_claims(c, everybody, unclear)
     answers = c.statuses.ask([m for consumer in everybody if (m := _interface(consumer, members, claims)) is not None])
-    world = World(c.clock.now(), members, claims, directives, answers)
+    world = World(c.clock.now(), members, claims, directives, answers, unclear=unclear)
     return [_consumer(c, consumer, world, nodes, held.get(consumer, 0)) for consumer in everybody]
 
 
@@ -199,7 +199,7 @@ def _consumer(
         incarnation=incarnation,
         address=member.address if member is not None else claim.address if claim is not None else "",
         health=status.health if status is not None else "",
-        problem=absent or _problem(answer, registered=member is not None),
+        problem=world.unclear.get(consumer, "") or absent or _problem(answer, registered=member is not None),
         asked=_asked(world.directives.get(consumer), incarnation),
         reports=(*_misregistered(member), *(status.reports if status is not None else ())),
         topics=_topics(consumer, status, nodes),

@@ -43,7 +43,8 @@ class Outcome(StrEnum):
 class TopicReport:
     """One topic's part of a call, for the log, XCom and the command line.
 
-    `explanation` is that of the last plan of the call, if there was one.
+    `explanation` is that of the last plan of the call, if there was one; `left_out` says what is wrong about single
+    consumers and offsets, and so does not count.
     """
 
     topic: str
@@ -56,6 +57,7 @@ class TopicReport:
     epoch: int = 0
     rebalance: str = ""
     explanation: Explanation | None = None
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +304,7 @@ def _each(
             reports.append(_held(name, str(error)))
     try:
         snapshot = observe.look(c, topics(c), note=note)
-    except (DiscoveryUnavailable, Malformed) as error:
+    except DiscoveryUnavailable as error:
         return sorted(reports + [_held_as_is(s, str(error)) for s in loaded], key=lambda r: r.topic)
     described = observe.describe(c, [stored.view for stored in loaded])
     asked = [view for view in described if planning or view.node is None or view.state is None]
@@ -394,6 +396,7 @@ def _report(stored: Stored, decision: Decision) -> TopicReport:
         epoch=node.epoch if node is not None else 0,
         rebalance=after.rebalance if after is not None else "",
         explanation=decision.explanation,
+        left_out=decision.left_out,
     )
 
 

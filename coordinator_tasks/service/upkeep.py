@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from coordinator_tasks.core.errors import KafkaUnavailable, LookAgain, Malformed
+from coordinator_tasks.core.errors import KafkaUnavailable, LookAgain
 from coordinator_tasks.core.model import Actor
+from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.service import directives, history, topics
 from coordinator_tasks.service.coordinator import Coordinator
 
@@ -16,7 +17,7 @@ def upkeep(c: Coordinator, managed: Sequence[str], actor: Actor, *, prune: bool 
     """
     yield from _refresh(c, managed)
     yield from _readmit(c, actor)
-    for topic in managed if prune else ():
+    for topic in filter(is_topic, managed) if prune else ():
         if count := history.prune(c, topic):
             yield f"{topic}: old records pruned: {count}"
 
@@ -35,8 +36,10 @@ def _refresh(c: Coordinator, managed: Sequence[str]) -> Iterator[str]:
 
 
 def _readmit(c: Coordinator, actor: Actor) -> Iterator[str]:
+    problems: list[str] = []
     try:
-        for consumer in directives.complete_readmissions(c, actor):
+        for consumer in directives.complete_readmissions(c, actor, problems):
             yield f"{consumer} is readmitted"
-    except (Malformed, LookAgain) as error:
-        yield f"nobody is readmitted: {error}"
+    except LookAgain as error:
+        problems.append(f"nobody is readmitted: {error}")
+    yield from problems

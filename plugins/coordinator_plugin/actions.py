@@ -1,6 +1,7 @@
 """What a person asks for by a form: each action checks, tells what it does (or would do), and does it."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -206,12 +207,9 @@ def _known(c: Coordinator, name: object) -> str:
 
 
 def _holdings(c: Coordinator, topic: str) -> dict[str, int]:
-    path = c.paths.topic(topic)
-    node = store.read_picture(path, c.zk.find(path))
-    counts: dict[str, int] = {}
-    for consumer in node.assignments.values() if node is not None else ():
-        counts[consumer] = counts.get(consumer, 0) + 1
-    return counts
+    """Consumer → how many partitions; nothing of a topic that cannot be read."""
+    node = store.load_nodes(c.zk, c.paths, [topic]).get(topic)
+    return dict(Counter(node.assignments.values() if node is not None else ()))
 
 
 def _held_by(c: Coordinator, consumer: str, verb: str) -> Iterator[str]:

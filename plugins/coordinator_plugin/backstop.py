@@ -61,11 +61,9 @@ def reconcile(c: Coordinator, actor: Actor) -> Findings:
 
 def _missing(c: Coordinator) -> tuple[tuple[str, ...], list[str]]:
     """Whom to launch, and what to say of it."""
-    try:
-        missing = tuple(launch.consumer for launch in fleet.missing(c))
-    except Malformed as error:
-        return (), [f"nobody is launched: {error}"]
-    return missing, [f"{consumer} is missing" for consumer in missing]
+    problems: list[str] = []
+    missing = tuple(launch.consumer for launch in fleet.missing(c, problems))
+    return missing, [*problems, *(f"{consumer} is missing" for consumer in missing)]
 
 
 def questions(c: Coordinator, due: Sequence[str]) -> Iterator[Question]:

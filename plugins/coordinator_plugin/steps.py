@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from coordinator_tasks.core import codec
 from coordinator_tasks.core.model import Member, State
+from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Watcher
 from coordinator_tasks.service import transitions
 from coordinator_tasks.service.coordinator import Coordinator
@@ -35,7 +36,7 @@ def look(c: Coordinator, kind: WaitKind, topics: Sequence[str], watcher: Watcher
     named = tuple(topics) or transitions.topics(c)
     if watcher is not None:
         c.discovery.watch(watcher)
-        for topic in named[:MAX_WATCHED_TOPICS]:
+        for topic in [topic for topic in named if is_topic(topic)][:MAX_WATCHED_TOPICS]:
             c.zk.find(c.paths.state(topic), watcher)
     report = (transitions.await_closed if kind is WaitKind.CLOSED else transitions.await_started)(c, named)
     if not report.pending:

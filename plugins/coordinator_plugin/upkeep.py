@@ -47,8 +47,11 @@ class MissingConsumers(Untemplated):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:  # noqa: ARG002 - Airflow's signature
         """The arguments of each launch."""
+        problems: list[str] = []
         with one_line_errors(), CoordinatorHook(self.cluster).open() as coordinator:
-            launches = fleet.missing(coordinator)
+            launches = fleet.missing(coordinator, problems)
+        for problem in problems:
+            self.log.warning("%s", problem)
         for launch in launches:
             self.log.info("%s of %s is missing", launch.consumer, launch.app)
         return [{"consumer": launch.consumer} for launch in launches]

@@ -9,14 +9,21 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.confirm import blockers
-from coordinator_tasks.core.errors import CoordinatorError, DiscoveryUnavailable, Malformed, NodeMissing, NotManaged
+from coordinator_tasks.core.errors import (
+    CoordinatorError,
+    DiscoveryUnavailable,
+    Malformed,
+    NodeMissing,
+    NotManaged,
+    Refused,
+)
 from coordinator_tasks.core.history_codec import decode_record
 from coordinator_tasks.core.model import Member, Record, State
 from coordinator_tasks.core.world import TopicView, World
 from coordinator_tasks.service import history, overview, store, transitions, wishes
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.history import Rebalance
-from coordinator_tasks.service.observe import load_claims, load_directives
+from coordinator_tasks.service.observe import load_claims, load_directives, load_members
 from coordinator_tasks.service.overview import ConsumerOverview
 
 _MOVING = (State.CLOSING, State.STARTING)
@@ -192,7 +199,7 @@ def _pictures(c: Coordinator, topics: Iterable[str]) -> tuple[TopicPicture, ...]
     for topic in topics:
         try:
             views[topic] = store.load(c.zk, c.paths, topic).view
-        except (Malformed, NotManaged) as error:
+        except (Malformed, Refused) as error:
             views[topic] = str(error)
     missing = _blockers(c, [view for view in views.values() if isinstance(view, TopicView)])
     return tuple(_picture(c, topic, view, missing.get(topic, {})) for topic, view in views.items())
@@ -226,7 +233,7 @@ def _picture(c: Coordinator, topic: str, view: TopicView | str, missing: Mapping
 def _newest(c: Coordinator, topic: str) -> tuple[Record | None, str]:
     try:
         return next(iter(history.records(c, topic, 1)), None), ""
-    except Malformed as error:
+    except (Malformed, Refused) as error:
         return None, str(error)
 
 
@@ -252,13 +259,15 @@ def _blockers(c: Coordinator, views: Iterable[TopicView]) -> dict[str, dict[str,
 def _world(c: Coordinator, views: Iterable[TopicView]) -> World:
     states = [view.state for view in views if view.state is not None]
     waited_for = sorted({consumer for state in states for consumer in (*state.to_close, *state.to_start)})
-    members, claims = dict(c.discovery.members()), load_claims(c, waited_for)
+    unclear: dict[str, str] = {}
+    members, claims = load_members(c, unclear), load_claims(c, waited_for, unclear)
     asked = [
         members.get(consumer) or Member(consumer, claims[consumer].incarnation, claims[consumer].address, "")
         for consumer in waited_for
         if consumer in members or (consumer in claims and claims[consumer].address)
     ]
-    return World(c.clock.now(), members, claims, load_directives(c), c.statuses.ask(asked))
+    directives = load_directives(c, unclear)
+    return World(c.clock.now(), members, claims, directives, c.statuses.ask(asked), unclear=unclear)
 
 
 def _consumers(c: Coordinator) -> Consumers:

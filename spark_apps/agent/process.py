@@ -15,8 +15,9 @@ from pathlib import Path
 
 from coordinator_tasks.core import topic_patterns
 from coordinator_tasks.core.errors import Refused, StoreUnavailable
+from coordinator_tasks.core.fields import MAX_REAL
 from coordinator_tasks.core.model import ConsumerStatus, Member, TopicNode
-from coordinator_tasks.core.names import check_consumer
+from coordinator_tasks.core.names import check_address, check_consumer
 from coordinator_tasks.core.ports import GroupOffsets
 from coordinator_tasks.signals import on_signals
 from coordinator_tasks.wiring import ConsumerSession, Settings, open_consumer_session
@@ -67,6 +68,10 @@ class ConsumerSettings:
         problem = topic_patterns.problem(self.topics)
         if problem:
             raise Refused(f"{problem}; correct --topics")
+        if self.advertised:
+            check_address(self.advertised)
+        if not 0 <= self.capacity <= MAX_REAL:
+            raise Refused(f"{self.capacity} is no capacity; give a number from 0 to {MAX_REAL:.0f}")
 
 
 class Requests:

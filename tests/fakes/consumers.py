@@ -63,6 +63,8 @@ class FakeStatusClient:
         return {member.consumer: self._answer(member) for member in members}
 
     def _answer(self, member: Member) -> Answer:
+        if member.problem:
+            return Unreachable(Silence.BROKEN, member.problem)
         answer = self.answers.get(member.consumer, Unreachable(Silence.REFUSED, f"{member.address} refuses"))
         return answer(member) if callable(answer) else answer
 

@@ -12,10 +12,9 @@ from itertools import islice
 from coordinator_plugin import backstop
 
 from coordinator_tasks.core.errors import Malformed
-from coordinator_tasks.core.model import Fleet
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, SetData
-from coordinator_tasks.service import directives, fleet, history, overview, transitions
+from coordinator_tasks.service import directives, history, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Outcome, TopicReport
 from tests.faults.notes import Notes, Part, Turn, Wanted, figure
@@ -93,24 +92,22 @@ NEEDED: Mapping[str, Callable[[Paths], str]] = {
     "release": lambda paths: paths.partition("orders", MOVING),
     "state": lambda paths: paths.state("orders"),
     "config": lambda paths: paths.config("orders"),
+}
+"""What the transitions of the topic read."""
+OF_ONE: Mapping[str, Callable[[Paths], str]] = {
     "member": lambda paths: paths.member("a"),
     "claim": lambda paths: paths.id("a"),
     "directive": lambda paths: paths.directive("a"),
 }
-"""What the transitions of the topic read."""
+"""What they read of one consumer."""
 ASIDE: Mapping[str, Callable[[Paths], str]] = {
     "fleet": lambda paths: paths.fleet("etl"),
     "record": lambda paths: f"{paths.history('orders')}/{0:010d}",
 }
 """What they do not read."""
-PLACES = {**NEEDED, **ASIDE}
+PLACES = {**NEEDED, **OF_ONE, **ASIDE}
 READERS: Mapping[str, Sequence[Callable[[Coordinator], object]]] = {
-    "fleet": (
-        fleet.missing,
-        lambda c: fleet.set_fleet(c, Fleet("web", "web.py", ("w",))),
-        lambda c: directives.drain(c, "a", "ann", "new host"),
-        overview.consumers,
-    ),
+    "fleet": (),
     "record": (
         lambda c: history.records(c, "orders"),
         lambda c: history.rebalances(c, ["orders"]),
@@ -160,7 +157,12 @@ def offered(site: Site, kind: str, raws: Iterable[bytes]) -> list[str]:
     path = PLACES[kind](site.paths)
     for raw in raws:
         put(site, path, raw)
-        problem = _held(site, path) if kind in NEEDED else _passed_by(site, path, raw, READERS[kind])
+        if kind in NEEDED:
+            problem = _held(site, path)
+        elif kind in OF_ONE:
+            problem = _kept(site, path, raw)
+        else:
+            problem = _passed_by(site, path, raw, READERS[kind])
         if problem:
             return [f"{path} holds {raw[:200]!r}: {problem}"]
     return []
@@ -174,6 +176,21 @@ def _held(site: Site, path: str) -> str:
     return "" if tree(site) == before else "something was written"
 
 
+def _kept(site: Site, path: str, raw: bytes) -> str:
+    """The topic goes on without the consumer, which keeps what it has."""
+    had = _owned_by_a(site)
+    for report in everything(site):
+        if report.outcome is Outcome.HELD or path not in "".join(report.left_out):
+            return f"it is held, or not named: {report}"
+    if not had <= _owned_by_a(site):
+        return "something was taken from it"
+    return "" if site.zk.get(path).data == raw else "something was written"
+
+
+def _owned_by_a(site: Site) -> set[int]:
+    return {partition for partition, owner in site.node().assignments.items() if owner == "a"}
+
+
 def _passed_by(site: Site, path: str, raw: bytes, readers: Sequence[Callable[[Coordinator], object]]) -> str:
     reports = everything(site)
     if any(report.outcome is Outcome.HELD for report in reports):
@@ -183,6 +200,8 @@ def _passed_by(site: Site, path: str, raw: bytes, readers: Sequence[Callable[[Co
     if not all(path in sentence for sentence in said):
         return f"it is not named: {said}"
     found = backstop.reconcile(site.coordinator, LOOP)
+    if path == site.paths.fleet("etl") and path not in "".join(found.lines):
+        return f"reconcile does not name it: {found}"
     if found.due != ("orders",):
         return f"reconcile does not find the topic due: {found}"
     return "" if tree(site) == before and before[path] == raw else "something was written"

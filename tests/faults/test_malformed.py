@@ -19,6 +19,7 @@ from tests.faults.malformed import (
     ASIDE,
     NEEDED,
     ODD_TEXTS,
+    OF_ONE,
     PLACES,
     everything,
     joined_and_handing_over,
@@ -63,6 +64,19 @@ def test_a_node_that_cannot_be_read_is_named_and_nothing_is_done(kind: str) -> N
     assert good is not None
     put(site, path, good.data)
     assert everything(site)[0].outcome is not Outcome.HELD, "readable again, it goes on"
+
+
+@pytest.mark.parametrize("kind", OF_ONE)
+def test_a_node_of_one_consumer_that_cannot_be_read_is_named_and_stops_nobody_else(kind: str) -> None:
+    site = joined_and_handing_over()
+    path = PLACES[kind](site.paths)
+    good = site.zk.find(path)
+    assert offered(site, kind, islice(unreadable(SEED, kind), EACH)) == []
+    the_loop_turns(site)
+    assert good is not None
+    put(site, path, good.data)
+    site.settles()
+    assert site.counts().keys() == {"a", "b", "c"}
 
 
 @pytest.mark.parametrize("kind", ASIDE)

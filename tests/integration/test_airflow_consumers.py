@@ -135,7 +135,9 @@ def test_a_consumer_is_launched_outlives_airflow_and_is_launched_again_only_when
 
     # kill -9: known at once from its launcher, and launched again as another incarnation.
     os.kill(first.pid, signal.SIGKILL)
-    eventually(lambda: load_claims(coordinator, ["s1"])["s1"].ended.get(member.incarnation) is Ending.REAPED, LIMIT_S)
+    eventually(
+        lambda: load_claims(coordinator, ["s1"], {})["s1"].ended.get(member.incarnation) is Ending.REAPED, LIMIT_S
+    )
     again = eventually(lambda: coordinator.discovery.members().get("s1"))
     assert again.incarnation > member.incarnation
 

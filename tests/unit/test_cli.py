@@ -75,7 +75,7 @@ class Site:
     def join(self, consumer: str, topics: tuple[str, ...] = ()) -> None:
         session = self.sessions[consumer] = self.server.connect()
         incarnation = claim_incarnation(session, self.paths, consumer, 1)
-        member = Member(consumer, incarnation, f"http://127.0.0.1:1/{consumer}", "boot", topics=topics)
+        member = Member(consumer, incarnation, f"http://{consumer}:1", "boot", topics=topics)
         ZooKeeperRegistry(session, self.paths, self.clock).register(member)
         self.statuses.answers[consumer] = self.obey
         self.clock.advance(10)
@@ -86,8 +86,8 @@ class Site:
         for topic in self.zk.children(self.paths.assignments):
             path = self.paths.topic(topic)
             raw = self.zk.get(path).data
-            if not raw:
-                continue
+            if not raw.endswith(b"}"):
+                continue  # nothing planned, or not to be read
             node = decode_node(path, raw)
             for partition, entry in holding.owes_release(node, member.consumer, member.incarnation, False).items():
                 token = Token(entry.epoch, member.incarnation, node.generation)

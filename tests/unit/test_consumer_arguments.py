@@ -1,9 +1,12 @@
 """What a consumer is told on its command line about itself."""
 
 import argparse
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from coordinator_tasks.core.errors import Refused
 from spark_apps.agent.process import ConsumerSettings
 from spark_apps.arguments import add_consumer_arguments, consumer_settings
 
@@ -40,3 +43,17 @@ def test_what_is_none_is_refused_with_what_it_may_be(
     with pytest.raises(SystemExit):
         given(f"{name}={value}")
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"advertised": "http://127.0.0.1:99999"}, "'http://127.0.0.1:99999' is no address of a consumer's interface"),
+        ({"advertised": "proxy:80"}, "'proxy:80' is no address"),
+        ({"capacity": 1e300}, "1e.300 is no capacity"),
+    ],
+)
+def test_nothing_is_registered_that_could_not_be_read(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        replace(given(), **changes)
+    assert replace(given(), advertised="https://[::1]:8443").advertised == "https://[::1]:8443"

@@ -29,7 +29,7 @@ def test_the_longest_data_and_the_largest_number_are_read() -> None:
 
 
 def test_a_list_of_texts_is_no_list_with_something_else_in_it() -> None:
-    member = json.loads(member_codec.encode_member(Member("a", 1, "http://a", "boot")))
+    member = json.loads(member_codec.encode_member(Member("a", 1, "http://a:1", "boot")))
     with pytest.raises(Malformed, match="not a list of strings"):
         member_codec.decode_member(PATH, json.dumps({**member, "topics": ["t", 1]}).encode())
 

@@ -786,11 +786,11 @@ def test_a_first_answer_is_noted_and_a_consumer_is_no_target_before(site: Site) 
     site.processes["c"].silence = Silence.REFUSED
     site.clock.advance(2)
     transitions.plan(site.coordinator, ["orders"], ONE)
-    assert observe.load_claims(site.coordinator, ["c"])["c"].answered == 0
+    assert observe.load_claims(site.coordinator, ["c"], {})["c"].answered == 0
     assert site.state().state is State.STABLE
     site.processes["c"].silence = None
     transitions.plan(site.coordinator, ["orders"], ONE)
-    assert observe.load_claims(site.coordinator, ["c"])["c"].answered == 1
+    assert observe.load_claims(site.coordinator, ["c"], {})["c"].answered == 1
     assert site.state().state is State.CLOSING
 
 
@@ -799,7 +799,7 @@ def test_the_answer_of_another_process_at_its_address_is_not_its_first(site: Sit
     process = site.processes["c"]
     site.statuses.answers["c"] = lambda asked: replace(process.answer(asked), incarnation=7)  # type: ignore[type-var]
     look(site)
-    assert observe.load_claims(site.coordinator, ["c"])["c"].answered == 0
+    assert observe.load_claims(site.coordinator, ["c"], {})["c"].answered == 0
 
 
 def look(site: Site) -> observe.Snapshot:
@@ -1145,4 +1145,4 @@ def test_a_claim_noted_twice_at_once_is_noted_once(site: Site) -> None:
 
     site.server.before_write = race
     look(site)
-    assert observe.load_claims(site.coordinator, ["b"])["b"].absence is not None
+    assert observe.load_claims(site.coordinator, ["b"], {})["b"].absence is not None

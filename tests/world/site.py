@@ -3,10 +3,12 @@
 Nothing happens by itself: a test (or a scenario file) says when a consumer reads, acts or dies and when a task runs.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry
 from coordinator_tasks.core import claims, codec, invariants
+from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.holding import Reading, accepts, grants, may_hold, owes_release, steps
 from coordinator_tasks.core.member_codec import decode_claim, encode_claim
 from coordinator_tasks.core.model import (
@@ -29,6 +31,7 @@ from coordinator_tasks.core.model import (
     TopicStatus,
     Unreachable,
 )
+from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Connection, SetData
 from coordinator_tasks.service import directives, topics, transitions
 from coordinator_tasks.service.history import records
@@ -59,9 +62,9 @@ class Process:
 
     def read(self, topic: str) -> None:
         """Read the topic node and the own directive, and accept what the rules let it accept."""
-        directive = directives.read_directive(self.site.coordinator, self.member.consumer)
-        isolation = directive.isolation
-        self.isolated = isolation is not None and isolation.incarnation in (0, self.member.incarnation)
+        with suppress(Malformed):  # one that cannot be read changes nothing
+            isolation = self.site.isolation(self.member.consumer)
+            self.isolated = isolation is not None and isolation.incarnation in (0, self.member.incarnation)
         node = self.zk.find(self.site.paths.topic(topic))
         if node is not None and node.data:
             self.accept(topic, codec.decode_node(topic, node.data))
@@ -161,7 +164,7 @@ class Site(Cluster):
 
     def everybody_acts(self, *names: str) -> None:
         for _ in range(2):  # a taker needs the giver's release
-            for topic in names or transitions.topics(self.coordinator):
+            for topic in names or filter(is_topic, transitions.topics(self.coordinator)):
                 for process in self.processes.values():
                     if process.connected:
                         process.read(topic)

@@ -1,0 +1,246 @@
+"""What is wrong about one consumer or fleet concerns that one: it is named, keeps what it has, and everybody else is planned."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from coordinator_plugin import backstop
+from coordinator_ui import look
+
+from coordinator_tasks.core.model import Ending, Fleet, Silence, State, Unreachable
+from coordinator_tasks.core.names import Paths
+from coordinator_tasks.core.ports import Create, SetData
+from coordinator_tasks.service import directives, fleet, overview, transitions
+from coordinator_tasks.service.transitions import Outcome
+from tests.world.site import LOOP, Site, stable_site
+
+GARBAGE = {
+    "no JSON": b"{",
+    "a list": b"[]",
+    "numbers of 311 digits": json.dumps(
+        {"consumer": "b", "incarnation": 10**310, "registrations": [10**310], "isolated": {"by": "x", "at": 10**310}}
+    ).encode(),
+    "a later format": b'{"version":99}',
+    "nothing that is text": b"\xff\x00",
+    "deep": b"[" * 100_000,
+}
+NODES: dict[str, Callable[[Paths], str]] = {
+    "members": lambda paths: paths.member("b"),
+    "ids": lambda paths: paths.id("b"),
+    "directives": lambda paths: paths.directive("b"),
+}
+ETL = Fleet("etl", "etl.py", ("x", "z"))
+
+
+def put(site: Site, path: str, raw: bytes) -> None:
+    found = site.zk.find(path)
+    site.zk.transact([Create(path, raw) if found is None else SetData(path, raw)])
+
+
+def everything_else(site: Site) -> None:
+    """Everything that runs by itself, and what people look at."""
+    c = site.coordinator
+    transitions.due(c)
+    transitions.await_closed(c, ["orders"])
+    transitions.await_started(c, ["orders"])
+    transitions.preview(c, ["orders"])
+    transitions.explain(c, "orders")
+    overview.topics(c)
+    look.cluster_page(c)
+    look.topic_page(c, "orders", 5)
+    fleet.missing(c)
+    directives.complete_readmissions(c, LOOP)
+    backstop.reconcile(c, LOOP)
+
+
+def of_b(site: Site) -> list[int]:
+    return sorted(p for p, owner in site.node().assignments.items() if owner == "b")
+
+
+@pytest.mark.parametrize("kind", NODES)
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_a_node_of_one_consumer_that_cannot_be_read_is_named_and_stops_nobody(kind: str, garbage: str) -> None:
+    site, raw = stable_site("a", "b"), GARBAGE[garbage]
+    path, before = NODES[kind](site.paths), of_b(site)
+    put(site, path, raw)
+    site.starts("c")
+    site.settles()
+    assert site.counts()["c"] >= 1, "everybody else is planned"
+    assert of_b(site) == before, "its partitions stay with it"
+    (report,) = transitions.step(site.coordinator, ["orders"], LOOP)
+    assert report.outcome is not Outcome.HELD
+    assert any(path in sentence for sentence in report.left_out)
+    assert path in overview.topics(site.coordinator)[0].reason
+    assert {one.consumer: path in one.problem for one in overview.consumers(site.coordinator)}["b"]
+    everything_else(site)
+    assert site.zk.get(path).data == raw, "it is left as it is"
+
+
+@pytest.mark.parametrize("kind", ["ids", "directives"])
+@pytest.mark.parametrize("how", [Ending.REAPED, None], ids=["said to be over", "silent"])
+def test_who_has_an_unreadable_node_is_never_taken_for_gone(kind: str, how: Ending | None) -> None:
+    site = stable_site("a", "b")
+    before = of_b(site)
+    site.dies("b", how)
+    put(site, NODES[kind](site.paths), b"{")
+    for _ in range(5):
+        site.clock.advance(site.policy.absent_after_s)
+        site.settles()
+    assert of_b(site) == before
+    if kind == "ids":
+        assert site.isolation("b") is None
+        directives.isolate(site.coordinator, "b", by="ann", why="its node is lost")
+        site.settles()
+        assert of_b(site) == []
+
+
+def test_a_registration_that_cannot_be_read_is_somebodys_however_long_it_says_nothing() -> None:
+    site = stable_site("a", "b")
+    before = of_b(site)
+    put(site, site.paths.member("b"), b"{")
+    site.statuses.answers["b"] = Unreachable(Silence.SILENT, "no answer")
+    for _ in range(5):
+        site.clock.advance(site.policy.absent_after_s)
+        site.settles()
+    assert (of_b(site), site.isolation("b")) == (before, None)
+
+
+def test_an_isolated_consumer_gets_nothing_back_when_its_directive_cannot_be_read() -> None:
+    site = stable_site("a", "b")
+    directives.isolate(site.coordinator, "b", by="ann", why="wrong results")
+    site.settles()
+    assert of_b(site) == []
+    put(site, site.paths.directive("b"), b"{")
+    site.settles()
+    assert of_b(site) == []
+    assert site.state().state is State.STABLE
+
+
+@pytest.mark.parametrize("kind", NODES)
+def test_once_the_node_can_be_read_again_the_consumer_is_planned_as_before(kind: str) -> None:
+    site = stable_site("a", "b", "c", partitions=6)
+    path = NODES[kind](site.paths)
+    found = site.zk.find(path)
+    put(site, path, b"{")
+    site.settles()
+    site.zk.transact([SetData(path, found.data if found is not None else b"{}")])
+    site.dies("a")
+    site.settles()
+    assert site.counts() == {"b": 3, "c": 3}
+
+
+ADDRESSES = [
+    "http://127.0.0.1:99999",
+    "http://xn--zzzzzz--:80",
+    "http://h",
+    "http://h:0",
+    "http://h:80/behind",
+    "http://user@h:80",
+    "http://h:80?x",
+    "http://h:80#x",
+    "ftp://h:80",
+    "file:///etc/passwd",
+    "http://[::1:80",
+    "http://[zz]:80",
+    "http://h ost:80",
+    "http://hö:80",
+    "//h:80",
+    "",
+]
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_an_address_that_is_none_concerns_the_consumer_that_registered_it(address: str) -> None:
+    site = stable_site("a", "b")
+    path, before = site.paths.member("b"), of_b(site)
+    member = json.loads(site.zk.get(path).data)
+    claim = json.loads(site.zk.get(site.paths.id("b")).data)
+    put(site, path, json.dumps({**member, "address": address}).encode())
+    put(site, site.paths.id("b"), json.dumps({**claim, "address": address}).encode())
+    site.starts("c")
+    site.settles()
+    assert site.counts().keys() == {"a", "b", "c"}
+    assert of_b(site) == before
+    assert address[:20] in overview.topics(site.coordinator)[0].reason
+    site.processes.pop("b").zk.close()
+    site.starts("b")  # its claim is read, and forgets the address
+    site.settles()
+    assert "b" in site.counts()
+
+
+# Fleets --------------------------------------------------------------------------------------------------------------
+
+
+def launched(site: Site) -> tuple[list[str], list[str]]:
+    problems: list[str] = []
+    return [one.consumer for one in fleet.missing(site.coordinator, problems)], problems
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_a_fleet_that_cannot_be_read_stops_no_other(garbage: str) -> None:
+    site = stable_site("a")
+    fleet.set_fleet(site.coordinator, ETL)
+    put(site, site.paths.fleet("bad"), GARBAGE[garbage])
+    missing, problems = launched(site)
+    assert missing == ["x", "z"]
+    assert site.paths.fleet("bad") in problems[0]
+    assert {one.consumer for one in overview.consumers(site.coordinator)} == {"a", "x", "z"}
+    fleet.set_fleet(site.coordinator, replace(ETL, consumers=("x", "y")))
+    directives.drain(site.coordinator, "a", "ann", "new host")
+    findings = backstop.reconcile(site.coordinator, LOOP)
+    assert (findings.missing, any(site.paths.fleet("bad") in line for line in findings.lines)) == (("x", "y"), True)
+    everything_else(site)
+    assert site.zk.get(site.paths.fleet("bad")).data == GARBAGE[garbage]
+
+
+@pytest.mark.parametrize("name", ["../../x", "x y", "", "x" * 65, "{{ 7 }}"])
+def test_a_fleet_that_names_what_can_be_no_consumer_launches_the_others(name: str) -> None:
+    site = stable_site("a")
+    fleet.set_fleet(site.coordinator, ETL)
+    path = site.paths.fleet("etl")
+    raw = json.dumps({**json.loads(site.zk.get(path).data), "consumers": ["x", name, "z"]}).encode()
+    put(site, path, raw)
+    missing, problems = launched(site)
+    assert missing == ["x", "z"]
+    assert path in problems[0]
+    assert "cannot be a consumer id" in problems[0]
+    everything_else(site)
+
+
+@pytest.mark.parametrize("kind", ["ids", "directives"])
+def test_a_node_that_cannot_be_read_keeps_its_own_consumer_from_being_launched(kind: str) -> None:
+    site = stable_site("a")
+    fleet.set_fleet(site.coordinator, replace(ETL, consumers=("b", "z")))
+    put(site, NODES[kind](site.paths), b"{")
+    missing, problems = launched(site)
+    assert missing == ["z"]
+    assert problems[0].startswith(f"b is not launched: {NODES[kind](site.paths)}: ")
+
+
+# Children ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", Paths("shop").folders())
+def test_a_child_with_a_name_that_nobody_can_have_stops_nobody(folder: str) -> None:
+    site = stable_site("a", "b")
+    put(site, f"{folder}/x y", b"{")
+    site.starts("c")
+    site.settles()
+    assert site.counts().keys() == {"a", "b", "c"}
+    overview.consumers(site.coordinator)
+    everything_else(site)
+    assert site.zk.get(f"{folder}/x y").data == b"{"
+
+
+def test_a_readmission_waits_for_no_other_consumer_whose_node_cannot_be_read() -> None:
+    site = stable_site("a", "b", "c")
+    for consumer in ("b", "c"):
+        directives.isolate(site.coordinator, consumer, by="ann", why="x")
+    site.settles()
+    directives.readmit(site.coordinator, "b", "ann")
+    put(site, site.paths.directive("c"), b"{")
+    site.everybody_acts()
+    problems: list[str] = []
+    assert directives.complete_readmissions(site.coordinator, LOOP, problems) == ("b",)
+    assert problems[0].startswith(f"c is not readmitted: {site.paths.directive('c')}: ")
