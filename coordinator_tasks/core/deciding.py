@@ -6,7 +6,7 @@ from coordinator_tasks.core import causes
 from coordinator_tasks.core.confirm import blockers, not_closed, not_running, not_started
 from coordinator_tasks.core.decision import Decision, Step, Verdict
 from coordinator_tasks.core.draft import Draft, by_consumer, draft_of, label, node_of, unless_same
-from coordinator_tasks.core.model import Actor, Ending, MoveKind, Record, State, TopicState
+from coordinator_tasks.core.model import SEEKS, Actor, Ending, MoveKind, Record, State, TopicState
 from coordinator_tasks.core.planning import finish, patience_s, place, rebalance, stop_vanished
 from coordinator_tasks.core.presence import presence, targets
 from coordinator_tasks.core.recovery import noted
@@ -62,7 +62,9 @@ class Deciding:
         """The consumers that may be given partitions now."""
         holders = self.draft.holders()
         held = {c: i for c, i in self.draft.incarnations.items() if c in holders}
-        return targets(self.view.topic, held, self.world, self.policy)
+        found = targets(self.view.topic, held, self.world, self.policy)
+        # A release that does not know seeks would refuse the node that has them, and hold.
+        return {c: i for c, i in found.items() if not self.draft.seeks or SEEKS in self.world.members[c].formats}
 
     def _lost_or_unowned(self) -> Decision | None:
         touched, lost = self.drop_lost()

@@ -8,7 +8,7 @@ Rules:
 - An acknowledgement is for an epoch, a generation and an incarnation (`confirm`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from coordinator_tasks.core import causes, invariants, recovery
@@ -16,8 +16,9 @@ from coordinator_tasks.core.deciding import Deciding
 from coordinator_tasks.core.decision import ALL_STEPS, Decision, Step, Verdict
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.fields import MAX_COUNT
-from coordinator_tasks.core.model import Actor, Explanation, State
+from coordinator_tasks.core.model import SEEKS, Actor, Explanation, State
 from coordinator_tasks.core.planning import place, why
+from coordinator_tasks.core.presence import subscribes
 from coordinator_tasks.core.table import signal_of_plan
 from coordinator_tasks.core.world import Policy, TopicView, World
 
@@ -71,6 +72,9 @@ def seek(
             else "another plan goes first"
         )
         return Decision(Verdict.WAIT, f"{which}; ask again when topic {view.topic} is Stable")
+    older = _who_cannot_read(view, world, draft.holders())
+    if older:
+        return Decision(Verdict.HOLD, older)
     unknown = sorted(offsets.keys() - set(view.partitions))
     if unknown:
         return Decision(Verdict.HOLD, f"topic {view.topic} has no {causes.listed(unknown)}")
@@ -78,6 +82,18 @@ def seek(
         draft.seek(partition, offset)
     draft.kept = plan
     return deciding.write(signal_of_plan(draft), plan.summary)
+
+
+def _who_cannot_read(view: TopicView, world: World, holders: Collection[str]) -> str:
+    """Which registered consumer would refuse a node with seeks, and hold what it has; an empty text = none would."""
+    for consumer, member in sorted(world.members.items()):
+        reads = SEEKS in member.formats or member.problem
+        if not reads and (consumer in holders or subscribes(member, view.topic)):
+            return (
+                f"consumer {consumer} runs 0.1.0, which cannot read that a partition is sent elsewhere; start it with a newer "
+                "release, or stop it, and ask again"
+            )
+    return ""
 
 
 def explain(view: TopicView, world: World, policy: Policy) -> Explanation:

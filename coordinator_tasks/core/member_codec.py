@@ -24,6 +24,7 @@ def encode_member(member: Member) -> bytes:
             "direct": member.direct,
             "process": member.process,
             "attributes": dict(sorted(member.attributes.items())),
+            "formats": list(member.formats),
         },
     )
 
@@ -42,6 +43,7 @@ def decode_member(path: str, raw: bytes, registered_at: float = 0.0) -> Member:
         attributes=fields.by_name("attributes", Fields.text),
         registered_at=registered_at,
         process=fields.text("process", ""),
+        formats=fields.texts("formats"),
     )
 
 

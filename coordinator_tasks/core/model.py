@@ -149,12 +149,18 @@ class TopicConfig:
     removed: bool = False
 
 
+SEEKS = "seeks"
+FORMATS = (SEEKS,)
+"""What this release reads in a topic's node and 0.1.0 does not: a node that has it is refused there, and held."""
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """`/members/[CONSUMER]`: a registered consumer. `topics` empty = any topic; a name or a regular expression each.
 
     `process`: what its process is called on its host, for who follows it there under the same id; empty = not told.
-    `problem`: why its registration cannot be read; then only its id is known, and that somebody is there.
+    `formats`: what of `FORMATS` it reads. `problem`: why its registration cannot be read; then only its id is known, and
+    that somebody is there.
     """
 
     consumer: str
@@ -168,6 +174,7 @@ class Member:
     attributes: Mapping[str, str] = field(default_factory=dict)
     registered_at: float = 0.0
     process: str = ""
+    formats: tuple[str, ...] = FORMATS
     problem: str = ""
 
 

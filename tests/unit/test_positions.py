@@ -1,5 +1,6 @@
 """Pausing partitions and resetting their offsets: what is asked, what is written, what is kept of it."""
 
+import json
 from collections.abc import Collection
 from dataclasses import replace
 
@@ -23,6 +24,7 @@ from coordinator_tasks.core.model import (
     TopicNode,
     TopicStatus,
 )
+from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.service import directives, history, positions, store, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.topics import add_topic, configuration, remove_topic
@@ -290,3 +292,46 @@ def test_paused_partitions_stay_where_they_are_and_the_history_says_so(shop: Sho
     shop.settle()
     assert history.records(shop.coordinator, "orders")[0].cause == "resumed: partitions 0, 2"
     assert configuration(shop.coordinator, "orders").paused == frozenset()
+
+
+# A consumer of an older release --------------------------------------------------------------------------------------
+
+
+def as_0_1_0(shop: Shop, consumer: str) -> None:
+    """Its registration as 0.1.0 writes it, which says nothing of formats."""
+    path = shop.paths.member(consumer)
+    found = shop.zk.get(path)
+    body = {name: value for name, value in json.loads(found.data).items() if name != "formats"}
+    shop.zk.transact([SetData(path, json.dumps(body).encode())])
+
+
+def test_a_reset_that_a_live_consumer_could_not_read_is_refused_and_the_consumer_named(shop: Shop) -> None:
+    as_0_1_0(shop, "a")
+    before = shop.server.zxid
+    with pytest.raises(
+        Refused, match=r"consumer a runs 0\.1\.0, which cannot read that a partition is sent elsewhere; start"
+    ):
+        positions.reset(shop.coordinator, "orders", "50", [1], why="", actor=PERSON)
+    assert shop.server.zxid == before
+
+
+def test_a_consumer_of_another_topic_may_be_as_old_as_it_likes(shop: Shop) -> None:
+    path = shop.paths.member(shop.join("old").consumer)
+    body = {**json.loads(shop.zk.get(path).data), "topics": ["clicks"], "formats": []}
+    shop.zk.transact([SetData(path, json.dumps(body).encode())])
+    positions.reset(shop.coordinator, "orders", "50", [1], why="", actor=PERSON)
+    assert shop.node.seeks[1].offset == 50
+
+
+def test_while_an_offset_waits_nobody_who_could_not_read_it_is_given_anything(shop: Shop) -> None:
+    positions.reset(shop.coordinator, "orders", "50", [1], why="", actor=PERSON)
+    shop.statuses.answers.clear()  # its start is not confirmed
+    shop.join("b")
+    as_0_1_0(shop, "b")
+    shop.statuses.answers["b"] = shop.answer
+    shop.settle()
+    assert set(shop.node.assignments.values()) == {"a"}
+    shop.statuses.answers["a"] = shop.answer
+    shop.settle()
+    assert not shop.node.seeks
+    assert set(shop.node.assignments.values()) == {"a", "b"}
