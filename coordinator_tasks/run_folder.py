@@ -5,7 +5,8 @@
 - `settings.json` and `kafka.json` (mode 0600): connection settings, the second for the Kafka reader of the executors;
 - `driver.log`, and `driver.previous.log` of the start before;
 - `incarnation`: written by the consumer as soon as it has drawn its number;
-- `ended.json`: exit code and time, written by the launcher when all processes of the consumer have ended.
+- `leaving.json`: written by the consumer when it had to leave, with the reason, or has left: its process is to end soon;
+- `ended.json`: exit code, reason and time, written by the launcher when all processes of the consumer have ended.
 """
 
 import json
@@ -57,6 +58,11 @@ class RunFolder:
         return self.path / "incarnation"
 
     @property
+    def leaving(self) -> Path:
+        """That its process is to end, and why."""
+        return self.path / "leaving.json"
+
+    @property
     def ended(self) -> Path:
         """How it ended."""
         return self.path / "ended.json"
@@ -87,6 +93,7 @@ class RunFolder:
         if self.log.exists():
             self.log.replace(self.path / "driver.previous.log")
         self.incarnation.unlink(missing_ok=True)
+        self.leaving.unlink(missing_ok=True)
         self.ended.unlink(missing_ok=True)
 
     def drawn(self) -> int:
@@ -100,6 +107,14 @@ class RunFolder:
         """How the consumer ended since the last start; `None` while it runs."""
         code = _read(self.ended).get("code")
         return code if isinstance(code, int) else None
+
+    def reason(self) -> str:
+        """Why the consumer ended, as its launcher found; empty after a clean leave, and while it runs."""
+        return _text(_read(self.ended), "reason")
+
+    def leaves(self) -> str | None:
+        """Why the consumer has said that its process is to end (empty = as it was asked to); `None` if it has not."""
+        return _text(_read(self.leaving), "reason") if self.leaving.exists() else None
 
     def log_tail(self, lines: int = 20, limit_bytes: int = 8000) -> str:
         """The end of the driver's log; empty if there is none to be read here."""
@@ -127,3 +142,8 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return data if isinstance(data, dict) else {}
+
+
+def _text(data: dict[str, Any], name: str) -> str:
+    value = data.get(name)
+    return value if isinstance(value, str) else ""

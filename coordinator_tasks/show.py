@@ -9,7 +9,7 @@ from typing import Any
 from coordinator_tasks.core.model import Actor, Explanation, Fleet, Move, MoveKind
 from coordinator_tasks.core.partition_text import named, ranges
 from coordinator_tasks.service.history import Rebalance
-from coordinator_tasks.service.overview import ConsumerOverview, RunningTopic, TopicOverview
+from coordinator_tasks.service.overview import HEALTHY, ConsumerOverview, RunningTopic, TopicOverview
 from coordinator_tasks.service.positions import Shift
 from coordinator_tasks.service.transitions import TopicReport
 from coordinator_tasks.service.wishes import Pin
@@ -78,7 +78,8 @@ def consumers(found: Iterable[ConsumerOverview]) -> str:
     """One line for each consumer and topic."""
     rows = []
     for one in found:
-        notes = "; ".join(part for part in (one.asked, one.problem, *one.reports) if part)
+        health = one.health if one.health != HEALTHY else ""
+        notes = "; ".join(part for part in (one.asked, health, one.problem, one.ended, *one.reports) if part)
         who = (one.consumer, one.presence, str(one.incarnation or NOBODY), one.address or NOBODY)
         for topic in one.topics or (RunningTopic(NOBODY),):
             said = "; ".join(part for part in (notes, *topic.reports) if part)

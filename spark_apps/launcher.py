@@ -3,8 +3,9 @@
 The caller gets one line of JSON (`pid`, `log`, `folder`, `started`) as soon as the launcher stands on its own: a process
 of its own session that nothing ties to the caller. It starts COMMAND, passes SIGTERM on to the consumer, and sees all
 processes of the consumer end. If only some of them die, it ends the rest: half a consumer is worse than none. Then it
-writes `ended[incarnation] = reaped` into ZooKeeper, so that the partitions of a killed consumer are given to others at
-once; while ZooKeeper is down it tries again for `--report-limit` seconds.
+writes `ended[incarnation] = reaped` into ZooKeeper, with the reason, so that the partitions of a killed consumer are given
+to others at once; while ZooKeeper is down it tries again for `--report-limit` seconds. A consumer that was asked to stop, or
+has said that it leaves, and is not gone within `--stop-limit` seconds is killed with all its processes.
 
 A second launch while the first one lives changes nothing (`started` is false). See `run_folder` for the files.
 """
@@ -29,16 +30,23 @@ from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused
 from coordinator_tasks.java import find_java
 from coordinator_tasks.run_folder import RunFolder, write_private
 from spark_apps import process_tree
+from spark_apps.tracebacks import last_error
 
 POLL_S = 0.1
 DRIVER_GRACE_S = 5.0
 REPORT_PAUSE_MAX_S = 5.0
+LOG_LINES, LOG_BYTES = 1_000, 64 * 1024
+"""How much of the end of the log is searched for the last error."""
 REFUSED_EXIT = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to launch. `stop_limit_s`: from SIGTERM to SIGKILL; `report_limit_s`: how long the end is tried to be told."""
+    """What to launch.
+
+    `stop_limit_s`: from a stop, or the consumer's own word that it leaves, to the end of all its processes;
+    `report_limit_s`: how long the end is tried to be told.
+    """
 
     cluster: str
     consumer: str
@@ -57,6 +65,8 @@ class Watch:
     codes: dict[int, int] = field(default_factory=dict)
     stop_asked_s: float = 0.0
     passed_on: bool = False
+    leaving_s: float = 0.0
+    forced: str = ""
     driver_gone_s: float = 0.0
 
 
@@ -132,8 +142,9 @@ def _run(order: Order, writer: int) -> int:
     os.pwrite(lock, str(os.getpid()).encode(), 0)
     tell(started=True, pid=os.getpid(), log=str(order.folder.log), folder=str(order.folder.path))
     code = supervise(order, watch)
-    write_private(order.folder.ended, {"code": code, "at": time.time()})
-    _say(f"all processes of {order.consumer} have ended, exit code {code}")
+    reason = reason_of(code, order.folder, watch.forced)
+    write_private(order.folder.ended, {"code": code, "reason": reason, "at": time.time()})
+    _say(f"all processes of {order.consumer} have ended, {reason or f'exit code {code}'}")
     return 0 if report_end(order) else 1
 
 
@@ -160,7 +171,13 @@ def _why_end(order: Order, watch: Watch, now_s: float) -> str:
             process_tree.send(target, signal.SIGTERM)
         elif now_s - watch.stop_asked_s > order.stop_limit_s:
             process_tree.send_all(signal.SIGKILL)
-            return f"not gone {order.stop_limit_s:g} s after it was asked to stop: ending all of it"
+            watch.forced = f"not gone {order.stop_limit_s:g} s after it was asked to stop"
+            return f"{watch.forced}: ending all of it"
+    if order.folder.leaving.exists():
+        watch.leaving_s = watch.leaving_s or now_s
+        if now_s - watch.leaving_s > order.stop_limit_s:
+            watch.forced = f"not gone {order.stop_limit_s:g} s after it has said that it leaves"
+            return f"{watch.forced}: ending all of it"
     if watch.root_pid in watch.codes:
         return "the main process has ended: ending what is left of the consumer"
     if driver and not process_tree.is_living(driver):
@@ -169,6 +186,19 @@ def _why_end(order: Order, watch: Watch, now_s: float) -> str:
         if now_s - watch.driver_gone_s > DRIVER_GRACE_S:
             return "the consumer's own process has ended and the rest has not: ending it"
     return ""
+
+
+def reason_of(code: int, folder: RunFolder, forced: str = "") -> str:
+    """Why a consumer ended: how, and what it said itself, or the last error in its log; empty after a clean leave."""
+    if code == 0:
+        return ""
+    number = -code if code < 0 else code - 128  # a shell or spark-submit tells a signal as 128 and its number
+    named = {one.value: one.name for one in signal.Signals}.get(number, "")
+    how = (
+        f"killed by {named or f'signal {number}'}" if code < 0 else f"exit code {code}{f' ({named})' if named else ''}"
+    )
+    said = folder.leaves() or last_error(folder.log_tail(LOG_LINES, LOG_BYTES))
+    return ": ".join(part for part in (how, said, forced) if part)
 
 
 def report_end(order: Order, report: Callable[[Order, int], None] | None = None) -> bool:
@@ -204,7 +234,7 @@ def _write_end(order: Order, incarnation: int) -> None:
 
     settings = settings_of(read_settings_file(order.folder.settings))
     with open_coordinator(settings) as coordinator:
-        fleet.record_end(coordinator, order.consumer, incarnation, Ending.REAPED)
+        fleet.record_end(coordinator, order.consumer, incarnation, Ending.REAPED, order.folder.reason())
     with open_consumer_session(settings) as session:
         session.registry.deregister(order.consumer, incarnation)
 
@@ -245,7 +275,12 @@ def _parse(arguments: Sequence[str]) -> Order:
     parser.add_argument("--cluster", required=True)
     parser.add_argument("--consumer", required=True)
     parser.add_argument("--base", type=Path, required=True, help="folder of all run folders on this host")
-    parser.add_argument("--stop-limit", type=float, default=60.0, help="seconds from SIGTERM to SIGKILL")
+    parser.add_argument(
+        "--stop-limit",
+        type=float,
+        default=60.0,
+        help="seconds from a stop, or its own word that it leaves, to the end of all its processes",
+    )
     parser.add_argument("--report-limit", type=float, default=3600.0, help="seconds to try to tell ZooKeeper")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="after --: the command that runs the consumer")
     given = parser.parse_args(list(arguments))

@@ -96,6 +96,8 @@ def look(c: Coordinator, host: Host, settings: Settings, attempts: Attempts, now
         if running(folder):
             continue  # launched before, and not registered yet
         pause_s = attempts.launched(one.consumer, now_s)
+        if reason := folder.reason():
+            log.warning("the last start of %s has ended: %s", one.consumer, reason)
         try:
             launch(one, folder, host, settings)
         except (Refused, OSError, subprocess.SubprocessError) as error:

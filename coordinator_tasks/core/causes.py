@@ -92,7 +92,8 @@ def _of_loss(consumer: str, view: TopicView, world: World) -> str:
         return f"isolated: {consumer} (by {directive.isolation.by}{why})"
     claim = world.claims.get(consumer)
     how = claim.ended.get(incarnation) if claim is not None else None
-    return f"gone: {consumer} ({how.value if how is not None else 'unknown'})"
+    why = claim.reasons.get(incarnation, "") if claim is not None else ""
+    return f"gone: {consumer} ({how.value if how is not None else 'unknown'}{f': {why}' if why else ''})"
 
 
 def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able: Mapping[str, int]) -> Due | None:

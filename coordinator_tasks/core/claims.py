@@ -9,6 +9,8 @@ from coordinator_tasks.core.model import Ending, IdClaim, Member
 MAX_REGISTRATIONS = 16
 MAX_ENDED = 256
 MAX_STEP = 1_000_000
+MAX_REASONS = 16
+MAX_REASON = 240  # characters
 
 
 def drawn(claim: IdClaim, step: int, seen: int = 0) -> IdClaim:
@@ -53,14 +55,34 @@ def registered(claim: IdClaim, member: Member, now: float, *, predecessor_gone: 
         answered=claim.answered if same else 0,
         registrations=(*claim.registrations, now)[-MAX_REGISTRATIONS:],
         ended={number: how for number, how in claim.ended.items() if number != member.incarnation},
+        reasons={number: reason for number, reason in claim.reasons.items() if number != member.incarnation},
         absence=None,
     )
 
 
-def ended(claim: IdClaim, incarnation: int, how: Ending) -> IdClaim:
-    """The claim once this incarnation is known to be over; the first knowledge stays, the oldest is forgotten."""
+def ended(claim: IdClaim, incarnation: int, how: Ending, reason: str = "") -> IdClaim:
+    """The claim once this incarnation is known to be over; the first knowledge stays, the oldest is forgotten.
+
+    `reason`: why it ended; empty = as it was asked to, or not known.
+    """
     known = {incarnation: how, **claim.ended}
-    return replace(claim, ended={number: known[number] for number in sorted(known)[-MAX_ENDED:]})
+    said = one_line(reason)
+    reasons = {**({incarnation: said} if said else {}), **claim.reasons}
+    return replace(
+        claim,
+        ended={number: known[number] for number in sorted(known)[-MAX_ENDED:]},
+        reasons={number: reasons[number] for number in sorted(reasons)[-MAX_REASONS:]},
+    )
+
+
+def one_line(text: str) -> str:
+    """A reason that others show: one line without control characters, of at most `MAX_REASON` characters.
+
+    A semicolon becomes a comma: a recorded cause is read back in parts that semicolons separate.
+    """
+    printable = "".join(one if one.isprintable() else " " for one in text[: 16 * MAX_REASON])
+    line = " ".join(printable.replace(";", ",").split())
+    return line if len(line) <= MAX_REASON else f"{line[: MAX_REASON - 1]}…"
 
 
 def same_process(one: Member, other: Member) -> bool:

@@ -3,6 +3,7 @@
 Readers raise `Malformed` (naming the path) or its kind `UnknownVersion`.
 """
 
+from coordinator_tasks.core.claims import one_line
 from coordinator_tasks.core.codec import VERSION
 from coordinator_tasks.core.errors import InvalidName
 from coordinator_tasks.core.fields import Fields, dump
@@ -60,6 +61,7 @@ def encode_claim(claim: IdClaim) -> bytes:
             "process": claim.process,
             "answered": claim.answered,
             "ended": {str(i): how.value for i, how in sorted(claim.ended.items())},
+            "reasons": {str(i): reason for i, reason in sorted(claim.reasons.items())},
             "registrations": list(claim.registrations),
             "absence": absence
             and {"incarnation": absence.incarnation, "since": absence.since_at, "refused": absence.refused_at},
@@ -78,6 +80,7 @@ def decode_claim(path: str, raw: bytes, consumer: str, version: int) -> IdClaim:
         direct=fields.flag("direct", True),
         answered=fields.count("answered", 0),
         ended=fields.by_count("ended", lambda inner, key: inner.choice(key, Ending)),
+        reasons=fields.by_count("reasons", lambda inner, key: one_line(inner.text(key))),
         absence=None if absence is None else _absence(absence),
         registrations=fields.reals("registrations"),
         version=version,

@@ -201,8 +201,9 @@ class IdClaim:
 
     `address`, `boot_id`, `direct` and `process` are those of the last registration, which was `registered`'s (0 = not
     known, an older release has written it); `answered` is the last incarnation whose
-    interface has answered us; `registrations` are the times of the last few, which tell an id that flaps. `version` is
-    the znode's, and part of every guard that relies on an absence: a registration raises it.
+    interface has answered us; `registrations` are the times of the last few, which tell an id that flaps. `reasons` says
+    of some of the `ended` why they ended. `version` is the znode's, and part of every guard that relies on an absence: a
+    registration raises it.
     """
 
     consumer: str
@@ -212,6 +213,7 @@ class IdClaim:
     direct: bool = True
     answered: int = 0
     ended: Mapping[int, Ending] = field(default_factory=dict)
+    reasons: Mapping[int, str] = field(default_factory=dict)
     absence: Absence | None = None
     registrations: tuple[float, ...] = ()
     version: int = -1

@@ -158,8 +158,11 @@ def _is_held_back(c: Coordinator, consumer: str, node: Node | None) -> bool:
     return isolated or (directive.draining is not None and directive.draining.incarnation == 0)
 
 
-def record_end(c: Coordinator, consumer: str, incarnation: int, how: Ending) -> IdClaim:
-    """Write down that an incarnation is over; the first knowledge stays. Raises `NotManaged` for an unknown id, `Refused`."""
+def record_end(c: Coordinator, consumer: str, incarnation: int, how: Ending, reason: str = "") -> IdClaim:
+    """Write down that an incarnation is over, and why; the first knowledge stays.
+
+    Raises `NotManaged` for an unknown id, and `Refused`.
+    """
     if not 0 < incarnation <= MAX_COUNT:
         raise Refused(f"{incarnation} is no incarnation of consumer {consumer!r}; give one from 1 to {MAX_COUNT}")
     path = c.paths.id(consumer)
@@ -168,7 +171,7 @@ def record_end(c: Coordinator, consumer: str, incarnation: int, how: Ending) -> 
         if node is None:
             raise NotManaged(f"cluster {c.paths.cluster!r} has never seen a consumer {consumer!r}; correct the id")
         claim = decode_claim(path, node.data, consumer, node.stat.version)
-        updated = claims.ended(claim, incarnation, how)
+        updated = claims.ended(claim, incarnation, how, reason)
         if updated == claim:
             return claim
         try:

@@ -30,6 +30,7 @@ from coordinator_tasks.service.observe import load_claims, load_directives, load
 
 DRAINING = "draining"
 STARTING, NOT_STARTED = "starting", "not started"
+HEALTHY = "ok"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +72,9 @@ class ConsumerOverview:
     """One consumer. `presence` is one of `Presence`, `draining`, `starting` (it has drawn its incarnation and not registered
     yet), or `not started` (it is wanted, and nobody has launched it yet).
 
-    `problem` is what an absent owner is waited for, or else why its interface gave no answer; `reports` is what is wrong
-    with its registration, and what it reports itself beside its topics.
+    `problem` is what an absent owner is waited for, or else why its interface gave no answer; `ended` is why its last
+    life ended, if nothing of it is there any more; `reports` is what is wrong with its registration, and what it reports
+    itself beside its topics.
     """
 
     consumer: str
@@ -81,6 +83,7 @@ class ConsumerOverview:
     address: str = ""
     health: str = ""
     problem: str = ""
+    ended: str = ""
     asked: str = ""
     reports: tuple[str, ...] = ()
     topics: tuple[RunningTopic, ...] = ()
@@ -200,6 +203,7 @@ def _consumer(
         address=member.address if member is not None else claim.address if claim is not None else "",
         health=status.health if status is not None else "",
         problem=world.unclear.get(consumer, "") or absent or _problem(answer, registered=member is not None),
+        ended=_ended(claim) if member is None and status is None else "",
         asked=_asked(world.directives.get(consumer), incarnation),
         reports=(*_misregistered(member), *(status.reports if status is not None else ())),
         topics=_topics(consumer, status, nodes),
@@ -224,6 +228,12 @@ def _misregistered(member: Member | None) -> tuple[str, ...]:
     """What of its registration's topics counts for nothing."""
     problem = topic_patterns.problem(member.topics) if member is not None else ""
     return (f"registered for topics: {problem}",) if problem else ()
+
+
+def _ended(claim: IdClaim | None) -> str:
+    """Why the last life ended; empty where no reason is known, as after a clean leave."""
+    reason = claim.reasons.get(claim.incarnation, "") if claim is not None else ""
+    return f"incarnation {claim.incarnation} has ended: {reason}" if claim is not None and reason else ""
 
 
 def _asked(directive: Directive | None, incarnation: int) -> str:

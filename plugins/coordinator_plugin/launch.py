@@ -33,6 +33,7 @@ from coordinator_tasks.service import fleet
 from coordinator_tasks.service.coordinator import Coordinator
 
 LIMIT_S = 180.0
+STOP_LIMIT_S = 60.0
 LAUNCHER_LIMIT_S = 30.0
 SUBMIT_LIMIT_S = 300.0
 _LET_GO = {"spark.yarn.submit.waitAppCompletion": "false", "spark.kubernetes.submission.waitAppCompletion": "false"}
@@ -61,13 +62,22 @@ class SparkConsumerLaunch(Untemplated, SparkSubmitOperator):
     - `consumer`: the id; one that is registered already ends the task at once.
     - `application`, `application_args`, `conf`: without an application, these are as the fleet says.
     - `limit_s`: how long to wait for the registration. `base`: the folder of all run folders on the worker's host.
+    - `stop_limit_s`: a consumer that leaves and is not gone by then is ended by its launcher, in client mode.
     - everything else as with `SparkSubmitOperator`; `env_vars` are for what is not secret.
     """
 
     def __init__(
-        self, *, consumer: str, cluster: str = "", limit_s: float = LIMIT_S, base: str = "", **kwargs: Any
+        self,
+        *,
+        consumer: str,
+        cluster: str = "",
+        limit_s: float = LIMIT_S,
+        stop_limit_s: float = STOP_LIMIT_S,
+        base: str = "",
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.stop_limit_s = stop_limit_s
         self.consumer = consumer
         self.cluster = cluster
         self.limit_s = limit_s
@@ -153,7 +163,7 @@ class SparkConsumerLaunch(Untemplated, SparkSubmitOperator):
         command = [
             *(sys.executable, "-m", "spark_apps.launcher"),
             *("--cluster", hook.cluster.name, "--consumer", self.consumer, "--base", str(folder.path.parent.parent)),
-            "--",
+            *("--stop-limit", f"{self.stop_limit_s:g}", "--"),
             *submit._build_spark_submit_command(self.application),  # noqa: SLF001 - the base class's own command
         ]
         inherited = {

@@ -171,7 +171,8 @@ class RegistrationTrigger(BaseTrigger):
                 return TaskSuccessEvent(xcoms={"return_value": found})
             code = folder.exit_code() if folder else None
             if code is not None:
-                return self._failed(f"{self.consumer} ended with exit code {code} before it had registered", folder)
+                how = (folder.reason() if folder else "") or f"exit code {code}"
+                return self._failed(f"{self.consumer} ended before it had registered: {how}", folder)
             if time.time() > self.deadline_at:
                 return self._failed(
                     f"{self.consumer} has not registered within {self.limit_s:g} s; it is left running, and a further try "

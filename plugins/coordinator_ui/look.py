@@ -97,6 +97,10 @@ class Consumers:
         settled = picture.state is State.STABLE
         return {who: numbers for who, numbers in picture.owners.items() if settled and who in drain}
 
+    def unwell(self, owners: Collection[str]) -> tuple[ConsumerOverview, ...]:
+        """The owners that answer and say that they are not healthy."""
+        return tuple(one for one in self.listed if one.consumer in owners and one.health not in ("", overview.HEALTHY))
+
     def lag(self, topic: str) -> int | None:
         """Records behind the log's end, as far as the consumers know them."""
         known = [one.lag_records for one in self.of_topic(topic).values() if one.lag_records is not None]

@@ -32,7 +32,7 @@ _STATES: Mapping[State, str] = {
     State.STARTING: "waits until partitions are confirmed started",
     State.STABLE: "every partition is where it should be",
 }
-_GONE = re.compile(r"gone: (\S+) \((\w+)\)")
+_GONE = re.compile(r"gone: (\S+) \((\w+)(?:: (.+))?\)")
 _PHRASES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"joined: (.+)"), r"\1 joined"),
     (re.compile(r"draining: (\S+) (.*)"), r"\1 is draining \2"),
@@ -81,7 +81,11 @@ def why(cause: str) -> str:
 
 def _cause(part: str) -> str:
     if found := _GONE.fullmatch(part):
-        return f"{found[1]} is gone ({_ENDINGS.get(found[2], 'how is not known')})"
+        # A consumer that had to leave commits and deregisters like any other: only its reason tells that it failed.
+        ending = (
+            "it had to leave" if found[2] == Ending.LEFT and found[3] else _ENDINGS.get(found[2], "how is not known")
+        )
+        return f"{found[1]} is gone ({ending}{f': {found[3]}' if found[3] else ''})"
     for pattern, phrase in _PHRASES:
         if found := pattern.fullmatch(part):
             return found.expand(phrase)

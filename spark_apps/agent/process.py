@@ -19,6 +19,7 @@ from coordinator_tasks.core.fields import MAX_REAL
 from coordinator_tasks.core.model import ConsumerStatus, Member, TopicNode
 from coordinator_tasks.core.names import check_address, check_consumer
 from coordinator_tasks.core.ports import GroupOffsets
+from coordinator_tasks.run_folder import RunFolder, write_private
 from coordinator_tasks.signals import on_signals
 from coordinator_tasks.wiring import ConsumerSession, Settings, open_consumer_session
 from spark_apps.agent.agent import Agent, AgentTiming
@@ -87,6 +88,11 @@ class Requests:
         if self._leave is not None:
             self._leave(within_s)
 
+    @property
+    def any(self) -> bool:
+        """Whether anybody has asked."""
+        return bool(self._asked)
+
     def hand_to(self, leave: Callable[[float | None], None]) -> None:
         """From now on `leave` is called, also with what was asked before; it may be told the same twice."""
         self._leave = leave
@@ -105,6 +111,7 @@ class Process:
         self._wake = threading.Event()
         self._offsets: dict[tuple[str, str], GroupOffsets] = {}
         self._requests = Requests()
+        self._said: str | None = None
         self.agent: Agent | None = None
 
     def wake(self) -> None:
@@ -132,6 +139,11 @@ class Process:
         """Ask for a clean leave; a second time ends the waiting for hand-offs."""
         self._requests.ask(within_s)
 
+    @property
+    def leaving(self) -> bool:
+        """Whether it was asked to leave."""
+        return self._requests.any
+
     def run(self, topics: Topics) -> int:
         """Serve until the consumer has left: 0 after a clean leave, 1 when it had to leave; raises `IdInUse`."""
         interface = Interface()
@@ -145,13 +157,26 @@ class Process:
                 interface.serve(status, self.agent.posted, self.agent.health)
                 while not self.agent.finished:
                     self.agent.step()
+                    if self.agent.failure:
+                        self._say_leaving(self.agent.failure)
                     self._wake.wait(LONGEST_SLEEP_S)
                     self._wake.clear()
+            self._say_leaving(self.agent.failure)
             if self.agent.failure:
                 log.error("consumer %s has left: %s", settings.consumer, self.agent.failure)
             return 1 if self.agent.failure else 0
         finally:
             server.close()
+
+    def _say_leaving(self, reason: str) -> None:
+        """Tell the launcher that this process is to end: it ends what does not."""
+        if not self.settings.run_folder or self._said == reason:
+            return
+        self._said = reason
+        try:
+            write_private(RunFolder(Path(self.settings.run_folder)).leaving, {"reason": reason, "at": time.time()})
+        except OSError as error:
+            log.warning("the launcher cannot be told that consumer %s leaves: %s", self.settings.consumer, error)
 
     @contextmanager
     def _status(self, agent: Agent) -> Iterator[Callable[[], ConsumerStatus]]:

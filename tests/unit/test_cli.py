@@ -18,6 +18,7 @@ from coordinator_tasks.core.model import (
     ConsumerStatus,
     Directive,
     Draining,
+    Ending,
     IdClaim,
     Isolation,
     Member,
@@ -33,6 +34,7 @@ from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.core.world import Policy
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.fleet import record_end
 from tests.fakes.clock import FakeClock
 from tests.fakes.consumers import FakeStatusClient
 from tests.fakes.kafka import FakeKafka
@@ -279,6 +281,25 @@ def test_status_says_what_a_consumer_can_take_and_does_not_read_and_what_of_its_
     assert found["reports"][0].startswith("registered for topics: '(?=orders).*' is no pattern of topics: ")
     assert found["reports"][1] == said
     assert said in run("status")[1]
+
+
+def test_status_shows_who_is_not_well_and_why_a_last_life_ended(run: Run, site: Site) -> None:
+    stable(run, site, "consumer-a", "consumer-b")
+    run("set-fleet", "sales", "--application", "app.py", "--consumer", "consumer-b")
+    stuck = "stuck: topic orders: a batch takes 45 s, 0.3 s is usual"
+    site.statuses.answers["consumer-a"] = lambda member: replace(site.obey(member), health=stuck)
+    site.sessions["consumer-b"].close()
+    site.statuses.answers["consumer-b"] = Unreachable(Silence.REFUSED, "refused")
+    record_end(site.coordinator(), "consumer-b", 1, Ending.REAPED, "exit code 1: ModuleNotFoundError: no x")
+
+    found = {one["consumer"]: one for one in the_json(run("status", "--json"))}
+    assert found["consumer-a"]["health"] == stuck
+    assert found["consumer-b"]["ended"] == "incarnation 1 has ended: exit code 1: ModuleNotFoundError: no x"
+    out = run("status")[1]
+    assert stuck in out
+    assert "incarnation 1 has ended: exit code 1: ModuleNotFoundError: no x" in out
+    steps(run)
+    assert "gone: consumer-b (reaped: exit code 1: ModuleNotFoundError: no x)" in run("history")[1]
 
 
 def test_status_changes_nothing_in_zookeeper(run: Run, site: Site) -> None:

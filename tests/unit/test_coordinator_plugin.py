@@ -317,7 +317,7 @@ def test_a_driver_that_ended_fails_the_launch_at_once_with_the_end_of_its_log(
     folder.ended.write_text('{"code": 3}')
     folder.log.write_text("ModuleNotFoundError: no such thing\n")
     assert isinstance(asyncio.run(first(launch_wait(str(folder.path)))), TaskFailedEvent)
-    assert "a ended with exit code 3 before it had registered" in caplog.text
+    assert "a ended before it had registered: exit code 3" in caplog.text
     assert "ModuleNotFoundError: no such thing" in caplog.text
     assert borrowed.opened == 1
 

@@ -113,3 +113,11 @@ def test_the_first_knowledge_of_an_end_stays(shop: Cluster) -> None:
     assert record_end(shop.coordinator, "a", 1, Ending.REAPED).ended == {1: Ending.LEFT}
     with pytest.raises(NotManaged, match="never seen a consumer 'z'"):
         record_end(shop.coordinator, "z", 1, Ending.LEFT)
+
+
+def test_a_reason_is_added_to_a_known_end_and_the_first_one_stays(shop: Cluster) -> None:
+    shop.join("a")
+    record_end(shop.coordinator, "a", 1, Ending.LEFT)
+    claim = record_end(shop.coordinator, "a", 1, Ending.REAPED, "exit code 1: ModuleNotFoundError: no x")
+    assert (claim.ended, claim.reasons) == ({1: Ending.LEFT}, {1: "exit code 1: ModuleNotFoundError: no x"})
+    assert record_end(shop.coordinator, "a", 1, Ending.REAPED, "something else").reasons == claim.reasons

@@ -16,6 +16,7 @@ from coordinator_tasks.core.errors import Refused, StoreUnavailable
 from coordinator_tasks.run_folder import RunFolder
 from spark_apps import launcher
 from spark_apps.launcher import Order, report_end
+from spark_apps.tracebacks import last_error
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,6 +50,7 @@ class Launched:
             "launcher.DRIVER_GRACE_S = 1.0\n"
             "def told(order, incarnation):\n"
             "    (order.folder.path / 'told').write_text(str(incarnation))\n"
+            "    (order.folder.path / 'why').write_text(order.folder.reason())\n"
             "launcher._write_end = told\n"
             "sys.exit(launcher.main())\n"
         )
@@ -160,6 +162,76 @@ def test_a_consumer_that_does_not_leave_is_ended_at_the_limit(tmp_path: Path) ->
     eventually(lambda: "up" in launched.folder.log_tail())
     os.kill(pid, signal.SIGTERM)
     eventually(lambda: launched.folder.exit_code() == -signal.SIGKILL)
+
+
+def test_a_crash_is_reported_with_its_exit_code_and_the_last_line_of_its_traceback(tmp_path: Path) -> None:
+    folder = RunFolder.of(tmp_path, "shop", "c1").path
+    crash = f"import pathlib; pathlib.Path({str(folder / 'incarnation')!r}).write_text('7'); import no_such_package"
+    launched = Launched(tmp_path, sys.executable, "-c", crash)
+    launched.start()
+    eventually((folder / "why").exists)
+    why = "exit code 1: ModuleNotFoundError: No module named 'no_such_package'"
+    assert (folder / "why").read_text() == launched.folder.reason() == why
+
+
+def test_a_consumer_that_has_said_that_it_leaves_and_hangs_is_ended_with_all_its_processes(tmp_path: Path) -> None:
+    folder = RunFolder.of(tmp_path, "shop", "c1")
+    hangs = (
+        "import pathlib, signal, subprocess, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "helper = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+        f"folder = pathlib.Path({str(folder.path)!r})\n"
+        "(folder / 'helper').write_text(str(helper.pid))\n"
+        "(folder / 'incarnation').write_text('7')\n"
+        "(folder / 'leaving.json').write_text('{\"reason\": \"partition 3 does not stop\"}')\n"
+        "time.sleep(600)\n"
+    )
+    launched = Launched(tmp_path, sys.executable, "-c", hangs, options=("--stop-limit", "1"))
+    launched.start()
+    eventually((folder.path / "why").exists)
+    ended = "not gone 1 s after it has said that it leaves"
+    assert folder.reason() == f"killed by SIGKILL: partition 3 does not stop: {ended}"
+    assert not psutil.pid_exists(launched.number_in("helper"))
+
+
+def test_a_clean_leave_has_no_reason(consumer: Launched) -> None:
+    launcher_pid, _, _ = up(consumer)
+    os.kill(launcher_pid, signal.SIGTERM)
+    eventually((consumer.folder.path / "why").exists)
+    assert consumer.folder.reason() == ""
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        ("INFO up\n", ""),
+        ("Traceback (most recent call last):\n  File x\n    y()\nKeyError: 'x'\nINFO gone\n", "KeyError: 'x'"),
+        (
+            "java.lang.X: Traceback (most recent call last):\n  File x\na.b.Lost: no\n\tat org.Y\nerror: set a token\n",
+            "set a token",
+        ),
+        ("error: old\nTraceback (most recent call last):\n  File x\na.b.Lost: no\n", "Lost: no"),
+        ("1 ERROR x consumer a has left: topic orders: no progress\n", "topic orders: no progress"),
+        ('Exception in thread "main" org.apache.X: no master\n\tat z\n', "org.apache.X: no master"),
+        ("Traceback (most recent call last):\n  File x\n", ""),
+    ],
+    ids=["nothing", "a traceback", "a sentence", "a traceback after it", "a leave", "the JVM's", "a torn traceback"],
+)
+def test_the_last_error_of_a_log_is_found(log: str, said: str) -> None:
+    assert last_error(log) == said
+
+
+@pytest.mark.parametrize(
+    ("code", "how"),
+    [
+        (0, ""),
+        (1, "exit code 1"),
+        (137, "exit code 137 (SIGKILL)"),
+        (-9, "killed by SIGKILL"),
+        (-90, "killed by signal 90"),
+    ],
+)
+def test_how_a_consumer_ended_is_said_in_words(tmp_path: Path, code: int, how: str) -> None:
+    assert launcher.reason_of(code, RunFolder(tmp_path)) == how
 
 
 def test_it_survives_the_death_of_everybody_around_its_caller(consumer: Launched) -> None:

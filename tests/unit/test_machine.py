@@ -541,6 +541,12 @@ def test_what_a_stable_topic_waits_for_while_an_owner_is_absent_is_said(
     assert (decision.verdict, decision.reason) == (Verdict.NOTHING, text)
 
 
+def test_the_reason_of_an_owners_end_is_part_of_the_cause() -> None:
+    scene = stable("a", "b").dies("b")
+    scene.claims["b"] = replace(scene.claims["b"], reasons={1: "exit code 1: KeyError: 'x'"})
+    assert scene.step().reason == "gone: b (reaped: exit code 1: KeyError: 'x')"
+
+
 def test_why_a_successor_gets_nothing_yet_is_said() -> None:
     scene = stable("a", "b").vanishes("b").joins("b", incarnation=7).settles()
     assert scene.decide().reason.endswith("is isolated; incarnation 7 gets nothing before")

@@ -278,6 +278,18 @@ def test_the_first_knowledge_of_an_end_stays() -> None:
     assert claims.ended(claims.ended(claim(), 1, Ending.LEFT), 1, Ending.REAPED).ended == {1: Ending.LEFT}
 
 
+def test_the_reason_of_an_end_is_one_bounded_line_and_goes_with_a_registration() -> None:
+    hostile = "Type\x1b[31mError:\r\nno; such \u202e thing" + "x" * 10_000
+    known = claims.ended(claim(), 1, Ending.LEFT, hostile)
+    assert known.reasons[1].startswith("Type [31mError: no, such thingx")
+    assert len(known.reasons[1]) == claims.MAX_REASON
+    assert claims.ended(claim(), 1, Ending.LEFT).reasons == {}
+    assert claims.registered(known, member(), NOW).reasons == {}
+    for number in range(claims.MAX_REASONS + 2):
+        known = claims.ended(known, number, Ending.REAPED, "exit code 1")
+    assert list(known.reasons) == list(range(2, claims.MAX_REASONS + 2))
+
+
 def test_only_so_many_ends_and_registrations_are_kept() -> None:
     known = claim()
     for number in range(1, claims.MAX_ENDED + 3):

@@ -27,6 +27,7 @@ from coordinator_tasks.core.history_codec import encode_record
 from coordinator_tasks.core.model import (
     Actor,
     ConsumerStatus,
+    Ending,
     Explanation,
     Move,
     MoveKind,
@@ -39,7 +40,9 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.service import directives, positions, topics, wishes
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.fleet import record_end
 from coordinator_tasks.service.history import Rebalance, rebalances
+from coordinator_tasks.service.overview import ConsumerOverview
 from tests.fakes.cluster import PERSON, Cluster
 
 NASTY = "<script>alert(1)</script>"
@@ -195,6 +198,21 @@ def test_who_does_not_answer_and_what_an_absent_owner_is_waited_for_are_shown(sh
     assert f"{absent} and is isolated" in text_of(client.get("/clusters/shop").text)
     said = text_of(client.get("/clusters/shop/topics/orders").text)
     assert f"Owners that do not answer: a: http://a:9001 refuses b: {absent} and is isolated" in said
+
+
+def test_an_owner_that_is_not_well_and_why_a_last_life_ended_are_shown(shop: Cluster) -> None:
+    under_way(shop)
+    stuck = "stuck: the application has had no executor for 12 s"
+    shop.statuses.answers["a"] = ConsumerStatus("a", "shop", 1, "boot", stuck)
+    ZooKeeperRegistry(shop.zk, shop.paths, shop.clock).deregister("b", 1)
+    record_end(shop.coordinator, "b", 1, Ending.REAPED, "exit code 1: <b>KeyError</b>")
+    client = pages_of(shop)
+    overview = client.get("/clusters/shop").text
+    assert f"{stuck} " in text_of(overview)
+    assert "incarnation 1 has ended: exit code 1: &lt;b&gt;KeyError&lt;/b&gt;" in overview
+    assert f"Owners that are not well: a: {stuck}" in text_of(client.get("/clusters/shop/topics/orders").text)
+    well = look.Consumers((ConsumerOverview("a", "live", health="ok"), ConsumerOverview("b", "live", health=stuck)))
+    assert [one.consumer for one in well.unwell(("a", "b"))] == ["b"]
 
 
 def test_a_large_topic_is_shown_by_ranges(shop: Cluster) -> None:
@@ -360,6 +378,8 @@ def test_durations_are_said_shortly(seconds: float, text: str) -> None:
         ("joined: a; draining: b (by ada: one; two)", "a joined; b is draining (by ada: one; two)"),
         ("isolated: a (by ada)", "a was isolated (by ada)"),
         ("gone: a (left); gone: b (unknown)", "a is gone (it left cleanly); b is gone (how is not known)"),
+        ("gone: a (left: topic x: no)", "a is gone (it had to leave: topic x: no)"),
+        ("gone: a (reaped: exit code 1 (x))", "a is gone (its launcher saw all its processes end: exit code 1 (x))"),
         ("no longer a target: a", "a is no longer given partitions"),
         ("first plan", "first plan"),
         ("", "no cause was recorded"),
