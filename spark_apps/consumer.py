@@ -40,15 +40,13 @@ from spark_apps.outputs import agreed_writer
 from spark_apps.pipelines import Build
 from spark_apps.stateless import check_stateless
 from spark_apps.subscription import registered
-from spark_apps.warm_up import warm_up
+from spark_apps.tracebacks import reason
+from spark_apps.warm_up import SLOW_START, warm_up
 
 STOP_TIMEOUT_S = 15.0
 CHECK_S = 0.5
 ANY = ".*"
 START_ATTEMPTS = 6
-SLOW_START = "Python worker failed to connect back"
-"""Spark gives its Python process ten seconds to start, which cannot be changed and is too little on a busy host."""
-TRACEBACK = "Traceback (most recent call last):"
 V = TypeVar("V")
 
 log = logging.getLogger(__name__)
@@ -62,7 +60,8 @@ class SparkSettings:
     process's checkpoints (empty = a temporary one; with executors on other hosts, one that the driver reaches);
     `kafka_file`: where executors find Kafka's secret settings; `idempotent_sink` allows speculative execution;
     `state_stays_behind` allows queries that keep state between batches, which does not move with a partition;
-    `warm_up`: run a few empty batches before the registration, so that the first partitions do not stand still for them.
+    `warm_up`: run a few empty batches before the registration, so that the first partitions do not stand still for them;
+    a consumer whose executors cannot read one does not register.
     `hooks`: a listener and interceptors that are told of every topic.
     """
 
@@ -114,7 +113,7 @@ class SparkTopic:
             self._query = self._start()
         except Exception as error:  # the edge of a thread, and of a user's function: the consumer leaves with it
             log.exception("the query of topic %s could not be started", self.runner.topic)
-            self.problem = f"topic {self.runner.topic}: the query could not be started: {_reason(error)}"
+            self.problem = f"topic {self.runner.topic}: the query could not be started: {reason(error)}"
 
     def check(self) -> str:
         """Why the query no longer runs; empty while it does. Asks Spark at most twice a second."""
@@ -133,7 +132,7 @@ class SparkTopic:
                 log.warning("topic %s: %s; starting the query again", self.runner.topic, SLOW_START)
                 self._thread = self._begin()
                 return ""
-            why = _reason(error) if error is not None else "it was stopped"
+            why = reason(error) if error is not None else "it was stopped"
             self.problem = f"topic {self.runner.topic}: the query has ended: {why}"
             return self.problem
         self.problem = f"topic {self.runner.topic}: Spark no longer answers"
@@ -231,7 +230,7 @@ class Consumer:
     def run(self) -> int:
         """Serve until SIGTERM, SIGINT or a failure; 0 after a clean leave, 1 when the consumer had to leave.
 
-        Raises `IdInUse` when another process lives under this id.
+        Raises `IdInUse` when another process lives under this id, `Refused` when the executors cannot read a test batch.
         """
         if self._process is None:
             raise Refused("use the consumer in a with statement: with Consumer(spark, settings) as consumer: ...")
@@ -249,7 +248,7 @@ class Consumer:
     def _serve(self, process: Process) -> int:
         process.wants(self._registered())
         if self._how.warm_up:
-            warm_up(self._spark)
+            warm_up(self._spark, lambda: process.leaving)
         return process.run(self)
 
     def leave(self, within_s: float | None = None) -> None:
@@ -327,17 +326,3 @@ class Consumer:
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(run)]
         stages = [tracker.getStageInfo(one) for job in jobs if job for one in job.stageIds if one in active]
         return sum(stage.numActiveTasks for stage in stages if stage)
-
-
-def _reason(error: BaseException) -> str:
-    """What Spark's text names as the cause: the error at the end of its last Python traceback, or else its first line."""
-    raised, inside = "", False
-    lines = str(error).splitlines()
-    for line in lines:
-        if line.endswith(TRACEBACK):
-            inside = True
-        elif inside and line[:1].strip():
-            raised, inside = line, False
-    kind, colon, text = raised.partition(": ")
-    first = next((line.strip() for line in lines if line.strip()), type(error).__name__)
-    return f"{kind.rpartition('.')[2]}{colon}{text}" or first

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -22,6 +23,7 @@ from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.java import find_java
 from coordinator_tasks.run_folder import RunFolder
 from spark_apps import session
+from spark_apps.agent.process import ConsumerSettings
 from spark_apps.arguments import add_consumer_arguments, consumer_settings
 from spark_apps.consumer import Consumer, SparkSettings
 from spark_apps.hooks import Hooks
@@ -43,15 +45,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         spark = session.configure(SparkSession.builder.appName(settings.consumer)).getOrCreate()
         spark.sparkContext.setLogLevel(given.log_level)
         try:
-            with Consumer(spark, settings, _how(given)) as consumer:
-                for name, pattern, build in builds:
-                    consumer.pipeline(name, build, pattern=pattern, default=not (name or pattern))
-                return consumer.run()
+            with TemporaryDirectory(prefix="consumer-packages-") as folder:
+                if not session.is_local(spark):
+                    session.ship_packages(spark, Path(folder))
+                return _consume(spark, settings, given, builds)
         finally:
             spark.stop()
     except CoordinatorError as error:
         print(f"error: {error}", file=sys.stderr)
         return REFUSED_EXIT
+
+
+def _consume(
+    spark: SparkSession, settings: ConsumerSettings, given: argparse.Namespace, builds: list[tuple[str, str, Build]]
+) -> int:
+    with Consumer(spark, settings, _how(given)) as consumer:
+        for name, pattern, build in builds:
+            consumer.pipeline(name, build, pattern=pattern, default=not (name or pattern))
+        return consumer.run()
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

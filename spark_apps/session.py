@@ -4,6 +4,7 @@ Figures: a batch of 10 records takes about 380 ms with Spark's defaults, and abo
 """
 
 import os
+import re
 import sys
 import zipfile
 from collections.abc import Mapping
@@ -89,8 +90,16 @@ def label(spark: SparkSession, topic: str) -> None:
 _TASTE = frozenset({"spark.sql.shuffle.partitions", "spark.ui.showConsoleProgress"})
 
 
+def is_local(spark: SparkSession) -> bool:
+    """Whether the driver runs the tasks itself."""
+    return re.fullmatch(r"local(\[.*\])?", str(spark.sparkContext.master)) is not None
+
+
 def ship_packages(spark: SparkSession, folder: Path) -> Path:
-    """Send our own packages to executors that do not have them installed, as a zip made in `folder`."""
+    """Send our own packages to the executors, as a zip made in `folder`, which has to stay there: one may start later.
+
+    The environment of the driver does not reach them, and where they have the packages, this release's are imported.
+    """
     target = folder / "spark_apps.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for package in ("spark_apps", "coordinator_tasks"):

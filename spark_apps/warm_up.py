@@ -1,15 +1,18 @@
-"""Runs a few made-up batches before a consumer registers, so that its first partitions do not pay for a cold Spark.
+"""Runs a few made-up batches before a consumer registers: its first partitions do not pay for a cold Spark.
 
 A fresh JVM needs seconds for its first streaming batch: classes are loaded, Python workers started and their imports done.
 Whoever is registered may be given partitions at once, and they would stand still for as long. The warm-up goes the same
-ways: a Python source, its workers, `foreachBatch` and Arrow; it touches neither Kafka nor the application's sink.
+ways: a Python source, its workers, `foreachBatch` and Arrow; it touches neither Kafka nor the application's sink. It also
+shows whether the executors can read at all: where they lack our packages, or there are none, the consumer does not register.
 """
 
 import logging
 import shutil
 import tempfile
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -20,17 +23,25 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
+from coordinator_tasks.core.errors import Refused
 from spark_apps import reader
 from spark_apps.columns import Columns, Records, spark_schema
 from spark_apps.librdkafka import unfit
+from spark_apps.tracebacks import reason
 
 FORMAT = "assigned-kafka-warm-up"
 BATCHES = 3
 TASKS = 2
 LIMIT_S = 60.0
+FIRST_LIMIT_S = 180.0
+"""For the first batch: executors have to start for it, which takes long on a busy host."""
+STOP_S = 10.0
 POLL_S = 0.05
+SLOW_START = "Python worker failed to connect back"
+"""Spark gives its Python process ten seconds to start, which cannot be changed and is too little on a busy host."""
 log = logging.getLogger(__name__)
 
 
@@ -74,11 +85,37 @@ class WarmUpReader(DataSourceStreamReader):
         yield Columns(False, True, "", 0).build("", Records(empty, empty, small, number, number, small), number)
 
 
-def warm_up(spark: SparkSession) -> bool:
-    """Run the batches, at most for `LIMIT_S`; False if they failed, which costs time later and nothing else."""
+def warm_up(spark: SparkSession, leaving: Callable[[], bool] = lambda: False) -> int:
+    """Run the batches, at most for `LIMIT_S`, and return how many passed. Raises `Refused` if not even one does.
+
+    Whoever cannot read a made-up batch cannot read a real one, and would stop the partitions that it is given. `leaving`:
+    whether the consumer was asked to leave meanwhile; then nothing is waited for.
+    """
     began_s = time.monotonic()
-    folder = tempfile.mkdtemp(prefix="consumer-warm-up-")
     done: list[int] = []
+    last: BaseException | None = None
+
+    def over() -> bool:
+        return leaving() or time.monotonic() - began_s > (LIMIT_S if done else FIRST_LIMIT_S)
+
+    while not (done or over()):
+        error = _run(spark, done, over)
+        last = error or last
+        if error is not None and SLOW_START not in str(error):
+            break
+    if not done and not leaving():
+        why = f"none was read within {FIRST_LIMIT_S:g} s" if last is None else reason(last)
+        raise Refused(
+            f"the executors of {spark.sparkContext.master} cannot read a test batch, so this consumer does not register: "
+            f"{why}; check that they start, and have Python, pyspark, pyarrow and confluent-kafka"
+        )
+    log.info("warmed up with %d batches in %.1f s", len(done), time.monotonic() - began_s)
+    return len(done)
+
+
+def _run(spark: SparkSession, done: list[int], over: Callable[[], bool]) -> BaseException | None:
+    """One query, until `over`; adds the batches that passed to `done`, and returns the error that ended it."""
+    folder = tempfile.mkdtemp(prefix="consumer-warm-up-")
 
     def collect(batch: DataFrame, number: int) -> None:
         batch.toArrow()
@@ -88,13 +125,21 @@ def warm_up(spark: SparkSession) -> bool:
         spark.dataSource.register(WarmUpSource)
         stream = spark.readStream.format(FORMAT).load().withColumn("text", F.col("value").cast("string"))
         query = stream.writeStream.option("checkpointLocation", folder).foreachBatch(collect).start()
-        while len(done) < BATCHES and query.isActive and time.monotonic() - began_s < LIMIT_S:
+        while len(done) < BATCHES and query.isActive and not over():
             time.sleep(POLL_S)
-        query.stop()
-    except (Py4JError, PySparkException, OSError):
-        log.warning("the warm-up failed; the first batch will take longer", exc_info=True)
-        return False
+        failed = query.exception()
+        # Spark waits for tasks that nobody runs: a master without executors must not keep us here.
+        stopper = threading.Thread(target=_stop, args=(query,), daemon=True)
+        stopper.start()
+        stopper.join(STOP_S)
+    except (Py4JError, PySparkException, OSError) as error:
+        log.warning("the warm-up failed", exc_info=True)
+        return error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    log.info("warmed up with %d batches in %.1f s", len(done), time.monotonic() - began_s)
-    return len(done) == BATCHES
+    return failed
+
+
+def _stop(query: StreamingQuery) -> None:
+    with suppress(Py4JError, PySparkException, OSError):
+        query.stop()

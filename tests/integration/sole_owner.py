@@ -11,7 +11,8 @@ from coordinator_tasks.core.model import TopicNode
 from coordinator_tasks.core.ports import GroupOffsets
 from spark_apps.agent.runner import TopicRunner
 from spark_apps.agent.settings import Identity
-from spark_apps.consumer import SLOW_START, START_ATTEMPTS
+from spark_apps.consumer import START_ATTEMPTS
+from spark_apps.warm_up import SLOW_START
 
 
 def sole_owner(servers: str, topic: str, group: str) -> TopicRunner:

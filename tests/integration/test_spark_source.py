@@ -14,8 +14,10 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
+from pyspark.sql.types import StructType
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
@@ -24,7 +26,7 @@ from spark_apps.link import LinkServer
 from spark_apps.pipelines import audit, check_writer, orders
 from spark_apps.sinks import read_audit
 from spark_apps.stateless import STATEFUL, check_stateless
-from spark_apps.warm_up import warm_up
+from spark_apps.warm_up import BATCHES, WarmUpReader, WarmUpSource, warm_up
 from tests.integration.fake_planner import FakePlanner
 from tests.integration.kafka_topics import new_topic, produce
 from tests.integration.spark_submit import JAVA_OPTIONS
@@ -335,7 +337,24 @@ def test_what_keeps_no_state_is_taken(spark: SparkSession) -> None:
 
 
 def test_a_warm_up_runs_its_batches_and_leaves_no_query(spark: SparkSession) -> None:
-    assert warm_up(spark)
+    assert 1 <= warm_up(spark) <= BATCHES
+    assert not spark.streams.active
+
+
+def test_a_warm_up_that_reads_no_batch_is_refused_with_the_executors_error(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(WarmUpReader):
+        def read(self, partition: InputPartition) -> Iterator[Any]:
+            raise ModuleNotFoundError("No module named 'spark_apps'")
+
+    class BrokenSource(WarmUpSource):
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's signature)
+            return Broken()
+
+    monkeypatch.setattr("spark_apps.warm_up.WarmUpSource", BrokenSource)
+    with pytest.raises(Refused, match=r"does not register: ModuleNotFoundError: No module named 'spark_apps'; check"):
+        warm_up(spark)
     assert not spark.streams.active
 
 

@@ -9,9 +9,10 @@ from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.wiring import Settings
 from spark_apps import consumer, outputs, progress
 from spark_apps.agent.process import ConsumerSettings
-from spark_apps.consumer import SLOW_START, START_ATTEMPTS, Consumer, SparkSettings, SparkTopic
+from spark_apps.consumer import START_ATTEMPTS, Consumer, SparkSettings, SparkTopic
 from spark_apps.delivery import Delivery
 from spark_apps.hooks import ConsumerRebalanceListener, Hooks
+from spark_apps.warm_up import SLOW_START
 
 
 class Ended:
@@ -65,6 +66,19 @@ def test_a_slow_start_is_tried_again_and_then_given_up() -> None:
 )
 def test_anything_else_ends_the_consumer_at_once(why: str, opened: bool) -> None:
     assert outcome(why, opened=opened) == (1, f"topic orders: the query has ended: {why}")
+
+
+def test_a_consumer_that_cannot_read_a_test_batch_does_not_serve(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise Refused("cannot read a test batch")
+
+    monkeypatch.setattr(consumer, "warm_up", refuse)
+    made = Consumer(cast(Any, None), ConsumerSettings(Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"}), "a"))
+    made._process = cast(
+        Any, SimpleNamespace(leave=lambda _=None: None, run=lambda _: pytest.fail("it has registered"))
+    )
+    with pytest.raises(Refused, match="cannot read a test batch"):
+        made.run()
 
 
 NESTED = """An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):

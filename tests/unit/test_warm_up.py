@@ -1,0 +1,64 @@
+"""When a warm-up is tried again, and when it is given up; the batches themselves run in `test_spark_source`."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from coordinator_tasks.core.errors import Refused
+from spark_apps import warm_up as module
+from spark_apps.warm_up import FIRST_LIMIT_S, SLOW_START, warm_up
+
+SPARK = cast(Any, SimpleNamespace(sparkContext=SimpleNamespace(master="spark://h:7077")))
+
+
+@pytest.fixture
+def attempts(monkeypatch: pytest.MonkeyPatch) -> list[BaseException | None]:
+    """What the next attempts end with; one that has none reads a batch. Each takes twenty seconds."""
+    ends: list[BaseException | None] = []
+    now = [0.0]
+
+    def run(_: object, done: list[int], over: Callable[[], bool]) -> BaseException | None:
+        now[0] += 20.0
+        if ends:
+            return ends.pop(0)
+        if not over():
+            done.append(0)
+        return None
+
+    monkeypatch.setattr(module, "_run", run)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    return ends
+
+
+def slow() -> BaseException:
+    return RuntimeError(f"[STREAM_FAILED] Query terminated with exception: {SLOW_START}.\n=== Streaming Query ===")
+
+
+def test_a_python_process_that_is_slow_to_start_is_tried_again(attempts: list[BaseException | None]) -> None:
+    attempts += [slow(), slow(), slow()]
+    assert warm_up(SPARK) == 1
+    assert not attempts
+
+
+def test_another_error_is_refused_at_once_with_its_reason(attempts: list[BaseException | None]) -> None:
+    missing = "Traceback (most recent call last):\n  File x\nModuleNotFoundError: No module named 'spark_apps'"
+    attempts += [slow(), RuntimeError(missing), slow()]
+    with pytest.raises(Refused, match="ModuleNotFoundError: No module named 'spark_apps'; check"):
+        warm_up(SPARK)
+    assert len(attempts) == 1
+
+
+def test_it_is_given_up_at_its_limit_with_the_last_error(attempts: list[BaseException | None]) -> None:
+    attempts += [slow() for _ in range(int(FIRST_LIMIT_S))]
+    with pytest.raises(Refused, match=SLOW_START):
+        warm_up(SPARK)
+    attempts[:] = [None] * int(FIRST_LIMIT_S)
+    with pytest.raises(Refused, match="none was read within 180 s"):
+        warm_up(SPARK)
+
+
+def test_who_is_asked_to_leave_meanwhile_waits_for_nothing(attempts: list[BaseException | None]) -> None:
+    attempts += [slow()]
+    assert warm_up(SPARK, lambda: len(attempts) == 0) == 0
