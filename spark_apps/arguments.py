@@ -70,6 +70,15 @@ def add_consumer_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--start-timeout", type=float, default=60.0, help="seconds that a start waits for ZooKeeper")
     parser.add_argument("--close-timeout", type=float, default=30.0, help="seconds that a leave waits for hand-offs")
     parser.add_argument("--max-poll-interval", type=float, default=300.0, help="seconds without progress")
+    parser.add_argument(
+        "--stop-timeout",
+        type=float,
+        default=120.0,
+        help="seconds that the batch of a partition that was taken away may take",
+    )
+    parser.add_argument(
+        "--slow-batch", type=float, default=30.0, help="seconds of a batch from which on it may be stuck"
+    )
     parser.add_argument("--batch-interval", type=float, default=0.2, help="seconds between two batches, at least")
     parser.add_argument(
         "--measure-bytes", action="store_true", help="sample records now and then, for plans by bytes per second"
@@ -103,5 +112,11 @@ def consumer_settings(given: argparse.Namespace, environ: Mapping[str, str] = os
         start_timeout_s=given.start_timeout,
         measure_bytes=given.measure_bytes,
         pacing=replace(Pacing(), batch_interval_s=given.batch_interval),
-        agent_timing=replace(AgentTiming(), close_timeout_s=given.close_timeout, stalled_s=given.max_poll_interval),
+        agent_timing=replace(
+            AgentTiming(),
+            close_timeout_s=given.close_timeout,
+            stalled_s=given.max_poll_interval,
+            stop_s=given.stop_timeout,
+            slow_batch_s=given.slow_batch,
+        ),
     )

@@ -34,6 +34,7 @@ from spark_apps import progress, session, source
 from spark_apps.agent.holder import Holder
 from spark_apps.agent.process import ConsumerSettings, Process, leave_on_signals, open_process
 from spark_apps.agent.runner import TopicRunner
+from spark_apps.executors import Executors
 from spark_apps.hooks import Hooks
 from spark_apps.link import LinkServer
 from spark_apps.outputs import agreed_writer
@@ -183,6 +184,7 @@ class Consumer:
         self._process: Process | None = None
         self._link: LinkServer | None = None
         self._checkpoints = Path()
+        self._executors: Executors | None = None
 
     def __enter__(self) -> Self:
         """Connect and draw the incarnation; raises `Refused` for the session, `StoreUnavailable` for ZooKeeper."""
@@ -190,6 +192,7 @@ class Consumer:
             for sentence in session.check(self._spark, idempotent_sink=self._how.idempotent_sink):
                 log.warning("%s", sentence)
             self._process = ending.enter_context(open_process(self._settings))
+            self._executors = Executors(self._spark)
             identity = self._process.identity
             self._link = LinkServer()
             ending.callback(self._link.close)
@@ -310,6 +313,11 @@ class Consumer:
         if self._topics and all(one.over for one in self._topics.values()):
             self.leave()
         return problem
+
+    def trouble(self) -> str:
+        """That the application has no executors."""
+        busy = any(one.runner.see(lambda holder: holder.outstanding is not None) for one in self._topics.values())
+        return "" if self._executors is None else self._executors.missing(busy=busy)
 
     def halt(self) -> None:
         """Stop all queries; a holder whose tasks do not end goes on counting them as running."""

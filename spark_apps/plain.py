@@ -297,6 +297,9 @@ class PlainTopics:
     def failure(self) -> str:
         return next((f"topic {t}: {one.failure}" for t, one in self._topics.items() if one.failure), "")
 
+    def trouble(self) -> str:
+        return ""
+
     def halt(self) -> None:
         for one in self._topics.values():
             one.halt()

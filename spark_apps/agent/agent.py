@@ -41,8 +41,10 @@ class AgentTiming:
     """Seconds. `poll_s`: everything is read at least so often, only the nodes of large topics less often (`view`).
 
     `close_timeout_s`: how long a leave waits for hand-offs; `finish_s`: how long the last commits may take after that;
-    `stalled_s`: an owned partition with lag that makes no progress for so long makes the consumer leave. `prepare_s`: how
-    long the first registration waits for queries.
+    `stalled_s`: an owned partition with lag that makes no progress for so long makes the consumer leave, and so does one
+    that was taken away and whose batch has not ended for `stop_s`. A batch that takes longer than `slow_batch_s` makes it
+    unhealthy. In both, ten times the usual time of a batch counts if that is longer. `prepare_s`: how long the first
+    registration waits for queries.
     """
 
     poll_s: float = 1.0
@@ -51,6 +53,8 @@ class AgentTiming:
     close_timeout_s: float = 30.0
     finish_s: float = 10.0
     stalled_s: float = 300.0
+    stop_s: float = 120.0
+    slow_batch_s: float = 30.0
 
 
 class Agent:
@@ -100,6 +104,7 @@ class Agent:
         self._stopping = False
         self._halt_at = 0.0
         self._halted = False
+        self._trouble = ""
         zk.listen(self._on_connection)
 
     # From other threads ----------------------------------------------------------------------------------------------
@@ -141,6 +146,8 @@ class Agent:
             return f"failed: {self.failure}"
         if self._leave_until is not None:
             return "leaving"
+        if self._trouble:
+            return f"stuck: {self._trouble}"
         registered = self._session and self._session == self._zk.session_id
         return "ok" if registered and self._connection is Connection.CONNECTED else "detached"
 
@@ -214,11 +221,18 @@ class Agent:
     def _check_progress(self) -> None:
         if self.failure or self._halted:
             return
-        found = self._topics.failure()
+        found, trouble, limits = self._topics.failure(), self._topics.trouble(), self._timing
         for topic in self._topics.names():
-            stalled = self._topics.edit(topic, lambda holder: holder.stalled(self._timing.stalled_s))
+            stalled = self._topics.edit(topic, lambda holder: holder.stalled(limits.stalled_s))
             if stalled and not found:
-                found = f"topic {topic}: no progress for {self._timing.stalled_s:g} s in partitions {list(stalled)}"
+                found = f"topic {topic}: no progress for {limits.stalled_s:g} s in partitions {list(stalled)}"
+            kept = self._topics.edit(topic, lambda holder: holder.kept(limits.stop_s, limits.stalled_s))
+            if kept and not found:
+                found = f"topic {topic}: {kept}"
+            overdue = self._topics.edit(topic, lambda holder: holder.overdue(limits.slow_batch_s))
+            if overdue and not trouble:
+                trouble = f"topic {topic}: {overdue}"
+        self._trouble = trouble
         if found:
             self.failure = found
             self.reports.add("failure", found)

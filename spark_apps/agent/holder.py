@@ -20,6 +20,7 @@ from coordinator_tasks.core.holding import (
 )
 from coordinator_tasks.core.model import Handoff, Release, Token, TopicNode, TopicStatus
 from coordinator_tasks.core.ports import Clock, GroupOffsets
+from spark_apps.agent.batch_times import BatchTimes
 from spark_apps.agent.first import FirstOffsets
 from spark_apps.agent.held import Held, Phase
 from spark_apps.agent.ledger import Ledger
@@ -59,6 +60,7 @@ class Holder:
         self._releases: dict[int, Release] = {}
         self.outstanding: tuple[int, tuple[Range, ...]] | None = None
         self._last_batch: dict[str, float] = {}
+        self._batch_times = BatchTimes()
         self._granted: dict[int, Grant] | None = None
 
     # Events ----------------------------------------------------------------------------------------------------------
@@ -141,6 +143,7 @@ class Holder:
         """The query is terminated and no task of it is active: what it did not pass is not ours to finish."""
         self.alive = False
         self.outstanding = None
+        self._batch_times.drop()
         for held in self._ledger.held.values():
             held.discard()
         self.stop(why)
@@ -189,8 +192,9 @@ class Holder:
         for one in ranges:
             self._ledger.held[one.partition].hand_out(one.end, self._ledger.terms.commit_first)
         self.outstanding = (batch, tuple(ranges))
-        records = float(sum(one.size for one in ranges))
-        self._last_batch = {"batch": float(batch), "offsets": records, "planned_at": self._clock.now()}
+        offsets = sum(one.size for one in ranges)
+        self._batch_times.begin(offsets, self._clock.monotonic())
+        self._last_batch = {"batch": float(batch), "offsets": float(offsets), "planned_at": self._clock.now()}
 
     def cover(self, batch: int) -> None:
         """Everything up to this batch has passed the sink."""
@@ -201,6 +205,7 @@ class Holder:
                 held = self._ledger.held.get(one.partition)
                 if held is not None and held.token.epoch == one.token_epoch:
                     held.cover(one.end, self._clock.monotonic())
+            self._batch_times.end(self._clock.monotonic())
             self._last_batch["passed_at"] = self._clock.now()
         self._settle()
 
@@ -345,6 +350,22 @@ class Holder:
         now = self._clock.monotonic()
         ready = self.ready().items()
         return tuple(sorted(p for p, h in ready if (h.lag or 0) > 0 and now - h.progressed_at > limit_s))
+
+    def overdue(self, limit_s: float) -> str:
+        """Why the batch under way is taken for stuck: it takes longer than `limit_s` and far longer than is usual."""
+        now = self._clock.monotonic()
+        return self._batch_times.told(now) if self._batch_times.exceeds(now, limit_s) else ""
+
+    def kept(self, limit_s: float, most_s: float) -> str:
+        """Which partitions cannot be given away because their batch does not end; empty = none.
+
+        It has taken longer than `limit_s` and far longer than is usual, or longer than `most_s`.
+        """
+        now = self._clock.monotonic()
+        mine = sorted(p for p, h in self._ledger.held.items() if h.closing and h.pending)
+        if not mine or not self._batch_times.exceeds(now, limit_s, most_s):
+            return ""
+        return f"partitions {mine} were taken away and cannot stop: {self._batch_times.told(now)}"
 
     def status(self) -> TopicStatus:
         """What our interface says of this topic."""

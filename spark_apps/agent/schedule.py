@@ -109,6 +109,8 @@ class Schedule:
             times.append(self._claim_at)
         if self._measure_wanted:
             times.append(self._measured_at + self._measure_s)
+        if any(h.phase is Phase.READY and not h.closing for h in held.values()):
+            times.append(self._ends_at)
         return times
 
     def _due(self, now: float) -> Work | None:
@@ -210,13 +212,14 @@ class Schedule:
 
     def _measure(self, now: float) -> Measure | None:
         ready = {p: h for p, h in self._holdings.held.items() if h.phase is Phase.READY and not h.closing}
-        allowed = self._measure_wanted and now - self._measured_at >= self._measure_s
+        wanted = self._measure_wanted and now - self._measured_at >= self._measure_s
+        allowed = wanted or now >= self._ends_at
         if not allowed:
             # Somebody waits for those that have just begun, and for no other.
             ready = {p: h for p, h in ready.items() if not h.measured}
         if not ready:
             return None
-        everything = allowed and now - self._bounds_at >= self._timing.bounds_s
+        everything = wanted and now - self._bounds_at >= self._timing.bounds_s
         # What was just released has just been read: its start does not wait for a second question.
         bounds = [p for p, h in ready.items() if everything or (not h.measured and h.grant.release is None)]
         self._bounds_at = now if everything else self._bounds_at
@@ -226,6 +229,12 @@ class Schedule:
             self._measure_wanted = False
             self._measured_at = now
         return Measure(tuple(sorted(ready)), self._next_number, tuple(sorted(bounds)))
+
+    @property
+    def _ends_at(self) -> float:
+        """While a batch does not end nobody wants the log's ends, and the lag shown would be that of its beginning."""
+        wanted_before = self._measured_at > -inf
+        return self._measured_at + max(self._timing.ends_s, self._measure_s) if wanted_before else inf
 
     @property
     def _measure_s(self) -> float:

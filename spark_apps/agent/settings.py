@@ -18,7 +18,7 @@ class Timing:
     - `recommit_s`: idle partitions are committed again, because Kafka forgets the offsets of a group without members.
     - `give_up_s`: a partition whose commits, or the looks that come before them, have failed for so long stops and says so.
     - `measure_s`: the log's ends are asked for at most this often, and for each held partition `measure_each_s` less
-      often: what an answer costs grows with them.
+      often: what an answer costs grows with them. `ends_s`: but at least so often, also while no batch is planned.
     - `id_each_s`: so often for each partition of the topic, and at most with every look, Kafka is asked for the topic's id,
       because its answer describes all of them; always when a holding begins, except that a taker who has been told it since
       `id_fresh_s` goes on with that: it asks while it waits for the release.
@@ -41,6 +41,7 @@ class Timing:
     give_up_s: float = 120.0
     measure_s: float = 0.05
     measure_each_s: float = 0.0005
+    ends_s: float = 5.0
     id_each_s: float = 0.001
     id_fresh_s: float = 1.0
     together_s: float = 0.1

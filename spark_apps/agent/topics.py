@@ -27,5 +27,8 @@ class Topics(Protocol):
     def failure(self) -> str:
         """Why the consumer can no longer do its work (a query has ended), or an empty text."""
 
+    def trouble(self) -> str:
+        """Why nothing can be read at present, although nothing has ended; or an empty text."""
+
     def halt(self) -> None:
         """Stop all queries and wait for their tasks; every holder is told that its query has ended."""

@@ -66,6 +66,9 @@ class Queries:
     def failure(self) -> str:
         return self.broken
 
+    def trouble(self) -> str:
+        return ""
+
     def halt(self) -> None:
         for query in self.queries.values():
             query.current = None

@@ -27,6 +27,7 @@ from spark_apps.agent import view
 from spark_apps.agent.agent import Agent
 from spark_apps.agent.holder import Holder
 from spark_apps.agent.settings import Identity
+from spark_apps.batches import Range
 from tests.fakes.clock import FakeClock
 from tests.fakes.kafka import FakeKafka
 from tests.fakes.zookeeper import FakeZooKeeperServer
@@ -42,6 +43,7 @@ class Topics:
         self.holders: dict[str, Holder] = {}
         self.acquiring = True
         self.broken = ""
+        self.missing = ""
         self.halted = False
         self._identity = identity
         self._clock = clock
@@ -60,6 +62,9 @@ class Topics:
 
     def failure(self) -> str:
         return self.broken
+
+    def trouble(self) -> str:
+        return self.missing
 
     def halt(self) -> None:
         self.halted = True
@@ -552,6 +557,90 @@ def test_a_dead_query_makes_the_consumer_leave_with_its_reason(stage: Stage) -> 
     assert stage.agent.status().health.startswith("failed")
     assert not stage.agent.status().topics["t"].query_alive
     assert stage.site.find(PATHS.member("a")) is None
+    claim = read_claim(stage.site, PATHS, "a")
+    assert claim.ended == {1: Ending.LEFT}, "its commits are over"
+    assert claim.reasons == {1: "topic t: the query has ended: boom"}
+
+
+def batch(stage: Stage, number: int, records: int = 10) -> None:
+    """Hand out a batch of partition 0 that does not end."""
+    held = stage.topics.holders["t"].ready()[0]
+    stage.kafka.append("t", 0, records)
+    start = held.position
+    stage.topics.edit("t", lambda h: h.hand_out(number, [Range(0, start, start + records, held.token.epoch)]))
+
+
+def usual_batches(stage: Stage) -> None:
+    """Three batches that take two seconds each."""
+    stage.own(0)
+    stage.step()
+    for number in (1, 2, 3):
+        batch(stage, number)
+        stage.step(2.0)
+        stage.topics.edit("t", lambda h, number=number: h.cover(number))
+        stage.step()
+
+
+def test_a_batch_that_takes_far_longer_than_usual_makes_the_consumer_unhealthy_and_says_why(stage: Stage) -> None:
+    usual_batches(stage)
+    batch(stage, 4)
+    stage.step(29.0)
+    assert stage.health == "ok"
+    stage.step(2.0)
+    assert stage.health == "stuck: topic t: a batch of 10 offsets has not ended for 31 s (2.0 s is usual)"
+    stage.topics.edit("t", lambda h: h.cover(4))
+    stage.step()
+    assert stage.health == "ok"
+
+
+def test_without_executors_the_consumer_is_unhealthy_and_goes_on(stage: Stage) -> None:
+    stage.own(0)
+    stage.topics.missing = "the application has had no executor for 12 s"
+    stage.step()
+    assert stage.health == "stuck: the application has had no executor for 12 s"
+    assert stage.runs == {0}
+    stage.topics.missing = ""
+    stage.step()
+    assert stage.health == "ok"
+
+
+def test_the_lag_is_that_of_the_logs_end_while_a_batch_does_not_end(stage: Stage) -> None:
+    stage.own(0)
+    stage.step()
+    stage.topics.edit("t", Holder.want_ends)
+    stage.step(1.0)
+    batch(stage, 1, records=14)
+    stage.step(6.0)
+    stage.kafka.append("t", 0, 1_594)
+    stage.step(6.0)
+    assert stage.agent.status().topics["t"].running[0].lag_records == 1_608
+
+
+def test_who_cannot_stop_a_partition_that_was_taken_away_leaves_with_the_reason(stage: Stage) -> None:
+    usual_batches(stage)
+    batch(stage, 4)
+    stage.give(0)
+    for _ in range(59):
+        stage.step(2.0)
+    assert (stage.agent.failure, stage.runs) == ("", {0}), "it still runs partition 0"
+    stage.step(3.0)
+    assert stage.agent.failure == (
+        "topic t: partitions [0] were taken away and cannot stop: a batch of 10 offsets has not ended for 121 s "
+        "(2.0 s is usual)"
+    )
+    assert stage.release(0) is None, "what did not pass the sink is not given on as if it had"
+
+
+def test_a_first_batch_may_take_as_long_as_a_stalled_partition_may(stage: Stage) -> None:
+    stage.own(0)
+    stage.step()
+    batch(stage, 1)
+    stage.give(0)
+    for _ in range(149):
+        stage.step(2.0)
+    assert (stage.agent.failure, stage.health) == ("", "ok")
+    stage.step(3.0)
+    assert "cannot stop: a batch of 10 offsets has not ended for 301 s" in stage.agent.failure
 
 
 def test_lag_without_progress_makes_the_consumer_leave(stage: Stage) -> None:

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -13,6 +14,7 @@ from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry, claim_incarnation, read_claim
 from coordinator_tasks.core.model import Ending, TopicNode
 from coordinator_tasks.core.names import Paths
+from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import ConsumerSession
 from spark_apps import plain
@@ -39,7 +41,12 @@ class NoTopics:
     def edit(self, topic: str, change: Callable[[Holder], V]) -> V:
         raise AssertionError("there is no topic")
 
+    why = ""
+
     def failure(self) -> str:
+        return self.why
+
+    def trouble(self) -> str:
         return ""
 
     def halt(self) -> None:
@@ -86,6 +93,18 @@ def test_a_leave_that_comes_before_the_agent_is_there_ends_it_unregistered(site:
     assert code_of(lambda: site.process.run(NoTopics()), site.process.leave) == 0
     assert read_claim(site.zk, PATHS, "a").ended == {1: Ending.LEFT}
     assert site.registrations == 0, "nobody is given anything who only comes to leave"
+
+
+def test_the_launcher_is_told_that_the_process_is_to_end_and_why(site: Site, tmp_path: Path) -> None:
+    site.process.settings = replace(SETTINGS, run_folder=str(tmp_path))
+    folder = RunFolder(tmp_path)
+    assert folder.leaves() is None
+    broken = NoTopics()
+    broken.why = "topic t: the query has ended: boom"
+    assert code_of(lambda: site.process.run(broken), site.process.leave) == 1
+    assert folder.leaves() == broken.why
+    folder.begin()
+    assert folder.leaves() is None, "a new start has said nothing yet"
 
 
 def test_a_leave_that_comes_before_zookeeper_has_answered_is_not_forgotten(

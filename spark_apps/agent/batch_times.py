@@ -1,0 +1,52 @@
+"""How long batches take, so that one that takes far longer than is usual is noticed. Times are monotonic seconds."""
+
+from collections import deque
+from math import inf
+from statistics import median
+
+RECENT = 20
+ENOUGH = 3
+"""Before so many batches nothing is usual."""
+FACTOR = 10.0
+
+
+class BatchTimes:
+    """One batch is under way at most. A batch that is larger than the recent ones may take longer in proportion."""
+
+    def __init__(self) -> None:
+        self._recent: deque[tuple[float, int]] = deque(maxlen=RECENT)
+        self._began = inf
+        self._size = 0
+
+    def begin(self, size: int, now: float) -> None:
+        """A batch of so many offsets is handed out."""
+        self._began, self._size = now, size
+
+    def end(self, now: float) -> None:
+        """It has passed the sink."""
+        if self._began < inf:
+            self._recent.append((now - self._began, self._size))
+        self.drop()
+
+    def drop(self) -> None:
+        """It never will."""
+        self._began = inf
+
+    def exceeds(self, now: float, least_s: float, most_s: float = inf) -> bool:
+        """Whether the batch takes longer than `least_s` and than `FACTOR` times its usual time, or in any case `most_s`."""
+        usual = self._usual_s
+        limit_s = most_s if usual is None else min(most_s, max(least_s, FACTOR * usual))
+        return now - self._began > limit_s
+
+    def told(self, now: float) -> str:
+        """How long the batch under way has taken, and what is usual."""
+        usual = self._usual_s
+        known = "" if usual is None else f" ({usual:.1f} s is usual)"
+        return f"a batch of {self._size} offsets has not ended for {now - self._began:.0f} s{known}"
+
+    @property
+    def _usual_s(self) -> float | None:
+        if len(self._recent) < ENOUGH:
+            return None
+        size = median(size for _, size in self._recent)
+        return median(took_s for took_s, _ in self._recent) * max(1.0, self._size / max(1.0, size))

@@ -1,0 +1,64 @@
+"""When an application counts as one without executors."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from spark_apps.executors import ASK_S, WITHOUT_S, Executors
+
+
+class Spark:
+    """A session whose list of executors has the driver and `executors` more."""
+
+    def __init__(self, master: str, **settings: str) -> None:
+        self.executors, self.asked, self.now = 2, 0, 0.0
+        tracker = SimpleNamespace(getExecutorInfos=self.infos)
+        java = SimpleNamespace(sc=lambda: SimpleNamespace(statusTracker=lambda: tracker))
+        configured = {name.replace("_", "."): value for name, value in settings.items()}
+        conf = SimpleNamespace(get=configured.get)
+        self.sparkContext = SimpleNamespace(master=master, _jsc=java, getConf=lambda: conf)
+
+    def infos(self) -> list[object]:
+        self.asked += 1
+        return [object()] * (self.executors + 1)
+
+    def watch(self) -> Executors:
+        return Executors(cast(Any, self), lambda: self.now)
+
+
+def over(spark: Spark, watch: Executors, seconds: float, *, busy: bool = False) -> str:
+    """What is said after so long, asked four times a second."""
+    said = ""
+    for _ in range(int(seconds * 4)):
+        spark.now += 0.25
+        said = watch.missing(busy=busy)
+    return said
+
+
+def test_an_application_without_executors_for_a_while_is_told_so_until_it_has_some_again() -> None:
+    spark = Spark("spark://h:7077")
+    watch = spark.watch()
+    assert over(spark, watch, 60) == ""
+    assert spark.asked <= 60 / ASK_S + 1, "not at every step"
+    spark.executors = 0
+    assert over(spark, watch, WITHOUT_S - ASK_S) == ""
+    assert over(spark, watch, 2 * ASK_S).startswith("the application has had no executor for 1")
+    spark.executors = 1
+    assert over(spark, watch, 2 * ASK_S) == ""
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]"])
+def test_a_local_application_has_none_and_needs_none(master: str) -> None:
+    spark = Spark(master)
+    spark.executors = 0
+    assert over(spark, spark.watch(), 60) == ""
+    assert spark.asked == 0
+
+
+def test_with_dynamic_allocation_only_a_batch_needs_executors() -> None:
+    spark = Spark("yarn", spark_dynamicAllocation_enabled="true")
+    spark.executors = 0
+    watch = spark.watch()
+    assert over(spark, watch, 60) == ""
+    assert "no executor" in over(spark, watch, 60, busy=True)
