@@ -105,7 +105,9 @@ class Stage:
             self.kafka.append("t", partition, 10)
         self.offsets = self.kafka.offsets("g")
         self.rows: list[tuple[int, int, int]] = []  # partition, offset, epoch
-        self.runner = TopicRunner("t", NODE, Identity("a", "c", 1), self.clock, lambda _: self.offsets, bool)
+        self.runner = TopicRunner(
+            "t", NODE, Identity("a", "c", 1), self.clock, lambda _: self.offsets, bool, brokers="k:1"
+        )
         self.runner.close()
         output = output or plain.Output(self._sink)
         self.runner.agree(output.delivery, output.store)

@@ -180,7 +180,9 @@ def test_a_release_that_an_answer_of_kafka_posts_wakes_the_agent() -> None:
     kafka.create_topic("t", 2)
     offsets = kafka.offsets("g")
     offsets.commit("t", {0: Committed(7, None)})
-    runner = TopicRunner("t", STILL, Identity("a", "c", 1), SystemClock(), lambda _: offsets, woken.set)
+    runner = TopicRunner(
+        "t", STILL, Identity("a", "c", 1), SystemClock(), lambda _: offsets, woken.set, brokers="k:9092"
+    )
     runner.edit(lambda holder: holder.on_node(replace(STILL, epoch=2, handoff={0: Handoff("a", "b", 2)})))
     assert woken.wait(10), "it does not run here: what is committed has to be read first"
     assert runner.edit(lambda holder: dict(holder.posted))[0].offset == 7
