@@ -225,7 +225,7 @@ class World:
         one.on_offer = lambda topic, query: self.oracle.on_offer(one, topic, query)  # type: ignore[method-assign,assignment]
         one.on_request = lambda topic, work: self.oracle.looks.on_request(one, topic, work)  # type: ignore[method-assign,assignment]
         one.on_answer = lambda topic, result: self.oracle.looks.on_answer(one, topic, result)  # type: ignore[method-assign,assignment]
-        one.on_ask_process = self._is_gone  # type: ignore[method-assign]
+        one.on_ask_process = self._is_gone  # type: ignore[method-assign,assignment]
         one.on_cut_short = lambda: self.oracle.taint(one)  # type: ignore[method-assign,assignment]
         self.interfaces.listeners[one.address] = one.listener
         self.consumers.append(one)

@@ -822,7 +822,7 @@ def test_an_absence_is_noted_when_it_is_seen_and_forgotten_when_it_ends(site: Si
 
 @pytest.mark.parametrize("over", [True, False], ids=["its process is gone", "its process lives"])
 def test_a_quick_restart_ends_the_life_before_it_only_if_that_process_is_gone(site: Site, over: bool) -> None:
-    claim = observe.load_claims(site.coordinator, ["b"])["b"]
+    claim = observe.load_claims(site.coordinator, ["b"], {})["b"]
     old = replace(site.processes["b"].member, process="one")
     site.zk.transact([write_claim(site.paths, replace(claim, process="one"))])
     site.loses_session("b")

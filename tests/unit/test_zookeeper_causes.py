@@ -17,7 +17,7 @@ HOSTS = [("zk1", 1), (" zk2", 2)]
 
 def dropped(cause: Exception | None = None) -> Exception:
     """As kazoo raises it."""
-    error = ConnectionDropped("socket connection broken")
+    error: Exception = ConnectionDropped("socket connection broken")
     error.__context__ = cause
     return error
 
