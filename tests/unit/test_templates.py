@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -284,3 +285,26 @@ def test_topics_of_a_run_are_names_and_no_templates(
     for named in ([template], ["orders"], []):
         done = Instance(dags["rebalance"], task_id, {"topics": named, "dry_run": task_id == "plan"}).run()
         assert without_effect(touched, done)
+        if task_id in ("plan", "start", "settle"):
+            assert [one["topic"] for one in done.left["xcom"]] == (named or ["orders"])
+
+
+def test_an_answer_isolates_the_blocker_in_the_name_of_who_gave_it(shop: Cluster, dags: dict[str, DAG]) -> None:
+    given = {"topic": "orders", "consumer": "a"}
+    dag = dags["stuck_topic"]
+    shop.statuses.answers["a"] = silent("x")
+    said = {"chosen_options": ["isolate"], "params_input": {}, "responded_at": datetime.now(UTC)}
+    event = {**said, "responded_by_user": {"id": "1", "name": "ada"}}
+    # A task that waited is built again when it goes on.
+    answer = dag.get_task("ask").execute_complete({}, event)
+    assert Instance(dag, "apply_answer", given, {"ask": answer}).run().left["xcom"] == "ada"
+    isolation = directives.read_directive(shop.coordinator, "a").isolation
+    assert isolation is not None
+    assert (isolation.by, isolation.why) == ("ada", "held up orders")
+
+
+def test_nobody_is_asked_about_who_no_longer_holds_a_topic_up(shop: Cluster, dags: dict[str, DAG]) -> None:
+    given = {"topic": "orders", "consumer": "b"}
+    assert Instance(dags["stuck_topic"], "ask", given).run().left["ended"] == (
+        "b no longer holds up orders: nothing is done"
+    )
