@@ -136,7 +136,7 @@ def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, template: str) -> Iter
     """A topic that waits for its consumer, with a template in all that consumers and znodes can say."""
     cluster = Cluster()
     cluster.kafka.create_topic("orders", 4)
-    topics.add_topic(cluster.coordinator, "orders", "g", actor=PERSON, properties={"client.id": template})
+    topics.add_topic(cluster.coordinator, "orders", "g", actor=PERSON)
     member = cluster.join("a")
     cluster.statuses.answers["a"] = ConsumerStatus("a", cluster.name, member.incarnation, "boot", "ok")
     transitions.plan(cluster.coordinator, ["orders"], PERSON)
