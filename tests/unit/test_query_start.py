@@ -74,9 +74,9 @@ def test_a_consumer_that_cannot_read_a_test_batch_does_not_serve(monkeypatch: py
 
     monkeypatch.setattr(consumer, "warm_up", refuse)
     made = Consumer(cast(Any, None), ConsumerSettings(Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"}), "a"))
-    made._process = cast(
-        Any, SimpleNamespace(leave=lambda _=None: None, run=lambda _: pytest.fail("it has registered"))
-    )
+    made.pipeline("orders", cast(Any, "build"))
+    quiet = {"wants": lambda _: None, "leave": lambda _=None: None}
+    made._process = cast(Any, SimpleNamespace(**quiet, run=lambda _: pytest.fail("it has registered")))
     with pytest.raises(Refused, match="cannot read a test batch"):
         made.run()
 
