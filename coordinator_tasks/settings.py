@@ -71,12 +71,6 @@ class Settings:
             )
         if self.discovery != "zookeeper" and not self.discovery.startswith(FILE_DISCOVERY):
             raise Refused(f"{self.discovery!r} is no registry; set `discovery` to zookeeper or file:/path/of/folder")
-        token = self.status_token
-        if not token.isascii() or not (token.isprintable() and token == token.strip()):
-            raise Refused(
-                "the setting status_token has characters that HTTP cannot send; write it in printable ASCII, without spaces "
-                "around it"
-            )
         if self.fence not in (TOKEN_FENCE, TRANSACTIONAL_FENCE):
             raise Refused(f"{self.fence!r} is no fence; set `fence` to {TOKEN_FENCE} or {TRANSACTIONAL_FENCE}")
 

@@ -65,6 +65,7 @@ class Attempts:
 
     counts: dict[str, int] = field(default_factory=dict)
     next_at: dict[str, float] = field(default_factory=dict)
+    said: frozenset[str] = frozenset()
 
     def allowed(self, consumer: str, now_s: float) -> bool:
         """Whether its pause is over."""
@@ -77,6 +78,13 @@ class Attempts:
         self.counts[consumer], self.next_at[consumer] = count + 1, now_s + pause_s
         return pause_s
 
+    def say(self, problems: Sequence[str]) -> None:
+        """Log what cannot be read, once while it stays so."""
+        for problem in problems:
+            if problem not in self.said:
+                log.warning("left out: %s", problem)
+        self.said = frozenset(problems)
+
     def forget(self, present: Sequence[str]) -> None:
         """Who is registered has succeeded: its next launch waits for nothing."""
         for consumer in present:
@@ -86,7 +94,9 @@ class Attempts:
 
 def look(c: Coordinator, host: Host, settings: Settings, attempts: Attempts, now_s: float) -> tuple[str, ...]:
     """Look once and launch who is missing; returns whom. Raises the `Unavailable` kinds: then nothing was launched."""
-    missing = fleet.missing(c)
+    problems: list[str] = []
+    missing = fleet.missing(c, problems)
+    attempts.say(problems)
     attempts.forget(tuple(c.discovery.members()))
     started = []
     for one in missing:

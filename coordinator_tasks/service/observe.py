@@ -142,8 +142,8 @@ def _load(
     paths = [path_of(consumer) for consumer in consumers]
     found: dict[str, V] = {}
     for consumer, path, node in zip(consumers, paths, c.zk.get_many(paths), strict=True):
-        if node is None or not node.data:
-            continue
+        if node is None or (not node.data and node.stat.version == 0):
+            continue  # never written; one that somebody has emptied cannot be read
         try:
             found[consumer] = decode(path, node.data, consumer, node.stat.version)
         except Malformed as error:

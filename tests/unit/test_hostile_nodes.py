@@ -11,7 +11,7 @@ from coordinator_ui import look
 from coordinator_tasks.core.model import Ending, Fleet, Silence, State, Unreachable
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, SetData
-from coordinator_tasks.service import directives, fleet, overview, transitions
+from coordinator_tasks.service import directives, fleet, observe, overview, transitions
 from coordinator_tasks.service.transitions import Outcome
 from tests.world.site import LOOP, Site, stable_site
 
@@ -244,3 +244,15 @@ def test_a_readmission_waits_for_no_other_consumer_whose_node_cannot_be_read() -
     problems: list[str] = []
     assert directives.complete_readmissions(site.coordinator, LOOP, problems) == ("b",)
     assert problems[0].startswith(f"c is not readmitted: {site.paths.directive('c')}: ")
+
+
+def test_an_emptied_directive_lifts_no_isolation() -> None:
+    site = stable_site("a", "b")
+    directives.isolate(site.coordinator, "b", by="ada", why="wrong results")
+    site.settles()
+    assert of_b(site) == []
+    put(site, site.paths.directive("b"), b"")
+    world = observe.look(site.coordinator, ["orders"]).world
+    assert site.paths.directive("b") in world.unclear["b"]
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    assert of_b(site) == []

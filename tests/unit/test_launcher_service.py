@@ -118,7 +118,7 @@ def test_a_fleet_that_cannot_be_read_ends_neither_the_service_nor_what_it_has_la
     service.start()
     service.join(0.3)
     assert service.is_alive()
-    assert [path in one.getMessage() for one in caplog.records if "launching nothing" in one.getMessage()] == [True]
+    assert [path in one.getMessage() for one in caplog.records if "left out" in one.getMessage()] == [True]
     zk.transact([SetData(path, good)])
     deadline_s = time.monotonic() + 20
     while not launcher_service.running(folder_of(host, "consumer-a")):

@@ -562,7 +562,7 @@ def test_a_partition_that_kafka_has_no_longer_is_closed_at_once_although_no_plan
     scene.partitions = 2
     scene.description = TopicDescription(TOPIC, "id-1", 2)
     decision = scene.step(Step.START)
-    assert decision.reason == "no longer in Kafka: partitions 2"
+    assert decision.reason == "no longer in Kafka: partition 2"
     assert kinds(decision) == {MoveKind.STOP}
     scene.settles()
     assert scene.state is not None

@@ -145,9 +145,9 @@ def test_settings_are_read_back_from_what_is_written_for_a_consumer(tmp_path: Pa
         ("ASK_TIMEOUT_S", "-1", "ask_timeout_s is '-1', not a number from 0 on"),
         ("ASK_TIMEOUT_S", "nan", "ask_timeout_s is 'nan'"),
         ("POLICY_HOLD_ABSENT", "maybe", r"policy\.hold_absent is 'maybe', neither true nor false"),
-        ("STATUS_TOKEN", "geheim-ö", "status_token has characters that HTTP cannot send"),
-        ("STATUS_TOKEN", "two\nlines", "status_token has characters that HTTP cannot send"),
-        ("STATUS_TOKEN", "spaces ", "status_token has characters that HTTP cannot send"),
+        ("STATUS_TOKEN", "geheim-ö", "status token has a character that an HTTP header does not take"),
+        ("STATUS_TOKEN", "two\nlines", "status token has a character that an HTTP header does not take"),
+        ("STATUS_TOKEN", "spaces ", "status token has a character that an HTTP header does not take"),
         ("POLICY_SETTLE", "1", "policy has no field 'settle'"),
     ],
 )
