@@ -16,7 +16,7 @@ def upkeep(c: Coordinator, managed: Sequence[str], actor: Actor, *, prune: bool 
     time: their lists are long. Raises `StoreUnavailable` and `DiscoveryUnavailable`.
     """
     yield from _refresh(c, managed)
-    yield from _readmit(c, actor)
+    yield from readmit(c, actor)
     for topic in filter(is_topic, managed) if prune else ():
         if count := history.prune(c, topic):
             yield f"{topic}: old records pruned: {count}"
@@ -35,7 +35,8 @@ def _refresh(c: Coordinator, managed: Sequence[str]) -> Iterator[str]:
         yield f"the partition lists stay as they are: {error}"
 
 
-def _readmit(c: Coordinator, actor: Actor) -> Iterator[str]:
+def readmit(c: Coordinator, actor: Actor) -> Iterator[str]:
+    """Complete the readmissions that can be; a line for each, and for what keeps one from being completed."""
     problems: list[str] = []
     try:
         for consumer in directives.complete_readmissions(c, actor, problems):

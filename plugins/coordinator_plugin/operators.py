@@ -23,7 +23,7 @@ from coordinator_plugin.triggers import POLL_S, ConfirmationTrigger
 from coordinator_plugin.untemplated import RunOperator, Untemplated
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused
 from coordinator_tasks.core.model import Actor, State
-from coordinator_tasks.service import transitions
+from coordinator_tasks.service import transitions, upkeep
 from coordinator_tasks.service.coordinator import Coordinator
 
 WAIT_LIMIT_S = 60.0
@@ -111,6 +111,8 @@ class PlanOperator(TransitionOperator, SkipMixin):
                 reports = transitions.preview(coordinator, named)
                 idle = self.get_flat_relative_ids(upstream=False)
             else:
+                for line in upkeep.readmit(coordinator, actor_of(context)):  # this run may have been woken for it
+                    self.log.info("%s", line)
                 reports = transitions.plan(coordinator, named, actor_of(context))
                 idle = self._idle(coordinator, named, reports)
         self.show(reports)

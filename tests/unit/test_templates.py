@@ -289,6 +289,24 @@ def test_topics_of_a_run_are_names_and_no_templates(
             assert [one["topic"] for one in done.left["xcom"]] == (named or ["orders"])
 
 
+def test_a_readmission_is_in_force_with_the_plan_that_it_has_woken(
+    shop: Cluster, dags: dict[str, DAG], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(dags["rebalance"].get_task("plan")), "skip", lambda *_: None)
+    member = shop.join("z")
+    directives.isolate(shop.coordinator, "z", by="ada", why="disk")
+    directives.readmit(shop.coordinator, "z", "ada")
+    path = shop.paths.topic("orders")
+    node = codec.decode_node(path, shop.zk.get(path).data)
+    acted = {"orders": TopicStatus(node.generation, node.epoch)}
+    shop.statuses.answers["z"] = ConsumerStatus("z", shop.name, member.incarnation, member.boot_id, "ok", acted)
+    isolated = []
+    for dry_run in (True, False):
+        Instance(dags["rebalance"], "plan", {"dry_run": dry_run}).run()
+        isolated.append(directives.read_directive(shop.coordinator, "z").isolation is not None)
+    assert isolated == [True, False]
+
+
 def test_an_answer_isolates_the_blocker_in_the_name_of_who_gave_it(shop: Cluster, dags: dict[str, DAG]) -> None:
     given = {"topic": "orders", "consumer": "a"}
     dag = dags["stuck_topic"]
