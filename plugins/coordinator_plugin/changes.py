@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from coordinator_tasks.core.errors import NodeMissing
+from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Watcher
 from coordinator_tasks.service.coordinator import Coordinator
 
@@ -30,7 +31,7 @@ def observe(c: Coordinator, scope: Scope, watcher: Watcher) -> Seen:
         "member": members,
         "directive": _modified(c, c.paths.directives, watcher),
         "topic": topics,
-        "partitions of": _children_versions(c, sorted(topics), watcher),
+        "partitions of": _children_versions(c, sorted(filter(is_topic, topics)), watcher),
         "state of": dict.fromkeys(_children(c, c.paths.states, watcher), 0),
     }
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from coordinator_plugin import backstop
+from coordinator_plugin import backstop, changes
 from coordinator_ui import look
 
 from coordinator_tasks.core.model import Ending, Fleet, Silence, State, Unreachable
@@ -256,3 +256,12 @@ def test_an_emptied_directive_lifts_no_isolation() -> None:
     assert site.paths.directive("b") in world.unclear["b"]
     transitions.step(site.coordinator, ["orders"], LOOP)
     assert of_b(site) == []
+
+
+@pytest.mark.parametrize("folder", ["config", "assignments", "state", "directives", "fleet", "members"])
+def test_the_watcher_looks_on_beside_a_child_with_a_strange_name(folder: str) -> None:
+    site = stable_site("a", "b")
+    put(site, f"{site.paths.base}/{folder}/x y", b"{")
+    for scope in changes.Scope:
+        seen = changes.observe(site.coordinator, scope, lambda: None)
+        assert set(seen["member"]) >= {"a", "b"}
