@@ -3,6 +3,7 @@
 A transition that needs such a node holds and names it; what it does not need keeps no topic waiting.
 """
 
+import copy
 import json
 import random
 import time
@@ -74,9 +75,9 @@ def _spoil(chance: random.Random, body: dict[str, object]) -> None:
     if chance.random() < 0.15:
         del place[name]
     elif chance.random() < 0.15:
-        place[chance.choice(ODD_TEXTS[:-1])] = chance.choice(ODD_VALUES)
+        place[chance.choice(ODD_TEXTS[:-1])] = copy.deepcopy(chance.choice(ODD_VALUES))
     else:
-        place[name] = chance.choice(ODD_VALUES)
+        place[name] = copy.deepcopy(chance.choice(ODD_VALUES))
 
 
 def unreadable(seed: int, kind: str) -> Iterator[bytes]:
