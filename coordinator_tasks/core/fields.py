@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from coordinator_tasks.core.errors import Malformed, UnknownVersion
+from coordinator_tasks.core.errors import Malformed, Refused, UnknownVersion
 from coordinator_tasks.core.names import MAX_PARTITION, number_of, partition_of
 
 MAX_BYTES = 1_000_000  # ZooKeeper's own limit (jute.maxbuffer) is 1,048,575
@@ -174,8 +174,13 @@ def read_json(text: str) -> Any:
 
 
 def dump(version: int, body: Mapping[str, Any]) -> bytes:
-    """The bytes of a znode: compact JSON with its format version first."""
-    return _ENCODER.encode({"version": version, **body}).encode()
+    """The bytes of a znode: compact JSON with its format version first. Raises `Refused` for a text that is not UTF-8."""
+    try:
+        return _ENCODER.encode({"version": version, **body}).encode()
+    except UnicodeEncodeError as error:
+        raise Refused(
+            "a text has a byte or half a character that is not UTF-8, and cannot be stored; correct it"
+        ) from error
 
 
 def _shown(value: object) -> str:

@@ -264,6 +264,11 @@ def test_a_directive_for_a_former_life_is_not_shown_and_paused_partitions_do_not
     assert "paused: partition 1" in run("status")[1]
 
 
+def test_a_text_that_is_not_utf_8_is_refused_in_one_line(run: Run, site: Site) -> None:
+    code, _, error = run("set-fleet", "sales", "--application", "app-\udcff.py", "--consumer", "a")
+    assert (code, "not UTF-8" in error, error.count("\n")) == (2, True, 1)
+
+
 def test_a_reason_has_to_be_given(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a")
     code, _, error = run("drain", "consumer-a", "--why", " ")
