@@ -124,6 +124,11 @@ class Removal(Added):
     standing: ClassVar[frozenset[str]] = frozenset({"remove"})
     through: Proxy | None = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # Whoever cannot reach ZooKeeper takes a node only from those that have the token.
+        self.settings = replace(self.settings, status_token="removal")
+
     def _phases(self) -> Sequence[Callable[[], None]]:
         return (self._initial, self._remove, self._add)
 

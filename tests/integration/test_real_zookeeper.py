@@ -52,12 +52,13 @@ def test_zookeeper_stopped_and_started_in_the_middle_of_closing(
     def wrap(c: Coordinator) -> Coordinator:
         return replace(c, zk=cast("ZooKeeper", Writes(c.zk, after=stop_after_closing)))
 
-    managed.join("a")
+    lasting = replace(managed.site.settings, session_timeout_s=20.0)  # a busy machine ends no session meanwhile
+    managed.join("a", lasting)
     with managed.looping(wrap), caplog.at_level(logging.WARNING):
         before = managed.stable("a")
         traffic = Traffic(managed.site)
         managed.ledger.grown(ALL, "records flow")
-        managed.join("b")
+        managed.join("b", lasting)
         wait_for(lambda: not own.process.running, "ZooKeeper is gone in the middle of Closing", LIMIT_S)
         wait_for(lambda: "holding everything as it is" in caplog.text, "the coordinator holds and says so", LIMIT_S)
         stay = [p for p, owner in before.items() if owner == "a" and p not in _moving(managed)]
