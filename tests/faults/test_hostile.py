@@ -4,8 +4,8 @@ import pytest
 
 from tests.faults.hostile import CHUNK, EDGES, problems_of
 
-CHUNKS = 3
-"""Three hundredths of what the long part gives each edge."""
+CHUNKS = 10
+"""A tenth of what the long part gives each edge."""
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
