@@ -84,6 +84,11 @@ def questions_of_unowned(c: Coordinator, unowned: Collection[str]) -> Iterator[Q
             yield Question(topic, "", "", _run_id(topic, "", *overdue))
 
 
+def still_asked(c: Coordinator, topic: str, consumer: str) -> bool:
+    """Whether a question about this topic still has an object: it is stuck, or without a consumer not owned."""
+    return _stuck_since(c, topic) is not None if consumer else topic in overview.unowned(c)
+
+
 def _stuck_since(c: Coordinator, topic: str, *, stable: bool = False) -> tuple[str, float] | None:
     """The rebalance of a topic that is stuck, or `stable` and not owned, and for how long it is overdue (s)."""
     path = c.paths.state(topic)

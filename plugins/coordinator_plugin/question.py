@@ -1,17 +1,19 @@
 """The question to a person about a topic that is held up or not owned, and what is done with the answer."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowSkipException, TaskAwaitingInput, TaskDeferred
 
 from coordinator_plugin.backstop import ASK_AGAIN_S
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.operators import one_line_errors
 from coordinator_plugin.steps import held_up
+from coordinator_plugin.triggers import QuestionTrigger
 from coordinator_plugin.untemplated import Untemplated
 from coordinator_tasks.core.names import check_consumer, check_topic
 from coordinator_tasks.core.partition_text import named
@@ -44,7 +46,8 @@ SHOWN_TOPICS = 10
 class AskAboutBlocker(Untemplated, HITLOperator):
     """Asks whether to wait on for the run's `consumer`, which holds up the run's `topic`, or to isolate it.
 
-    Without a consumer it says which partitions of the topic have no owner: there is nobody to isolate.
+    Without a consumer it says which partitions of the topic have no owner: there is nobody to isolate. The triggerer
+    withdraws the question when its topic is removed or no longer stuck.
     """
 
     def __init__(self, *, cluster: str = "", **kwargs: Any) -> None:
@@ -62,7 +65,19 @@ class AskAboutBlocker(Untemplated, HITLOperator):
         with one_line_errors(), CoordinatorHook(self.cluster).open() as coordinator:
             ask = self._about_consumer if context["params"]["consumer"] else self._about_unowned
             ask(coordinator, context)
-        return super().execute(context)
+        with suppress(TaskAwaitingInput, TaskDeferred):  # how Airflow's own operator waits, which no topic can end
+            super().execute(context)
+        trigger = QuestionTrigger(
+            cluster=self.cluster,
+            topic=context["params"]["topic"],
+            consumer=context["params"]["consumer"],
+            ti_id=context["ti"].id,
+            options=self.options,
+            defaults=self.defaults,
+            params=self.serialized_params,
+            timeout_datetime=datetime.now(UTC) + timedelta(seconds=ASK_AGAIN_S),
+        )
+        self.defer(trigger=trigger, method_name="execute_complete")
 
     def _about_consumer(self, c: Coordinator, context: Context) -> None:
         topic, consumer, sentence = _held_up_now(c, context)
@@ -99,7 +114,7 @@ class ApplyAnswer(Untemplated):
     def execute(self, context: Context) -> str:
         """Isolate in the name of who answered; only while the consumer still holds the topic up."""
         answer: Mapping[str, Any] = context["ti"].xcom_pull(task_ids=self.question)
-        who = (answer.get("responded_by_user") or {}).get("name") or "nobody (time-out)"
+        who = (answer.get("responded_by_user") or {}).get("name") or "nobody"
         if answer["chosen_options"] != [ISOLATE]:
             raise AirflowSkipException(f"{who}: wait on")
         with one_line_errors(), CoordinatorHook(self.cluster).open() as coordinator:

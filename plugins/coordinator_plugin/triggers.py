@@ -11,17 +11,20 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from airflow.providers.standard.triggers.hitl import HITLTrigger
 from airflow.triggers.base import BaseTrigger, TaskFailedEvent, TaskSuccessEvent, TriggerEvent
 
 from coordinator_plugin import report as said
+from coordinator_plugin.backstop import still_asked
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.patience import PATIENCE_S, Outcome, Patience
 from coordinator_plugin.sessions import SHARED
 from coordinator_plugin.steps import WaitKind, look, registered
-from coordinator_tasks.core.errors import Malformed, Refused, Unavailable
+from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused, Unavailable
 from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.service.coordinator import Coordinator
 
@@ -186,3 +189,45 @@ class RegistrationTrigger(BaseTrigger):
         for line in folder.log_tail().splitlines() if folder else ():
             log.error("  %s", line)
         return TaskFailedEvent()
+
+
+class QuestionTrigger(HITLTrigger):
+    """Waits for a person's answer about a topic; gives the default itself at the time-out, or when nothing is to be asked."""
+
+    def __init__(self, *, cluster: str, topic: str, consumer: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.cluster = cluster
+        self.topic = topic
+        self.consumer = consumer
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Path and arguments, as Airflow stores them."""
+        names = ("cluster", "topic", "consumer")
+        arguments = {**super().serialize()[1], **{name: getattr(self, name) for name in names}}
+        return "coordinator_plugin.triggers.QuestionTrigger", arguments
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Resumes the task with the answer."""
+        while True:
+            event = await self._handle_response()  # type: ignore[no-untyped-call]
+            if event is None and (await self._withdrawn() or self._late()):
+                event = await self._handle_timeout()
+            if event is not None:
+                yield event
+                return
+            await asyncio.sleep(self.poke_interval)
+
+    def _late(self) -> bool:
+        return self.timeout_datetime is not None and self.timeout_datetime < datetime.now(UTC)
+
+    async def _withdrawn(self) -> bool:
+        """Who cannot look does not know, and goes on asking."""
+        try:
+            async with await borrowed(self.cluster) as coordinator:
+                asked = await asyncio.to_thread(still_asked, coordinator, self.topic, self.consumer)
+        except CoordinatorError as error:
+            log.warning("whether the question is still to be asked is not known: %s", error)
+            return False
+        if not asked:
+            log.info("the question about topic %s is withdrawn: it is no longer stuck, or was removed", self.topic)
+        return not asked

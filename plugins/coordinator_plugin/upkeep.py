@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowSkipException
 
 from coordinator_plugin import backstop
 from coordinator_plugin.actions import ACTIONS
@@ -65,7 +66,7 @@ class ActionOperator(Untemplated):
         self.action = action
 
     def execute(self, context: Context) -> list[str]:
-        """Do it, or say what it would do."""
+        """Do it; a dry run says what it would do, and its task ends as skipped."""
         given = dict(context["params"])
         dry_run = bool(given.get("dry_run", True))
         with one_line_errors(), CoordinatorHook(given.get("cluster", "")).open() as coordinator:
@@ -73,5 +74,6 @@ class ActionOperator(Untemplated):
         for line in lines:
             self.log.info("%s", line)
         if dry_run:
-            self.log.info("dry run: nothing was changed; run it again without dry run to do it")
+            context["ti"].xcom_push("return_value", lines)
+            raise AirflowSkipException("dry run: nothing was changed; run it again without dry run to do it")
         return lines

@@ -181,20 +181,20 @@ def test_a_topic_that_is_held_up_asks_a_person_once_and_the_answer_isolates_the_
     eventually(lambda: all_stable(coordinator, [topic]) and idle(airflow))
     blocker = consumers[1]
     blocker.deaf = True
-    (other,) = make_topics(coordinator, settings, 1)
-    eventually(lambda: state_of(coordinator, other) is State.STARTING)
+    other, further = both = make_topics(coordinator, settings, 2)
+    eventually(lambda: {state_of(coordinator, one) for one in both} == {State.STARTING})
     time.sleep(STUCK_AFTER_S + 1)
 
-    def asked() -> list[Any]:
+    def asked() -> dict[str, list[Any]]:
         airflow.client.trigger("reconcile")
         time.sleep(3)
-        runs = [run for run in airflow.client.dag_runs("stuck_topic") if run["conf"]["topic"] == other]
-        return [run for run in runs if _waits(airflow, run["dag_run_id"])]
+        waiting = [one for one in airflow.client.dag_runs("stuck_topic") if _waits(airflow, one["dag_run_id"])]
+        return {topic: [one for one in waiting if one["conf"]["topic"] == topic] for topic in both}
 
-    runs = eventually(asked, 120)
-    assert len(asked()) == len(runs) == 1
-    run_id = runs[0]["dag_run_id"]
-    assert runs[0]["conf"]["consumer"] == "b"
+    runs = eventually(lambda: all((found := asked()).values()) and found, 120)
+    assert [len(one) for one in (*asked().values(), *runs.values())] == [1, 1, 1, 1]
+    run_id, withdrawn = (runs[topic][0]["dag_run_id"] for topic in both)
+    assert runs[other][0]["conf"]["consumer"] == "b"
     path = f"/dags/stuck_topic/dagRuns/{run_id}/taskInstances/ask/-1/hitlDetails"
     airflow.client.request("PATCH", path, json={"chosen_options": ["isolate"], "params_input": {}})
     assert airflow.client.wait_for_run("stuck_topic", run_id, RUN_LIMIT_S) == "success"
@@ -203,6 +203,11 @@ def test_a_topic_that_is_held_up_asks_a_person_once_and_the_answer_isolates_the_
     assert isolation.by == "admin"
     eventually(lambda: all_stable(coordinator, [other]))
     assert len(consumers[0].running(other)) == 4
+    # Nobody answers the question about the further topic, which is stuck no more: it is withdrawn.
+    assert state_of(coordinator, further) in (State.STARTING, State.STABLE)
+    assert airflow.client.wait_for_run("stuck_topic", withdrawn, RUN_LIMIT_S) == "success"
+    states = {one["task_id"]: one["state"] for one in airflow.client.task_instances("stuck_topic", withdrawn)}
+    assert states == {"ask": "success", "apply_answer": "skipped"}
     blocker.deaf = False
 
 

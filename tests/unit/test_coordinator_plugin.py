@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
@@ -326,6 +327,81 @@ def test_a_launch_that_takes_too_long_fails_with_a_sentence(borrowed: Opened, ca
     assert isinstance(asyncio.run(first(launch_wait(limit_s=0.1))), TaskFailedEvent)
     assert "a has not registered within 0.1 s" in caplog.text
     assert borrowed.opened == 1
+
+
+class Asked(triggers.QuestionTrigger):
+    """A question about orders, whose answers no Airflow keeps; nobody answers."""
+
+    def __init__(self, consumer: str, limit_s: float = 60.0) -> None:
+        at = datetime.now(UTC) + timedelta(seconds=limit_s)
+        super().__init__(
+            cluster="main",
+            topic="orders",
+            consumer=consumer,
+            ti_id=uuid.uuid4(),
+            options=["wait", "isolate"],
+            defaults=["wait"],
+            params={},
+            timeout_datetime=at,
+            poke_interval=0.02,
+        )
+
+    async def _handle_response(self) -> None:
+        return None
+
+    async def _handle_timeout(self) -> TriggerEvent:
+        return TriggerEvent("wait")
+
+
+@pytest.mark.usefixtures("borrowed")
+def test_a_question_is_withdrawn_when_its_topic_is_removed(shop: Cluster) -> None:
+    async def scenario() -> bool:
+        shop.join("a")
+        transitions.plan(shop.coordinator, ["orders"], PERSON)
+        shop.clock.sleep(shop.coordinator.policy.stuck_after_s + 1)
+        asked = asyncio.ensure_future(first(Asked("a")))
+        await asyncio.sleep(0.2)
+        stood = not asked.done()
+        await asyncio.to_thread(topics.remove_topic, shop.coordinator, "orders", PERSON)
+        await asyncio.to_thread(directives.isolate, shop.coordinator, "a", by="ada", why="gone")
+        await asyncio.to_thread(transitions.plan, shop.coordinator, ["orders"], PERSON)
+        await asked
+        return stood
+
+    assert asyncio.run(scenario())
+
+
+@pytest.mark.usefixtures("borrowed")
+def test_a_question_about_partitions_without_an_owner_is_withdrawn_when_its_topic_is_removed(shop: Cluster) -> None:
+    async def scenario() -> bool:
+        stable(shop, "orders", {0: "a"})
+        asked = asyncio.ensure_future(first(Asked("")))
+        await asyncio.sleep(0.2)
+        stood = not asked.done()
+        await asyncio.to_thread(topics.remove_topic, shop.coordinator, "orders", PERSON)
+        await asked
+        return stood
+
+    assert asyncio.run(scenario())
+
+
+def test_a_question_stands_to_its_time_out_while_zookeeper_is_away(borrowed: Opened) -> None:
+    borrowed.problem = StoreUnavailable("ZooKeeper does not answer")
+
+    async def scenario(limit_s: float) -> bool:
+        asked = asyncio.ensure_future(first(Asked("a", limit_s)))
+        done, _ = await asyncio.wait([asked], timeout=0.5)
+        asked.cancel()
+        return bool(done)
+
+    assert asyncio.run(scenario(60.0)) is False
+    assert asyncio.run(scenario(0.1)) is True
+
+
+def test_a_stored_question_is_the_same_again() -> None:
+    path, arguments = Asked("a").serialize()
+    assert path == "coordinator_plugin.triggers.QuestionTrigger"
+    assert triggers.QuestionTrigger(**arguments).serialize() == (path, arguments)
 
 
 # The watcher

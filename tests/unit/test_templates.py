@@ -263,6 +263,18 @@ def test_a_form_says_it_as_it_is(shop: Cluster, dags: dict[str, DAG], touched: P
     assert directives.read_directive(shop.coordinator, "a").isolation.why == template
 
 
+def test_a_dry_run_is_seen_to_have_done_nothing_and_leaves_what_it_would_do(
+    shop: Cluster, dags: dict[str, DAG]
+) -> None:
+    given = {"topic": "orders", "partitions": [0]}
+    tried, done = (
+        Instance(dags["pause"], "pause", {**given, "dry_run": dry_run}).run().left for dry_run in (True, False)
+    )
+    assert tried["ended"].startswith("dry run: nothing was changed")
+    assert tried["xcom return_value"] == ["partition 0 of orders is paused"]
+    assert done["xcom"] == [*tried["xcom return_value"], "the next plan hands it to the consumers"]
+
+
 @pytest.mark.parametrize("name", ["topic", "consumer"])
 @pytest.mark.parametrize("dag_id", ["stuck_topic", "drain", "pin"])
 def test_a_name_that_is_a_template_is_refused(
