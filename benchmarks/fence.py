@@ -26,15 +26,15 @@ from benchmarks.plain_loop import looping
 from benchmarks.result import report
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffsets
+from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Actor, Committed, StartRule, Token
 from coordinator_tasks.core.ports import GroupOffsets
-from coordinator_tasks.core.world import Policy
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service import topics
 from coordinator_tasks.settings import TOKEN_FENCE, TRANSACTIONAL_FENCE
 from coordinator_tasks.wiring import Settings, open_coordinator
-from spark_apps.agent.process import ConsumerSettings
+from spark_apps.agent.process.process import ConsumerSettings
 from spark_apps.plain import PlainConsumer, Record
 
 FENCES = (TOKEN_FENCE, TRANSACTIONAL_FENCE)

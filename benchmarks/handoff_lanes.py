@@ -21,7 +21,7 @@ from benchmarks.handoff_clients import ClientOrder, CoordinatorOrder, OurOrder, 
 from benchmarks.stalls import Span
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.core.errors import KafkaUnavailable
-from coordinator_tasks.core.world import Policy
+from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
 from coordinator_tasks.run_folder import RunFolder, write_private
 from coordinator_tasks.settings import plain_settings

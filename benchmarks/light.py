@@ -36,15 +36,15 @@ from kazoo.protocol.serialization import (
 )
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from coordinator_tasks.core import claims, holding
-from coordinator_tasks.core.codec import decode_node, decode_release, encode_release
-from coordinator_tasks.core.member_codec import (
+from coordinator_tasks.core.codecs.codec import decode_node, decode_release, encode_release
+from coordinator_tasks.core.codecs.member_codec import (
     decode_claim,
     decode_directive,
     encode_claim,
     encode_directive,
     encode_member,
 )
+from coordinator_tasks.core.codecs.status_codec import encode_status
 from coordinator_tasks.core.model import (
     ConsumerStatus,
     Directive,
@@ -59,9 +59,9 @@ from coordinator_tasks.core.model import (
     TopicStatus,
 )
 from coordinator_tasks.core.names import Paths
-from coordinator_tasks.core.status_codec import encode_status
-from spark_apps.agent.agent import AgentTiming
-from spark_apps.agent.view import LEARNT_AT_ONCE, POLLED_BYTES_S
+from coordinator_tasks.core.protocol import claims, holding
+from spark_apps.agent.process.agent import AgentTiming
+from spark_apps.agent.zookeeper.view import LEARNT_AT_ONCE, POLLED_BYTES_S
 
 POLL_S = AgentTiming().poll_s
 SESSION_MS = 10_000

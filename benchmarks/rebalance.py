@@ -27,8 +27,8 @@ from benchmarks.airflow import OVERHEAD, airflow_for
 from benchmarks.plain_loop import looping
 from benchmarks.result import report
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
+from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Actor, Record, State
-from coordinator_tasks.core.world import Policy
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.embedded.errors import AirflowUnavailable
 from coordinator_tasks.embedded.kafka import EmbeddedKafka

@@ -39,15 +39,15 @@ from rich.table import Table
 
 from benchmarks.result import report
 from benchmarks.source import spread
-from coordinator_tasks.core.holding import Reading
 from coordinator_tasks.core.model import Release, TopicNode
+from coordinator_tasks.core.protocol.holding import Reading
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from spark_apps import session
-from spark_apps.agent.held import Held, Phase
-from spark_apps.agent.holder import Holder
-from spark_apps.agent.process import ConsumerSettings
+from spark_apps.agent.ownership.held import Held, Phase
+from spark_apps.agent.ownership.holder import Holder
+from spark_apps.agent.process.process import ConsumerSettings
 from spark_apps.agent.settings import Pacing
 from spark_apps.batches import Range
 from spark_apps.consumer import Consumer, SparkSettings

@@ -36,10 +36,10 @@ from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery
 from coordinator_tasks.adapters.kazoo_handler import PollingHandler
 from coordinator_tasks.adapters.status import HttpStatusClient
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
+from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Actor, Record, State, TopicDescription
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import GroupAnswer, Wanted
-from coordinator_tasks.core.world import Policy
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service import history, observe, store, topics, transitions
 from coordinator_tasks.service.coordinator import Coordinator

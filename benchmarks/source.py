@@ -36,8 +36,8 @@ from coordinator_tasks.core.model import TopicNode
 from coordinator_tasks.embedded.jars import CONNECTOR, ensure_jars
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from spark_apps import librdkafka, session, source
-from spark_apps.agent.runner import TopicRunner
 from spark_apps.agent.settings import Identity
+from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.link import LinkServer
 
 PARTITIONS = 4

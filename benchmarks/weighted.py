@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from coordinator_tasks.core.assignors import Problem
-from coordinator_tasks.core.assignors.weighted import Weighted
+from coordinator_tasks.core.assignors.weighted.strategy import Weighted
 from coordinator_tasks.core.model import Member
 
 RUNS = 9

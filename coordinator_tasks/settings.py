@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.names import check_cluster
-from coordinator_tasks.core.world import Policy
 from coordinator_tasks.private_files import read_private
 
 PREFIX = "COORDINATOR_"

@@ -20,9 +20,9 @@ from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffs
 from coordinator_tasks.adapters.processes import is_gone, this_process
 from coordinator_tasks.adapters.status import HttpStatusClient
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
-from coordinator_tasks.core.claims import MAX_STEP
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Clock, Discovery, GroupOffsets, RecordSampler, Registry, ZooKeeper
+from coordinator_tasks.core.protocol.claims import MAX_STEP
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.settings import FILE_DISCOVERY, TRANSACTIONAL_FENCE, Settings, settings_from_environment
 from coordinator_tasks.site_strategies import strategies_of

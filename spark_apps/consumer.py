@@ -31,9 +31,9 @@ from coordinator_tasks.core import topic_patterns
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import TopicNode
 from spark_apps import progress, session, source
-from spark_apps.agent.holder import Holder
-from spark_apps.agent.process import ConsumerSettings, Process, leave_on_signals, open_process
-from spark_apps.agent.runner import TopicRunner
+from spark_apps.agent.ownership.holder import Holder
+from spark_apps.agent.process.process import ConsumerSettings, Process, leave_on_signals, open_process
+from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.executors import Executors
 from spark_apps.hooks import Hooks
 from spark_apps.link import LinkServer

@@ -23,7 +23,7 @@ from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.java import find_java
 from coordinator_tasks.run_folder import RunFolder
 from spark_apps import session
-from spark_apps.agent.process import ConsumerSettings
+from spark_apps.agent.process.process import ConsumerSettings
 from spark_apps.arguments import add_consumer_arguments, consumer_settings
 from spark_apps.consumer import Consumer, SparkSettings
 from spark_apps.hooks import Hooks

@@ -23,9 +23,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.core.model import TopicNode
 from coordinator_tasks.library_log import LIBRARY_LOG
-from spark_apps.agent.holder import Holder
-from spark_apps.agent.process import ConsumerSettings, Process, Requests, leave_on_signals, open_process
-from spark_apps.agent.runner import TopicRunner
+from spark_apps.agent.ownership.holder import Holder
+from spark_apps.agent.process.process import ConsumerSettings, Process, Requests, leave_on_signals, open_process
+from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.arguments import add_consumer_arguments, consumer_settings
 from spark_apps.batches import Range
 from spark_apps.delivery import Delivery, TransactionalSink

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from coordinator_tasks.core.codec import decode_node, decode_state
+from coordinator_tasks.core.codecs.codec import decode_node, decode_state
 from coordinator_tasks.core.model import State, TopicNode
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Node

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from coordinator_tasks.core.claims import drawn, in_use, predecessor, registered, same_process
+from coordinator_tasks.core.codecs.member_codec import decode_claim, decode_member, encode_claim, encode_member
 from coordinator_tasks.core.errors import (
     DiscoveryUnavailable,
     IdInUse,
@@ -16,10 +16,10 @@ from coordinator_tasks.core.errors import (
     NodeMissing,
     StoreUnavailable,
 )
-from coordinator_tasks.core.member_codec import decode_claim, decode_member, encode_claim, encode_member
 from coordinator_tasks.core.model import IdClaim, Member
 from coordinator_tasks.core.names import Paths, is_consumer
 from coordinator_tasks.core.ports import Clock, Create, Delete, Node, Operation, SetData, Watcher, ZooKeeper
+from coordinator_tasks.core.protocol.claims import drawn, in_use, predecessor, registered, same_process
 
 MAX_ATTEMPTS = 20  # of a compare-and-set; each one lost means that somebody else made progress
 _POLL_S = 0.5

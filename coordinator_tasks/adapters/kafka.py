@@ -21,10 +21,10 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from coordinator_tasks.adapters.broker import DEFAULT_LIMIT_S, LOOK_S, MAX_READERS, Broker
+from coordinator_tasks.core.codecs.status_codec import decode_metadata, encode_metadata
 from coordinator_tasks.core.errors import CoordinatorError, GroupInUse
 from coordinator_tasks.core.model import Committed, Token, TopicDescription
 from coordinator_tasks.core.ports import GroupAnswer, Wanted
-from coordinator_tasks.core.status_codec import decode_metadata, encode_metadata
 
 _NO_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION})  # unknown, or no possible name
 _NO_LEADER = frozenset(

@@ -16,9 +16,9 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from coordinator_tasks.adapters.broker import DEFAULT_LIMIT_S
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, committed_offsets
+from coordinator_tasks.core.codecs.status_codec import encode_metadata
 from coordinator_tasks.core.errors import CommitFenced
 from coordinator_tasks.core.model import Committed, Token
-from coordinator_tasks.core.status_codec import encode_metadata
 from coordinator_tasks.library_log import LIBRARY_LOG
 
 TRANSACTION_TIMEOUT_MS = 10_000  # after which the broker ends what a dead owner began, if nobody takes the partition

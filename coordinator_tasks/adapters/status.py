@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import httpx
 
+from coordinator_tasks.core.codecs.status_codec import MAX_STATUS_BYTES, decode_status
 from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.model import Answer, Member, Silence, Unreachable
 from coordinator_tasks.core.names import MAX_ID_BYTES, check_topic
-from coordinator_tasks.core.status_codec import MAX_STATUS_BYTES, decode_status
 
 DEFAULT_LIMIT_S = 2.0
 MAX_CONNECTIONS = 256

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import psutil
 
-from coordinator_tasks.core import codec, member_codec
+from coordinator_tasks.core.codecs import codec, member_codec
 from coordinator_tasks.core.model import Ending, IdClaim, Member, Record, State, TopicNode
 from coordinator_tasks.demo import sink
 from coordinator_tasks.demo.display import Display, Picture

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Clock, Discovery, KafkaAdmin, StatusClient, ZooKeeper
-from coordinator_tasks.core.world import Policy
 
 
 @dataclass(frozen=True, slots=True)

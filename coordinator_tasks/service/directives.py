@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from coordinator_tasks.core.errors import LookAgain, Malformed, NodeMissing, NotManaged, Refused
-from coordinator_tasks.core.member_codec import (
+from coordinator_tasks.core.codecs.member_codec import (
     decode_claim,
     decode_directive,
     encode_directive,
     encode_fleet,
 )
+from coordinator_tasks.core.errors import LookAgain, Malformed, NodeMissing, NotManaged, Refused
+from coordinator_tasks.core.machine.presence import subscribes
 from coordinator_tasks.core.model import (
     Actor,
     Answer,
@@ -27,7 +28,6 @@ from coordinator_tasks.core.model import (
 )
 from coordinator_tasks.core.names import check_words, is_consumer, is_topic
 from coordinator_tasks.core.ports import Check, Create, Operation, SetData
-from coordinator_tasks.core.presence import subscribes
 from coordinator_tasks.service import store
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import fleets

@@ -3,19 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from coordinator_tasks.core import claims
-from coordinator_tasks.core.errors import LookAgain, Malformed, NodeMissing, NotManaged, Refused
-from coordinator_tasks.core.fields import MAX_COUNT
-from coordinator_tasks.core.member_codec import (
+from coordinator_tasks.core.codecs.member_codec import (
     decode_claim,
     decode_directive,
     decode_fleet,
     encode_claim,
     encode_fleet,
 )
+from coordinator_tasks.core.errors import LookAgain, Malformed, NodeMissing, NotManaged, Refused
+from coordinator_tasks.core.fields import MAX_COUNT
 from coordinator_tasks.core.model import Directive, Ending, Fleet, IdClaim
 from coordinator_tasks.core.names import check_app, check_consumer, is_app, is_consumer
 from coordinator_tasks.core.ports import Check, Create, Node, Operation, SetData
+from coordinator_tasks.core.protocol import claims
 from coordinator_tasks.service.coordinator import Coordinator
 
 MAX_ATTEMPTS = 20

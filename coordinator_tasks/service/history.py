@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from coordinator_tasks.core.codecs.history_codec import decode_record
 from coordinator_tasks.core.errors import LookAgain, NodeMissing
-from coordinator_tasks.core.history_codec import decode_record
 from coordinator_tasks.core.model import Actor, Move, Record, State
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Delete

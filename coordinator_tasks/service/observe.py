@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from coordinator_tasks.core import claims as claim_steps
-from coordinator_tasks.core import member_codec
+from coordinator_tasks.core.codecs import member_codec
 from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, LookAgain, Malformed, NodeMissing, Refused
+from coordinator_tasks.core.machine.presence import note_absence, presence
+from coordinator_tasks.core.machine.world import Presence, TopicView, World
 from coordinator_tasks.core.measures import totals
 from coordinator_tasks.core.model import (
     Absence,
@@ -28,8 +29,7 @@ from coordinator_tasks.core.model import (
 )
 from coordinator_tasks.core.names import is_consumer
 from coordinator_tasks.core.ports import Check
-from coordinator_tasks.core.presence import note_absence, presence
-from coordinator_tasks.core.world import Presence, TopicView, World
+from coordinator_tasks.core.protocol import claims as claim_steps
 from coordinator_tasks.service import store
 from coordinator_tasks.service.coordinator import Coordinator
 

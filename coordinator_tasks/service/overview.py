@@ -8,8 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from coordinator_tasks.core import topic_patterns
-from coordinator_tasks.core.causes import absence
 from coordinator_tasks.core.errors import LookAgain, Malformed, Refused
+from coordinator_tasks.core.machine.causes import absence
+from coordinator_tasks.core.machine.presence import is_draining, presence
+from coordinator_tasks.core.machine.world import Presence, TopicView, World
 from coordinator_tasks.core.model import (
     Answer,
     ConsumerStatus,
@@ -21,8 +23,6 @@ from coordinator_tasks.core.model import (
     TopicStatus,
     Unreachable,
 )
-from coordinator_tasks.core.presence import is_draining, presence
-from coordinator_tasks.core.world import Presence, TopicView, World
 from coordinator_tasks.service import store, transitions, wishes
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import fleets

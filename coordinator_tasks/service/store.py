@@ -7,14 +7,14 @@ not written, nothing was planned yet. Once it was, empty data is data that canno
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from coordinator_tasks.core import codec
-from coordinator_tasks.core.decision import Decision
+from coordinator_tasks.core.codecs import codec
+from coordinator_tasks.core.codecs.history_codec import encode_record
 from coordinator_tasks.core.errors import LookAgain, Malformed, NodeMissing, NotManaged
-from coordinator_tasks.core.history_codec import encode_record
+from coordinator_tasks.core.machine.decision import Decision
+from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.model import Release, TopicNode
 from coordinator_tasks.core.names import Paths, is_topic, partition_of
 from coordinator_tasks.core.ports import Check, Create, Node, Operation, SetData, ZooKeeper
-from coordinator_tasks.core.world import TopicView, World
 
 MAX_TORN_READS = 20
 

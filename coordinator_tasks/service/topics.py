@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from coordinator_tasks.core import fetch_properties
-from coordinator_tasks.core.codec import decode_config, encode_config
+from coordinator_tasks.core.codecs.codec import decode_config, encode_config
 from coordinator_tasks.core.errors import (
     GroupInUse,
     InvalidName,

@@ -10,15 +10,16 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from coordinator_tasks.core import causes, codec, machine
-from coordinator_tasks.core.confirm import blockers
-from coordinator_tasks.core.decision import ALL_STEPS, Decision, Step, Verdict
+from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.errors import DiscoveryUnavailable, LookAgain, Malformed, Refused
-from coordinator_tasks.core.machine import decide
+from coordinator_tasks.core.machine import causes, machine
+from coordinator_tasks.core.machine.confirm import blockers
+from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, Verdict
+from coordinator_tasks.core.machine.machine import decide
+from coordinator_tasks.core.machine.presence import presence
+from coordinator_tasks.core.machine.table import TableBroken
+from coordinator_tasks.core.machine.world import Presence, TopicView
 from coordinator_tasks.core.model import Actor, Explanation, Member, Move, State
-from coordinator_tasks.core.presence import presence
-from coordinator_tasks.core.table import TableBroken
-from coordinator_tasks.core.world import Presence, TopicView
 from coordinator_tasks.service import observe, store
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.observe import Snapshot

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator_plugin.steps import held_up
-from coordinator_tasks.core import codec
+from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.model import Actor, State
 from coordinator_tasks.core.partition_text import named

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from coordinator_tasks.core import codec
+from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.model import Member, State
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Watcher

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from coordinator_tasks.core.confirm import blockers
+from coordinator_tasks.core.codecs.history_codec import decode_record
 from coordinator_tasks.core.errors import (
     CoordinatorError,
     DiscoveryUnavailable,
@@ -17,9 +17,9 @@ from coordinator_tasks.core.errors import (
     NotManaged,
     Refused,
 )
-from coordinator_tasks.core.history_codec import decode_record
+from coordinator_tasks.core.machine.confirm import blockers
+from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.model import Member, Record, State
-from coordinator_tasks.core.world import TopicView, World
 from coordinator_tasks.service import history, overview, store, transitions, wishes
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.history import Rebalance

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, ZooKeeperRegistry, claim_incarnation
+from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Actor, Member
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import ZooKeeper
-from coordinator_tasks.core.world import Policy
 from coordinator_tasks.service.coordinator import Coordinator
 from tests.fakes.clock import FakeClock
 from tests.fakes.consumers import FakeStatusClient

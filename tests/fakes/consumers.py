@@ -3,11 +3,11 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from coordinator_tasks.core.claims import in_use, same_process
 from coordinator_tasks.core.errors import DiscoveryUnavailable, IdInUse
 from coordinator_tasks.core.model import Answer, Member, Silence, Unreachable
 from coordinator_tasks.core.names import check_consumer
 from coordinator_tasks.core.ports import Watcher
+from coordinator_tasks.core.protocol.claims import in_use, same_process
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from coordinator_tasks.core.member_codec import decode_directive
+from coordinator_tasks.core.codecs.member_codec import decode_directive
 from coordinator_tasks.core.model import Record, TopicNode
 from coordinator_tasks.service import history
 from tests.faults.broker import flows_s

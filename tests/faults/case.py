@@ -15,13 +15,13 @@ from typing import ClassVar
 
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery
-from coordinator_tasks.core.codec import decode_node
+from coordinator_tasks.core.codecs.codec import decode_node
+from coordinator_tasks.core.codecs.member_codec import decode_member
 from coordinator_tasks.core.errors import NotManaged
-from coordinator_tasks.core.member_codec import decode_member
+from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Ending, TopicNode
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Node
-from coordinator_tasks.core.world import Policy
 from coordinator_tasks.service import fleet, history
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.settings import TOKEN_FENCE

@@ -20,17 +20,17 @@ from confluent_kafka import Producer
 
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
-from coordinator_tasks.core.codec import decode_node, decode_state
-from coordinator_tasks.core.member_codec import decode_member
+from coordinator_tasks.core.codecs.codec import decode_node, decode_state
+from coordinator_tasks.core.codecs.member_codec import decode_member
+from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Actor, MoveKind, StartRule, State
 from coordinator_tasks.core.model import Record as HistoryRecord
 from coordinator_tasks.core.names import Paths
-from coordinator_tasks.core.world import Policy
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service import history, loop, topics
 from coordinator_tasks.wiring import Settings, open_coordinator
-from spark_apps.agent.process import ConsumerSettings, leave_on_signals
+from spark_apps.agent.process.process import ConsumerSettings, leave_on_signals
 from spark_apps.plain import PlainConsumer, Record
 from tests.faults.commit_log import CommitLog
 from tests.faults.notes import Line, Notes, Part, Turn, Wanted

@@ -16,9 +16,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from coordinator_tasks.wiring import Settings
-from spark_apps.agent.agent import AgentTiming
-from spark_apps.agent.holder import Holder
-from spark_apps.agent.process import ConsumerSettings, leave_on_signals
+from spark_apps.agent.ownership.holder import Holder
+from spark_apps.agent.process.agent import AgentTiming
+from spark_apps.agent.process.process import ConsumerSettings, leave_on_signals
 from spark_apps.agent.settings import Timing
 from spark_apps.database_sink import DatabaseSink
 from spark_apps.delivery import Delivery

@@ -22,9 +22,9 @@ from airflow.sdk.exceptions import ParamValidationError
 from coordinator_plugin import actions
 
 from coordinator_tasks.cli import main
+from coordinator_tasks.core.codecs.status_codec import decode_metadata, decode_status, encode_metadata, encode_status
 from coordinator_tasks.core.errors import CoordinatorError, Malformed
 from coordinator_tasks.core.model import Actor, ConsumerStatus, Member, Silence, Unreachable
-from coordinator_tasks.core.status_codec import decode_metadata, decode_status, encode_metadata, encode_status
 from coordinator_tasks.service import fleet, overview, transitions
 from coordinator_tasks.service.transitions import Outcome
 from dags.actions import ACTIONS as FORMS

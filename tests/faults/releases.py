@@ -1,6 +1,6 @@
 """The releases of a topic, taken down as they are written: each partition's node keeps the last one only."""
 
-from coordinator_tasks.core.codec import decode_release
+from coordinator_tasks.core.codecs.codec import decode_release
 from coordinator_tasks.core.errors import StoreUnavailable
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import ZooKeeper

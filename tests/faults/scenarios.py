@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from coordinator_tasks.core.codecs.member_codec import decode_member
 from coordinator_tasks.core.errors import NodeMissing
-from coordinator_tasks.core.member_codec import decode_member
 from coordinator_tasks.core.model import Record
 from coordinator_tasks.core.ports import Create
 from coordinator_tasks.service import history, positions

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.error import URLError
 
-from coordinator_tasks.core.member_codec import decode_member
+from coordinator_tasks.core.codecs.member_codec import decode_member
 from coordinator_tasks.core.model import Ending
 from coordinator_tasks.core.model import State as TopicState
 from coordinator_tasks.demo.evidence import Row

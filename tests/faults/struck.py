@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from kazoo.client import KazooClient
 
-from coordinator_tasks.core.codec import decode_state
+from coordinator_tasks.core.codecs.codec import decode_state
 from coordinator_tasks.core.errors import StoreUnavailable
 from coordinator_tasks.core.model import Record, State
 from tests.faults.case import FIRST, SECOND, Case, Failed

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator_tasks.core.codecs.status_codec import encode_metadata
 from coordinator_tasks.core.model import Committed, MoveKind, Record, State, Token
-from coordinator_tasks.core.status_codec import encode_metadata
 from tests.faults.checker import Run, check
 from tests.faults.commit_log import LoggedCommit, read_key, read_value
 from tests.faults.orchestrator import needless

@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from coordinator_tasks.core.codec import encode_node, encode_release
-from coordinator_tasks.core.member_codec import encode_directive
+from coordinator_tasks.core.codecs.codec import encode_node, encode_release
+from coordinator_tasks.core.codecs.member_codec import encode_directive
 from coordinator_tasks.core.model import Directive, Handoff, Isolation, Release, Token
 from coordinator_tasks.core.ports import Create, SetData
-from spark_apps.agent.status_server import Interface, StatusServer
+from spark_apps.agent.interface.status_server import Interface, StatusServer
 from spark_apps.batches import Range
 from tests.faults.malformed import unreadable
 from tests.unit.test_agent_agent import PATHS, Stage

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from coordinator_tasks.core.member_codec import decode_member
+from coordinator_tasks.core.codecs.member_codec import decode_member
 from coordinator_tasks.settings import TRANSACTIONAL_FENCE
 from tests.faults.case import FIRST, SECOND, TICK_S, Case, Failed
 from tests.faults.proxy import Proxy

@@ -12,15 +12,15 @@ from confluent_kafka import Producer
 
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
-from coordinator_tasks.core.codec import decode_release, encode_node
-from coordinator_tasks.core.member_codec import decode_member
+from coordinator_tasks.core.codecs.codec import decode_release, encode_node
+from coordinator_tasks.core.codecs.member_codec import decode_member
+from coordinator_tasks.core.codecs.status_codec import decode_status
 from coordinator_tasks.core.model import Committed, ConsumerStatus, Handoff, Release, TopicNode, TopicStatus
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, SetData
-from coordinator_tasks.core.status_codec import decode_status
 from coordinator_tasks.wiring import Settings, open_zookeeper
-from spark_apps.agent.agent import AgentTiming
-from spark_apps.agent.process import ConsumerSettings
+from spark_apps.agent.process.agent import AgentTiming
+from spark_apps.agent.process.process import ConsumerSettings
 from spark_apps.hooks import Hooks
 from spark_apps.plain import Output, PlainConsumer, Record, Sink
 

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_apps import session, source
-from spark_apps.agent.runner import TopicRunner
+from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.link import LinkServer
 from spark_apps.options import _REFUSED
 from tests.integration.agent_site import wait_for

@@ -19,8 +19,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from coordinator_tasks.wiring import Settings
 from spark_apps import session
-from spark_apps.agent.agent import AgentTiming
-from spark_apps.agent.process import ConsumerSettings
+from spark_apps.agent.process.agent import AgentTiming
+from spark_apps.agent.process.process import ConsumerSettings
 from spark_apps.consumer import Consumer, SparkSettings
 from tests.integration.spark_submit import JAVA_OPTIONS
 

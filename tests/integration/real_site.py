@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benchmarks.plain_loop import looping
-from coordinator_tasks.core.codec import decode_node, decode_state
+from coordinator_tasks.core.codecs.codec import decode_node, decode_state
 from coordinator_tasks.core.errors import Unavailable
+from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import ConsumerStatus, StartRule, State, TopicNode
 from coordinator_tasks.core.model import Record as HistoryRecord
 from coordinator_tasks.core.ports import ZooKeeper
-from coordinator_tasks.core.world import Policy
 from coordinator_tasks.demo.checker import disordered, lost_records, repeated, unowned_rows
 from coordinator_tasks.demo.evidence import Produced, Row, SeenRelease
 from coordinator_tasks.demo.ownership import holdings
@@ -20,8 +20,8 @@ from coordinator_tasks.service import history, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import TopicReport
 from coordinator_tasks.wiring import Settings, open_coordinator
-from spark_apps.agent.agent import AgentTiming
-from spark_apps.agent.process import ConsumerSettings
+from spark_apps.agent.process.agent import AgentTiming
+from spark_apps.agent.process.process import ConsumerSettings
 from spark_apps.plain import PlainConsumer, Record, Sink
 from tests.fakes.cluster import PERSON
 from tests.integration.agent_site import Site, wait_for

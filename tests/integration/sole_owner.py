@@ -9,8 +9,8 @@ from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.core.model import TopicNode
 from coordinator_tasks.core.ports import GroupOffsets
-from spark_apps.agent.runner import TopicRunner
 from spark_apps.agent.settings import Identity
+from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.consumer import START_ATTEMPTS
 from spark_apps.warm_up import SLOW_START
 

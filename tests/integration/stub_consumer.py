@@ -16,9 +16,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Self
 
-from coordinator_tasks.core import codec, holding
+from coordinator_tasks.core.codecs import codec
+from coordinator_tasks.core.codecs.member_codec import decode_directive
+from coordinator_tasks.core.codecs.status_codec import encode_status
 from coordinator_tasks.core.errors import CoordinatorError, NodeMissing
-from coordinator_tasks.core.member_codec import decode_directive
 from coordinator_tasks.core.model import (
     ConsumerStatus,
     Member,
@@ -29,7 +30,7 @@ from coordinator_tasks.core.model import (
     TopicStatus,
 )
 from coordinator_tasks.core.ports import SetData
-from coordinator_tasks.core.status_codec import encode_status
+from coordinator_tasks.core.protocol import holding
 from coordinator_tasks.signals import stopped_by
 from coordinator_tasks.wiring import ConsumerSession, Settings, open_consumer_session, settings_from_environment
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_tasks.core.member_codec import decode_claim, decode_member
+from coordinator_tasks.core.codecs.member_codec import decode_claim, decode_member
 from coordinator_tasks.core.model import Committed, Ending, Token
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper

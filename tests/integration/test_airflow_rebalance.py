@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
-from coordinator_tasks.core import codec
+from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.model import Actor, State
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.embedded.errors import AirflowUnavailable

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
+from coordinator_tasks.core.codecs.status_codec import encode_status
 from coordinator_tasks.core.model import Actor, ConsumerStatus, Fleet
 from coordinator_tasks.core.ports import SetData
-from coordinator_tasks.core.status_codec import encode_status
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.embedded.airflow_client import AirflowClient
 from coordinator_tasks.embedded.kafka import EmbeddedKafka

@@ -11,11 +11,11 @@ import pytest
 
 from benchmarks.plain_loop import looping
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
-from coordinator_tasks.core.codec import decode_node, decode_state
-from coordinator_tasks.core.invariants import of_topic
+from coordinator_tasks.core.codecs.codec import decode_node, decode_state
+from coordinator_tasks.core.codecs.status_codec import decode_status, encode_status
+from coordinator_tasks.core.machine.invariants import of_topic
 from coordinator_tasks.core.model import Actor, Record, RunningPartition, State, Token, TopicNode, TopicState
 from coordinator_tasks.core.ports import Delete, SetData, ZooKeeper
-from coordinator_tasks.core.status_codec import decode_status, encode_status
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service import directives, history, topics, transitions

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import pytest
 
 from coordinator_tasks.cli import main
-from coordinator_tasks.core.member_codec import decode_claim
+from coordinator_tasks.core.codecs.member_codec import decode_claim
 from coordinator_tasks.core.model import Ending
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper

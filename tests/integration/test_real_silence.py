@@ -14,8 +14,8 @@ import pytest
 
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.adapters.status import HttpStatusClient
-from coordinator_tasks.core.codec import decode_node, decode_state
-from coordinator_tasks.core.member_codec import decode_claim, decode_directive
+from coordinator_tasks.core.codecs.codec import decode_node, decode_state
+from coordinator_tasks.core.codecs.member_codec import decode_claim, decode_directive
 from coordinator_tasks.core.model import Actor, Ending, Member, Silence, State, TopicNode, TopicState, Unreachable
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.ports import free_port

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_tasks.core.member_codec import decode_claim
+from coordinator_tasks.core.codecs.member_codec import decode_claim
 from coordinator_tasks.core.model import Ending, TopicNode
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from coordinator_tasks.core.codec import decode_state
+from coordinator_tasks.core.codecs.codec import decode_state
 from coordinator_tasks.core.errors import StoreUnavailable
 from coordinator_tasks.core.model import Answer, Member, MoveKind, Silence, State, TopicStatus, Unreachable
 from coordinator_tasks.core.ports import Create, SetData, StatusClient, ZooKeeper

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_tasks.core.member_codec import decode_claim
+from coordinator_tasks.core.codecs.member_codec import decode_claim
 from coordinator_tasks.embedded.java import find_java
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.ports import HOST, free_port

@@ -6,7 +6,7 @@ Random names (generations) are shown in the order of their appearance, so that a
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from coordinator_tasks.core.member_codec import encode_directive
+from coordinator_tasks.core.codecs.member_codec import encode_directive
 from coordinator_tasks.core.model import Actor, Directive, Draining, Ending, Record, Silence
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, Delete, Operation, SetData

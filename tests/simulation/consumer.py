@@ -10,16 +10,16 @@ from typing import TypeVar
 from zlib import crc32
 
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry, claim_incarnation
-from coordinator_tasks.core.claims import MAX_STEP
 from coordinator_tasks.core.errors import IdInUse, LookAgain, Refused, StoreUnavailable
 from coordinator_tasks.core.model import ConsumerStatus, Member, TopicNode
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Clock
-from spark_apps.agent.agent import Agent, AgentTiming
-from spark_apps.agent.holder import Holder
-from spark_apps.agent.planner import BatchPlanner
+from coordinator_tasks.core.protocol.claims import MAX_STEP
+from spark_apps.agent.ownership.holder import Holder
+from spark_apps.agent.ownership.planner import BatchPlanner
+from spark_apps.agent.ownership.work import Result, Work, perform
+from spark_apps.agent.process.agent import Agent, AgentTiming
 from spark_apps.agent.settings import Identity, Pacing
-from spark_apps.agent.work import Result, Work, perform
 from spark_apps.batches import BatchOffset
 from tests.simulation.interfaces import Listener
 from tests.simulation.kafka import Brokers, Offsets

@@ -34,10 +34,7 @@ from tests.simulation.memo import forget
 ROOT = Path(__file__).parents[2]
 REACH = ROOT / "build" / "reach.json"
 PRODUCT = ("coordinator_tasks", "spark_apps")
-CHANGED = (
-    *("coordinator_tasks/core", "coordinator_tasks/core/assignors", "coordinator_tasks/service"),
-    *("coordinator_tasks/adapters", "spark_apps/agent"),
-)
+CHANGED = ("coordinator_tasks/core", "coordinator_tasks/service", "coordinator_tasks/adapters", "spark_apps/agent")
 ENDLESS, BROKEN = 255, 254
 CPU_S = 150
 WALL_S = 600
@@ -94,7 +91,7 @@ def _key(code: CodeType) -> tuple[str, int, str]:
 @lru_cache(1)
 def _living() -> dict[tuple[str, int, str], list[FunctionType]]:
     """The product's functions, once everything is imported."""
-    for path in sorted(path for folder in CHANGED for path in (ROOT / folder).glob("*.py")):
+    for path in sorted(path for folder in CHANGED for path in (ROOT / folder).rglob("*.py")):
         importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
     found: dict[tuple[str, int, str], list[FunctionType]] = {}
     for one in gc.get_objects():

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.model import TopicNode, TopicState
-from spark_apps.agent.held import Held
+from spark_apps.agent.ownership.held import Held
 from tests.simulation.consumer import Consumer
 
 Owner = tuple[str, int]  # consumer and incarnation; 0 = any

@@ -23,7 +23,7 @@ from tests.simulation.mutants import ROOT
 from tests.simulation.suites import UNIT, histories
 
 FILE = ROOT / "build" / "guards.json"
-FOLDERS = ("coordinator_tasks/core", "coordinator_tasks/core/assignors", "spark_apps/agent")
+FOLDERS = ("coordinator_tasks/core", "spark_apps/agent")
 ELSEWHERE = ("diagram.py", "process.py", "status_server.py")  # drawn for people, or tested with servers only
 STRATEGIES = tuple(
     f"tests/{name}.py" for name in ("unit/test_group_assignors", "unit/test_weighted", "conformance/test_vectors")
@@ -120,7 +120,7 @@ def sites(root: Path = ROOT) -> list[Site]:
     """Every place, in the order of files and lines."""
     found: list[Site] = []
     for folder in FOLDERS:
-        for path in sorted((root / folder).glob("*.py")):
+        for path in sorted((root / folder).rglob("*.py")):
             if path.name not in ELSEWHERE:
                 changer = _Changer(None)
                 changer.visit(ast.parse(path.read_text()))

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
+from coordinator_tasks.core.codecs.status_codec import decode_metadata, encode_metadata
 from coordinator_tasks.core.errors import KafkaUnavailable
 from coordinator_tasks.core.model import Committed, Token, TopicDescription
 from coordinator_tasks.core.ports import GroupAnswer, Wanted
-from coordinator_tasks.core.status_codec import decode_metadata, encode_metadata
 from tests.simulation.faults import Fault
 from tests.simulation.kernel import Host, Kernel
 

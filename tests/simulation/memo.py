@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
-from coordinator_tasks.core import codec, member_codec, status_codec
+from coordinator_tasks.core.codecs import codec, member_codec, status_codec
 
 KEPT = 5_000  # of each kind
 _DECODERS: tuple[Callable[..., Any], ...] = (

@@ -15,30 +15,30 @@ class Mutant(NamedTuple):
     rule: str
 
 
-_CLAIMS = "coordinator_tasks/core/claims.py"
-_CONFIRM = "coordinator_tasks/core/confirm.py"
-_DECIDING = "coordinator_tasks/core/deciding.py"
-_DRAFT = "coordinator_tasks/core/draft.py"
-_FENCE = "coordinator_tasks/core/fence.py"
-_HOLDING = "coordinator_tasks/core/holding.py"
-_PRESENCE = "coordinator_tasks/core/presence.py"
-_RECOVERY = "coordinator_tasks/core/recovery.py"
-_STATUS_CODEC = "coordinator_tasks/core/status_codec.py"
+_CLAIMS = "coordinator_tasks/core/protocol/claims.py"
+_CONFIRM = "coordinator_tasks/core/machine/confirm.py"
+_DECIDING = "coordinator_tasks/core/machine/deciding.py"
+_DRAFT = "coordinator_tasks/core/machine/draft.py"
+_FENCE = "coordinator_tasks/core/protocol/fence.py"
+_HOLDING = "coordinator_tasks/core/protocol/holding.py"
+_PRESENCE = "coordinator_tasks/core/machine/presence.py"
+_RECOVERY = "coordinator_tasks/core/machine/recovery.py"
+_STATUS_CODEC = "coordinator_tasks/core/codecs/status_codec.py"
 _STORE = "coordinator_tasks/service/store.py"
 _DIRECTIVES = "coordinator_tasks/service/directives.py"
 _OBSERVE = "coordinator_tasks/service/observe.py"
 _TRANSITIONS = "coordinator_tasks/service/transitions.py"
 _DISCOVERY = "coordinator_tasks/adapters/discovery.py"
-_LEDGER = "spark_apps/agent/ledger.py"
-_HELD = "spark_apps/agent/held.py"
-_HOLDER = "spark_apps/agent/holder.py"
-_HOLDINGS = "spark_apps/agent/holdings.py"
-_RELEASING = "spark_apps/agent/releasing.py"
+_LEDGER = "spark_apps/agent/ownership/ledger.py"
+_HELD = "spark_apps/agent/ownership/held.py"
+_HOLDER = "spark_apps/agent/ownership/holder.py"
+_HOLDINGS = "spark_apps/agent/ownership/holdings.py"
+_RELEASING = "spark_apps/agent/ownership/releasing.py"
 _TOPICS = "coordinator_tasks/service/topics.py"
-_SCHEDULE = "spark_apps/agent/schedule.py"
-_WORK = "spark_apps/agent/work.py"
-_PLANNER = "spark_apps/agent/planner.py"
-_RUNNER = "spark_apps/agent/runner.py"
+_SCHEDULE = "spark_apps/agent/ownership/schedule.py"
+_WORK = "spark_apps/agent/ownership/work.py"
+_PLANNER = "spark_apps/agent/ownership/planner.py"
+_RUNNER = "spark_apps/agent/threads/runner.py"
 _PLAIN = "spark_apps/plain.py"
 
 _OWES = 'once it no longer runs them."""\n    if picture is None or picture.removed or'
@@ -458,19 +458,19 @@ MUTANTS = (
         "the release counts more than an older commit",
     ),
     Mutant(
-        "spark_apps/agent/view.py",
+        "spark_apps/agent/zookeeper/view.py",
         "lost = was_isolated and not isolated and (node is None or found.version <= before.version)",
         "lost = False",
         "what an isolation ended is not taken up again when ZooKeeper loses the directive",
     ),
     Mutant(
-        "spark_apps/agent/view.py",
+        "spark_apps/agent/zookeeper/view.py",
         "if self._zk.session_id != self._session:",
         "if False:",
         "a node is acted on only in the session of the registration",
     ),
     Mutant(
-        "spark_apps/agent/agent.py",
+        "spark_apps/agent/process/agent.py",
         "clean = self._halted and not self._any(lambda holder: not holder.idle)",
         "clean = self._halted",
         "a clean end is said only after the last commit",
@@ -482,7 +482,7 @@ MUTANTS = (
         "one process per consumer id",
     ),
     Mutant(
-        "coordinator_tasks/core/causes.py",
+        "coordinator_tasks/core/machine/causes.py",
         "if found is not None and found.topic_id != config.topic_id:",
         "if False:",
         "a topic that was created anew is held",
@@ -494,13 +494,13 @@ MUTANTS = (
         "the platform isolates nobody who has registered since",
     ),
     Mutant(
-        "coordinator_tasks/core/planning.py",
+        "coordinator_tasks/core/machine/planning.py",
         "if taker is not None and is_leaving(taker, draft.incarnations.get(taker, 0), world):",
         "if _taker_drains(draft, partition, world):",
         "a drain takes nothing from the last consumer",
     ),
     Mutant(
-        "coordinator_tasks/core/causes.py",
+        "coordinator_tasks/core/machine/causes.py",
         "if c not in able} | _to_drain(world, draft))",
         "if c not in able})",
         "who drains and was away when that was planned gives everything away when it is back",
@@ -512,7 +512,7 @@ MUTANTS = (
         "the list of a topic's partitions is written for the configuration that was read",
     ),
     Mutant(
-        "coordinator_tasks/core/claims.py",
+        "coordinator_tasks/core/protocol/claims.py",
         "max(claim.incarnation, seen) + step",
         "max(claim.incarnation, seen) + 1",
         "no number is drawn again when the counters are lost",
@@ -814,7 +814,7 @@ MUTANTS = (
         "a guarded start stays its own for longer than the commit time-out",
     ),
     Mutant(
-        "spark_apps/agent/work.py",
+        "spark_apps/agent/ownership/work.py",
         "offsets.hold(topic, look.topic_id, look.holding)",
         "pass",
         "with the broker's fence the owner before is fenced before its entry is read",
@@ -848,7 +848,7 @@ MUTANTS = (
         "who is detached is no target",
     ),
     Mutant(
-        "spark_apps/agent/agent.py",
+        "spark_apps/agent/process/agent.py",
         "self._registry.register(self._member)",
         "self._member = replace(self._member, incarnation=self._member.incarnation "
         "+ (self._session not in (0, session))); self._registry.register(self._member)",

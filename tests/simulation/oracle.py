@@ -21,11 +21,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from coordinator_tasks.core import invariants
-from coordinator_tasks.core.codec import decode_config, decode_node, decode_state
-from coordinator_tasks.core.history_codec import decode_record
-from coordinator_tasks.core.holding import grants
-from coordinator_tasks.core.member_codec import decode_claim, decode_directive, decode_member
+from coordinator_tasks.core.codecs.codec import decode_config, decode_node, decode_state
+from coordinator_tasks.core.codecs.history_codec import decode_record
+from coordinator_tasks.core.codecs.member_codec import decode_claim, decode_directive, decode_member
+from coordinator_tasks.core.machine import invariants
 from coordinator_tasks.core.model import (
     Committed,
     IdClaim,
@@ -38,7 +37,8 @@ from coordinator_tasks.core.model import (
     TopicState,
 )
 from coordinator_tasks.core.names import Paths
-from spark_apps.agent.held import Held, Phase
+from coordinator_tasks.core.protocol.holding import grants
+from spark_apps.agent.ownership.held import Held, Phase
 from spark_apps.batches import Range
 from tests.simulation.consumer import Consumer, Query
 from tests.simulation.excuses import LOOK_S, Excuse, Excuses

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery
 from coordinator_tasks.core.errors import CoordinatorError
+from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Actor, Ending
 from coordinator_tasks.core.names import Paths
-from coordinator_tasks.core.world import Policy
 from coordinator_tasks.service import fleet, transitions, upkeep
 from coordinator_tasks.service.coordinator import Coordinator
 from tests.simulation.interfaces import Interfaces

@@ -7,12 +7,12 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from coordinator_tasks.core import causes, invariants, recovery
-from coordinator_tasks.core.codec import encode_node
-from coordinator_tasks.core.confirm import not_closed, not_running, not_started
-from coordinator_tasks.core.decision import Verdict
-from coordinator_tasks.core.holding import Reading, accepts, grants, may_hold, owes_release, releases_entry, steps
-from coordinator_tasks.core.machine import decide
+from coordinator_tasks.core.codecs.codec import encode_node
+from coordinator_tasks.core.machine import causes, invariants, recovery
+from coordinator_tasks.core.machine.confirm import not_closed, not_running, not_started
+from coordinator_tasks.core.machine.decision import Verdict
+from coordinator_tasks.core.machine.machine import decide
+from coordinator_tasks.core.machine.world import Policy, TopicView, World
 from coordinator_tasks.core.model import (
     Actor,
     Answer,
@@ -34,7 +34,15 @@ from coordinator_tasks.core.model import (
     TopicStatus,
     Unreachable,
 )
-from coordinator_tasks.core.world import Policy, TopicView, World
+from coordinator_tasks.core.protocol.holding import (
+    Reading,
+    accepts,
+    grants,
+    may_hold,
+    owes_release,
+    releases_entry,
+    steps,
+)
 from tests.simulation.states import NAMES, Bounds, Found, Process, Shared, Written
 
 ACTOR = Actor("loop", "search")

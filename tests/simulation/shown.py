@@ -6,8 +6,8 @@ Reads count once the process is registered in the session that they are made in,
 from collections import Counter
 from dataclasses import dataclass, field
 
-from coordinator_tasks.core.codec import decode_node
-from coordinator_tasks.core.member_codec import decode_directive
+from coordinator_tasks.core.codecs.codec import decode_node
+from coordinator_tasks.core.codecs.member_codec import decode_directive
 from coordinator_tasks.core.model import TopicNode
 from coordinator_tasks.core.names import Paths
 from tests.simulation.consumer import Consumer

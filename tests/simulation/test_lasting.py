@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks.core import deciding, presence
-from coordinator_tasks.core.world import Policy
-from coordinator_tasks.core.world import World as Seen
+from coordinator_tasks.core.machine import deciding, presence
+from coordinator_tasks.core.machine.world import Policy
+from coordinator_tasks.core.machine.world import World as Seen
 from coordinator_tasks.service import observe
 from coordinator_tasks.service.coordinator import Coordinator
 from tests.simulation.actions import Action

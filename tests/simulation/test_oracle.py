@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks.core import deciding, recovery
-from coordinator_tasks.core.fence import Verdict, start_position
-from coordinator_tasks.core.holding import Reading, Steps
+from coordinator_tasks.core.machine import deciding, recovery
 from coordinator_tasks.core.model import Committed, Ending, Handoff, Token
+from coordinator_tasks.core.protocol.fence import Verdict, start_position
+from coordinator_tasks.core.protocol.holding import Reading, Steps
 from coordinator_tasks.service import directives, fleet, topics
-from spark_apps.agent import holder, ledger
-from spark_apps.agent.holder import Holder
-from spark_apps.agent.schedule import Schedule
+from spark_apps.agent.ownership import holder, ledger
+from spark_apps.agent.ownership.holder import Holder
+from spark_apps.agent.ownership.schedule import Schedule
 from tests.simulation.actions import Action, perform
 from tests.simulation.consumer import Consumer, Query
 from tests.simulation.faults import Fault

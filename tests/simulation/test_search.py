@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_tasks.core import deciding
+from coordinator_tasks.core.machine import deciding
 from tests.simulation import rules
 from tests.simulation.rules import SILENT, Rules, put
 from tests.simulation.states import Bounds, Found, Process, Shared

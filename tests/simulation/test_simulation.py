@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_tasks.core.model import State, Token
-from spark_apps.agent.schedule import Schedule
+from spark_apps.agent.ownership.schedule import Schedule
 from tests.simulation import guards
 from tests.simulation.actions import Action, perform
 from tests.simulation.faults import Fault, Lasting, Wait

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from coordinator_tasks.core.member_codec import decode_claim
+from coordinator_tasks.core.codecs.member_codec import decode_claim
 from coordinator_tasks.core.model import Actor, Committed, Directive, Member, State
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Node

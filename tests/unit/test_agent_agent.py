@@ -7,9 +7,9 @@ from typing import TypeVar
 import pytest
 
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry, claim_incarnation, read_claim
-from coordinator_tasks.core.codec import decode_release, encode_node, encode_release
+from coordinator_tasks.core.codecs.codec import decode_release, encode_node, encode_release
+from coordinator_tasks.core.codecs.member_codec import decode_directive, decode_member, encode_directive
 from coordinator_tasks.core.errors import DiscoveryUnavailable, IdInUse
-from coordinator_tasks.core.member_codec import decode_directive, decode_member, encode_directive
 from coordinator_tasks.core.model import (
     Directive,
     Draining,
@@ -23,10 +23,10 @@ from coordinator_tasks.core.model import (
 )
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, Delete, Operation, SetData, Stat
-from spark_apps.agent import view
-from spark_apps.agent.agent import Agent
-from spark_apps.agent.holder import Holder
+from spark_apps.agent.ownership.holder import Holder
+from spark_apps.agent.process.agent import Agent
 from spark_apps.agent.settings import Identity
+from spark_apps.agent.zookeeper import view
 from spark_apps.batches import Range
 from tests.fakes.clock import FakeClock
 from tests.fakes.kafka import FakeKafka

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 
 from coordinator_tasks.core.model import Handoff, Seek, StartRule, Token
-from spark_apps.agent.held import Phase
-from spark_apps.agent.listening import Happening, Telling
-from spark_apps.agent.planner import BatchPlanner
+from spark_apps.agent.ownership.held import Phase
+from spark_apps.agent.ownership.listening import Happening, Telling
+from spark_apps.agent.ownership.planner import BatchPlanner
+from spark_apps.agent.ownership.work import Claim, Failed, perform
 from spark_apps.agent.settings import Pacing, Terms
-from spark_apps.agent.work import Claim, Failed, perform
 from spark_apps.batches import BatchOffset
 from spark_apps.delivery import SinkUnavailable, Standing, Step, Writer
 from tests.unit.test_agent_holder import Stage, give

@@ -7,15 +7,15 @@ from math import inf
 
 import pytest
 
-from coordinator_tasks.core.fence import Bounds
 from coordinator_tasks.core.model import Handoff, Seek, Token
-from spark_apps.agent.first import FirstOffsets
-from spark_apps.agent.holder import Holder
-from spark_apps.agent.planner import BatchPlanner
+from coordinator_tasks.core.protocol.fence import Bounds
+from spark_apps.agent.ownership.first import FirstOffsets
+from spark_apps.agent.ownership.holder import Holder
+from spark_apps.agent.ownership.planner import BatchPlanner
+from spark_apps.agent.ownership.work import Commit, Failed, Look, Measure, Survey, Surveyed, Work, perform
 from spark_apps.agent.reports import MAX_REPORTS, Reports
 from spark_apps.agent.settings import Pacing, Terms
-from spark_apps.agent.watches import Watches
-from spark_apps.agent.work import Commit, Failed, Look, Measure, Survey, Surveyed, Work, perform
+from spark_apps.agent.zookeeper.watches import Watches
 from spark_apps.batches import BatchOffset
 from spark_apps.options import Starting, parse_options
 from tests.unit.test_agent_delivery import Play

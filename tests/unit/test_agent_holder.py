@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks.core.holding import Reading
 from coordinator_tasks.core.model import Committed, Handoff, Release, Seek, StartRule, Token, TopicNode
-from spark_apps.agent.first import FirstOffsets
-from spark_apps.agent.holder import Holder
-from spark_apps.agent.planner import BatchPlanner
+from coordinator_tasks.core.protocol.holding import Reading
+from spark_apps.agent.ownership.first import FirstOffsets
+from spark_apps.agent.ownership.holder import Holder
+from spark_apps.agent.ownership.planner import BatchPlanner
+from spark_apps.agent.ownership.work import Commit, Failed, Look, Looked, Measure, perform
 from spark_apps.agent.settings import Identity, Pacing, Timing
-from spark_apps.agent.work import Commit, Failed, Look, Looked, Measure, perform
 from spark_apps.batches import SMALL_RECORDS, BatchOffset, Range, plan_tasks
 from spark_apps.options import LATEST, Starting, parse_options
 from tests.fakes.clock import FakeClock

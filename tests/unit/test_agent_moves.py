@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks.core.codec import encode_release
+from coordinator_tasks.core.codecs.codec import encode_release
 from coordinator_tasks.core.model import Handoff, Move, MoveKind, Release, State, Token
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, Delete, Node, SetData, Watcher
 from coordinator_tasks.service.loop import BUSY_S, HANDOFF_S, QUIET_S, _pause_s
 from coordinator_tasks.service.transitions import Outcome, TopicReport
-from spark_apps.agent.holder import Holder
+from spark_apps.agent.ownership.holder import Holder
+from spark_apps.agent.ownership.work import Look, perform
 from spark_apps.agent.settings import Identity
-from spark_apps.agent.watches import Watches
-from spark_apps.agent.work import Look, perform
+from spark_apps.agent.zookeeper.watches import Watches
 from tests.unit.test_agent_agent import Stage as Site
 from tests.unit.test_agent_holder import GENERATION, TIMING, Stage, give, release_of
 

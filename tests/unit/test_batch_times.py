@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from spark_apps.agent.batch_times import ENOUGH, RECENT, BatchTimes
+from spark_apps.agent.ownership.batch_times import ENOUGH, RECENT, BatchTimes
 
 
 def after(*batches: tuple[float, int]) -> BatchTimes:

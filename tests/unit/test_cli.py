@@ -10,9 +10,9 @@ import pytest
 
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, ZooKeeperRegistry, claim_incarnation
 from coordinator_tasks.cli import app, main
-from coordinator_tasks.core import holding
-from coordinator_tasks.core.codec import decode_node, decode_release, encode_release
-from coordinator_tasks.core.member_codec import encode_claim, encode_directive
+from coordinator_tasks.core.codecs.codec import decode_node, decode_release, encode_release
+from coordinator_tasks.core.codecs.member_codec import encode_claim, encode_directive
+from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import (
     Answer,
     ConsumerStatus,
@@ -32,7 +32,7 @@ from coordinator_tasks.core.model import (
 )
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, SetData
-from coordinator_tasks.core.world import Policy
+from coordinator_tasks.core.protocol import holding
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import record_end
 from tests.fakes.clock import FakeClock

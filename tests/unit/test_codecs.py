@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_tasks.core import codec, member_codec, status_codec
+from coordinator_tasks.core.codecs import codec, member_codec, status_codec
+from coordinator_tasks.core.codecs.history_codec import decode_record, encode_record
 from coordinator_tasks.core.errors import Malformed, UnknownVersion
 from coordinator_tasks.core.fields import MAX_BYTES
-from coordinator_tasks.core.history_codec import decode_record, encode_record
 from coordinator_tasks.core.model import (
     Absence,
     Actor,

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks.core.confirm import not_closed, not_running, not_started
+from coordinator_tasks.core.machine.confirm import not_closed, not_running, not_started
+from coordinator_tasks.core.machine.world import World
 from coordinator_tasks.core.model import (
     Answer,
     ConsumerStatus,
@@ -16,7 +17,6 @@ from coordinator_tasks.core.model import (
     TopicStatus,
     Unreachable,
 )
-from coordinator_tasks.core.world import World
 
 NODE = TopicNode("h", "g", 8, "g1", "t1", assignments={0: "a", 1: "a"}, since={0: 6, 1: 6}, incarnations={"a": 2})
 RUNS = RunningPartition(10, Token(6, 2, "g1"), started=True)

@@ -35,7 +35,7 @@ from coordinator_plugin.operators import GOES_ON_S, MAX_ROUNDS, ContinueOperator
 from coordinator_plugin.patience import Patience
 from coordinator_plugin.steps import LeftOver, WaitKind, continuation, look
 
-from coordinator_tasks.core.codec import encode_node, encode_state
+from coordinator_tasks.core.codecs.codec import encode_node, encode_state
 from coordinator_tasks.core.errors import NotManaged, Refused, StoreUnavailable, TopicConflict
 from coordinator_tasks.core.model import (
     Actor,

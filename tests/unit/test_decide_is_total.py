@@ -8,9 +8,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator_tasks.core import invariants
-from coordinator_tasks.core.decision import ALL_STEPS, Decision, Step, Verdict
-from coordinator_tasks.core.machine import decide
+from coordinator_tasks.core.machine import invariants
+from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, Verdict
+from coordinator_tasks.core.machine.machine import decide
+from coordinator_tasks.core.machine.world import Policy, TopicView, World
 from coordinator_tasks.core.model import (
     Absence,
     Committed,
@@ -33,7 +34,6 @@ from coordinator_tasks.core.model import (
     TopicStatus,
     Unreachable,
 )
-from coordinator_tasks.core.world import Policy, TopicView, World
 from tests.world.scene import ACTOR, CONFIG, TOPIC, Scene
 
 CONSUMERS = st.sampled_from(["a", "b", "c"])

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.core.model import Handoff
-from spark_apps.agent.holder import Holder
-from spark_apps.agent.listening import Telling
-from spark_apps.agent.planner import BatchPlanner
+from spark_apps.agent.ownership.holder import Holder
+from spark_apps.agent.ownership.listening import Telling
+from spark_apps.agent.ownership.planner import BatchPlanner
+from spark_apps.agent.ownership.work import Failed, perform
 from spark_apps.agent.settings import Identity, Pacing, Terms
-from spark_apps.agent.work import Failed, perform
 from spark_apps.batches import BatchOffset
 from tests.unit.test_agent_delivery import Play
 from tests.unit.test_agent_holder import TIMING

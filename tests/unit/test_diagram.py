@@ -5,12 +5,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from coordinator_tasks.core import diagram
+from coordinator_tasks.core.machine import diagram
+from coordinator_tasks.core.machine.table import TRANSITIONS, Signal
 from coordinator_tasks.core.model import State
-from coordinator_tasks.core.table import TRANSITIONS, Signal
 
 DOCS = Path(__file__).parents[2] / "docs"
-AGAIN = "print it anew with: python -m coordinator_tasks.core.diagram"
+AGAIN = "print it anew with: python -m coordinator_tasks.core.machine.diagram"
 
 
 def test_the_committed_picture_is_the_table() -> None:

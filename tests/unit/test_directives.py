@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.adapters.discovery import claim_incarnation, read_claim, write_claim
-from coordinator_tasks.core.codec import encode_node
+from coordinator_tasks.core.codecs.codec import encode_node
 from coordinator_tasks.core.errors import InvalidName, NotManaged, Refused
 from coordinator_tasks.core.model import (
     ConsumerStatus,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator_tasks.core.draft import Draft, by_consumer, draft_of, label
+from coordinator_tasks.core.machine.draft import Draft, by_consumer, draft_of, label
 from coordinator_tasks.core.model import Handoff, Move, MoveKind, Release, State, Token
 
 RELEASE = Release(4, "a", 1, 10, "g1", Token(2, 1, "g1"))

@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks.core import causes, history_codec, invariants, machine, member_codec, names
-from coordinator_tasks.core.confirm import blockers
-from coordinator_tasks.core.deciding import Deciding
-from coordinator_tasks.core.decision import Verdict
+from coordinator_tasks.core import names
+from coordinator_tasks.core.codecs import history_codec, member_codec
 from coordinator_tasks.core.errors import InvalidName, Malformed
 from coordinator_tasks.core.fields import MAX_BYTES, MAX_NUMBER, Fields
+from coordinator_tasks.core.machine import causes, invariants, machine
+from coordinator_tasks.core.machine.confirm import blockers
+from coordinator_tasks.core.machine.deciding import Deciding
+from coordinator_tasks.core.machine.decision import Verdict
 from coordinator_tasks.core.model import Actor, Explanation, Member, State, TopicState
 from coordinator_tasks.core.partition_text import MAX_PARTITIONS, numbers
 from tests.world.scene import NOW, Scene, stable

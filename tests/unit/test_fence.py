@@ -2,8 +2,8 @@
 
 import pytest
 
-from coordinator_tasks.core.fence import Bounds, NoStart, Verdict, judge, start_position
 from coordinator_tasks.core.model import Committed, Release, StartRule, Token
+from coordinator_tasks.core.protocol.fence import Bounds, NoStart, Verdict, judge, start_position
 
 OWN = Token(5, 3, "g1")
 BOUNDS = Bounds(2, 90)

@@ -8,7 +8,7 @@ from confluent_kafka import Consumer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_tasks.core import codec
+from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.errors import Malformed, Refused
 from coordinator_tasks.core.fetch_properties import CHOICES, JAVA_NAMES, NUMBERS, checked, usable
 from coordinator_tasks.core.model import TopicConfig, TopicNode

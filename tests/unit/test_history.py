@@ -1,7 +1,7 @@
 import pytest
 
+from coordinator_tasks.core.codecs.history_codec import encode_record
 from coordinator_tasks.core.errors import Malformed
-from coordinator_tasks.core.history_codec import encode_record
 from coordinator_tasks.core.model import Actor, Move, MoveKind, Record, State
 from coordinator_tasks.core.ports import Create, Delete
 from coordinator_tasks.service.history import prune, rebalances, records

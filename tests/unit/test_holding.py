@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks.core.holding import (
+from coordinator_tasks.core.model import Handoff, Release, Token, TopicNode
+from coordinator_tasks.core.protocol.holding import (
     Grant,
     Reading,
     Via,
@@ -17,7 +18,6 @@ from coordinator_tasks.core.holding import (
     steps,
     takes_over,
 )
-from coordinator_tasks.core.model import Handoff, Release, Token, TopicNode
 
 NODE = TopicNode(
     "host:9092",

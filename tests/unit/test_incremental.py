@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from coordinator_tasks.core.assignors.group import Assignment, Group, GroupMember
-from coordinator_tasks.core.assignors.incremental import Delta, Plan
+from coordinator_tasks.core.assignors.groups.incremental import Delta, Plan
 from tests.unit.groups import MEMBERS, TOPICS, Given, best, given, groups, loads, moves
 
 SUBSCRIPTIONS = st.frozensets(st.sampled_from([*TOPICS, "unknown"]), min_size=1)

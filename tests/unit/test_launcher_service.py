@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, ZooKeeperRegistry, claim_incarnation
+from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Ending, Fleet, Member
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import SetData
-from coordinator_tasks.core.world import Policy
 from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.service import directives, fleet
 from coordinator_tasks.service.coordinator import Coordinator

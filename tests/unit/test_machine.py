@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from coordinator_tasks.core.decision import Decision, Step, Verdict
+from coordinator_tasks.core.machine.decision import Decision, Step, Verdict
+from coordinator_tasks.core.machine.table import TRANSITIONS, Signal
+from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Absence, Ending, Move, MoveKind, Seek, State, TopicConfig, TopicDescription
-from coordinator_tasks.core.table import TRANSITIONS, Signal
-from coordinator_tasks.core.world import Policy
 from tests.world.scene import CONFIG, NOW, TOPIC, Scene, stable
 
 

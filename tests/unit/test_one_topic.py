@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 
 from coordinator_tasks.core.assignors import ASSIGNORS, Problem, validate
-from coordinator_tasks.core.assignors.group_strategies import GROUP_ASSIGNORS
+from coordinator_tasks.core.assignors.groups.group_strategies import GROUP_ASSIGNORS
 from coordinator_tasks.core.model import Member
 from tests.unit.test_balanced import problem, problems
 

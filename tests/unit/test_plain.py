@@ -12,8 +12,8 @@ from confluent_kafka import KafkaException
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.core.model import TopicNode
 from spark_apps import plain
-from spark_apps.agent.runner import TopicRunner
 from spark_apps.agent.settings import Identity
+from spark_apps.agent.threads.runner import TopicRunner
 from tests.fakes.kafka import FakeKafka
 
 NODE = TopicNode("127.0.0.1:1", "g", 1, "g1", "id-1", initial_partitions=1)

@@ -14,9 +14,9 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from coordinator_tasks.core.model import Committed, Seek, Token, TopicNode
 from spark_apps import plain
-from spark_apps.agent.runner import TopicRunner
+from spark_apps.agent.ownership.work import perform
 from spark_apps.agent.settings import Identity, Timing
-from spark_apps.agent.work import perform
+from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.delivery import Delivery, Standing, Step, Writer
 from spark_apps.errors import ReadFailed
 from tests.fakes.clock import FakeClock

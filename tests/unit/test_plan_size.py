@@ -2,11 +2,11 @@
 
 import pytest
 
-from coordinator_tasks.core.codec import encode_node, encode_state
-from coordinator_tasks.core.decision import Decision, Verdict
-from coordinator_tasks.core.history_codec import encode_record
+from coordinator_tasks.core.codecs.codec import encode_node, encode_state
+from coordinator_tasks.core.codecs.history_codec import encode_record
+from coordinator_tasks.core.machine.decision import Decision, Verdict
+from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import TopicDescription
-from coordinator_tasks.core.world import Policy
 from tests.world.scene import TOPIC, Scene
 
 

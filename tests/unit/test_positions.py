@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 from coordinator_plugin import changes
 
-from coordinator_tasks.core.codec import decode_node, decode_state, encode_node
+from coordinator_tasks.core.codecs.codec import decode_node, decode_state, encode_node
 from coordinator_tasks.core.errors import LookAgain, NotManaged, Refused
-from coordinator_tasks.core.holding import may_hold
 from coordinator_tasks.core.model import (
     Actor,
     Committed,
@@ -25,6 +24,7 @@ from coordinator_tasks.core.model import (
     TopicStatus,
 )
 from coordinator_tasks.core.ports import SetData
+from coordinator_tasks.core.protocol.holding import may_hold
 from coordinator_tasks.service import directives, history, positions, store, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.topics import add_topic, configuration, remove_topic

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks.core import claims
 from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.machine.presence import in_backoff, is_draining, note_absence, presence, subscribes, targets
+from coordinator_tasks.core.machine.world import Policy, Presence, World
 from coordinator_tasks.core.model import (
     Absence,
     Answer,
@@ -19,8 +20,7 @@ from coordinator_tasks.core.model import (
     Silence,
     Unreachable,
 )
-from coordinator_tasks.core.presence import in_backoff, is_draining, note_absence, presence, subscribes, targets
-from coordinator_tasks.core.world import Policy, Presence, World
+from coordinator_tasks.core.protocol import claims
 
 POLICY = Policy()
 NOW = 1_000.0

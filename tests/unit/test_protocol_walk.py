@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from coordinator_tasks.core import invariants
-from coordinator_tasks.core.decision import ALL_STEPS, Step
+from coordinator_tasks.core.machine import invariants
+from coordinator_tasks.core.machine.decision import ALL_STEPS, Step
 from coordinator_tasks.core.model import State
 from tests.world.protocol import Cluster
 

@@ -8,7 +8,7 @@ import pytest
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.wiring import Settings
 from spark_apps import consumer, outputs, progress
-from spark_apps.agent.process import ConsumerSettings
+from spark_apps.agent.process.process import ConsumerSettings
 from spark_apps.consumer import START_ATTEMPTS, Consumer, SparkSettings, SparkTopic
 from spark_apps.delivery import Delivery
 from spark_apps.hooks import ConsumerRebalanceListener, Hooks

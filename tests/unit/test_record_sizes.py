@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from coordinator_tasks.core.codecs.status_codec import decode_status, encode_status
 from coordinator_tasks.core.measures import Measure, measured, totals
 from coordinator_tasks.core.model import ConsumerStatus, RunningPartition, Token, TopicStatus
-from coordinator_tasks.core.status_codec import decode_status, encode_status
-from spark_apps.agent.sampling import AT_ONCE, RECENT, SampledStatus
+from spark_apps.agent.interface.sampling import AT_ONCE, RECENT, SampledStatus
 
 TOKEN = Token(1, 1, "g")
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks.core.causes import shown
-from coordinator_tasks.core.decision import Step, Verdict
-from coordinator_tasks.core.holding import Reading, accepts
+from coordinator_tasks.core.machine.causes import shown
+from coordinator_tasks.core.machine.decision import Step, Verdict
 from coordinator_tasks.core.model import Committed, MoveKind, State, Token, TopicDescription, TopicNode, TopicState
+from coordinator_tasks.core.protocol.holding import Reading, accepts
 from tests.world.scene import TOPIC, Scene, running, stable
 
 

@@ -19,11 +19,11 @@ from coordinator_tasks.adapters.discovery import (
     write_claim,
 )
 from coordinator_tasks.adapters.file_registry import FileDiscovery, FileRegistry
-from coordinator_tasks.core.claims import ended
 from coordinator_tasks.core.errors import DiscoveryUnavailable, IdInUse, LookAgain, StoreUnavailable
 from coordinator_tasks.core.model import Absence, Ending, IdClaim, Member
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Check, Create, Delete
+from coordinator_tasks.core.protocol.claims import ended
 from tests.fakes.clock import FakeClock
 from tests.fakes.zookeeper import FakeZooKeeper, FakeZooKeeperServer
 

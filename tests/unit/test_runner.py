@@ -11,8 +11,8 @@ from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.core.errors import KafkaUnavailable
 from coordinator_tasks.core.model import Committed, Handoff, TopicNode
 from coordinator_tasks.core.ports import GroupOffsets
-from spark_apps.agent.runner import TopicRunner
 from spark_apps.agent.settings import Identity
+from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.options import parse_options
 from tests.fakes.clock import FakeClock
 from tests.fakes.kafka import FakeGroupOffsets, FakeKafka

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.core.model import Token
-from spark_apps.agent import runner as module
-from spark_apps.agent.sampling import SampledStatus
+from spark_apps.agent.interface.sampling import SampledStatus
 from spark_apps.agent.settings import Terms
+from spark_apps.agent.threads import runner as module
 from spark_apps.batches import BatchOffset, Range
 from spark_apps.delivery import Delivery, Standing
 from spark_apps.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks

@@ -8,14 +8,14 @@ from itertools import count, pairwise
 import pytest
 
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, ZooKeeperRegistry, claim_incarnation, write_claim
-from coordinator_tasks.core import codec
-from coordinator_tasks.core.decision import ALL_STEPS
+from coordinator_tasks.core.codecs import codec
+from coordinator_tasks.core.codecs.member_codec import decode_claim
 from coordinator_tasks.core.errors import LookAgain, StoreUnavailable
-from coordinator_tasks.core.member_codec import decode_claim
+from coordinator_tasks.core.machine.decision import ALL_STEPS
+from coordinator_tasks.core.machine.presence import presence
+from coordinator_tasks.core.machine.world import Policy, Presence
 from coordinator_tasks.core.model import Actor, Ending, Member, Silence, State, Unreachable
 from coordinator_tasks.core.ports import Create, Delete, Operation, SetData
-from coordinator_tasks.core.presence import presence
-from coordinator_tasks.core.world import Policy, Presence
 from coordinator_tasks.service import directives, history, loop, observe, store, topics, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Need, Outcome, TopicReport, Waiting

@@ -8,7 +8,7 @@ import pytest
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.wiring import Settings
 from spark_apps import consumer, main, session
-from spark_apps.agent.process import ConsumerSettings
+from spark_apps.agent.process.process import ConsumerSettings
 from spark_apps.consumer import Consumer, SparkSettings
 
 SETTINGS = ConsumerSettings(Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"}), "a")

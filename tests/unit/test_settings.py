@@ -7,7 +7,7 @@ import pytest
 
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.core.world import Policy
+from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.settings import Settings, plain_settings, settings_from_environment
 
 LEAST = {

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
-from coordinator_tasks.core.world import Policy
+from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.settings import _MADE_BY_WIRING, Settings, settings_from_environment
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"

@@ -11,10 +11,10 @@ import pytest
 
 from coordinator_tasks import site_strategies
 from coordinator_tasks.core.assignors import ASSIGNORS, Problem, Strategies
-from coordinator_tasks.core.decision import Verdict
 from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.machine.decision import Verdict
+from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Member, State, TopicConfig
-from coordinator_tasks.core.world import Policy
 from coordinator_tasks.site_strategies import GROUP, strategies_of
 from tests.world.scene import CONFIG, Scene, stable
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from coordinator_tasks.core.codec import encode_node, encode_state
+from coordinator_tasks.core.codecs.codec import encode_node, encode_state
 from coordinator_tasks.core.model import State, TopicNode, TopicState
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Node, SetData

@@ -13,9 +13,9 @@ import pytest
 
 from coordinator_tasks.adapters import status as status_module
 from coordinator_tasks.adapters.status import HttpStatusClient
+from coordinator_tasks.core.codecs.status_codec import encode_status
 from coordinator_tasks.core.errors import InvalidName
 from coordinator_tasks.core.model import ConsumerStatus, Member, Silence, Unreachable
-from coordinator_tasks.core.status_codec import encode_status
 
 STATUS = ConsumerStatus("a", "shop", 1, "boot", "ok")
 LIMIT_S = 1.5

@@ -31,7 +31,7 @@ from coordinator_plugin import hook, launch
 from coordinator_plugin.place import ALLOW_VARIABLE, BASE_VARIABLE
 
 from coordinator_tasks.adapters.discovery import claim_incarnation
-from coordinator_tasks.core import codec
+from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.model import ConsumerStatus, Fleet, Silence, State, TopicStatus, Unreachable
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.service import directives, fleet, topics, transitions

@@ -21,9 +21,9 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry
-from coordinator_tasks.core.codec import encode_node, encode_state
+from coordinator_tasks.core.codecs.codec import encode_node, encode_state
+from coordinator_tasks.core.codecs.history_codec import encode_record
 from coordinator_tasks.core.errors import Refused, StoreUnavailable
-from coordinator_tasks.core.history_codec import encode_record
 from coordinator_tasks.core.model import (
     Actor,
     ConsumerStatus,

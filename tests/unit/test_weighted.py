@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator_tasks.core.assignors import Problem, assignor, validate
-from coordinator_tasks.core.assignors.weighted import Weighted
-from coordinator_tasks.core.assignors.weighted_book import Book
-from coordinator_tasks.core.assignors.weighted_parameters import rules_of
-from coordinator_tasks.core.assignors.weighted_stock import Stock
-from coordinator_tasks.core.assignors.weighted_table import NOBODY
+from coordinator_tasks.core.assignors.weighted.book import Book
+from coordinator_tasks.core.assignors.weighted.parameters import rules_of
+from coordinator_tasks.core.assignors.weighted.stock import Stock
+from coordinator_tasks.core.assignors.weighted.strategy import Weighted
+from coordinator_tasks.core.assignors.weighted.table import NOBODY
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Member
 

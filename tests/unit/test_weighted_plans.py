@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from coordinator_tasks.core.decision import Verdict
-from coordinator_tasks.core.history_codec import decode_record, encode_record
-from coordinator_tasks.core.machine import explain
+from coordinator_tasks.core.codecs.history_codec import decode_record, encode_record
+from coordinator_tasks.core.machine.decision import Verdict
+from coordinator_tasks.core.machine.machine import explain
+from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.measures import Measure, Totals, measured, totals
 from coordinator_tasks.core.model import (
     ConsumerStatus,
@@ -18,8 +19,7 @@ from coordinator_tasks.core.model import (
     TopicDescription,
     TopicStatus,
 )
-from coordinator_tasks.core.world import Policy
-from spark_apps.agent.held import INFLOW_MIN_S, INFLOW_S, Inflow
+from spark_apps.agent.ownership.held import INFLOW_MIN_S, INFLOW_S, Inflow
 from tests.world.scene import CONFIG, TOPIC, Scene, stable
 
 LAG = {"measure": "lag", "partition.weight": "0", "min.gain": "0", "interval.s": "100"}

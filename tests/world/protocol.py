@@ -5,10 +5,10 @@ checked at every start. Chance is the given `rng`; what happens next is up to th
 import random
 from dataclasses import dataclass, field, replace
 
-from coordinator_tasks.core import invariants
-from coordinator_tasks.core.decision import ALL_STEPS, Step, Verdict
-from coordinator_tasks.core.holding import Reading, accepts, grants, may_hold, owes_release, steps
-from coordinator_tasks.core.machine import decide
+from coordinator_tasks.core.machine import invariants
+from coordinator_tasks.core.machine.decision import ALL_STEPS, Step, Verdict
+from coordinator_tasks.core.machine.machine import decide
+from coordinator_tasks.core.machine.world import Policy, TopicView, World
 from coordinator_tasks.core.model import (
     Actor,
     Committed,
@@ -30,7 +30,7 @@ from coordinator_tasks.core.model import (
     TopicStatus,
     Unreachable,
 )
-from coordinator_tasks.core.world import Policy, TopicView, World
+from coordinator_tasks.core.protocol.holding import Reading, accepts, grants, may_hold, owes_release, steps
 
 ACTOR = Actor("loop", "walk")
 POLICY = Policy(settle_s=0.0)

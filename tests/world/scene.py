@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from coordinator_tasks.core import invariants
-from coordinator_tasks.core.decision import ALL_STEPS, Decision, Step, Verdict
-from coordinator_tasks.core.holding import may_hold
-from coordinator_tasks.core.machine import decide
+from coordinator_tasks.core.machine import invariants
+from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, Verdict
+from coordinator_tasks.core.machine.machine import decide
+from coordinator_tasks.core.machine.world import Policy, TopicView, World
 from coordinator_tasks.core.measures import totals
 from coordinator_tasks.core.model import (
     Actor,
@@ -36,7 +36,7 @@ from coordinator_tasks.core.model import (
     TopicStatus,
     Unreachable,
 )
-from coordinator_tasks.core.world import Policy, TopicView, World
+from coordinator_tasks.core.protocol.holding import may_hold
 
 TOPIC = "orders"
 ACTOR = Actor("loop", "test")

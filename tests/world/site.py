@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry
-from coordinator_tasks.core import claims, codec, invariants
+from coordinator_tasks.core.codecs import codec
+from coordinator_tasks.core.codecs.member_codec import decode_claim, encode_claim
 from coordinator_tasks.core.errors import Malformed
-from coordinator_tasks.core.holding import Reading, accepts, grants, may_hold, owes_release, steps
-from coordinator_tasks.core.member_codec import decode_claim, encode_claim
+from coordinator_tasks.core.machine import invariants
 from coordinator_tasks.core.model import (
     Actor,
     Answer,
@@ -33,6 +33,8 @@ from coordinator_tasks.core.model import (
 )
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Connection, SetData
+from coordinator_tasks.core.protocol import claims
+from coordinator_tasks.core.protocol.holding import Reading, accepts, grants, may_hold, owes_release, steps
 from coordinator_tasks.service import directives, topics, transitions
 from coordinator_tasks.service.history import records
 from tests.fakes.cluster import PERSON, Cluster

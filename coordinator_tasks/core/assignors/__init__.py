@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 
 from coordinator_tasks.core.assignors.problem import Problem
 from coordinator_tasks.core.assignors.topic_strategies import ONE_TOPIC_ASSIGNORS
-from coordinator_tasks.core.assignors.weighted import Weighted
+from coordinator_tasks.core.assignors.weighted.strategy import Weighted
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.measures import Measure
 from coordinator_tasks.core.model import TopicConfig

@@ -153,7 +153,7 @@ class CountTeller:
 
 
 def _weighted(asked: Asked) -> Teller:
-    from coordinator_tasks.core.assignors.weighted_teller import WeightedTeller  # noqa: PLC0415 - it loads numpy
+    from coordinator_tasks.core.assignors.weighted.teller import WeightedTeller  # noqa: PLC0415 - it loads numpy
 
     return WeightedTeller(asked.problem, asked.answer)
 

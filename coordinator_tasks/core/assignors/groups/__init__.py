@@ -1,0 +1,1 @@
+"""Assignors for whole groups of topics, as Kafka's own are."""

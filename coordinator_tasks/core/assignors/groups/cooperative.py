@@ -1,0 +1,30 @@
+"""Kafka's `cooperative-sticky`: the balanced target less what another live member still has to give up (KIP-429).
+
+Two rebalances make a move: in the first nobody gets the partition, and its owner learns thereby that it has to revoke it; in
+the second nobody owns it any more. Any live member's claim counts, whatever its generation and whether or not the taker
+claims the partition too: who missed a generation may still be reading.
+"""
+
+from coordinator_tasks.core.assignors.group import Assignment, Group
+from coordinator_tasks.core.assignors.groups.optimum import GroupBalanced
+
+
+class CooperativeSticky:
+    """See the module. Applied until nobody has anything to revoke, it ends in the answer of `balanced`."""
+
+    def assign(self, group: Group) -> Assignment:
+        """As `balanced`, plus O(claims)."""
+        target = GroupBalanced().assign(group)
+        claimants: dict[tuple[str, int], set[str]] = {}
+        for member, value in group.members.items():
+            for topic, partitions in value.owned.items():
+                for partition in partitions:
+                    claimants.setdefault((topic, partition), set()).add(member)
+        return {
+            member: {
+                topic: allowed
+                for topic, partitions in topics.items()
+                if (allowed := [p for p in partitions if claimants.get((topic, p), {member}) == {member}])
+            }
+            for member, topics in target.items()
+        }

@@ -1,0 +1,167 @@
+"""Mixed subscriptions: how many partitions of each topic each member gets, exactly.
+
+Partitions of a topic differ only in who has them now, so the unknowns are the numbers x[member, topic]: a flow from topics
+to their subscribers. `own[member, topic]` of them would be no move.
+
+1. Loads. A load vector is decreasingly minimal if and only if no path of hand-overs leads from a member to one that has at
+   least two partitions less (the loads form an M-convex set; Frank and Murota, "Decreasing minimization on M-convex sets",
+   2022; for one partition per topic it is Harvey, Ladner, Lovász and Tamir, "Semi-matchings", 2006). `level` walks such
+   paths until there is none.
+2. Moves. Among flows with those loads, one has the fewest moves if and only if the residual graph has no cycle of negative
+   cost, where a hand-over costs 1 if the giver loses a partition of its own and -1 if the taker gets one back, and two
+   members whose loads differ by one may exchange their loads (minimum-cost flow with convex costs). `cheapen` cancels such
+   cycles, found by Bellman-Ford, until there is none.
+
+Both start from the present assignment, so a small change costs little.
+"""
+
+import heapq
+
+import numpy as np
+
+from coordinator_tasks.core.assignors.groups.cycles import negative_cycles
+from coordinator_tasks.core.assignors.groups.layout import Flags, Numbers
+
+
+class Flow:
+    """x, own and subscribed are [member, topic]; `counts` are the partitions of each topic."""
+
+    def __init__(self, subscribed: Flags, own: Numbers, counts: Numbers) -> None:
+        self.subscribed = subscribed
+        self.own = own
+        self.x = own.copy()
+        self.loads: Numbers = own.sum(axis=1, dtype=np.int32)
+        self._free = counts - own.sum(axis=0, dtype=np.int32)
+
+    @property
+    def moves(self) -> int:
+        """Owned partitions that do not stay where they are."""
+        return int(np.maximum(self.own - self.x, 0).sum())
+
+    @property
+    def even(self) -> bool:
+        """No two loads differ by more than one."""
+        return int(self.loads.max() - self.loads.min()) <= 1
+
+    def fill(self) -> None:
+        """Give what has no owner to those with the least, the topics with the fewest subscribers first."""
+        subscribers = np.ascontiguousarray(self.subscribed.T)
+        width = subscribers.sum(axis=1)
+        topics = np.flatnonzero((self._free > 0) & (width > 0))
+        for topic in topics[np.argsort(width[topics], kind="stable")].tolist():
+            members = subscribers[topic].nonzero()[0]
+            takers, given = raised(self.loads[members], int(self._free[topic]))
+            chosen = members[takers]
+            self.x[chosen, topic] += given
+            self.loads[chosen] += given
+
+    def level(self) -> None:
+        """Make the load vector decreasingly minimal; at first by handing on only what is nobody's own."""
+        for free_only in (True, False):
+            while not self.even and self._level_once(free_only):
+                pass
+
+    def _level_once(self, free_only: bool) -> bool:
+        """Hand on along one path from each member; False if there was none to hand on from."""
+        reach, via_topic, via_member = self._reachable(free_only)
+        steep = np.flatnonzero(self.loads >= reach + 2)
+        heap = list(zip((-self.loads[steep]).tolist(), steep.tolist(), strict=True))
+        heapq.heapify(heap)
+        while heap:
+            load, member = heapq.heappop(heap)
+            path = [member]
+            while (topic := int(via_topic[path[-1]])) >= 0:
+                path += [topic, int(via_member[topic])]
+            if self._pass_on(path, free_only):
+                heapq.heappush(heap, (load + 1, member))
+        return bool(len(steep))
+
+    def _pass_on(self, path: list[int], free_only: bool) -> bool:
+        """Hand one partition on at each step of member, topic, member, ..., if the path still carries it."""
+        first, last = path[0], path[-1]
+        if self.loads[first] < self.loads[last] + 2:
+            return False
+        gifts = list(zip(path[:-1:2], path[1::2], strict=True))
+        if not all(self.x[gift] > (self.own[gift] if free_only else 0) for gift in gifts):
+            return False
+        for giver, topic, taker in zip(path[:-1:2], path[1::2], path[2::2], strict=True):
+            self.x[giver, topic] -= 1
+            self.x[taker, topic] += 1
+        self.loads[first] -= 1
+        self.loads[last] += 1
+        return True
+
+    def _reachable(self, free_only: bool) -> tuple[Numbers, Numbers, Numbers]:
+        """Per member the least load that it could hand a partition on to, by the next topic; per topic its next member.
+
+        Searched backwards from the members with the least load; -1 = no next one, and members that nobody steeper than
+        themselves by two could feed keep their own load.
+        """
+        reach = np.full(len(self.loads), -1, np.int32)
+        via_topic = np.full(len(self.loads), -1, np.int32)
+        via_member = np.full(self.x.shape[1], -1, np.int32)
+        for load in np.unique(self.loads).tolist():
+            frontier: Numbers = np.flatnonzero((self.loads == load) & (reach < 0)).astype(np.int32)
+            reach[frontier] = load
+            while len(frontier):
+                frontier = self._step_back(frontier, free_only, reach, via_topic, via_member)
+                reach[frontier] = load
+            if not ((reach < 0) & (self.loads >= load + 2)).any():
+                break
+        return np.where(reach < 0, self.loads, reach), via_topic, via_member
+
+    def _step_back(
+        self, frontier: Numbers, free_only: bool, reach: Numbers, via_topic: Numbers, via_member: Numbers
+    ) -> Numbers:
+        """Those not reached so far that can hand on to the frontier; `via_topic` and `via_member` are filled in."""
+        takes = self.subscribed[frontier]
+        topics = np.flatnonzero((via_member < 0) & takes.any(axis=0))
+        via_member[topics] = frontier[_spread(takes[:, topics])]
+        givers = np.flatnonzero(reach < 0)
+        x = self.x[np.ix_(givers, topics)]
+        worth = (x > self.own[np.ix_(givers, topics)]).astype(np.int8)
+        if not free_only:
+            worth += x > 0  # who has one that is not its own loses nothing by handing that on
+        can = worth.any(axis=1)
+        found: Numbers = givers[can].astype(np.int32)
+        if len(found):
+            via_topic[found] = topics[worth[can].argmax(axis=1)]
+        return found
+
+    def cheapen(self) -> None:
+        """Reach the fewest moves with these loads."""
+        while cycles := negative_cycles(self.subscribed, self.own, self.x, self.loads):
+            for cycle in cycles:
+                for giver, topic, taker in cycle:
+                    self.x[giver, topic] -= 1
+                    self.x[taker, topic] += 1
+                    self.loads[giver] -= 1
+                    self.loads[taker] += 1
+
+
+def _spread(takes: Flags) -> Numbers:
+    """Per column one row that is set, a different one where columns have several: paths then end in different members."""
+    if len(takes) == 1:
+        return np.zeros(takes.shape[1], np.int32)
+    rank = np.cumsum(takes, axis=0, dtype=np.int32)
+    wanted = np.arange(takes.shape[1]) % np.maximum(rank[-1], 1) + 1
+    chosen: Numbers = (rank == wanted).argmax(axis=0).astype(np.int32)
+    return chosen
+
+
+def raised(loads: Numbers, units: int) -> tuple[Numbers, Numbers]:
+    """Who gets how many of `units` so that the largest loads become as small as possible."""
+    if units < len(loads):
+        least = np.argpartition(loads, units - 1)[:units].astype(np.int32)
+        low = loads[least]
+        if int(low.max()) - int(low.min()) <= 1:
+            return least, np.ones(units, np.int32)
+    order = np.argsort(loads, kind="stable").astype(np.int32)
+    ascending = loads[order]
+    # To lift the first k to the height of the next one takes k times its height less their sum.
+    size = np.arange(1, len(loads))
+    below = int(np.searchsorted(size * ascending[1:] - np.cumsum(ascending[:-1]), units, side="left")) + 1
+    height, rest = divmod(units + int(ascending[:below].sum()), below)
+    given = height - ascending[:below]
+    given[:rest] += 1
+    return order[:below], given

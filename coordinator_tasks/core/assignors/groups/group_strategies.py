@@ -1,0 +1,18 @@
+"""The strategies for whole groups, by name. Importing this loads numpy; of the plans of one topic only `weighted` needs it."""
+
+from collections.abc import Mapping
+
+from coordinator_tasks.core.assignors.group import GroupAssignor
+from coordinator_tasks.core.assignors.groups.cooperative import CooperativeSticky
+from coordinator_tasks.core.assignors.groups.optimum import GroupBalanced
+from coordinator_tasks.core.assignors.topic_strategies import STATELESS
+
+_BALANCED = GroupBalanced()
+
+GROUP_ASSIGNORS: Mapping[str, GroupAssignor] = {
+    "balanced": _BALANCED,
+    "sticky": _BALANCED,
+    "uniform": _BALANCED,
+    "cooperative-sticky": CooperativeSticky(),
+    **STATELESS,
+}

@@ -1,0 +1,129 @@
+"""`balanced` for whole groups: the exact optimum, and the proof of it.
+
+First the decreasingly minimal load vector, then the fewest moves. A partition that several members claim is no move.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from coordinator_tasks.core.assignors.group import Assignment, Group
+from coordinator_tasks.core.assignors.groups.equal import dealt, fewest_moves, settled, solve_equal
+from coordinator_tasks.core.assignors.groups.flow import Flow
+from coordinator_tasks.core.assignors.groups.layout import (
+    NOBODY,
+    Claims,
+    Flags,
+    Layout,
+    Numbers,
+    Places,
+    assignment_of,
+    by_owner,
+    claims_of,
+    layout_of,
+)
+
+
+class Proof(StrEnum):
+    """Why no assignment is better."""
+
+    CLOSED_FORM = "closed form"  # equal subscriptions
+    BOUND = "bound"  # as good as if everybody subscribed to everything
+    SEARCH = "search"  # no better hand-over path and no cycle that saves a move
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """`owner` per partition of the layout, how many owned partitions moved, and why that is the optimum."""
+
+    layout: Layout
+    owner: Numbers
+    moves: int
+    proof: Proof
+
+
+class GroupBalanced:
+    """See the module."""
+
+    def assign(self, group: Group) -> Assignment:
+        """O(partitions) for equal subscriptions; for mixed ones O(members · topics) per search, few of them usually."""
+        layout = layout_of(group)
+        if layout.subscribed is None and not any(m.owned for m in group.members.values()):
+            return dealt(group, layout)
+        if layout.subscribed is None and len(layout.topics) == 1 and (answer := settled(group, layout)):
+            return answer
+        solution = solve_arrays(layout, claims_of(group, layout))
+        return assignment_of(group, layout, solution.owner)
+
+
+def solve(group: Group) -> Solution:
+    """The optimum as arrays."""
+    layout = layout_of(group)
+    return solve_arrays(layout, claims_of(group, layout))
+
+
+def solve_arrays(layout: Layout, claims: Claims) -> Solution:
+    """The same from arrays; `claims` hold only what their owners may keep. Topics without a subscriber stay as they are."""
+    if layout.subscribed is None or not layout.members:
+        owner = solve_equal(claims, len(layout.members)) if layout.members else claims.owner
+        proof = Proof.CLOSED_FORM
+    else:
+        owner, proof = _solve_mixed(layout, layout.subscribed, claims)
+    moved = (claims.owner != NOBODY) & (owner != claims.owner)
+    return Solution(layout, owner, int(moved.sum()), proof)
+
+
+def _solve_mixed(layout: Layout, subscribed: Flags, claims: Claims) -> tuple[Numbers, Proof]:
+    counts, held = layout.counts, np.flatnonzero(claims.owner != NOBODY)
+    topic_of = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+    pairs = claims.owner[held].astype(np.int64) * len(counts) + topic_of[held]
+    own = np.bincount(pairs, minlength=subscribed.size).reshape(subscribed.shape).astype(np.int32)
+    flow = Flow(subscribed, own, counts)
+    flow.fill()
+    flow.level()
+    proof = Proof.BOUND
+    if not _at_bound(flow, own):
+        proof = Proof.SEARCH
+        flow.cheapen()
+    return _owners(claims, topic_of, own, flow.x), proof
+
+
+def _at_bound(flow: Flow, own: Numbers) -> bool:
+    moves = flow.moves
+    return moves == 0 or (flow.even and moves == fewest_moves(own.sum(axis=1, dtype=np.int32), int(flow.loads.sum())))
+
+
+def _owners(claims: Claims, topic_of: Numbers, own: Numbers, x: Numbers) -> Numbers:
+    """Partition by partition: everybody keeps its first ones, and the rest goes to those who get more than they had."""
+    owner = claims.owner.copy()
+    less = np.append(x < own, np.zeros((1, x.shape[1]), np.bool_), axis=0)  # NOBODY, which is -1, finds the last row
+    cut = np.flatnonzero(less[owner, topic_of])
+    if len(cut):
+        order = cut[by_owner(owner[cut], len(x))]
+        pairs = owner[order], topic_of[order]
+        changed = np.flatnonzero((np.diff(pairs[0]) != 0) | (np.diff(pairs[1]) != 0)) + 1
+        first = np.zeros(len(order), np.int64)
+        first[changed] = changed
+        rank = np.arange(len(order)) - np.maximum.accumulate(first)
+        owner[order[rank >= x[pairs]]] = NOBODY
+    takers, topics = np.nonzero(x > own)
+    need = x[takers, topics] - own[takers, topics]
+    if claims.contested:
+        _to_claimants(claims, owner, topic_of, takers, topics, need)
+    order = np.argsort(topics, kind="stable")
+    covered: Flags = x.sum(axis=0) > 0
+    owner[(owner == NOBODY) & covered[topic_of]] = np.repeat(takers[order], need[order])
+    return owner
+
+
+def _to_claimants(
+    claims: Claims, owner: Numbers, topic_of: Numbers, takers: Places, topics: Places, need: Numbers
+) -> None:
+    """Where it costs nothing, give what several claim to the one with the newest claim."""
+    place = {pair: i for i, pair in enumerate(zip(takers.tolist(), topics.tolist(), strict=True))}
+    for partition, member in claims.contested.items():
+        i = place.get((member, int(topic_of[partition])))
+        if i is not None and need[i]:
+            owner[partition] = member
+            need[i] -= 1

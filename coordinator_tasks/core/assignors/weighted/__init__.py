@@ -1,0 +1,1 @@
+"""The strategy `weighted`: partitions by load, members by capacity."""

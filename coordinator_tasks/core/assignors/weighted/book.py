@@ -1,0 +1,217 @@
+"""Who carries how much: the account that `weighted` plans with. Every move goes through it, so it never has to be counted
+anew.
+
+Sums are made in the order of the partition numbers, so that the same problem gives the same figures whatever the order
+of its mappings. A partition without an owner stands under `NOBODY`.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from heapq import heapify, heappop, heappush, heapreplace, nlargest
+from typing import TypeAlias
+
+from coordinator_tasks.core.assignors.problem import Problem
+from coordinator_tasks.core.assignors.weighted.parameters import Rules, Zones
+from coordinator_tasks.core.assignors.weighted.stock import Stock
+from coordinator_tasks.core.assignors.weighted.table import NOBODY, Table
+
+_READ_AT_ONCE = 64
+SLACK = 1e-9  # of a load: what rounding may do to a sum
+Entry: TypeAlias = tuple[float, int, str]
+
+
+class Book:
+    """Made from a problem, with everything where it is: fixed partitions where they stay, the others with their owners.
+
+    - `placed`: partition → member, in the order of the numbers; members outside the problem only where it is fixed.
+    - `seats`: the members that may have something: not banned from everything, and with a capacity.
+    - `load`: what each carries, other topics included; `count`: how many partitions, other topics included.
+    - `level`: the load per capacity if all that can move were spread evenly; nobody can do better.
+    """
+
+    def __init__(self, problem: Problem, rules: Rules) -> None:
+        self.problem, self.rules = problem, rules
+        banned = {m for m, what in rules.bans.items() if what is None}
+        self.seats = tuple(sorted(m for m, one in problem.members.items() if one.capacity > 0 and m not in banned))
+        self.capacity = {m: problem.members[m].capacity for m in self.seats}
+        self.limit = {m: rules.limit_of(m) for m in self.seats}
+        self._table = Table(problem, rules, self.seats)
+        self.placed, self._carried = self._table.placed, self._table.carried
+        self.count = Counter(self._table.counts())
+        self.load = self._table.loads()
+        self.level = self._level()
+        for member in self.seats:
+            self.load[member] += self._carried.get(member, 0.0)
+            self.count[member] += problem.loads.get(member, 0)
+        self.moved: set[int] = set()
+        self._barred = frozenset[int]().union(*(what for what in rules.bans.values() if what is not None))
+        self._stocks: dict[str, Stock] = {}
+        self._heaps: dict[tuple[float, str], list[Entry]] = {}
+
+    # What is the case ------------------------------------------------------------------------------------------------
+
+    @property
+    def top(self) -> float:
+        """The tolerance: nobody is relieved who carries no more than this per capacity."""
+        return self.level * (1 + self.rules.tolerance) * (1 + SLACK)
+
+    @property
+    def alarm(self) -> float:
+        """The hysteresis: nobody is relieved at all while everybody carries no more than this per capacity."""
+        return self.level * (1 + self.rules.tolerance + self.rules.hysteresis) * (1 + SLACK)
+
+    def weight(self, partition: int) -> float:
+        """What the partition weighs; the mean of the known ones if nobody knows."""
+        return self._table.weight(partition)
+
+    def ratio(self, member: str) -> float:
+        """What the member carries per capacity."""
+        return self.load[member] / self.capacity[member]
+
+    def racks(self, partition: int) -> tuple[str, ...]:
+        """The racks that are near the partition; none where that does not count."""
+        return self.problem.zones.get(partition, ()) if self.rules.zones is not Zones.OFF else ()
+
+    def is_near(self, member: str, partition: int) -> bool:
+        """Whether the member is in a rack of the partition's replicas; where nothing is known, everybody is."""
+        racks = self.racks(partition)
+        return not racks or self.problem.members[member].rack in racks
+
+    def may_have(self, member: str, partition: int) -> bool:
+        """Whether bans and required zones let the member have the partition, however much it has already."""
+        if self.rules.bars(member, partition):
+            return False
+        if self.rules.zones is not Zones.REQUIRE or self.is_near(member, partition):
+            return True
+        return not any(self.is_near(one, partition) and not self.rules.bars(one, partition) for one in self.seats)
+
+    def has_room(self, member: str) -> bool:
+        """Whether the member may have one more partition."""
+        return self.count[member] < self.limit[member]
+
+    def homeless(self) -> list[int]:
+        """The partitions without an owner, the heaviest first."""
+        return self._table.of_nobody()[0]
+
+    def stock(self, member: str) -> Stock:
+        """The partitions that the member has and that may move, the lightest first."""
+        if member not in self._stocks:
+            # One look at all partitions serves those that are likely to be asked for next as well.
+            unread = [m for m in self.seats if m not in self._stocks]
+            self.read({member, *nlargest(_READ_AT_ONCE, unread, key=self._entry)})
+        return self._stocks[member]
+
+    def read(self, members: Collection[str]) -> None:
+        """Make the stocks of these members, in one look at all partitions."""
+        unread = [m for m in members if m not in self._stocks]
+        self._stocks |= {m: Stock(*held) for m, held in self._table.movable(unread).items()}
+
+    def answer(self) -> dict[int, str]:
+        """Partition → member; what nobody has is left out."""
+        return {p: m for p, m in self.placed.items() if m != NOBODY} if self.count[NOBODY] else self.placed
+
+    # What changes ----------------------------------------------------------------------------------------------------
+
+    def move(self, partition: int, taker: str) -> None:
+        """Give the partition to somebody, or to nobody."""
+        giver, weight = self.placed[partition], self.weight(partition)
+        self._table.place(partition, taker)
+        if giver in self._stocks:
+            self._stocks[giver].remove(partition, weight)
+        if taker in self._stocks:
+            self._stocks[taker].add(partition, weight)
+        self._settle(giver, -weight, -1)
+        self._settle(taker, weight, 1)
+        owner = self.problem.owned.get(partition)
+        if owner is not None and owner != taker:
+            self.moved.add(partition)
+        else:
+            self.moved.discard(partition)
+
+    def _settle(self, member: str, weight: float, count: int) -> None:
+        self.count[member] += count
+        if member in self.capacity:
+            self.load[member] += weight
+            heap = self._heaps.get(self._kind(member))
+            if heap is not None:
+                heappush(heap, self._entry(member))
+
+    def _entry(self, member: str) -> Entry:
+        return self.ratio(member), self.count[member], member
+
+    def _kind(self, member: str) -> tuple[float, str]:
+        """Among members of a kind, the one that carries least is the best for every partition."""
+        rack = self.problem.members[member].rack if self.rules.zones is not Zones.OFF else ""
+        return self.capacity[member], rack
+
+    def lightest(self) -> list[str]:
+        """The member with room that carries least of each kind, the one with the least load per capacity first."""
+        if not self._heaps:
+            for member in self.seats:
+                self._heaps.setdefault(self._kind(member), []).append(self._entry(member))
+            for heap in self._heaps.values():
+                heapify(heap)
+        found: list[Entry] = []
+        for heap in self._heaps.values():
+            while heap and (heap[0] != self._entry(heap[0][2]) or not self.has_room(heap[0][2])):
+                heappop(heap)  # stale, or full: what changes there pushes it again
+            if heap:
+                found.append(heap[0])
+        return [member for _, _, member in sorted(found)] if len(found) > 1 else [one[2] for one in found]
+
+    def takers(self, partitions: Iterable[int] = ()) -> list[str]:
+        """Members with room, lightest first: one of each kind, or all where somebody is banned from one of these."""
+        if self._barred and not self._barred.isdisjoint(partitions):
+            return [m for _, _, m in sorted(self._entry(m) for m in self.seats if self.has_room(m))]
+        return self.lightest()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every member with room may have every partition, and all have the same capacity."""
+        rules, capacities = self.rules, set(self.capacity.values())
+        return len(capacities) == 1 and not rules.bans and (rules.zones is Zones.OFF or not self.problem.zones)
+
+    def spread(self) -> None:
+        """Where it is plain: give what nobody has, heaviest first, to whoever carries least, as if by a `move` each."""
+        homeless, weights = self._table.of_nobody()
+        seats, limit, capacity = self.seats, self.limit, next(iter(self.capacity.values()), 1.0)
+        # A seat's number sorts as its name does; the load comes along, and is never compared.
+        heap = [(self.ratio(m), self.count[m], i, self.load[m]) for i, m in enumerate(seats) if self.has_room(m)]
+        heapify(heap)
+        takers: list[int] = []
+        for weight in weights if heap else ():
+            _, count, seat, load = heap[0]
+            takers.append(seat)
+            count, load = count + 1, load + weight
+            if count < limit[seats[seat]]:
+                heapreplace(heap, (load / capacity, count, seat, load))
+                continue
+            heappop(heap)
+            self.count[seats[seat]], self.load[seats[seat]] = count, load
+            if not heap:
+                break
+        for _, count, seat, load in heap:
+            self.count[seats[seat]], self.load[seats[seat]] = count, load
+        self.count[NOBODY] -= len(takers)
+        self._table.deal(homeless[: len(takers)], takers)
+
+    # How it starts ---------------------------------------------------------------------------------------------------
+
+    def _level(self) -> float:
+        """The level to which all that can move raises the members, given what they have to carry anyway."""
+        fixed: dict[str, list[int]] = {m: [] for m in self.seats}
+        for partition, member in self.problem.fixed.items():
+            if member in fixed and partition in self.placed:
+                fixed[member].append(partition)
+        stays = {m: sum(map(self.weight, sorted(found))) for m, found in fixed.items()}
+        movable = sum(self.load[m] for m in self.seats) + self.load.get(NOBODY, 0.0) - sum(stays.values())
+        for member in self.seats:
+            stays[member] += self._carried.get(member, 0.0)
+        level, capacity, load = 0.0, 0.0, movable
+        for member in sorted(self.seats, key=lambda m: (stays[m] / self.capacity[m], m)):
+            if capacity and load / capacity <= stays[member] / self.capacity[member]:
+                break
+            capacity += self.capacity[member]
+            load += stays[member]
+            level = load / capacity
+        return level

@@ -1,0 +1,31 @@
+"""By weight: lag, records per second or a person's own figures, spread by capacity over all topics, with few moves."""
+
+from collections.abc import Mapping
+
+from coordinator_tasks.core.assignors.problem import Problem
+from coordinator_tasks.core.assignors.weighted.parameters import rules_of
+from coordinator_tasks.core.measures import Measure
+
+
+class Weighted:
+    """See the module."""
+
+    def assign(self, problem: Problem) -> Mapping[int, str]:
+        """Partition → member; what nobody may have is left out. Raises `Refused` for wrong parameters or weights."""
+        # It loads numpy, for a tenth of a second that nobody else's plans should take.
+        from coordinator_tasks.core.assignors.weighted.planner import planned  # noqa: PLC0415
+
+        return planned(problem, rules_of(problem.parameters)).answer()
+
+    def check(self, parameters: Mapping[str, str]) -> None:
+        """Raise `Refused` for parameters that are none."""
+        rules_of(parameters)
+
+    def measure(self, parameters: Mapping[str, str]) -> Measure:
+        """As the parameters say."""
+        return rules_of(parameters).measure
+
+    def patience_s(self, parameters: Mapping[str, str]) -> float | None:
+        """Only measured weights change by themselves."""
+        rules = rules_of(parameters)
+        return None if rules.measure is Measure.PARTITIONS else rules.interval_s

@@ -1,0 +1,248 @@
+"""Why something is done or not done: holds, triggers of a plan and their sentences, and how long a plan settles."""
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from math import inf
+
+from coordinator_tasks.core.machine.draft import Draft, configured
+from coordinator_tasks.core.machine.presence import absent_until, is_draining, presence
+from coordinator_tasks.core.machine.world import Policy, Presence, TopicView, World
+from coordinator_tasks.core.model import MoveKind, State, TopicNode, TopicState
+from coordinator_tasks.core.partition_text import noun
+
+_SHOWN = 10  # names in one sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A plan is due. `events_at` are the times of the membership events behind it; empty = it need not settle."""
+
+    text: str
+    events_at: tuple[float, ...] = ()
+
+
+def hold(view: TopicView) -> str:
+    """Why nothing may be done with the topic, or an empty text."""
+    config = view.config
+    if config.removed:
+        return ""
+    if view.missing:
+        return (
+            f"topic {view.topic} is no longer in Kafka: remove it here as well, or create it anew and then remove and"
+            " add it here"
+        )
+    found = view.description
+    if found is not None and found.topic_id != config.topic_id:
+        return (
+            f"topic {view.topic} was created anew in Kafka (id {found.topic_id}, managed is {config.topic_id}): offsets"
+            " of the old one mean nothing for it; remove it here and add it again"
+        )
+    return ""
+
+
+def digest(view: TopicView, world: World, able: Mapping[str, int]) -> str:
+    """Sixteen hexadecimal digits over everything a plan is made from, apart from who the targets are."""
+    config = view.config
+    members = {
+        c: [world.members[c].capacity, world.members[c].rack, sorted(world.members[c].attributes.items())]
+        for c in sorted(able if not config.frozen else ())
+    }
+    parts = [
+        config.strategy,
+        sorted(config.parameters.items()),
+        sorted(config.pins.items()),
+        sorted(config.paused),
+        sorted(config.properties.items()),
+        [config.bootstrap_servers, config.group_id, config.topic_id, config.start, config.initial_partitions],
+        [config.frozen, config.removed],
+        len(view.partitions),
+        members,
+    ]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def of_placement(view: TopicView, world: World, draft: Draft, lost: Collection[str]) -> str:
+    """The cause of what is not put off to a plan: owners that are lost, partitions that are, or that have no owner."""
+    if lost:
+        return "; ".join(_of_loss(consumer, view, world) for consumer in sorted(lost)[:_SHOWN])
+    if view.node is not None and view.node.topic_id != view.config.topic_id:
+        return f"the topic was created anew in Kafka: id {view.config.topic_id}, was {view.node.topic_id}"
+    vanished = [m.partition for m in draft.moves if m.kind is MoveKind.STOP]
+    if vanished:
+        return f"no longer in Kafka: {listed(vanished)}"
+    state = view.state
+    if state is not None and state.targets:
+        unowned = [m.partition for m in draft.moves]
+        return f"{noun(unowned)} without an owner: {shown(unowned)}"
+    return f"consumers to take partitions: {shown(sorted({m.taker for m in draft.moves}))}"
+
+
+def _of_loss(consumer: str, view: TopicView, world: World) -> str:
+    # The one that is lost: the draft may grant something to its successor already.
+    incarnation = view.node.incarnations.get(consumer, 0) if view.node is not None else 0
+    directive = world.directives.get(consumer)
+    if (
+        directive is not None
+        and directive.isolation is not None
+        and directive.isolation.incarnation in (0, incarnation)
+    ):
+        why = f": {directive.isolation.why}" if directive.isolation.why else ""
+        return f"isolated: {consumer} (by {directive.isolation.by}{why})"
+    claim = world.claims.get(consumer)
+    how = claim.ended.get(incarnation) if claim is not None else None
+    why = claim.reasons.get(incarnation, "") if claim is not None else ""
+    return f"gone: {consumer} ({how.value if how is not None else 'unknown'}{f': {why}' if why else ''})"
+
+
+def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able: Mapping[str, int]) -> Due | None:
+    """What asks for a new plan for everybody, or `None`."""
+    node, config = view.node, view.config
+    if node is None:
+        return None
+    if config.removed:
+        held = bool(draft.assignments or draft.to_start or draft.handoff)
+        return Due("the topic was removed from the coordinator") if held or not node.removed else None
+    current = digest(view, world, able)
+    # Every transition writes the node with the configuration of its moment, the plan's digest stays that of the plan.
+    changed = bool(state.planned) and (current != state.planned or configured(node) != configured(config))
+    # Nobody runs anything under a node that says removed, or that is of the topic before it was created anew: one that was
+    # added again cannot wait until it is Stable.
+    changed = changed or node.removed or node.topic_id != config.topic_id
+    if config.frozen:
+        return Due(_paused(view) or "configuration changed") if changed else None
+    joined = sorted(c for c, i in able.items() if state.targets.get(c) != i)
+    left = sorted({c for c in state.targets if c not in able} | _to_drain(world, draft))
+    if joined or left:
+        return Due(_membership(joined, left, world), _events(joined, left, world))
+    if changed:
+        told = "; ".join(filter(None, (_paused(view), _pinned(view, able))))
+        return Due(told or "configuration, partitions or a member's attributes changed")
+    if not state.planned and state.state is State.STABLE and not draft.in_flight():
+        return Due(f"goes on: {state.cause.removeprefix('goes on: ')}")
+    return None
+
+
+def _to_drain(world: World, draft: Draft) -> set[str]:
+    """Who drains and owns something: it may have been absent when everybody else was planned, and has kept it since."""
+    return {c for c, i in _owners(draft) if is_draining(c, i, world) and _registered(c, i, world)}
+
+
+def _registered(consumer: str, incarnation: int, world: World) -> bool:
+    member = world.members.get(consumer)
+    return member is not None and member.incarnation == incarnation
+
+
+def _paused(view: TopicView) -> str:
+    """What a person has paused or resumed since the node was written, or an empty text."""
+    before, after = view.node.paused if view.node is not None else frozenset(), view.config.paused
+    parts = [("paused", sorted(after - before)), ("resumed", sorted(before - after))]
+    return "; ".join(f"{what}: {listed(which)}" for what, which in parts if which)
+
+
+def _pinned(view: TopicView, able: Collection[str]) -> str:
+    """Which partitions a person has pinned to somebody who does not own them yet, or an empty text."""
+    owners = view.node.assignments if view.node is not None else {}
+    moving: dict[str, list[int]] = {}
+    for partition, consumer in sorted(view.config.pins.items()):
+        if consumer in able and owners.get(partition) != consumer:
+            moving.setdefault(consumer, []).append(partition)
+    return "; ".join(f"pinned to {consumer}: {listed(which)}" for consumer, which in sorted(moving.items())[:_SHOWN])
+
+
+def _membership(joined: list[str], left: list[str], world: World) -> str:
+    parts = [f"joined: {shown(joined)}"] if joined else []
+    for consumer in left[:_SHOWN]:
+        directive = world.directives.get(consumer)
+        draining = directive.draining if directive is not None else None
+        if draining is not None:
+            why = f": {draining.why}" if draining.why else ""
+            parts.append(f"draining: {consumer} (by {draining.by}{why})")
+        else:
+            parts.append(f"no longer a target: {consumer}")
+    return "; ".join(parts)
+
+
+def _events(joined: list[str], left: list[str], world: World) -> tuple[float, ...]:
+    found = [world.members[c].registered_at for c in joined if c in world.members]
+    for consumer in left:
+        directive, claim = world.directives.get(consumer), world.claims.get(consumer)
+        if directive is not None and directive.draining is not None:
+            found.append(directive.draining.at)
+        elif claim is not None and claim.absence is not None:
+            found.append(claim.absence.since_at)
+    return tuple(found)
+
+
+def settling(due: Due, world: World, policy: Policy) -> float:
+    """Seconds that the plan still waits: until the last event is `settle_s` old, at most `settle_max_s` from the first.
+
+    An event that lies further ahead than that is another clock's: how old it is cannot be known, nothing waits for it.
+    """
+    events_at = [at for at in due.events_at if at - world.now <= policy.settle_max_s]
+    if not events_at:
+        return 0.0
+    still = max(events_at) + policy.settle_s - world.now
+    at_most = min(events_at) + policy.settle_max_s - world.now
+    return max(0.0, min(still, at_most, policy.settle_max_s))
+
+
+def absences(node: TopicNode, world: World, policy: Policy) -> str:
+    """Which owners are absent, and what ends the wait for them; an empty text = none is."""
+    found = [(consumer, absence(consumer, incarnation, world, policy)) for consumer, incarnation in _owners(node)]
+    return "; ".join([f"{consumer}'s {text}" for consumer, text in found if text][:_SHOWN])
+
+
+def absent_for(node: TopicNode, world: World, policy: Policy, session_timeout_s: float) -> float | None:
+    """Seconds until the first absent owner's partitions go to others without anybody's word; `None` = nobody's do."""
+    absent = [(c, i) for c, i in _owners(node) if presence(c, i, world, policy) is Presence.ABSENT]
+    until = min((absent_until(c, i, world, policy, session_timeout_s) for c, i in absent), default=inf)
+    return max(0.0, until - world.now) if until < inf else None
+
+
+def _owners(of: TopicNode | Draft) -> list[tuple[str, int]]:
+    """Who owns something, each with its incarnation, sorted."""
+    return sorted({(c, of.incarnations.get(c, 0)) for c in of.assignments.values()})
+
+
+def homeless(partitions: Collection[int], unowned: list[int]) -> str:
+    """Which partitions nobody can be given while no live consumer may have them; an empty text = none."""
+    if not unowned:
+        return ""
+    which = "partitions" if len(unowned) == len(partitions) else f"{noun(unowned)} {shown(unowned)}"
+    return f"no live consumer is there to take {which}"
+
+
+def undrained(view: TopicView, world: World, draft: Draft) -> str:
+    """Which consumers drain and keep what they own, and why; an empty text = none does."""
+    why = "the topic is frozen" if view.config.frozen else "no other consumer is there that may take them"
+    kept = {
+        c: sorted(p for p, owner in draft.assignments.items() if owner == c) for c in sorted(_to_drain(world, draft))
+    }
+    return "; ".join([f"{c} drains and keeps {listed(kept[c])}: {why}" for c in kept][:_SHOWN])
+
+
+def absence(consumer: str, incarnation: int, world: World, policy: Policy) -> str:
+    """What this incarnation is waited for if it is absent, in a sentence; an empty text = it is not."""
+    if presence(consumer, incarnation, world, policy) is not Presence.ABSENT:
+        return ""
+    claim, successor = world.claims.get(consumer), world.members.get(consumer)
+    if claim is not None and incarnation in claim.ended:
+        wait = f"{policy.rejoin_grace_s:g} s for a process with the same id"
+        return f"incarnation {incarnation} is over: its partitions wait {wait}"
+    silent = f"it has been silent for {policy.absent_after_s:g} s and is isolated"
+    until = "a person isolates it" if policy.hold_absent else silent
+    text = f"incarnation {incarnation} is absent: it keeps its partitions until its end is known, or {until}"
+    return text if successor is None else f"{text}; incarnation {successor.incarnation} gets nothing before"
+
+
+def listed(partitions: list[int]) -> str:
+    """`partition 7`, `partitions 0, 1 and 2 more`: cut after ten."""
+    return f"{noun(partitions)} {shown(partitions)}"
+
+
+def shown(names: list[str] | list[int]) -> str:
+    """A list in a sentence, cut after ten."""
+    text = ", ".join(str(name) for name in names[:_SHOWN])
+    return text if len(names) <= _SHOWN else f"{text} and {len(names) - _SHOWN} more"

@@ -1,0 +1,80 @@
+"""What the consumers' own interfaces confirm. Evidence counts only for the incarnation, generation and epoch asked for."""
+
+from coordinator_tasks.core.machine.world import TopicView, World
+from coordinator_tasks.core.model import Silence, TopicNode, TopicStatus, Unreachable
+
+
+def _status(consumer: str, topic: str, node: TopicNode, epoch: int, world: World) -> TopicStatus | str:
+    """The consumer's word on the topic if it has acted on `epoch`, else a sentence that says what is missing."""
+    incarnation = node.incarnations.get(consumer, 0)
+    answer = world.answers.get(consumer)
+    if answer is None:
+        return f"{consumer} is not registered and was not asked"
+    if isinstance(answer, Unreachable):
+        refused = answer.silence is Silence.REFUSED
+        return f"{consumer} does not answer ({'connection refused' if refused else answer.detail})"
+    if answer.incarnation != incarnation:
+        return f"{consumer} answers as incarnation {answer.incarnation}, not {incarnation}"
+    status = answer.topics.get(topic)
+    if status is None:
+        return f"{consumer} does not know of the topic yet"
+    if status.generation != node.generation:
+        return f"{consumer} acts on generation {status.generation or 'none'}, not {node.generation}"
+    if status.acted_epoch < epoch:
+        return f"{consumer} has acted on epoch {status.acted_epoch}, not yet on {epoch}"
+    return status
+
+
+def not_closed(consumer: str, partition: int, topic: str, node: TopicNode, epoch: int, world: World) -> str:
+    """Empty if `closed(p)` holds for this possible owner, else what is missing."""
+    status = _status(consumer, topic, node, epoch, world)
+    if isinstance(status, str):
+        return status
+    return f"{consumer} still runs partition {partition}" if partition in status.running else ""
+
+
+def not_started(consumer: str, partition: int, topic: str, node: TopicNode, epoch: int, world: World) -> str:
+    """Empty if `started(p)` holds for the assignee, else what is missing."""
+    status = _status(consumer, topic, node, epoch, world)
+    if isinstance(status, str):
+        return status
+    running = status.running.get(partition)
+    if running is None:
+        return f"{consumer} does not run partition {partition} yet"
+    if not status.query_alive:
+        return f"{consumer} has no live query for the topic"
+    if running.closing or running.token.epoch != node.since.get(partition):
+        return f"{consumer} runs partition {partition} under an older holding"
+    return "" if running.started else f"{consumer} has not yet committed or planned partition {partition}"
+
+
+def not_running(consumer: str, topic: str, node: TopicNode, world: World) -> tuple[int, ...]:
+    """The partitions that the consumer holds but, at the current epoch, does not run; empty if that is not known."""
+    status = _status(consumer, topic, node, node.epoch, world)
+    if isinstance(status, str):
+        return ()
+    held = sorted(p for p, owner in node.assignments.items() if owner == consumer)
+    return tuple(p for p in held if p not in status.running)
+
+
+def blockers(view: TopicView, world: World) -> dict[str, str]:
+    """Who holds up the topic: consumer → the first thing that is missing from it."""
+    node, state = view.node, view.state
+    found: dict[str, str] = {}
+    if node is None or state is None:
+        return found
+    for consumer, partitions in sorted(state.to_close.items()):
+        for partition in partitions:
+            epoch = state.epochs.get(partition, node.epoch)
+            missing = not_closed(consumer, partition, view.topic, node, epoch, world)
+            if missing:
+                found.setdefault(consumer, missing)
+    if found:
+        return found
+    for consumer, partitions in sorted(state.to_start.items()):
+        for partition in partitions:
+            epoch = state.epochs.get(partition, node.epoch)
+            missing = not_started(consumer, partition, view.topic, node, epoch, world)
+            if missing:
+                found.setdefault(consumer, missing)
+    return found

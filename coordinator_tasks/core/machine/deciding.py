@@ -1,0 +1,302 @@
+"""One decision in the making: the steps of `machine` in the order in which they match, and the write that comes of one."""
+
+from collections.abc import Mapping
+
+from coordinator_tasks.core.machine import causes
+from coordinator_tasks.core.machine.confirm import blockers, not_closed, not_running, not_started
+from coordinator_tasks.core.machine.decision import Decision, Step, Verdict
+from coordinator_tasks.core.machine.draft import Draft, by_consumer, draft_of, label, node_of, unless_same
+from coordinator_tasks.core.machine.planning import finish, patience_s, place, rebalance, stop_vanished
+from coordinator_tasks.core.machine.presence import presence, targets
+from coordinator_tasks.core.machine.recovery import noted
+from coordinator_tasks.core.machine.table import Signal, next_state, signal_of_plan
+from coordinator_tasks.core.machine.world import LOST, Policy, Presence, TopicView, World
+from coordinator_tasks.core.model import SEEKS, Actor, Ending, MoveKind, Record, State, TopicState
+
+
+class Deciding:
+    """One call of `decide` past the holds: the draft, and the steps in the order in which they match."""
+
+    def __init__(
+        self,
+        view: TopicView,
+        world: World,
+        policy: Policy,
+        actor: Actor,
+        draft: Draft | None = None,
+        supersedes: Mapping[str, int] | None = None,
+        objectors: frozenset[str] = frozenset(),
+    ) -> None:
+        node = view.node
+        self.view, self.world, self.policy, self.actor = view, world, policy, actor
+        self.state = view.state or TopicState(State.INITIAL)
+        epoch = node.epoch + 1 if node is not None else 1
+        self.draft = draft or draft_of(node, view.state, view.releases, epoch, node.generation if node else world.fresh)
+        self.supersedes = supersedes if supersedes is not None else (node.supersedes if node is not None else {})
+        self.objectors = objectors
+        self.relies_on: frozenset[str] = frozenset()
+
+    def run(self, steps: frozenset[Step]) -> Decision:
+        decision = self._lost_or_unowned()
+        if decision is None and Step.START in steps:
+            decision = self._closed()
+        if decision is None and Step.SETTLE in steps:
+            decision = self._started()
+        if decision is None and Step.PLAN in steps:
+            decision = self._plan()
+        return decision or self._rest()
+
+    def drop_lost(self) -> tuple[set[int], frozenset[str]]:
+        """Drop everything from lost consumers; returns the partitions changed and who is lost."""
+        known = {c: presence(c, i, self.world, self.policy) for c, i in self.draft.incarnations.items()}
+        lost = frozenset(c for c, how in known.items() if how in LOST) & self.draft.holders()
+        clean = {c for c in lost if known[c] is Presence.GONE and self._ending(c) is Ending.LEFT}
+        self.relies_on = lost
+        return self.draft.drop_lost(lost, clean), lost
+
+    def _ending(self, consumer: str) -> Ending | None:
+        claim = self.world.claims.get(consumer)
+        return claim.ended.get(self.draft.incarnations[consumer]) if claim is not None else None
+
+    def able(self) -> dict[str, int]:
+        """The consumers that may be given partitions now."""
+        holders = self.draft.holders()
+        held = {c: i for c, i in self.draft.incarnations.items() if c in holders}
+        found = targets(self.view.topic, held, self.world, self.policy)
+        # A release that does not know seeks would refuse the node that has them, and hold.
+        return {c: i for c, i in found.items() if not self.draft.seeks or SEEKS in self.world.members[c].formats}
+
+    def _lost_or_unowned(self) -> Decision | None:
+        touched, lost = self.drop_lost()
+        able = self.able()
+        self._leave_former_topic()
+        stop_vanished(self.draft, self.view)
+        place(self.draft, self.view, self.world, able, self.policy)
+        if not touched and not self.draft.moves:
+            return None
+        cause = causes.of_placement(self.view, self.world, self.draft, lost)
+        kept = {c: i for c, i in self.state.targets.items() if c not in lost}
+        planned = self.state.planned if kept else self._digest_if_whole(able)
+        return self.write(self._signal_of_loss(), cause, targets=kept or able, planned=planned)
+
+    def _leave_former_topic(self) -> None:
+        """What is on its way in a topic that was created anew since begins in the new one without its former offset."""
+        node, config = self.view.node, self.view.config
+        if node is None or config.removed or node.topic_id == config.topic_id:
+            return
+        self.draft.seeks.clear()
+        for partition, entry in sorted(self.draft.handoff.items()):
+            self.draft.move(partition, entry.taker)
+
+    def _digest_if_whole(self, able: Mapping[str, int]) -> str:
+        """What everybody was planned by; empty where only the homeless were placed, and the rest is still to be planned."""
+        placed = {move.partition for move in self.draft.moves}
+        whole = self.draft.assignments.keys() | self.draft.handoff.keys() | self.draft.in_flight() <= placed
+        return causes.digest(self.view, self.world, able) if whole else ""
+
+    def _signal_of_loss(self) -> Signal:
+        before, after = self.state.state, label(self.draft)
+        if not self.draft.assignments and after is State.STABLE:
+            return Signal.NOBODY_LEFT
+        if before is State.CLOSING and after is State.STARTING:
+            return Signal.ALL_CLOSED
+        if before is State.CLOSING and after is State.STABLE:
+            return Signal.CLOSED_FOR_GOOD
+        if before is State.STARTING and after is State.STARTING:
+            return Signal.OWNER_LOST
+        return signal_of_plan(self.draft)
+
+    def _closed(self) -> Decision | None:
+        node = self.view.node
+        if node is None:
+            return None
+        free: set[int] = set()
+        urgent, confirmed = False, []
+        for partition, owners in sorted(self.draft.to_close.items()):
+            epoch = self.draft.epochs.get(partition, node.epoch)
+            closed = {c for c in owners if not not_closed(c, partition, self.view.topic, node, epoch, self.world)}
+            confirmed += [(c, partition) for c in closed]
+            if closed == owners:
+                free.add(partition)
+                urgent = urgent or partition not in self.draft.handoff
+        everything = len(free) == len(self.draft.to_close)
+        late = self.world.now - self.state.since_at >= self.policy.settle_max_s
+        if not free or not (everything or urgent or late):
+            return None
+        for partition in sorted(free):
+            self.draft.close_confirmed(partition, self.draft.to_close[partition])
+        signal = Signal.SOME_CLOSED
+        if everything:
+            signal = Signal.ALL_CLOSED if self.draft.to_start else Signal.CLOSED_FOR_GOOD
+        kept = [(c, p) for c, p in confirmed if p in free]
+        return self.write(signal, self.state.cause, confirmed=by_consumer(kept))
+
+    def _started(self) -> Decision | None:
+        node = self.view.node
+        if node is None or self.draft.to_close or not self.draft.to_start:
+            return None
+        for partition, consumer in self.draft.to_start.items():
+            epoch = self.draft.epochs.get(partition, node.epoch)
+            if not_started(consumer, partition, self.view.topic, node, epoch, self.world):
+                return None
+        confirmed = by_consumer([(c, p) for p, c in self.draft.to_start.items()])
+        self.draft.to_start.clear()
+        self.draft.epochs.clear()
+        return self.write(Signal.ALL_STARTED, self.state.cause, confirmed=confirmed, same_node=True)
+
+    def _plan(self) -> Decision | None:
+        able = self.able()
+        due = causes.of_plan(self.view, self.world, self.draft, self.state, able)
+        if due is None:
+            return self._restart() or self._drifted(able)
+        wait_s = causes.settling(due, self.world, self.policy)
+        if wait_s > 0:
+            return Decision(Verdict.WAIT, f"{due.text}; waiting until membership is still", wake_in_s=wait_s)
+        if self.world.doubted or self.world.unclear:
+            self._leave_started()
+        complete = rebalance(self.draft, self.view, self.world, able, self.policy)
+        planned = causes.digest(self.view, self.world, able) if complete else ""
+        if self.view.config.removed:
+            finish(self.draft)
+        moved = bool(self.draft.moves)
+        counted = dict(self.state.targets) if self.view.config.frozen else able
+        if not moved and counted == self.state.targets and self._same_for_consumers():
+            return self._restart()  # whatever changed, the plan would be the same
+        return self.write(
+            signal_of_plan(self.draft), due.text, targets=counted, planned=planned, restarts={}, same_node=not moved
+        )
+
+    def _leave_started(self) -> None:
+        """What has started waits no longer for the start of others: it may be moved, whatever is wrong about them."""
+        node = self.view.node
+        for partition, consumer in list(self.draft.to_start.items()):
+            epoch = self.draft.epochs.get(partition)
+            if node is None or epoch is None or partition in self.draft.to_close:
+                continue
+            if not not_started(consumer, partition, self.view.topic, node, epoch, self.world):
+                del self.draft.to_start[partition], self.draft.epochs[partition]
+
+    def _drifted(self, able: Mapping[str, int]) -> Decision | None:
+        """Loads have changed so much that the strategy would move something, and the topic has been Stable for long."""
+        settled = self.state.state is State.STABLE and not self.view.config.frozen and not self.view.config.removed
+        patience = patience_s(self.view, self.policy) if settled and able and self.view.node is not None else None
+        if patience is None or self.world.now - self.state.since_at < patience:
+            return None
+        complete = rebalance(self.draft, self.view, self.world, able, self.policy)
+        if not self.draft.moves:
+            return None
+        planned = causes.digest(self.view, self.world, able) if complete else ""
+        summary = self.draft.explanation.summary if self.draft.explanation is not None else ""
+        return self.write(signal_of_plan(self.draft), f"loads have changed: {summary}", targets=able, planned=planned)
+
+    def _same_for_consumers(self) -> bool:
+        return unless_same(self.view.node, node_of(self.draft, self.view.config, self.supersedes), True) is None
+
+    def _restart(self) -> Decision | None:
+        """Tell owners again to start what they have acted on and do not run; in Starting only when that takes long."""
+        node, stable = self.view.node, self.state.state is State.STABLE
+        late = self.world.now - self.state.since_at >= self.policy.stuck_after_s / 2  # before a person is asked
+        if node is None or not (stable or (late and self.state.state is State.STARTING)):
+            return None
+        restarts = dict(self.state.restarts)
+        tired: dict[str, str] = {}
+        for consumer in sorted(set(node.assignments.values())):
+            missing = not_running(consumer, self.view.topic, node, self.world)
+            if missing and restarts.get(consumer, 0) >= self.policy.max_restarts:
+                tired[consumer] = (
+                    f"{consumer} was told {restarts[consumer]} times to start {list(missing)} and does not"
+                )
+            elif missing:
+                restarts[consumer] = restarts.get(consumer, 0) + 1
+                for partition in missing:
+                    self.draft.restart(partition)
+        if self.draft.moves:
+            who = sorted({m.taker for m in self.draft.moves})
+            signal = Signal.NOT_RUNNING if stable else Signal.PLANNED_STARTS
+            return self.write(signal, f"not running what it holds: {', '.join(who)}", restarts=restarts)
+        return Decision(Verdict.HOLD, "; ".join(tired.values()), blockers=tired) if tired and stable else None
+
+    def _rest(self) -> Decision:
+        """Nothing to write: say what is waited for."""
+        missing = blockers(self.view, self.world)
+        if missing:
+            return Decision(Verdict.WAIT, "; ".join(missing.values()), blockers=missing)
+        unowned = [p for p in self.view.partitions if self.draft.target(p) is None]
+        if unowned and self.able() and self.view.node is not None and not self.view.config.removed:
+            limits = f"strategy {self.view.config.strategy!r} may give them to none of the live consumers"
+            return Decision(
+                Verdict.HOLD,
+                f"{causes.listed(unowned)} {'has' if len(unowned) == 1 else 'have'} no owner: {limits}; start one that may have them, or change "
+                "its limits, bans or zones",
+            )
+        if self.view.node is None:
+            return Decision(Verdict.WAIT, "no live consumer is there to take partitions")
+        homeless = "" if self.view.config.removed else causes.homeless(self.view.partitions, unowned)
+        kept = causes.undrained(self.view, self.world, self.draft)
+        absent = causes.absences(self.view.node, self.world, self.policy)
+        said = "; ".join(text for text in (homeless, kept, absent) if text)
+        verdict = Verdict.HOLD if homeless else Verdict.NOTHING
+        return Decision(verdict, said or "every partition is where it should be")
+
+    def write(
+        self,
+        signal: Signal,
+        cause: str,
+        *,
+        confirmed: Mapping[str, tuple[int, ...]] | None = None,
+        targets: Mapping[str, int] | None = None,
+        planned: str | None = None,
+        restarts: Mapping[str, int] | None = None,
+        same_node: bool = False,
+    ) -> Decision:
+        """The decision to write the draft; checks it against the table."""
+        before, now = self.state, self.world.now
+        after = next_state(before.state, signal, self.draft)
+        node = node_of(self.draft, self.view.config, self.supersedes)
+        written = unless_same(self.view.node, node, same_node)
+        fresh = before.state in (State.INITIAL, State.STABLE) or not before.rebalance
+        began_at = now if fresh else before.began_at
+        name = f"{node.epoch}-{self.world.fresh[:8]}" if fresh else before.rebalance
+        flight = self.draft.in_flight()
+        state = TopicState(
+            state=after,
+            to_start=by_consumer([(c, p) for p, c in self.draft.to_start.items()]),
+            to_close=by_consumer([(c, p) for p, owners in self.draft.to_close.items() for c in owners]),
+            epochs={p: e for p, e in sorted(self.draft.epochs.items()) if p in flight},
+            rebalance=name,
+            since_at=now,
+            began_at=began_at,
+            cause=cause,
+            targets=dict(sorted((targets if targets is not None else before.targets).items())),
+            planned=planned if planned is not None else before.planned,
+            restarts=dict(restarts if restarts is not None else before.restarts),
+            recovered=noted(self.view, self.world, self.policy, self.objectors),
+        )
+        record = Record(
+            topic=self.view.topic,
+            source=before.state,
+            target=after,
+            epoch=written.epoch if written is not None else (self.view.node.epoch if self.view.node else 0),
+            generation=node.generation,
+            rebalance=name,
+            cause=cause,
+            actor=self.actor,
+            at=now,
+            lasted_s=max(0.0, now - before.since_at) if before.since_at else 0.0,
+            rebalance_s=max(0.0, now - began_at),
+            moves=tuple(sorted(self.draft.moves, key=lambda m: m.partition)),
+            confirmed=dict(confirmed or {}),
+            counts=_counts(self.draft),
+            digest=state.planned,
+            incarnations=node.incarnations,
+            plan=self.draft.kept,
+        )
+        return Decision(
+            Verdict.WRITE, cause, state, written, record, self.relies_on, explanation=self.draft.explanation
+        )
+
+
+def _counts(draft: Draft) -> dict[str, int]:
+    counts = {"assigned": len(draft.assignments), "handoff": len(draft.handoff), "closing": len(draft.to_close)}
+    kinds = {kind: sum(1 for m in draft.moves if m.kind is kind) for kind in MoveKind}
+    return counts | {kind.value: n for kind, n in kinds.items() if n}

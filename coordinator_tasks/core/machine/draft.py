@@ -1,0 +1,290 @@
+"""One new topic node and state in the making: the rules by which partitions change hands.
+
+Rules (2 and 6 of the hand-off in the design):
+- The possible owners of a partition are those in its `toClose`, the taker of its hand-off and its assignee, except the
+  lost ones; a release for the present entry by its giver is the giver's confirmation.
+- Nobody left, or only the new target: assigned at once. Exactly one: a hand-off from it. More: all into `toClose`,
+  no hand-off (the barrier). So is a guarded partition: a survivor may still commit, only the barrier's start guards.
+- When the last possible owner of a partition is confirmed closed, it is assigned to its target.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from coordinator_tasks.core.model import (
+    Explanation,
+    Handoff,
+    Move,
+    MoveKind,
+    Release,
+    Seek,
+    State,
+    TopicConfig,
+    TopicNode,
+    TopicState,
+)
+from coordinator_tasks.core.protocol.holding import releases_entry
+
+
+@dataclass(slots=True)
+class Draft:
+    """Mutable; `epoch` is that of the node being written. Made by `draft_of`, ended by `node_of` and `label`.
+
+    `explanation` is how the strategy's moves were come to, and `kept` what of it fits into the history.
+    """
+
+    epoch: int
+    generation: str
+    releases: Mapping[int, Release]
+    assignments: dict[int, str] = field(default_factory=dict)
+    since: dict[int, int] = field(default_factory=dict)
+    handoff: dict[int, Handoff] = field(default_factory=dict)
+    to_close: dict[int, set[str]] = field(default_factory=dict)
+    to_start: dict[int, str] = field(default_factory=dict)
+    epochs: dict[int, int] = field(default_factory=dict)
+    incarnations: dict[str, int] = field(default_factory=dict)
+    guarded: set[int] = field(default_factory=set)
+    seeks: dict[int, Seek] = field(default_factory=dict)
+    former: dict[int, str] = field(default_factory=dict)
+    moves: list[Move] = field(default_factory=list)
+    explanation: Explanation | None = None
+    kept: Explanation | None = None
+
+    def owners(self, partition: int) -> set[str]:
+        """Everybody who may run the partition now (rule 2); the lost ones have been dropped before."""
+        found = set(self.to_close.get(partition, ()))
+        entry = self.handoff.get(partition)
+        if entry is not None:
+            found.add(entry.taker)
+            release = self.releases.get(partition)
+            if release is not None and releases_entry(release, entry, self.generation):
+                found.discard(entry.giver)
+        owner = self.assignments.get(partition)
+        if owner is not None:
+            found.add(owner)
+        return found
+
+    def target(self, partition: int) -> str | None:
+        """Who has the partition or is to have it."""
+        entry = self.handoff.get(partition)
+        if entry is not None:
+            return entry.taker
+        return self.assignments.get(partition) or self.to_start.get(partition)
+
+    def in_flight(self) -> set[int]:
+        """The partitions whose closing or starting is not confirmed yet."""
+        return self.to_close.keys() | self.to_start.keys()
+
+    def runs(self, partition: int) -> bool:
+        """Somebody has the partition, and has confirmed to have started it."""
+        return partition in self.assignments and partition not in self.in_flight()
+
+    def holders(self) -> set[str]:
+        """Everybody who may run, or is to run, some partition."""
+        found = set(self.assignments.values()) | set(self.to_start.values())
+        for owners in self.to_close.values():
+            found |= owners
+        for entry in self.handoff.values():
+            found |= {entry.giver, entry.taker}
+        return found
+
+    def forget(self, partition: int) -> None:
+        """Take the partition out of every list."""
+        for entries in (self.assignments, self.since, self.handoff, self.to_close, self.to_start, self.epochs):
+            entries.pop(partition, None)
+
+    def move(self, partition: int, taker: str) -> None:
+        """Send the partition to a new target, by whichever way is safe."""
+        owners = self.owners(partition)
+        giver = next(iter(sorted(owners)), self.former.get(partition, ""))
+        self.forget(partition)
+        self.epochs[partition] = self.epoch
+        self.to_start[partition] = taker
+        if owners <= {taker}:
+            self.assignments[partition] = taker
+            self.since[partition] = self.epoch
+            kind = MoveKind.START
+        elif len(owners) == 1 and partition not in self.guarded:
+            self.handoff[partition] = Handoff(giver, taker, self.epoch)
+            self.to_close[partition] = owners
+            kind = MoveKind.HANDOFF
+        else:
+            self.to_close[partition] = owners
+            kind = MoveKind.BARRIER
+        self.moves.append(Move(partition, giver, taker, kind))
+
+    def stop(self, partition: int) -> None:
+        """Close the partition everywhere; nobody gets it."""
+        owners = self.owners(partition)
+        self.forget(partition)
+        if owners:
+            self.to_close[partition] = owners
+            self.epochs[partition] = self.epoch
+        self.moves.append(Move(partition, next(iter(sorted(owners)), ""), "", MoveKind.STOP))
+
+    def restart(self, partition: int) -> None:
+        """Let the owner start again what it holds, from the committed position."""
+        owner = self.assignments[partition]
+        self.since[partition] = self.epochs[partition] = self.epoch
+        self.to_start[partition] = owner
+        self.moves.append(Move(partition, owner, owner, MoveKind.RESTART))
+
+    def seek(self, partition: int, offset: int) -> None:
+        """Let the partition go on at `offset`: its owner starts it again there, or else its next one does.
+
+        Nobody but its assignee may run it: of several possible owners, one could go on reading from before the seek.
+        """
+        self.seeks[partition] = Seek(offset, self.epoch)
+        if partition in self.assignments:
+            self.restart(partition)
+
+    def close_confirmed(self, partition: int, consumers: Collection[str]) -> None:
+        """Take these consumers for closed; with the last one the partition goes to its target."""
+        remaining = self.to_close.get(partition, set()) - set(consumers)
+        if remaining:
+            self.to_close[partition] = remaining
+            return
+        self.to_close.pop(partition, None)
+        entry = self.handoff.pop(partition, None)
+        taker = entry.taker if entry is not None else self.to_start.get(partition)
+        if taker is None:
+            self.epochs.pop(partition, None)
+            return
+        self.assignments[partition] = taker
+        self.since[partition] = self.epochs[partition] = entry.epoch if entry is not None else self.epoch
+
+    def drop_lost(self, lost: Collection[str], left_cleanly: Collection[str]) -> set[int]:
+        """Take everything from consumers that are isolated or gone; returns the partitions that this changed.
+
+        Unless it left cleanly, an old owner may have a commit under way: its partitions are guarded.
+        """
+        touched: set[int] = set()
+        unclean = set(lost) - set(left_cleanly)
+        for partition, owner in list(self.assignments.items()):
+            if owner in lost:
+                self.forget(partition)
+                self.former[partition] = owner
+                self._guard(partition, owner in unclean)
+                touched.add(partition)
+        for partition, taker in list(self.to_start.items()):
+            if taker in lost:
+                self._drop_taker(partition, taker, taker in unclean)
+                touched.add(partition)
+        for partition, owners in list(self.to_close.items()):
+            closed = owners & set(lost)
+            if closed:
+                self._guard(partition, bool(closed & unclean) and not self._released(partition))
+                self.close_confirmed(partition, closed)
+                touched.add(partition)
+        return touched
+
+    def _drop_taker(self, partition: int, taker: str, unclean: bool) -> None:
+        """The target of a partition in flight is lost: whoever else may run it still has to close."""
+        released = self._released(partition)
+        entry = self.handoff.pop(partition, None)
+        self.to_start.pop(partition)
+        self.former[partition] = taker
+        # It may have started on a release that was written after we looked.
+        self._guard(partition, entry is not None and unclean)
+        if released:
+            # The giver has confirmed by its release, and only the taker could have started since.
+            self.to_close.pop(partition, None)
+            self.epochs.pop(partition, None)
+
+    def _released(self, partition: int) -> bool:
+        entry, release = self.handoff.get(partition), self.releases.get(partition)
+        return entry is not None and release is not None and releases_entry(release, entry, self.generation)
+
+    def _guard(self, partition: int, needed: bool) -> None:
+        if needed:
+            self.guarded.add(partition)
+
+
+def draft_of(
+    node: TopicNode | None, state: TopicState | None, releases: Mapping[int, Release], epoch: int, generation: str
+) -> Draft:
+    """A draft with everything as it is stored, to be written at `epoch`."""
+    draft = Draft(epoch, generation, releases)
+    if node is not None:
+        draft.assignments = dict(node.assignments)
+        draft.since = dict(node.since)
+        draft.handoff = dict(node.handoff)
+        draft.incarnations = dict(node.incarnations)
+    if state is not None:
+        for consumer, partitions in state.to_close.items():
+            for partition in partitions:
+                draft.to_close.setdefault(partition, set()).add(consumer)
+        draft.to_start = {p: c for c, ps in state.to_start.items() for p in ps}
+        draft.epochs = dict(state.epochs)
+    if node is not None:
+        # A guard, and a seek, has served when its start is confirmed; the node is not written again for that.
+        draft.guarded = set(node.guarded) & draft.in_flight()
+        draft.seeks = {p: one for p, one in node.seeks.items() if not draft.runs(p)}
+    return draft
+
+
+def label(draft: Draft) -> State:
+    """The state that sums up the partitions."""
+    if draft.to_close:
+        return State.CLOSING
+    return State.STARTING if draft.to_start else State.STABLE
+
+
+def by_consumer(pairs: Collection[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
+    """Consumer → its partitions, both in order."""
+    found: dict[str, list[int]] = {}
+    for consumer, partition in sorted(pairs):
+        found.setdefault(consumer, []).append(partition)
+    return {consumer: tuple(partitions) for consumer, partitions in found.items()}
+
+
+def node_of(draft: Draft, config: TopicConfig, supersedes: Mapping[str, int]) -> TopicNode:
+    """The topic node of the draft, with what the topic's configuration says now."""
+    holders = draft.holders()
+    return TopicNode(
+        bootstrap_servers=config.bootstrap_servers,
+        group_id=config.group_id,
+        epoch=draft.epoch,
+        generation=draft.generation,
+        topic_id=config.topic_id,
+        assignments=dict(sorted(draft.assignments.items())),
+        since=dict(sorted(draft.since.items())),
+        handoff=dict(sorted(draft.handoff.items())),
+        incarnations={c: i for c, i in sorted(draft.incarnations.items()) if c in holders},
+        guarded=frozenset(draft.guarded & draft.in_flight()),
+        supersedes=dict(supersedes),
+        start=config.start,
+        initial_partitions=config.initial_partitions,
+        paused=config.paused,
+        removed=config.removed,
+        properties=config.properties,
+        seeks={p: one for p, one in sorted(draft.seeks.items()) if not draft.runs(p)},
+    )
+
+
+def unless_same(old: TopicNode | None, new: TopicNode, same: bool) -> TopicNode | None:
+    """`None` if the node need not be written: the draft left the partitions alone and the configuration is the same."""
+    if not same or old is None:
+        return new
+    # Seeks that have served go with the next write; nobody waits for that.
+    probe = _without_epoch(new) == _without_epoch(old) and new.seeks.items() <= old.seeks.items()
+    return None if probe else new
+
+
+def _without_epoch(node: TopicNode) -> tuple[object, ...]:
+    """What consumers act on, apart from the epoch, the guards that have served and the incarnations without holdings."""
+    return (dict(node.assignments), dict(node.since), dict(node.handoff), *configured(node))
+
+
+def configured(one: TopicNode | TopicConfig) -> tuple[object, ...]:
+    """What a topic's node repeats of its configuration."""
+    return (
+        one.bootstrap_servers,
+        one.group_id,
+        one.topic_id,
+        one.start,
+        one.initial_partitions,
+        one.paused,
+        one.removed,
+        dict(one.properties),
+    )

@@ -1,0 +1,141 @@
+"""The state machine of a topic.
+
+Rules:
+- Only the table changes a state (`table.TRANSITIONS`).
+- `decide` is pure and total; the caller performs what comes back, as one guarded transaction.
+- Level-triggered: what is stored and seen now decides, never which event woke us. First match wins, with its reason:
+  hold, recovery, lost owners and unowned partitions, confirmed closes, confirmed starts, a new plan, a restart.
+- An acknowledgement is for an epoch, a generation and an incarnation (`confirm`).
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.fields import MAX_COUNT
+from coordinator_tasks.core.machine import causes, invariants, recovery
+from coordinator_tasks.core.machine.deciding import Deciding
+from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, Verdict
+from coordinator_tasks.core.machine.planning import place, why
+from coordinator_tasks.core.machine.presence import subscribes
+from coordinator_tasks.core.machine.table import signal_of_plan
+from coordinator_tasks.core.machine.world import Policy, TopicView, World
+from coordinator_tasks.core.model import SEEKS, Actor, Explanation, State
+
+
+def decide(view: TopicView, world: World, policy: Policy, actor: Actor, steps: frozenset[Step] = ALL_STEPS) -> Decision:
+    """What to do with the topic now, given what is stored and what was observed after it was read."""
+    world = _believed(view, world, policy)
+    decision = _decide(view, world, policy, actor, steps)
+    left_out = (*world.unclear.values(), *world.doubted.values(), *recovery.outliers(view, world))
+    reason = decision.reason if decision.verdict is Verdict.WRITE else "; ".join([decision.reason, *left_out])
+    return replace(decision, reason=reason, left_out=left_out) if left_out else decision
+
+
+def _believed(view: TopicView, world: World, policy: Policy) -> World:
+    return replace(world, doubted=recovery.doubted(view, world, policy))
+
+
+def _decide(view: TopicView, world: World, policy: Policy, actor: Actor, steps: frozenset[Step]) -> Decision:
+    held = causes.hold(view) or _contradiction(view) or _used_up(view)
+    if held:
+        return Decision(Verdict.HOLD, held)
+    try:
+        found = recovery.needed(view, world)
+        if found is not None:
+            return _recover(view, world, policy, actor, steps, found)
+        return Deciding(view, world, policy, actor).run(steps)
+    except Refused as error:
+        return Decision(Verdict.HOLD, str(error))
+
+
+def seek(
+    view: TopicView, world: World, policy: Policy, actor: Actor, offsets: Mapping[int, int], plan: Explanation
+) -> Decision:
+    """Let these partitions go on at these offsets, for the reasons in `plan`; nothing else is planned.
+
+    `WAIT` = not now: one of them is being moved, or an owner was lost, or ZooKeeper, and that goes first.
+    """
+    held = causes.hold(view) or _contradiction(view) or _used_up(view)
+    if held or view.config.removed or view.node is None:
+        nothing = "removed" if view.config.removed else "not planned yet; plan it first"
+        return Decision(Verdict.HOLD, held or f"topic {view.topic} is {nothing}")
+    world = _believed(view, world, policy)
+    deciding = Deciding(view, world, policy, actor)
+    touched, _ = deciding.drop_lost()
+    draft = deciding.draft
+    moving = [p for p in sorted(offsets) if not draft.owners(p) <= {draft.assignments.get(p, "")}]
+    if recovery.needed(view, world) is not None or touched or moving:
+        which = (
+            f"{causes.listed(moving)} {'is' if len(moving) == 1 else 'are'} being moved"
+            if moving
+            else "another plan goes first"
+        )
+        return Decision(Verdict.WAIT, f"{which}; ask again when topic {view.topic} is Stable")
+    older = _who_cannot_read(view, world, draft.holders())
+    if older:
+        return Decision(Verdict.HOLD, older)
+    unknown = sorted(offsets.keys() - set(view.partitions))
+    if unknown:
+        return Decision(Verdict.HOLD, f"topic {view.topic} has no {causes.listed(unknown)}")
+    for partition, offset in sorted(offsets.items()):
+        draft.seek(partition, offset)
+    draft.kept = plan
+    return deciding.write(signal_of_plan(draft), plan.summary)
+
+
+def _who_cannot_read(view: TopicView, world: World, holders: Collection[str]) -> str:
+    """Which registered consumer would refuse a node with seeks, and hold what it has; an empty text = none would."""
+    for consumer, member in sorted(world.members.items()):
+        reads = SEEKS in member.formats or member.problem
+        if not reads and (consumer in holders or subscribes(member, view.topic)):
+            return (
+                f"consumer {consumer} runs 0.1.0, which cannot read that a partition is sent elsewhere; start it with a newer "
+                "release, or stop it, and ask again"
+            )
+    return ""
+
+
+def explain(view: TopicView, world: World, policy: Policy) -> Explanation:
+    """Why every partition is where it is, and what the topic's strategy would do with it. Raises `Refused`."""
+    world = _believed(view, world, policy)
+    deciding = Deciding(view, world, policy, Actor("explain"))
+    return why(deciding.draft, view, world, deciding.able(), policy)
+
+
+def _used_up(view: TopicView) -> str:
+    """No epoch is left that could be read again."""
+    if view.node is None or view.node.epoch < MAX_COUNT:
+        return ""
+    return f"epoch {view.node.epoch} of topic {view.topic} is the largest there is, which no plan leads to: correct its node"
+
+
+def _contradiction(view: TopicView) -> str:
+    """What is wrong between a node and a state that were written together, or an empty text."""
+    broken = invariants.of_topic(view.node, view.state) if view.node is not None and view.state is not None else []
+    if not broken:
+        return ""
+    return (
+        f"what is stored of topic {view.topic} breaks the rule that {broken[0]}: correct it, or remove its state node"
+    )
+
+
+def _recover(
+    view: TopicView, world: World, policy: Policy, actor: Actor, steps: frozenset[Step], found: recovery.Recovery
+) -> Decision:
+    if found.blockers:
+        return Decision(Verdict.WAIT, f"{found.cause}; {'; '.join(found.blockers.values())}", blockers=found.blockers)
+    if view.config.removed and view.node is None and not found.adopted:
+        return Decision(Verdict.NOTHING, "the topic was removed, and nobody runs anything of it")
+    if Step.PLAN not in steps:
+        return Decision(Verdict.WAIT, f"{found.cause}; a plan is due")
+    deciding = Deciding(view, world, policy, actor, found.draft, found.supersedes, found.objectors)
+    deciding.drop_lost()
+    able = deciding.able()
+    place(deciding.draft, view, world, able, policy)
+    # Whoever acted on an older generation must see one that covers it, isolated ones too: else nothing confirms that they
+    # run nothing, and they can never be readmitted.
+    if not deciding.draft.in_flight() and deciding.state.state is State.INITIAL:
+        return Decision(Verdict.WAIT, f"{found.cause}; no live consumer is there to take partitions")
+    planned = "" if found.adopted else causes.digest(view, world, able)
+    return deciding.write(signal_of_plan(deciding.draft), found.cause, targets=able, planned=planned)

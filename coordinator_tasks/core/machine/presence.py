@@ -1,0 +1,139 @@
+"""Who is there: the one place that says whether an incarnation may still run something.
+
+An incarnation that is registered is never gone. Evidence is by number: what is known of incarnation 3 says nothing of 4.
+"""
+
+from math import inf
+
+from coordinator_tasks.core import topic_patterns
+from coordinator_tasks.core.machine.world import Policy, Presence, World
+from coordinator_tasks.core.model import Absence, Answer, ConsumerStatus, Ending, IdClaim, Member, Silence, Unreachable
+
+
+def presence(consumer: str, incarnation: int, world: World, policy: Policy) -> Presence:
+    """What we know of this incarnation; total."""
+    if is_isolated(consumer, incarnation, world):
+        return Presence.ISOLATED
+    if consumer in world.unclear:
+        return Presence.DETACHED
+    member = world.members.get(consumer)
+    if member is not None and member.incarnation == incarnation:
+        return Presence.DETACHED if consumer in world.doubted else Presence.LIVE
+    claim = world.claims.get(consumer)
+    status = world.status(consumer)
+    answers = status is not None and status.incarnation == incarnation
+    ending = claim.ended.get(incarnation) if claim is not None else None
+    if claim is not None and ending is not None and not (answers and ending is Ending.REFUSED):
+        return Presence.ABSENT if _may_rejoin(claim, incarnation, member, world, policy) else Presence.GONE
+    return Presence.DETACHED if answers else Presence.ABSENT
+
+
+def is_isolated(consumer: str, incarnation: int, world: World) -> bool:
+    """Whether a directive isolates this incarnation. It does until a readmission has taken effect (and removed it)."""
+    directive = world.directives.get(consumer)
+    isolation = directive.isolation if directive is not None else None
+    return isolation is not None and isolation.incarnation in (0, incarnation)
+
+
+def is_draining(consumer: str, incarnation: int, world: World) -> bool:
+    """Whether this incarnation is to give everything away."""
+    directive = world.directives.get(consumer)
+    draining = directive.draining if directive is not None else None
+    return draining is not None and draining.incarnation in (0, incarnation)
+
+
+def is_leaving(consumer: str, incarnation: int, world: World) -> bool:
+    """Whether this incarnation was asked to end: it leaves, also where nobody takes over what it has."""
+    directive = world.directives.get(consumer)
+    draining = directive.draining if directive is not None else None
+    return draining is not None and incarnation > 0 and incarnation in (draining.incarnation, draining.leaving)
+
+
+def _may_rejoin(claim: IdClaim, incarnation: int, member: Member | None, world: World, policy: Policy) -> bool:
+    """A dead consumer's partitions wait for the same id during `rejoin_grace_s`."""
+    if member is not None or claim.absence is None or claim.absence.incarnation != incarnation:
+        return False
+    return world.now - claim.absence.since_at < policy.rejoin_grace_s
+
+
+def targets(topic: str, held: dict[str, int], world: World, policy: Policy) -> dict[str, int]:
+    """The consumers that may be given partitions of the topic, with their incarnation, sorted by id.
+
+    `held` are the incarnations that hold something now: a new incarnation is no target before its predecessor is lost.
+    """
+    found: dict[str, int] = {}
+    for consumer, member in sorted(world.members.items()):
+        incarnation = member.incarnation
+        if is_isolated(consumer, incarnation, world) or is_draining(consumer, incarnation, world):
+            continue
+        if consumer in world.unclear or consumer in world.doubted:
+            continue
+        if not subscribes(member, topic) or _not_yet(member, world):
+            continue
+        if consumer not in held and in_backoff(consumer, world, policy) > 0:
+            continue
+        if held.get(consumer, incarnation) == incarnation:
+            found[consumer] = incarnation
+    return found
+
+
+def subscribes(member: Member, topic: str) -> bool:
+    """Whether the member wants the topic: no list = any; else a name or a regular expression that matches it whole."""
+    return not member.topics or topic_patterns.any_matches(member.topics, topic)
+
+
+def _not_yet(member: Member, world: World) -> bool:
+    """A consumer whose interface has never answered could confirm nothing: it is not given anything yet."""
+    claim = world.claims.get(member.consumer)
+    if claim is not None and claim.answered == member.incarnation:
+        return False
+    status = world.status(member.consumer)
+    return status is None or status.incarnation != member.incarnation
+
+
+def in_backoff(consumer: str, world: World, policy: Policy) -> float:
+    """Seconds for which an id that flaps is still left out of the targets; doubles with every further registration."""
+    claim = world.claims.get(consumer)
+    if claim is None:
+        return 0.0
+    # What lies ahead was noted by a clock that has jumped.
+    recent = [at for at in claim.registrations if 0 <= world.now - at < policy.flap_window_s]
+    excess = len(recent) - policy.flap_registrations
+    if excess < 0:
+        return 0.0
+    return max(0.0, float(max(recent) + policy.flap_backoff_s * 2**excess - world.now))
+
+
+def note_absence(
+    claim: IdClaim, incarnation: int, answer: Answer | None, same_boot: bool, now: float, session_timeout_s: float
+) -> tuple[Absence | None, bool]:
+    """Bring the note of an absent incarnation up to date: the new note, and whether it is now known to be gone.
+
+    Gone = its own address, which has answered us before, has refused for a session time-out. A proxy's refusal proves
+    nothing, and neither does one from the loopback address after another boot (`same_boot` False). A time that lies ahead
+    was noted by a clock that has jumped, and would keep us waiting until then: it is noted anew.
+    """
+    if isinstance(answer, ConsumerStatus) and answer.incarnation == incarnation:
+        return None, False
+    absence = claim.absence
+    if absence is None or absence.incarnation != incarnation or absence.since_at > now:
+        absence = Absence(incarnation, now)
+    refused = isinstance(answer, Unreachable) and answer.silence is Silence.REFUSED
+    if not (refused and same_boot and claim.direct and claim.answered == incarnation):
+        return Absence(incarnation, absence.since_at), False
+    since = min(absence.refused_at or now, now)
+    return Absence(incarnation, absence.since_at, since), now - since >= session_timeout_s
+
+
+def absent_until(consumer: str, incarnation: int, world: World, policy: Policy, session_timeout_s: float) -> float:
+    """Until when an absent incarnation is waited for while nobody speaks for it; infinite = until somebody does.
+
+    Its end is known: until its id's time is over. Else until that would be known by refusals, or the platform isolates it.
+    """
+    claim = world.claims.get(consumer)
+    noted = claim.absence if claim is not None else None
+    since_at = noted.since_at if noted is not None else world.now
+    if claim is not None and incarnation in claim.ended:
+        return since_at + policy.rejoin_grace_s
+    known_at = noted.refused_at + session_timeout_s if noted is not None and noted.refused_at > 0 else inf
+    return min(known_at, inf if policy.hold_absent else since_at + policy.absent_after_s)

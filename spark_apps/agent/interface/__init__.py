@@ -1,0 +1,1 @@
+"""The HTTP interface by which a consumer answers."""

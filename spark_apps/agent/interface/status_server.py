@@ -1,0 +1,204 @@
+"""The consumer's own interface over HTTP: its status, its health, and the topic node for a detached consumer.
+
+The standard library's threading server: no event loop beside Spark's gateway in the driver, nothing more to install,
+and one small answer at a time. On loopback anybody of this machine may ask; any other address requires a token. A topic
+node is only taken with a token, on loopback too: it may say that the topic is removed. Without a token none is taken.
+
+No web page gets an answer: requests with an `Origin`, or to a host name that is not this consumer's, are refused.
+"""
+
+import hmac
+import ipaddress
+import json
+import logging
+import re
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlsplit
+
+from coordinator_tasks.core.codecs.status_codec import encode_status
+from coordinator_tasks.core.errors import CoordinatorError, Refused
+from coordinator_tasks.core.fields import MAX_BYTES
+from coordinator_tasks.core.model import ConsumerStatus
+from spark_apps.agent.interface.http_connections import BoundedHandler, BoundedServer
+
+HEALTH_PATH = "/v1/health"
+_TOPIC_PATH = re.compile(r"/v1/topics/([A-Za-z0-9._-]{1,249})")
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
+
+log = logging.getLogger(__name__)
+
+
+class Interface:
+    """What the server answers from, as soon as it is there: the server's address is part of the registration."""
+
+    def __init__(self) -> None:
+        self._status: Callable[[], ConsumerStatus] | None = None
+        self._post: Callable[[str, bytes], bool] | None = None
+        self._health: Callable[[], str] | None = None
+
+    def serve(
+        self, status: Callable[[], ConsumerStatus], post: Callable[[str, bytes], bool], health: Callable[[], str]
+    ) -> None:
+        """Answer from now on. `post` takes a topic and a topic node's bytes; False = no such topic here."""
+        self._post, self._health, self._status = post, health, status
+
+    def health(self) -> str:
+        """One word, which costs nothing to find out."""
+        return "starting" if self._health is None else self._health()
+
+    def status(self) -> ConsumerStatus | None:
+        """`None` before the agent is there."""
+        return None if self._status is None else self._status()
+
+    def post(self, topic: str, raw: bytes) -> bool:
+        """Whether the topic node was taken; may raise `Malformed`."""
+        return False if self._post is None else self._post(topic, raw)
+
+
+class StatusServer:
+    """Listens from its making until `close`. `port` 0 takes a free one; `address` is what others ask.
+
+    `advertised`: the URL under which they ask, where it is another one. Raises `Refused` for an address other than loopback without a token, or one that cannot be bound.
+    """
+
+    def __init__(
+        self, interface: Interface, host: str = "127.0.0.1", port: int = 0, token: str = "", advertised: str = ""
+    ) -> None:
+        if not token and not _is_loopback(host):
+            raise Refused(
+                f"the status interface would listen on {host} without a token, open to the network; "
+                "set a status token, or listen on 127.0.0.1"
+            )
+        named = {name.lower() for name in (host, socket.gethostname(), urlsplit(advertised).hostname or "")}
+        given = {"interface": interface, "token": token, "names": frozenset({"localhost", *named})}
+        try:
+            self._server = BoundedServer((host, port), type("BoundHandler", (_Handler,), given))
+        except OSError as error:
+            raise Refused(f"the status interface cannot listen on {host}:{port} ({error}); choose another") from error
+        bound = self._server.server_address[1]
+        shown = f"[{host}]" if ":" in host else host
+        self.address = f"http://{_reachable(shown)}:{bound}"
+        serve = self._server.serve_forever
+        self._thread = threading.Thread(target=serve, args=(0.1,), name="agent-status", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop answering; the port refuses from now on."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._server.end_connections()
+
+
+class _Handler(BoundedHandler):
+    protocol_version = "HTTP/1.1"
+    server_version = "consumer"
+    sys_version = ""
+    interface: Interface
+    token: str
+    names: frozenset[str]
+
+    def do_GET(self) -> None:  # noqa: N802 - the base class looks for it
+        if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
+            self.close_connection = True  # its body must not be taken for a request
+        if self.path == HEALTH_PATH:  # open: load balancers know no token, and it says no more than up or down
+            health = self.interface.health()
+            up = health in ("ok", "detached")
+            self._answer(HTTPStatus.OK if up else HTTPStatus.SERVICE_UNAVAILABLE, {"health": health.partition(":")[0]})
+        elif self._allowed(needs_token=False):
+            self._show()
+
+    def _show(self) -> None:
+        if self.path != "/v1/status":
+            self._answer(HTTPStatus.NOT_FOUND, {"error": f"there are /v1/status and {HEALTH_PATH}"})
+        elif (status := self.interface.status()) is None:
+            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, {"health": "starting"})
+        else:
+            self._send(HTTPStatus.OK, encode_status(status))
+
+    def do_POST(self) -> None:  # noqa: N802 - the base class looks for it
+        self.close_connection = True  # whatever of the body is not read must not be taken for a request
+        if not self._allowed(needs_token=True):
+            return
+        match = _TOPIC_PATH.fullmatch(self.path)
+        length = self.headers.get("Content-Length", "")
+        if match is None:
+            self._answer(HTTPStatus.NOT_FOUND, {"error": "there is /v1/topics/[TOPIC]"})
+        elif not (length.isascii() and length.isdigit()):
+            self._answer(HTTPStatus.LENGTH_REQUIRED, {"error": "the length of the topic node is missing"})
+        elif len(length) > 9 or int(length) > MAX_BYTES:
+            self._answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, {"error": f"a topic node has at most {MAX_BYTES} bytes"})
+        else:
+            self._take(match.group(1), self.read_body(int(length)))
+
+    def _take(self, topic: str, body: bytes) -> None:
+        try:
+            taken = self.interface.post(topic, body)
+        except CoordinatorError as error:
+            self._answer(HTTPStatus.BAD_REQUEST, {"error": str(error)})
+            return
+        code = HTTPStatus.OK if taken else HTTPStatus.NOT_FOUND
+        self._answer(code, {"taken": taken})
+
+    def _allowed(self, needs_token: bool) -> bool:
+        """Whether the request is answered; otherwise it is refused here, and nothing was computed for it."""
+        given = self.headers.get("Authorization", "")
+        if not self._is_for_us():
+            self._answer(HTTPStatus.MISDIRECTED_REQUEST, {"error": "the host is not this consumer's"})
+        elif "Origin" in self.headers:
+            self._answer(HTTPStatus.FORBIDDEN, {"error": "web pages get no answer"})
+        elif needs_token and not self.token:
+            self._answer(HTTPStatus.FORBIDDEN, {"error": "without a status token no topic node is taken; set one"})
+        elif self.token and not hmac.compare_digest(given.encode(), f"Bearer {self.token}".encode()):
+            self._answer(HTTPStatus.UNAUTHORIZED, {"error": "the token is missing or wrong"})
+        else:
+            return True
+        return False
+
+    def _is_for_us(self) -> bool:
+        """A web page can let a name of its own point here, but not an address, and not our name."""
+        hosts = self.headers.get_all("Host", [])
+        match = _HOST.fullmatch(hosts[0].strip()) if len(hosts) == 1 else None
+        name = match.group(1).strip("[]").lower() if match is not None else ""
+        return name in self.names or _is_address(name)
+
+    def _answer(self, code: HTTPStatus, body: Mapping[str, object]) -> None:
+        self._send(code, json.dumps(body).encode())
+
+    def _send(self, code: HTTPStatus, body: bytes) -> None:
+        self.before_writing()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the base class's
+        log.debug(format, *arguments)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _reachable(host: str) -> str:
+    """What others can ask: an address that stands for all of them is replaced by this host's name."""
+    everywhere = ("0.0.0.0", "[::]", "")  # noqa: S104 - compared, not bound
+    return socket.gethostname() if host in everywhere else host

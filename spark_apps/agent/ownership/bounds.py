@@ -1,0 +1,31 @@
+"""Whether the log still has what a consumer is to read: retention, truncation, an offset that was committed wrongly. Pure."""
+
+from spark_apps.agent.ownership.held import Held
+
+
+def misplaced(held: Held, beginning: int | None, now: float, ahead_s: float) -> str:
+    """Why the next offset to hand out is not one of the log's, in a sentence without its end; empty if it is.
+
+    While a batch is under way it is the executors that find out. A position behind the log's end has to stay there for
+    `ahead_s`; `now` is the clock's monotonic time. What was read since the end was asked for may lie beyond it.
+    """
+    if held.pending or held.end is None:
+        return ""
+    if beginning is not None and held.position < beginning:
+        return f"offsets {held.position} to {beginning - 1} are gone, the log begins at {beginning}"
+    if min(held.position, held.asked_from) <= held.end:
+        held.ahead_since = None
+        return ""
+    held.ahead_since = now if held.ahead_since is None else held.ahead_since
+    if now - held.ahead_since < ahead_s:
+        return ""
+    return f"its position {held.position} is behind the log's end {held.end} (truncated, or committed by somebody else)"
+
+
+def overtaken(held: Held, beginning: int) -> str:
+    """What may have been gone when it was read, because the log's beginning has passed it since it was handed out."""
+    first = held.handed_from
+    if first is None or beginning <= first:
+        return ""
+    last = min(beginning, held.position) - 1
+    return f"offsets {first} to {last} may have been gone before they were read: retention has caught up with this consumer"

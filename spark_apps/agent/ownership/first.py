@@ -1,0 +1,38 @@
+"""Where an application wants a partition to begin that has no committed offset, by the options of its source. Pure."""
+
+from datetime import UTC, datetime
+
+from coordinator_tasks.core.protocol.fence import Bounds, NoStart, Start
+from spark_apps.options import EARLIEST, LATEST, Starting
+
+
+class FirstOffsets:
+    """What `startingOffsets` and its like say; the topic's own rule decides where they say nothing."""
+
+    def __init__(self, starting: Starting) -> None:
+        self._starting = starting
+
+    def time_ms(self, partition: int) -> int | None:
+        """The time from which on its records are wanted, in milliseconds since 1970."""
+        return self._starting.timestamps_ms.get(partition, self._starting.every_ms)
+
+    def start(self, partition: int, bounds: Bounds, at: int | None) -> Start | None:
+        """The offset; `at` is that of the first record at or after `time_ms`. Raises `NoStart` where there is none."""
+        time_ms = self.time_ms(partition)
+        if time_ms is not None:
+            return self._by_time(partition, bounds, at, time_ms)
+        wanted = self._starting.offsets.get(partition, self._starting.every)
+        if wanted is None:
+            return None
+        places = {EARLIEST: bounds.beginning, LATEST: bounds.end}
+        return Start(places.get(wanted, wanted), "startingOffsets")
+
+    def _by_time(self, partition: int, bounds: Bounds, at: int | None, time_ms: int) -> Start:
+        if at is not None:
+            return Start(at, "startingTimestamp")
+        if self._starting.else_latest:
+            return Start(bounds.end, "startingTimestamp")
+        raise NoStart(
+            f"partition {partition} has no record at or after {datetime.fromtimestamp(time_ms / 1000, UTC).isoformat()}; "
+            "give an earlier time, or set startingOffsetsByTimestampStrategy to latest"
+        )

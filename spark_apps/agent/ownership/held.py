@@ -1,0 +1,223 @@
+"""One partition in a consumer's hands, from the grant to the last commit. Times are the clock's monotonic seconds."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from math import exp, inf
+
+from coordinator_tasks.core.model import Committed, RunningPartition, Token
+from coordinator_tasks.core.protocol.fence import Verdict
+from coordinator_tasks.core.protocol.holding import Grant
+
+
+class Phase(StrEnum):
+    """How far the acquisition has come. Nothing is read before `READY`."""
+
+    CLAIMING = "claiming"  # the sink keeps the positions: our token has to be put there
+    LOOKING = "looking"  # the committed entry has to be read
+    SURVEYING = "surveying"  # no position is known: the log's bounds have to be read
+    ASSIGNING = "assigning"  # the application is told, and may begin elsewhere
+    STARTING = "starting"  # the start position has to be committed under the new token
+    GUARDING = "guarding"  # the start commit has to stay our own for longer than the commit time-out
+    READY = "ready"
+
+
+class Listened(StrEnum):
+    """What the application has been told of a holding."""
+
+    NOTHING = "nothing"
+    ASSIGNED = "assigned"
+    ALL = "all"
+
+
+INFLOW_S = 60.0
+INFLOW_MIN_S = 10.0
+_COMMITTING = (Phase.STARTING, Phase.GUARDING, Phase.READY)
+
+
+@dataclass(frozen=True, slots=True)
+class Inflow:
+    """How fast the log's end moves: the plain mean since the first look, and from `INFLOW_S` on a decaying one.
+
+    `rate` is in records per second; None until looks lie `INFLOW_MIN_S` apart, as a burst between two looks says little.
+    """
+
+    end: int
+    at: float
+    began_at: float
+    first_end: int | None = None
+    rate: float | None = None
+
+    def seen(self, end: int, now: float) -> "Inflow":
+        """With one more look."""
+        first = self.end if self.first_end is None else self.first_end
+        age, gap = now - self.began_at, now - self.at
+        if gap <= 0:
+            return self
+        rate = self.rate
+        if rate is None or age <= INFLOW_S:
+            rate = max(0, end - first) / age if age >= INFLOW_MIN_S else None
+        else:
+            rate += (max(0, end - self.end) / gap - rate) * (1 - exp(-gap / INFLOW_S))
+        return Inflow(end, now, self.began_at, first, rate)
+
+
+@dataclass(slots=True)
+class Held:
+    """What is known of one partition under one grant.
+
+    `position`: the next offset to hand out; `passed`: everything before it has passed the sink; `committed`: the last
+    acknowledged commit under this grant (None = none). `born`: the number of the last request to Kafka that had been
+    made when the grant came; an answer to an older one says nothing about this holding.
+    """
+
+    grant: Grant
+    topic_id: str
+    born: int
+    phase: Phase = Phase.LOOKING
+    shown: tuple[Token, int] | None = None  # the newest token of an entry or a release so far, and its offset
+    settled: bool = False  # the sink, the application or the log gave the position: Kafka's entry no longer changes it
+    listened: Listened = Listened.NOTHING
+    position: int = 0
+    passed: int = 0
+    committed: int | None = None
+    sent: bool = False  # a commit was sent, so that one may be on its way
+    closing: bool = False
+    fenced: bool = False
+    rewrite: bool = False
+    sought: int = 0  # the epoch of the seek that it began at: what was committed before says nothing of it
+    handed: bool = False
+    pending: bool = False  # part of a batch that has not passed the sink
+    measured: bool = False  # the log's end was asked for
+    asked_from: int = 0  # the position when that was
+    end: int | None = None
+    goal: int | None = None  # the log's end when it was taken up
+    inflow: Inflow | None = None
+    handed_from: int | None = None  # the first offset that was handed out since the log's beginning was looked at
+    ahead_since: float | None = None
+    looked_at: float = -inf
+    doubted_until: float = -inf
+    guarded_at: float = -inf
+    committed_at: float = -inf
+    failing_at: float | None = None
+    progressed_at: float = -inf
+
+    @property
+    def token(self) -> Token:
+        return self.grant.token
+
+    @property
+    def due(self) -> bool:
+        """Something stands to be committed: the start, what passed the sink, or our entry once more."""
+        if self.fenced or self.phase not in _COMMITTING or (self.closing and not self.sent):
+            return False
+        if self.parting and not self.promised:  # what is committed last waits for the telling, and that for its batch
+            return False
+        return self.committed is None or self.rewrite or self.passed > self.committed
+
+    @property
+    def parting(self) -> bool:
+        """It ends, and the application, which was told of its beginning, has not been told so."""
+        return self.closing and self.listened is Listened.ASSIGNED
+
+    def doubted(self, at: float) -> bool:
+        """Whether a look at this time may miss a newer owner, whose entry a late commit of ours has hidden.
+
+        An entry that is older than ours hides nobody, and is written over at once.
+        """
+        return at < self.doubted_until and not self.rewrite
+
+    def is_sure(self, now: float, fresh_s: float) -> bool:
+        """Whether its last look still counts: only then is anything handed out or committed. A process that slept looks first."""
+        return now - self.looked_at <= fresh_s and not self.doubted(self.looked_at)
+
+    def has_committed(self, end: int) -> bool:
+        """Whether a commit of `end` is acknowledged."""
+        return self.committed is not None and self.committed >= end
+
+    @property
+    def promised(self) -> bool:
+        """Its batch is to be committed before it goes to the sink."""
+        return self.pending and self.passed >= self.position
+
+    @property
+    def done(self) -> bool:
+        """It no longer runs and nothing is left to commit."""
+        return not (self.pending or self.parting) and (self.fenced or not self.due)
+
+    @property
+    def lag(self) -> int | None:
+        """Offsets between what passed the sink and the log's end."""
+        return None if self.end is None else max(0, self.end - self.passed)
+
+    def place(self, offset: int) -> None:
+        """The start position is known."""
+        self.position = self.passed = offset
+        self.phase = Phase.STARTING
+
+    def fence(self) -> None:
+        """Somebody newer owns it: no further commit."""
+        self.fenced = self.closing = True
+
+    def acknowledge(self, offset: int, guarded: bool, now: float) -> None:
+        """Our commit is in Kafka."""
+        self.committed = max(offset, self.committed or 0)
+        self.committed_at = now
+        self.rewrite = False
+        self.failing_at = None
+        if self.phase is Phase.STARTING:
+            self.phase = Phase.GUARDING if guarded else Phase.READY
+            self.progressed_at = now
+        if self.phase is Phase.GUARDING:
+            self.guarded_at = now
+
+    def guard(self, verdict: Verdict, entry: Committed | None, now: float, guard_s: float) -> None:
+        """One look at a guarded start commit: free after `guard_s` undisturbed, else the larger offset once more."""
+        if verdict is Verdict.OURS:
+            if now - self.guarded_at > guard_s:
+                self.phase = Phase.READY
+            return
+        known = entry is not None and entry.token is not None and entry.topic_id == self.topic_id
+        if known and entry is not None and entry.token is not None and entry.token.epoch >= self.sought:
+            # A survivor's commit: what it says has passed the sink has done so.
+            self.position = self.passed = max(self.passed, entry.offset)
+        self.rewrite = True
+
+    def hand_out(self, end: int, commit_first: bool = False) -> None:
+        """A batch up to `end` is planned: it counts as running until that has passed the sink."""
+        self.handed_from = self.position if self.handed_from is None else self.handed_from
+        self.position = end
+        self.pending = self.handed = True
+        if commit_first:
+            self.passed = end
+
+    def cover(self, end: int, now: float) -> None:
+        """A batch up to `end` has passed the sink."""
+        self.passed = max(self.passed, end)
+        self.pending = self.passed < self.position
+        self.progressed_at = now
+
+    def discard(self) -> None:
+        """The query is over: what it had been handed and not passed is handed out again some day."""
+        self.position = self.passed
+        self.pending = False
+
+    def measure(self, end: int, now: float) -> None:
+        """The log's end as just read; at the end, nothing is expected to move."""
+        self.end = end
+        self.goal = end if self.goal is None else self.goal
+        self.inflow = Inflow(end, now, now) if self.inflow is None else self.inflow.seen(end, now)
+        if self.passed >= end:
+            self.progressed_at = now
+
+    def jump(self, offset: int) -> None:
+        """The log no longer has our position: begin anew at `offset`, which may also be an earlier one."""
+        self.committed = self.ahead_since = self.handed_from = None
+        self.settled = True
+        self.place(offset)
+
+    def status(self, alive: bool, paused: bool) -> RunningPartition:
+        """`paused` counts as started: there is nothing that a batch could show."""
+        proved = self.handed or paused or (self.end is not None and self.passed >= self.end)
+        started = alive and proved and self.phase is Phase.READY
+        rate = self.inflow.rate if self.inflow is not None else None
+        return RunningPartition(self.passed, self.token, started, self.closing, self.lag, rate)

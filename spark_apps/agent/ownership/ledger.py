@@ -1,0 +1,386 @@
+"""What a consumer holds of one topic, and what the answers of Kafka and of the sink make of it.
+
+Rules, those of the asking in `schedule`:
+- One request at a time. The commits of partitions that are being closed come first: somebody waits for them.
+- Before anything is read, the start is committed; before that, the committed entry is read *after* the grant came.
+- Every owner looks at the committed entries at least once per `look_s`, also of an idle partition, and hands out and commits
+  nothing on a look older than `fresh_s`: a process that slept looks first. Its commit that was on its way meanwhile may have
+  hidden a newer owner's entry: it looks when that owner has had the time to write it again, and does neither before.
+- A newer token in an entry: no further commit, no release. An older one or none: report it and write ours again.
+- A commit that Kafka refuses because somebody else took the partition ends our holding, whatever the entries say.
+- A commit never goes back, and says only what has passed the sink; only where the log itself has lost what it says, and
+  the application has allowed that, it is set anew (`bounds`).
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from math import inf
+
+from coordinator_tasks.core.model import Committed, Handoff, Release, StartRule, Token, TopicNode
+from coordinator_tasks.core.ports import Clock
+from coordinator_tasks.core.protocol.fence import (
+    Bounds,
+    NoStart,
+    Start,
+    Verdict,
+    credible,
+    judge,
+    sought,
+    start_position,
+)
+from coordinator_tasks.core.protocol.holding import Grant, Via
+from spark_apps.agent.ownership.bounds import misplaced, overtaken
+from spark_apps.agent.ownership.claims import settle
+from spark_apps.agent.ownership.held import Held, Listened, Phase
+from spark_apps.agent.ownership.holdings import Holdings, Owing
+from spark_apps.agent.ownership.schedule import Schedule
+from spark_apps.agent.ownership.work import (
+    Claim,
+    Claimed,
+    Commit,
+    Done,
+    Failed,
+    Look,
+    Looked,
+    Measure,
+    Measured,
+    Result,
+    Survey,
+    Surveyed,
+    Work,
+)
+from spark_apps.agent.reports import Reports
+from spark_apps.agent.settings import Identity, Timing
+from spark_apps.delivery import Standing
+
+log = logging.getLogger(__name__)
+
+
+class Ledger(Holdings):
+    """The holdings of one topic; the holder acquires, stops and forgets them."""
+
+    def __init__(self, identity: Identity, clock: Clock, timing: Timing, reports: Reports) -> None:
+        super().__init__()
+        self.flight: Work | None = None
+        self._identity = identity
+        self._clock = clock
+        self._timing = timing
+        self._reports = reports
+        self._schedule = Schedule(self, identity, clock, timing)
+
+    # What the holder tells -------------------------------------------------------------------------------------------
+
+    def acquire(self, grant: Grant, node: TopicNode) -> None:
+        """Begin to hold a partition."""
+        phase = Phase.CLAIMING if self.terms.claims else Phase.LOOKING
+        self.held[grant.partition] = Held(grant, node.topic_id, self._schedule.number, phase)
+        self._reports.clear(grant.partition)
+
+    def owe(self, partition: int, entry: Handoff) -> None:
+        """A release is owed for a partition that does not run here."""
+        self.owing[partition] = Owing(entry, self._schedule.number)
+
+    def committing(self, partition: int) -> bool:
+        """Whether a commit of this partition is on its way."""
+        return isinstance(self.flight, Commit) and partition in self.flight.offsets
+
+    def want_ends(self) -> None:
+        """Somebody plans batches: read the log's ends as soon as that is allowed again."""
+        self._schedule.want_ends()
+
+    def want_bounds(self) -> None:
+        """Somebody cannot read: compare all positions with the log's bounds as soon as that is allowed again."""
+        self._schedule.want_bounds()
+        self._schedule.want_ends()
+
+    def look_soon(self) -> None:
+        """Rely on no earlier look: others may own what we hold."""
+        for held in self.held.values():
+            held.looked_at = -inf
+
+    # What is due -----------------------------------------------------------------------------------------------------
+
+    def work(self) -> Work | None:
+        """The next request to Kafka, if one is due; it has to be answered by `answer` before there is another."""
+        if self.flight is not None:
+            return None
+        self.flight = self._schedule.next()
+        return self.flight
+
+    def next_at(self) -> float:
+        """When something is due next if nothing happens (the clock's monotonic seconds; infinite = never)."""
+        return self._schedule.next_at()
+
+    # What came back --------------------------------------------------------------------------------------------------
+
+    def answer(self, result: Result) -> None:
+        """Take the result of the request under way."""
+        work, self.flight = self.flight, None
+        now = self._clock.monotonic()
+        if isinstance(work, Commit):
+            self._doubt(work, now)
+        if isinstance(result, Failed):
+            self._failed(work, result, now)
+            return
+        self._schedule.answered()
+        self._reports.clear("sink" if isinstance(work, Claim) else "kafka")
+        if isinstance(work, Commit):
+            self._reports.clear("group")
+        match work, result:
+            case Look() as look, Looked() as looked:
+                self._looked(look, looked, now)
+            case Commit(offsets, number), Done():
+                self._committed(offsets, number, now)
+            case Survey(partitions, number), Surveyed() as surveyed:
+                self._surveyed(partitions, number, surveyed)
+                if surveyed.bounds.keys() < set(partitions):
+                    self._schedule.pause_surveys()
+            case Claim() as claim, Claimed(found):
+                self._claimed(claim, found)
+            case Measure(partitions, number), Measured() as measured:
+                self._measured(partitions, number, measured, now)
+
+    def _doubt(self, work: Commit, now: float) -> None:
+        if now - self._schedule.asked_at > self._timing.fresh_s:
+            for _, held in self.of_request(work.offsets, work.number):
+                held.doubted_until = now + self._timing.doubt_s
+
+    def _failed(self, work: Work | None, failed: Failed, now: float) -> None:
+        if isinstance(work, Claim):
+            self._schedule.pause_claims()
+            self._reports.add("sink", failed.reason)
+            return
+        if isinstance(work, Commit) and failed.fenced:
+            self._refused(work, failed)
+            return
+        self._schedule.failed()
+        self._reports.add("group" if failed.refused else "kafka", failed.reason)
+        match work:
+            case Commit(offsets, number):
+                waiting = self.of_request(offsets, number)
+            case Look(number=number):  # nothing is committed on an old look
+                waiting = self.of_request(self.due, number)
+            case _:
+                return
+        for partition, held in waiting:
+            held.failing_at = held.failing_at if held.failing_at is not None else now
+            if held.phase is Phase.READY and not held.closing and now - held.failing_at >= self._timing.give_up_s:
+                held.closing = True
+                self.bar(held)
+                lasted = f"its commits failed for {self._timing.give_up_s:g} s"
+                self._reports.add(partition, f"partition {partition} stopped: {lasted}: {failed.reason}")
+
+    def _refused(self, work: Commit, failed: Failed) -> None:
+        """The broker knows a newer owner, or one that was wrong: we stop either way, and hold it again when granted anew."""
+        for partition, held in self.of_request(failed.fenced, work.number):
+            held.fence()
+            self.bar(held)
+            self._reports.add(partition, f"partition {partition} stopped: {failed.reason}")
+
+    def _looked(self, look: Look, looked: Looked, now: float) -> None:
+        self._schedule.looked(bool(look.partitions), looked.topic_id)
+        known = self.node.epoch if self.node is not None else 0
+        entries = {partition: credible(entry, known) for partition, entry in looked.entries.items()}
+        for partition, held in self.of_request(look.partitions, look.number):
+            if looked.topic_id and looked.topic_id != held.topic_id:
+                self._created_anew(partition, held, looked.topic_id)
+            elif not held.fenced:
+                self._judge(partition, held, entries.get(partition), now)
+        for partition in look.partitions:
+            owing = self.owing.get(partition)
+            if owing is not None and look.number > owing.born:
+                self._owed(partition, owing, entries.get(partition))
+
+    def _created_anew(self, partition: int, held: Held, topic_id: str) -> None:
+        """Our position means other records now: nothing more is committed."""
+        held.fence()
+        self.bar(held)
+        self._reports.add(
+            f"topic id {partition}",
+            f"partition {partition} stopped: its topic was created anew in Kafka (topic id {topic_id}, held is "
+            f"{held.topic_id}), or this consumer is set to another Kafka than the coordinator; "
+            "remove the topic from the coordinator and add it again, or correct the consumer's bootstrap.servers",
+        )
+
+    def _judge(self, partition: int, held: Held, entry: Committed | None, now: float) -> None:
+        held.looked_at = self._schedule.asked_at
+        if entry is not None and entry.topic_id not in ("", held.topic_id):
+            self._reports.add(
+                f"topic id {partition}",
+                f"partition {partition}: the commit of {entry.owner} for another topic id "
+                f"({entry.topic_id}) is ignored: the topic was created anew",
+            )
+        verdict = judge(held.token, entry, held.topic_id, self._identity.consumer)
+        if verdict is Verdict.FENCED and entry is not None:
+            held.fence()
+            self.bar(held, entry.token)
+            self._reports.add(
+                partition, f"partition {partition} was taken by {entry.owner} ({_shown(entry.token)}): stopped"
+            )
+        elif held.phase in (Phase.LOOKING, Phase.STARTING) and not held.settled:
+            self._place(partition, held, entry)
+        elif held.phase is Phase.GUARDING:
+            held.guard(verdict, entry, now, self._timing.guard_s)
+        elif held.phase is Phase.READY and (verdict is Verdict.REWRITE or _behind(entry, held)):
+            held.rewrite = True
+            who = "nobody" if entry is None else entry.owner or "an unknown client"
+            self._reports.add(
+                f"rewritten {partition}",
+                f"partition {partition}: its committed entry was overwritten by {who} and written again",
+            )
+
+    def _place(self, partition: int, held: Held, entry: Committed | None) -> None:
+        known = entry is not None and entry.topic_id in ("", held.topic_id)
+        asked = self.node.seeks.get(partition) if self.node is not None else None
+        seek = sought(entry, held.grant.release, held.topic_id, asked)
+        if seek is not None:
+            self._begin(held, seek.offset)
+            held.sought = seek.epoch
+            return
+        if held.grant.release is None and not known:
+            # A start that was found in the log already stands: looking for it at every look, slow brokers would never
+            # let it be committed.
+            held.phase = Phase.SURVEYING if held.phase is Phase.LOOKING else held.phase
+            return
+        start = self._start(partition, entry, held.grant.release, Bounds(0, 0))
+        stands = held.grant.release if start.source == "release" else entry
+        if stands is not None and stands.token is not None:
+            found = (stands.token, start.offset)
+            held.shown = found if held.shown is None else max(held.shown, found)
+        # While our start is on its way, an earlier commit that comes late may hide what an earlier look has shown.
+        self._begin(held, start.offset if held.shown is None else held.shown[1])
+
+    def _begin(self, held: Held, offset: int) -> None:
+        held.place(offset)
+        self._announce(held)
+
+    def _announce(self, held: Held) -> None:
+        if self.terms.listening and held.phase is Phase.STARTING and held.listened is Listened.NOTHING:
+            held.phase = Phase.ASSIGNING
+
+    def _claimed(self, claim: Claim, found: Mapping[int, Standing]) -> None:
+        mine = self.of_request(claim.tokens, claim.number)
+        for partition, standing in settle(mine, found, self._identity.consumer).items():
+            self.refused(partition, standing)
+        for _, held in mine:
+            self._announce(held)
+        if found.keys() < claim.tokens.keys():
+            self._schedule.pause_claims()
+
+    def refused(self, partition: int, standing: Standing) -> None:
+        """The sink has another owner's token: ours is over."""
+        held = self.held[partition]
+        held.fence()
+        self.bar(held, standing.token)
+        self._reports.add(
+            partition,
+            f"partition {partition} stands in the sink under {standing.consumer} ({_shown(standing.token)}): stopped; if "
+            "that was before ZooKeeper was lost or the topic was added again, delete its row there (docs/delivery.md)",
+        )
+
+    def _surveyed(self, partitions: Iterable[int], number: int, surveyed: Surveyed) -> None:
+        self._note_leaderless(partitions, surveyed.bounds)
+        for partition, held in self.of_request(partitions, number):
+            if held.phase is Phase.SURVEYING and partition in surveyed.bounds:
+                try:
+                    self._begin(held, self._initial(partition, surveyed).offset)
+                except NoStart as error:
+                    held.closing = True
+                    self.bar(held)
+                    self._reports.add(partition, str(error))
+        for partition in partitions:
+            owing = self.owing.get(partition)
+            if owing is not None and owing.unknown and partition in surveyed.bounds:
+                try:
+                    offset = self._initial(partition, surveyed).offset
+                except NoStart as error:
+                    self._reports.add(partition, str(error))
+                    continue
+                self._settle_debt(partition, owing, offset, None)
+
+    def _initial(self, partition: int, surveyed: Surveyed) -> Start:
+        """Where nothing is committed and nothing was released: as the application wants it, else the topic's rule."""
+        bounds, node = surveyed.bounds[partition], self.node
+        wanted = None
+        if self.first is not None and node is not None and partition < node.initial_partitions:
+            wanted = self.first.start(partition, bounds, surveyed.at.get(partition))
+        return wanted or self._start(partition, None, None, bounds)
+
+    def _start(self, partition: int, entry: Committed | None, release: Release | None, bounds: Bounds) -> Start:
+        node = self.node
+        if node is None:
+            raise NoStart(f"partition {partition} is held without a topic node")
+        return start_position(partition, entry, release, node.topic_id, node.start, node.initial_partitions, bounds)
+
+    def _committed(self, offsets: Mapping[int, Committed], number: int, now: float) -> None:
+        for partition, held in self.of_request(offsets, number):
+            # A sink with our token takes no older one's rows: nothing has to be waited for.
+            guarded = held.grant.via is Via.GUARDED and not self.terms.claims
+            held.acknowledge(offsets[partition].offset, guarded, now)
+
+    def _note_leaderless(self, partitions: Iterable[int], known: Mapping[int, object]) -> None:
+        for partition in partitions:
+            if partition in known:
+                self._reports.clear(f"leader {partition}")
+            else:
+                self._reports.add(
+                    f"leader {partition}",
+                    f"partition {partition}: no broker says where its log begins and ends (it has no leader, or is not "
+                    "there): nothing more is read of it until one does",
+                )
+
+    def _measured(self, partitions: Iterable[int], number: int, measured: Measured, now: float) -> None:
+        self._note_leaderless(partitions, measured.ends)
+        for partition, held in self.of_request(partitions, number):
+            if partition not in measured.ends:
+                continue
+            held.measure(measured.ends[partition], now)
+            beginning = measured.beginnings.get(partition)
+            sentence = misplaced(held, beginning, now, self._timing.ahead_s)
+            if sentence:
+                self._misplaced(partition, held, sentence, beginning)
+            elif beginning is not None:
+                if not self.fail_on_data_loss and (sentence := overtaken(held, beginning)):
+                    self._lost(partition, sentence)
+                held.handed_from = None
+
+    def _misplaced(self, partition: int, held: Held, sentence: str, beginning: int | None) -> None:
+        """The log does not have our position: go on as the start rule says, or stop the partition."""
+        rule = self.node.start if self.node is not None else StartRule.NONE
+        if self.fail_on_data_loss or rule is StartRule.NONE or self.terms.claims:
+            held.closing = True
+            self.bar(held)
+            otherwise = ", or set failOnDataLoss=false" if self.fail_on_data_loss and not self.terms.claims else ""
+            self._lost(partition, f"{sentence}: stopped; reset its offsets{otherwise}")
+        elif beginning is None:
+            self._schedule.want_bounds()
+        else:
+            target = held.end if rule is StartRule.LATEST and held.end is not None else beginning
+            self._lost(partition, f"{sentence}: goes on at {target} ({rule.value}), because failOnDataLoss is false")
+            held.jump(target)
+
+    def _lost(self, partition: int, sentence: str) -> None:
+        self._reports.clear(f"read {partition}")  # the log's bounds say why
+        if self._reports.add(f"lost {partition}", f"partition {partition}: {sentence}"):
+            log.warning("partition %d: %s", partition, sentence)
+
+    def _owed(self, partition: int, owing: Owing, entry: Committed | None) -> None:
+        known = entry is not None and self.node is not None and entry.topic_id in ("", self.node.topic_id)
+        if known and entry is not None:
+            self._settle_debt(partition, owing, entry.offset, entry.token)
+        else:
+            owing.unknown = True
+
+    def _settle_debt(self, partition: int, owing: Owing, offset: int, token: Token | None) -> None:
+        generation = self.node.generation if self.node is not None else ""
+        del self.owing[partition]
+        self.answered[partition] = (owing.entry, offset, token or Token(0, 0, generation))
+
+
+def _behind(entry: Committed | None, held: Held) -> bool:
+    """Whether an earlier commit of ours came late and overwrote our last: nothing of ours is on its way now."""
+    return entry is not None and entry.offset < (held.committed or 0)
+
+
+def _shown(token: Token | None) -> str:
+    return "unknown" if token is None else f"epoch {token.epoch}, incarnation {token.incarnation}"

@@ -1,0 +1,161 @@
+"""Which batch comes next: paced, bounded, and never keeping a hand-off waiting. Pure over the holder; no threads.
+
+- A batch at most every `batch_interval_s`, but at once when a partition that was just started has something to read.
+- With `min_offsets`, a batch waits until there are so many, or `max_delay_s` have passed since the last one. Nothing that
+  is started or stopped waits for that, and a partition that waits counts as making progress.
+- While a partition comes to us, for `handoff_s` at most, and in its first batch, a batch is bounded to what has lately
+  passed the sink in `handoff_batch_s`: Spark has one batch at a time, and a backlog in it would keep the newcomer waiting.
+- A partition that is being stopped is in no further batch; it is closed as soon as its last one has passed the sink,
+  which the next `offer(start)` says by its `start` alone.
+- The same `start` gives the same batch until it has passed: it counts once.
+- A new batch needs a fresh look at the committed entries (`Holder.readable`): a process that slept looks first.
+- At most once: a batch is offered when its ends are committed.
+"""
+
+from dataclasses import replace
+
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.ports import Clock
+from spark_apps.agent.ownership.holder import Holder
+from spark_apps.agent.settings import Pacing
+from spark_apps.batches import SMALL_RECORDS, BatchOffset, Range, admit, piece_size
+from spark_apps.options import SourceOptions
+
+
+class BatchPlanner:
+    """Plans the batches of one topic from what its holder may run."""
+
+    def __init__(self, holder: Holder, clock: Clock, pacing: Pacing | None = None) -> None:
+        self.holder = holder
+        self.pacing = pacing or Pacing()
+        self._clock = clock
+        self._last: BatchOffset | None = None
+        self._offered = 0
+        self._next_at = 0.0
+        self._planned_at = 0.0
+        self._per_second = 0.0
+        self._expecting_since: float | None = None
+        self.until_goal = False
+        self._latest_at = clock.monotonic() + self.pacing.max_delay_s
+
+    def configure(self, options: SourceOptions) -> None:
+        """Take over what the options of the source say; what they leave open stays as it is."""
+        most, least = options.max_offsets_per_trigger, options.min_offsets_per_trigger
+        self.pacing = replace(
+            self.pacing,
+            max_offsets=self.pacing.max_offsets if most is None else most,
+            min_offsets=self.pacing.min_offsets if least is None else least,
+            max_delay_s=options.max_trigger_delay_s,
+            min_partitions=options.min_partitions,
+            max_records_per_task=options.max_records_per_partition,
+        )
+        self._latest_at = self._clock.monotonic() + self.pacing.max_delay_s
+
+    def initial(self) -> BatchOffset:
+        """The offset before the first batch."""
+        return BatchOffset(self.holder.topic)
+
+    def offer(self, start: BatchOffset) -> BatchOffset | None:
+        """The batch after `start`, all of which has passed the sink; `None` = nothing now. Raises `Refused`."""
+        if start.batch > (self._last.batch if self._last is not None else 0):
+            raise Refused(
+                f"the checkpoint of topic '{self.holder.topic}' is at batch {start.batch}, which this process did not "
+                "plan; give every start of the application a checkpoint folder of its own"
+            )
+        self._cover(start.batch)
+        if self._last is not None and self.holder.outstanding is not None:
+            return self._confirmed(self._last)
+        self.holder.want_ends()
+        available = self._available()
+        started = self._started(available)
+        if not available or not (self._due(available) or started):
+            return None
+        pacing, now = self.pacing, self._clock.monotonic()
+        ranges = admit(available, self._limit(soon=self._expecting() or started))
+        piece = piece_size(ranges, pacing.min_partitions, pacing.max_records_per_task)
+        batch = start.following(ranges, pacing.parallelism, piece)
+        self.holder.hand_out(batch.batch, tuple(batch.ranges.values()))
+        self._last, self._planned_at = batch, now
+        self._next_at, self._latest_at = now + pacing.batch_interval_s, now + pacing.max_delay_s
+        return self._confirmed(batch)
+
+    def _cover(self, batch: int) -> None:
+        under_way = self.holder.outstanding
+        self.holder.cover(batch)
+        took_s = self._clock.monotonic() - self._planned_at
+        if under_way is not None and self.holder.outstanding is None and took_s > 0:
+            self._per_second = sum(one.size for one in under_way[1]) / took_s
+
+    def _expecting(self) -> bool:
+        """Whether a partition comes to us, and has not been coming for too long."""
+        now = self._clock.monotonic()
+        if not self.holder.expecting:
+            self._expecting_since = None
+        elif self._expecting_since is None:
+            self._expecting_since = now
+        return self._expecting_since is not None and now - self._expecting_since < self.pacing.handoff_s
+
+    def _limit(self, *, soon: bool) -> int | None:
+        """The most offsets of the next batch; `soon` = it has to be over soon."""
+        most = self.pacing.max_offsets
+        if not soon:
+            return most
+        # What a batch costs whatever its size is part of its time, so that the limit grows from batch to batch until a
+        # batch takes as long as it may.
+        quick = max(SMALL_RECORDS, int(self._per_second * self.pacing.handoff_batch_s))
+        return quick if most is None else min(most, quick)
+
+    def _confirmed(self, batch: BatchOffset) -> BatchOffset | None:
+        """The batch handed out, once it may be delivered: where commits go first, when all of them are acknowledged.
+
+        What was taken from us meanwhile is left out.
+        """
+        waiting, lost = self.holder.unconfirmed()
+        if lost and batch.batch != self._offered:
+            batch = self._last = replace(batch, ranges={p: one for p, one in batch.ranges.items() if p not in lost})
+            self.holder.withdraw(lost)
+        if not batch.ranges:
+            self.holder.cover(batch.batch)
+            return None
+        if waiting and batch.batch != self._offered:
+            return None
+        self._offered = batch.batch
+        return batch
+
+    def _due(self, available: list[Range]) -> bool:
+        now = self._clock.monotonic()
+        if now < self._next_at:
+            return False
+        enough = self.until_goal or sum(one.size for one in available) >= self.pacing.min_offsets
+        if enough or now >= self._latest_at:
+            return True
+        self.holder.waits(one.partition for one in available)
+        return False
+
+    @property
+    def next_at(self) -> float:
+        """Until then, nothing but a started partition makes a batch (the clock's monotonic seconds)."""
+        return self._next_at
+
+    def report(self) -> BatchOffset | None:
+        """How far the log goes, as ranges from what has passed the sink to there."""
+        reach = self.holder.reach()
+        if not reach:
+            return None
+        batch = self._last.batch if self._last is not None else 0
+        ranges = {p: Range(p, passed, end, 0) for p, (passed, end) in sorted(reach.items())}
+        return BatchOffset(self.holder.topic, batch, 1, ranges)
+
+    def _available(self) -> list[Range]:
+        """What could be read now; with `until_goal`, of what was there when each partition was taken up."""
+        ready = sorted(self.holder.readable().items())
+        ends = {p: h.goal if self.until_goal else h.end for p, h in ready}
+        return [
+            Range(p, h.position, end, h.token.epoch)
+            for p, h in ready
+            if (end := ends[p]) is not None and end > h.position
+        ]
+
+    def _started(self, available: list[Range]) -> bool:
+        ready = self.holder.ready()
+        return any(not ready[one.partition].handed for one in available)

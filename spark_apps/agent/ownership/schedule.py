@@ -1,0 +1,241 @@
+"""Which request to Kafka or to the sink is due, by the rules of `ledger`; one at a time, each with a number."""
+
+from collections.abc import Iterable, Mapping
+from math import inf
+
+from coordinator_tasks.core.model import Committed
+from coordinator_tasks.core.ports import Clock
+from spark_apps.agent.ownership.claims import superseded, unclaimed
+from spark_apps.agent.ownership.held import Held, Phase
+from spark_apps.agent.ownership.holdings import Holdings
+from spark_apps.agent.ownership.work import Claim, Commit, Look, Measure, Survey, Work
+from spark_apps.agent.settings import Identity, Timing
+
+
+class Schedule:
+    """The times of the requests about some holdings, in the clock's monotonic seconds.
+
+    `number` is that of the last request, which was made at `asked_at`.
+    """
+
+    def __init__(self, holdings: Holdings, identity: Identity, clock: Clock, timing: Timing) -> None:
+        self.number = 0
+        self.asked_at = -inf
+        self._holdings = holdings
+        self._identity = identity
+        self._clock = clock
+        self._timing = timing
+        self._look_at = -inf
+        self._id_at = -inf
+        self._known_id = ("", -inf)
+        self._commit_at = -inf
+        self._retry_at = -inf
+        self._claim_at = -inf
+        self._survey_at = -inf
+        self._failures = 0
+        self._measured_at = -inf
+        self._measure_wanted = False
+        self._bounds_at = -inf
+
+    # What is told ----------------------------------------------------------------------------------------------------
+
+    def want_ends(self) -> None:
+        """Read the log's ends as soon as that is allowed again."""
+        self._measure_wanted = True
+
+    def want_bounds(self) -> None:
+        """Read the log's beginnings with the next look at its ends."""
+        self._bounds_at = -inf
+
+    def looked(self, entries: bool, topic_id: str | None) -> None:
+        """A look was answered, with entries, with the topic's id (`None` = not asked for), or with both."""
+        if entries:
+            self._look_at = self.asked_at + self._timing.look_s
+        if topic_id is not None:
+            self._id_at = self.asked_at
+            self._known_id = (topic_id, self.asked_at)
+
+    def answered(self) -> None:
+        """A request was answered: the next failure is the first one."""
+        self._failures = 0
+
+    def failed(self) -> None:
+        """A request to Kafka failed: the next one after a pause, which grows."""
+        pause = min(self._timing.retry_max_s, self._timing.retry_s * 2**self._failures)
+        self._retry_at = self._clock.monotonic() + pause
+        self._failures = min(self._failures + 1, 10)
+
+    def pause_surveys(self) -> None:
+        """Kafka did not know every partition's bounds: not asked for them again at once. It keeps nothing else waiting."""
+        self._survey_at = self._clock.monotonic() + self._timing.retry_max_s
+
+    def pause_claims(self) -> None:
+        """The sink did not take every claim: not asked again at once. It keeps nothing waiting that goes to Kafka."""
+        self._claim_at = self._clock.monotonic() + self._timing.retry_max_s
+
+    # What is due -----------------------------------------------------------------------------------------------------
+
+    def next(self) -> Work | None:
+        """The request that is due now, if any."""
+        now = self._clock.monotonic()
+        if now < self._retry_at:
+            return None
+        work = self._due(now)
+        if work is not None:
+            self.number += 1
+            self.asked_at = now
+        return work
+
+    def next_at(self) -> float:
+        """When something is due next if nothing happens; infinite = never."""
+        now = self._clock.monotonic()
+        due = self._undoubted(now)
+        if self._urgent(due) or self._wants_id(now):
+            return self._retry_at
+        times = [self._survey_at] if self._holdings.unknown else []
+        if self._holdings.lookable:
+            times += self._times(due)
+        times += [h.doubted_until for p, h in self._holdings.due.items() if p not in due]
+        return max(min(times, default=inf), self._retry_at)
+
+    def _times(self, due: Mapping[int, Held]) -> list[float]:
+        """When each kind of request about what is held is due, apart from what somebody waits for."""
+        held = self._holdings.held
+        times = [self._look_at]
+        if due:
+            times.append(self._commit_at)
+        times += [h.looked_at + self._timing.guard_look_s for h in held.values() if h.phase is Phase.GUARDING]
+        if unclaimed(held, self._holdings.node):
+            times.append(self._claim_at)
+        if self._measure_wanted:
+            times.append(self._measured_at + self._measure_s)
+        if any(h.phase is Phase.READY and not h.closing for h in held.values()):
+            times.append(self._ends_at)
+        return times
+
+    def _due(self, now: float) -> Work | None:
+        due = self._undoubted(now)
+        fresh = all(h.is_sure(now, self._timing.fresh_s) for h in due.values())
+        if due and fresh and any(h.closing for h in due.values()):
+            return self._commit(due)
+        lookable = self._holdings.lookable
+        if lookable and (not fresh or self._look_due(now)):
+            return self._look(lookable, now)
+        if due and (self._urgent(due) or now >= self._commit_at):
+            return self._commit(due)
+        if self._wants_id(now):
+            return self._look((), now)
+        node = self._holdings.node
+        tokens = unclaimed(self._holdings.held, node)
+        if tokens and node is not None and now >= self._claim_at:
+            return Claim(self._identity, node.topic_id, tokens, superseded(tokens, node), self._next_number)
+        unknown = self._holdings.unknown
+        if unknown and now >= self._survey_at:
+            return Survey(unknown, self._next_number, self._times_ms(unknown))
+        return self._measure(now) or self._recommit(now)
+
+    def _undoubted(self, now: float) -> dict[int, Held]:
+        """What stands to be committed and may be: no commit of it was late just now."""
+        return {p: h for p, h in self._holdings.due.items() if not h.doubted(now)}
+
+    @staticmethod
+    def _urgent(due: Mapping[int, Held]) -> bool:
+        """Whether somebody waits for these commits: a start, a stop, an entry that was overwritten."""
+        return any(h.closing or h.rewrite or h.promised or h.committed is None for h in due.values())
+
+    @property
+    def _next_number(self) -> int:
+        return self.number + 1
+
+    # Looks -----------------------------------------------------------------------------------------------------------
+
+    def _look(self, partitions: tuple[int, ...], now: float) -> Look:
+        node = self._holdings.node
+        topic_id = node.topic_id if node is not None else ""
+        held = {p: h.token for p, h in self._holdings.held.items() if not h.fenced and h.topic_id == topic_id}
+        return Look(partitions, self._next_number, topic_id, held, self._id_due(now))
+
+    def _look_due(self, now: float) -> bool:
+        if now >= self._look_at or any(not owing.unknown for owing in self._holdings.owing.values()):
+            return True
+        return any(
+            (h.phase is Phase.LOOKING and not h.closing)
+            or (h.phase is Phase.GUARDING and now - h.looked_at >= self._timing.guard_look_s and not h.closing)
+            for h in self._holdings.held.values()
+        )
+
+    def _id_due(self, now: float) -> bool:
+        """Whether a look asks for the topic's id as well: a holding begins, or it was not asked for in a while."""
+        holdings = self._holdings
+        if self._wants_id(now):
+            return True
+        begun = [h for h in holdings.held.values() if h.phase is not Phase.READY and not h.closing]
+        begins = any(h.grant.release is None for h in begun) or (bool(begun) and not self._knows_id(now))
+        partitions = holdings.node.initial_partitions if holdings.node is not None else 0
+        return begins or bool(holdings.owing) or now - self._id_at >= partitions * self._timing.id_each_s
+
+    def _wants_id(self, now: float) -> bool:
+        """Whether to ask for the topic's id alone: a release is awaited, and then nobody shall wait for that."""
+        return self._holdings.awaiting and now - self._id_at > self._timing.id_fresh_s
+
+    def _knows_id(self, now: float) -> bool:
+        """Whether Kafka has lately told the id that the topic node has."""
+        node, (topic_id, at) = self._holdings.node, self._known_id
+        return node is not None and topic_id == node.topic_id and now - at <= self._timing.id_fresh_s
+
+    # Commits ---------------------------------------------------------------------------------------------------------
+
+    def _commit(self, due: Mapping[int, Held]) -> Commit:
+        pause_s = max(self._timing.commit_s, len(self._holdings.held) * self._timing.commit_each_s)
+        self._commit_at = self._clock.monotonic() + pause_s
+        for held in due.values():
+            held.sent = True
+        return Commit({p: self._entry(h) for p, h in sorted(due.items())}, self._next_number)
+
+    def _entry(self, held: Held) -> Committed:
+        offset = max(held.passed, held.committed or 0)
+        return Committed(offset, held.token, self._identity.consumer, self._identity.cluster, held.topic_id)
+
+    def _recommit(self, now: float) -> Commit | None:
+        idle = [h for h in self._holdings.held.values() if h.phase is Phase.READY and not h.fenced]
+        old = {h.grant.partition: h for h in idle if now - h.committed_at >= self._timing.recommit_s}
+        return self._commit(old) if old else None
+
+    # The log's bounds ------------------------------------------------------------------------------------------------
+
+    def _times_ms(self, partitions: Iterable[int]) -> dict[int, int]:
+        first, node = self._holdings.first, self._holdings.node
+        if first is None or node is None:
+            return {}
+        times = {p: first.time_ms(p) for p in partitions if p < node.initial_partitions}
+        return {p: at for p, at in times.items() if at is not None}
+
+    def _measure(self, now: float) -> Measure | None:
+        ready = {p: h for p, h in self._holdings.held.items() if h.phase is Phase.READY and not h.closing}
+        wanted = self._measure_wanted and now - self._measured_at >= self._measure_s
+        allowed = wanted or now >= self._ends_at
+        if not allowed:
+            # Somebody waits for those that have just begun, and for no other.
+            ready = {p: h for p, h in ready.items() if not h.measured}
+        if not ready:
+            return None
+        everything = wanted and now - self._bounds_at >= self._timing.bounds_s
+        # What was just released has just been read: its start does not wait for a second question.
+        bounds = [p for p, h in ready.items() if everything or (not h.measured and h.grant.release is None)]
+        self._bounds_at = now if everything else self._bounds_at
+        for held in ready.values():
+            held.measured, held.asked_from = True, held.position
+        if allowed:
+            self._measure_wanted = False
+            self._measured_at = now
+        return Measure(tuple(sorted(ready)), self._next_number, tuple(sorted(bounds)))
+
+    @property
+    def _ends_at(self) -> float:
+        """While a batch does not end nobody wants the log's ends, and the lag shown would be that of its beginning."""
+        wanted_before = self._measured_at > -inf
+        return self._measured_at + max(self._timing.ends_s, self._measure_s) if wanted_before else inf
+
+    @property
+    def _measure_s(self) -> float:
+        return max(self._timing.measure_s, len(self._holdings.held) * self._timing.measure_each_s)

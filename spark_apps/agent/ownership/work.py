@@ -1,0 +1,173 @@
+"""What a holder asks of Kafka and of its sink, as values: the holder says what is due, somebody performs it and hands back the result.
+
+Between the two anything may happen, as between any two requests: the holder judges a result by when it was asked for.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from coordinator_tasks.core.errors import CommitFenced, GroupInUse, KafkaUnavailable, Refused
+from coordinator_tasks.core.model import Committed, Token
+from coordinator_tasks.core.ports import GroupOffsets
+from coordinator_tasks.core.protocol.fence import Bounds
+from spark_apps.agent.settings import Identity
+from spark_apps.delivery import SinkUnavailable, Standing, TransactionalSink, Writer
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Read the committed entries of `partitions`, in one request; `asks_id`: and then the id that the topic has now.
+
+    `holding`: all that is held by then, under the id `topic_id` of the topic.
+    """
+
+    partitions: tuple[int, ...]
+    number: int
+    topic_id: str
+    holding: Mapping[int, Token]
+    asks_id: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Commit these offsets with their metadata, in one request."""
+
+    offsets: Mapping[int, Committed]
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Ask for the first offset and the one after the last of `partitions`, where no position is known.
+
+    `times_ms`: for some of them also for the first record at or after that time, in milliseconds since 1970.
+    """
+
+    partitions: tuple[int, ...]
+    number: int
+    times_ms: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Ask for the offset after the last readable record of `partitions`, and for some of them for the first one."""
+
+    partitions: tuple[int, ...]
+    number: int
+    beginnings: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Put the tokens of these holdings into the sink, and ask for the positions that stand there.
+
+    `forget`: partition → epoch of a seek; what was written under an older token says nothing of where to go on.
+    """
+
+    identity: Identity
+    topic_id: str
+    tokens: Mapping[int, Token]
+    forget: Mapping[int, int]
+    number: int
+
+
+Work: TypeAlias = Look | Commit | Survey | Measure | Claim
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The committed entries that were there, and the id of the topic afterwards.
+
+    Empty = Kafka has no such topic; `None` = not asked for.
+
+    Entries alone cannot show that a topic was created anew: a commit may have reached the new one already.
+    """
+
+    entries: Mapping[int, Committed]
+    topic_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The commit is acknowledged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """The bounds of each partition that Kafka knows; in `at` the offsets that were asked for by time and exist."""
+
+    bounds: Mapping[int, Bounds]
+    at: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The end of each partition that Kafka knows, and the beginnings that were asked for."""
+
+    ends: Mapping[int, int]
+    beginnings: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What stands in the sink now, of each partition."""
+
+    found: Mapping[int, Standing]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The brokers or the sink did not do it, or a commit's outcome is unknown. `refused`: the group has subscribed members.
+
+    `fenced`: partitions of a commit that somebody else has taken over, by what the broker says.
+    """
+
+    reason: str
+    refused: bool = False
+    fenced: tuple[int, ...] = ()
+
+
+Result: TypeAlias = Looked | Done | Surveyed | Measured | Claimed | Failed
+
+
+def perform(offsets: GroupOffsets, topic: str, work: Work, sink: TransactionalSink | None = None) -> Result:
+    """Ask Kafka, or the sink that keeps the positions; blocks as long as they do."""
+    try:
+        match work:
+            case Look() as look:
+                offsets.hold(topic, look.topic_id, look.holding)
+                entries = offsets.committed(topic, look.partitions)
+                return Looked(entries, offsets.topic_id(topic) if look.asks_id else None)
+            case Commit(offsets=entries):
+                offsets.commit(topic, entries)
+                return Done()
+            case Survey(partitions=partitions, times_ms=times_ms):
+                first, end = offsets.beginnings(topic, partitions), offsets.ends(topic, partitions)
+                bounds = {p: Bounds(first[p], end[p]) for p in first.keys() & end.keys()}
+                return Surveyed(bounds, offsets.at_times(topic, {p: at for p, at in times_ms.items() if p in bounds}))
+            case Measure(partitions=partitions, beginnings=beginnings):
+                first = offsets.beginnings(topic, beginnings) if beginnings else {}
+                return Measured(offsets.ends(topic, partitions), first)
+            case Claim() as claim:
+                return _claimed(sink, topic, claim)
+    except CommitFenced as error:
+        return Failed(str(error), fenced=error.partitions)
+    except (KafkaUnavailable, Refused) as error:
+        return Failed(str(error), refused=isinstance(error, GroupInUse))
+
+
+def _claimed(sink: TransactionalSink | None, topic: str, claim: Claim) -> Result:
+    writer = Writer(claim.identity.cluster, topic, claim.topic_id, claim.identity.consumer)
+    if sink is None:
+        return Failed("positions are to be claimed and no sink is known")
+    try:
+        return Claimed(sink.claim(writer, claim.tokens, claim.forget))
+    except SinkUnavailable as error:
+        return Failed(str(error))
+    except Exception as error:  # the edge of a sink of the application's own: without an answer nothing would go on
+        log.exception("the sink failed to take claims")
+        return Failed(f"the sink failed to take claims ({type(error).__name__}: {error})")

@@ -1,0 +1,1 @@
+"""The consumer's process: it registers, looks, acts, and leaves."""

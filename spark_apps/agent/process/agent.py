@@ -1,0 +1,311 @@
+"""The consumer's agent: registered in ZooKeeper, it keeps its holders in line with what the coordinator wrote.
+
+One thread calls `step`; callbacks and other threads only wake it. Rules:
+- A topic node is acted on only when it was read after the registration and in its session.
+- Before the first registration, the queries of the topics that are there are started: whoever is registered may be given
+  partitions at once, and they would stand still for as long as a query takes to start.
+- Without ZooKeeper it goes on with the pictures that it has, and says so; the fence in Kafka still holds.
+- A leave: draining mark, hand-offs, commits, queries stopped; then the end of this incarnation and the registration's
+  end in one transaction. The status interface answers until all that is over. A consumer that a person has drained
+  leaves by itself once it holds nothing.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from coordinator_tasks.core.codecs.codec import decode_node
+from coordinator_tasks.core.codecs.member_codec import decode_claim, encode_claim, encode_directive
+from coordinator_tasks.core.errors import (
+    CoordinatorError,
+    DiscoveryUnavailable,
+    IdInUse,
+    LookAgain,
+    Malformed,
+    Unavailable,
+)
+from coordinator_tasks.core.machine.presence import subscribes
+from coordinator_tasks.core.model import ConsumerStatus, Draining, Ending, Member
+from coordinator_tasks.core.names import Paths
+from coordinator_tasks.core.ports import Clock, Connection, Create, Delete, Operation, Registry, SetData, ZooKeeper
+from coordinator_tasks.core.protocol import claims
+from spark_apps.agent.ownership.holder import Holder
+from spark_apps.agent.reports import Reports
+from spark_apps.agent.settings import Identity
+from spark_apps.agent.threads.topics import Topics
+from spark_apps.agent.zookeeper.view import SessionChanged, View
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTiming:
+    """Seconds. `poll_s`: everything is read at least so often, only the nodes of large topics less often (`view`).
+
+    `close_timeout_s`: how long a leave waits for hand-offs; `finish_s`: how long the last commits may take after that;
+    `stalled_s`: an owned partition with lag that makes no progress for so long makes the consumer leave, and so does one
+    that was taken away and whose batch has not ended for `stop_s`. A batch that takes longer than `slow_batch_s` makes it
+    unhealthy. In both, ten times the usual time of a batch counts if that is longer. `prepare_s`: how long the first
+    registration waits for queries.
+    """
+
+    poll_s: float = 1.0
+    prepare_s: float = 20.0
+    register_s: float = 5.0
+    close_timeout_s: float = 30.0
+    finish_s: float = 10.0
+    stalled_s: float = 300.0
+    stop_s: float = 120.0
+    slow_batch_s: float = 30.0
+
+
+class Agent:
+    """One consumer. `finished` is True when it has left; `failure` says why it had to, if it had to."""
+
+    def __init__(
+        self,
+        zk: ZooKeeper,
+        registry: Registry,
+        clock: Clock,
+        member: Member,
+        cluster: str,
+        *,
+        topics: Topics,
+        wake: Callable[[], None],
+        timing: AgentTiming | None = None,
+    ) -> None:
+        self.identity = Identity(member.consumer, cluster, member.incarnation)
+        self.reports = Reports()
+        self.finished = False
+        self.failure = ""
+        self._zk = zk
+        self._registry = registry
+        self._clock = clock
+        self._member = member
+        self._paths = Paths(cluster)
+        self._topics = topics
+        self._wake = wake
+        self._timing = timing or AgentTiming()
+        self._view = View(
+            zk,
+            self._paths,
+            self.identity,
+            clock,
+            topics=topics,
+            wanted=lambda topic: subscribes(member, topic),
+            reports=self.reports,
+            wake=wake,
+        )
+        self._connection = Connection.CONNECTED
+        self._session = 0
+        self._registered = False
+        self._prepare_until: float | None = None
+        self._poll_at = 0.0
+        self._register_at = 0.0
+        self._leave_until: float | None = None
+        self._stopping = False
+        self._halt_at = 0.0
+        self._halted = False
+        self._trouble = ""
+        zk.listen(self._on_connection)
+
+    # From other threads ----------------------------------------------------------------------------------------------
+
+    def _on_connection(self, connection: Connection) -> None:
+        self._connection = connection
+        self._wake()
+
+    def leave(self, within_s: float | None = None) -> None:
+        """Leave cleanly: give everything away within `close_timeout_s`, or within less."""
+        limit_s = self._timing.close_timeout_s if within_s is None else within_s
+        until = self._clock.monotonic() + limit_s
+        self._leave_until = until if self._leave_until is None else min(until, self._leave_until)
+        self._wake()
+
+    def posted(self, topic: str, raw: bytes) -> bool:
+        """A topic node handed to us directly; acts as on a read. Raises `Malformed`; False = no such topic here."""
+        if topic not in self._topics.names():
+            return False
+        seen = decode_node(self._paths.topic(topic), raw)
+        self._topics.edit(topic, lambda holder: holder.on_node(seen))
+        return True
+
+    def status(self) -> ConsumerStatus:
+        """What our interface says."""
+        return ConsumerStatus(
+            consumer=self.identity.consumer,
+            cluster=self.identity.cluster,
+            incarnation=self.identity.incarnation,
+            boot_id=self._member.boot_id,
+            health=self.health(),
+            topics={topic: self._topics.edit(topic, Holder.status) for topic in sorted(self._topics.names())},
+            reports=self.reports.all(),
+        )
+
+    def health(self) -> str:
+        """One word, or why it has failed."""
+        if self.failure:
+            return f"failed: {self.failure}"
+        if self._leave_until is not None:
+            return "leaving"
+        if self._trouble:
+            return f"stuck: {self._trouble}"
+        registered = self._session and self._session == self._zk.session_id
+        return "ok" if registered and self._connection is Connection.CONNECTED else "detached"
+
+    # The agent's thread ----------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Do what is due; never raises for a neighbour that does not answer. Raises `IdInUse` from the first registration."""
+        self._check_progress()
+        if self._connection is Connection.CONNECTED:
+            try:
+                self._in_session()
+                self.reports.clear("zookeeper")
+            except SessionChanged:
+                self._wake()
+            except IdInUse as error:
+                if not self._registered:
+                    raise
+                self.reports.add("zookeeper", f"{error}; going on with what is known")
+            except CoordinatorError as error:
+                self.reports.add("zookeeper", f"{error}; going on with what is known")
+        else:
+            self.reports.add("zookeeper", f"ZooKeeper is {self._connection.value}: going on with what is known")
+        if self._leave_until is not None:
+            self._go_on_leaving(self._leave_until)
+
+    def _in_session(self) -> None:
+        now = self._clock.monotonic()
+        if not self._registered and (self._leave_until is not None or not self._prepared(now)):
+            return
+        self._register(now)
+        polling = now >= self._poll_at
+        if polling:
+            self._poll_at = now + self._timing.poll_s
+        try:
+            self._view.read(polling)
+            self._view.write_releases()
+        except SessionChanged:
+            self._session = 0
+            raise
+        if self._leave_until is None and self._drained():
+            self.leave()
+        if self._leave_until is not None and not self.failure:
+            self._mark_draining()
+
+    def _prepared(self, now: float) -> bool:
+        """Whether everything that can be read already has its query, or there was time enough for that."""
+        if self._prepare_until is None:
+            self._prepare_until = now + self._timing.prepare_s
+        self._view.prepare()
+        return now >= self._prepare_until or not self._any(lambda holder: not holder.opened)
+
+    def _register(self, now: float) -> None:
+        session = self._zk.session_id
+        if session == self._session and now < self._register_at:
+            return
+        try:
+            self._registry.register(self._member)
+            self.reports.clear("registry")
+        except DiscoveryUnavailable as error:
+            if session != self._session:
+                raise
+            # What we are to read and to write, others wait for.
+            self.reports.add("registry", f"{error}; hand-offs go on without it")
+        self._registered = True
+        self._register_at = now + self._timing.register_s
+        if session != self._session:
+            self._view.begin(session)
+            self._session = session
+            self._poll_at = 0.0
+
+    def _check_progress(self) -> None:
+        if self.failure or self._halted:
+            return
+        found, trouble, limits = self._topics.failure(), self._topics.trouble(), self._timing
+        for topic in self._topics.names():
+            stalled = self._topics.edit(topic, lambda holder: holder.stalled(limits.stalled_s))
+            if stalled and not found:
+                found = f"topic {topic}: no progress for {limits.stalled_s:g} s in partitions {list(stalled)}"
+            kept = self._topics.edit(topic, lambda holder: holder.kept(limits.stop_s, limits.stalled_s))
+            if kept and not found:
+                found = f"topic {topic}: {kept}"
+            overdue = self._topics.edit(topic, lambda holder: holder.overdue(limits.slow_batch_s))
+            if overdue and not trouble:
+                trouble = f"topic {topic}: {overdue}"
+        self._trouble = trouble
+        if found:
+            self.failure = found
+            self.reports.add("failure", found)
+            self.leave(within_s=0.0)
+
+    # Leaving ---------------------------------------------------------------------------------------------------------
+
+    def _drained(self) -> bool:
+        """A person has drained this consumer, and nobody counts on it any more: no deadline cuts its hand-offs short."""
+        draining = self._view.directive.draining
+        if draining is None or draining.incarnation != 0:
+            return False
+        return not self._any(lambda holder: holder.involved or holder.granted_incarnation is not None)
+
+    def _mark_draining(self) -> None:
+        mine = self.identity
+        directive, draining = self._view.directive, self._view.directive.draining
+        if draining is not None and mine.incarnation in (draining.incarnation, draining.leaving):
+            return
+        if draining is not None and draining.incarnation == 0:
+            if not self._any(lambda holder: holder.involved):
+                return
+            # A person's draining stays, and lets the last consumer keep everything: that this life ends is said beside it.
+            draining = replace(draining, leaving=mine.incarnation)
+        else:
+            draining = Draining(mine.consumer, "asked to end", self._clock.now(), mine.incarnation)
+        path, data = self._paths.directive(mine.consumer), encode_directive(replace(directive, draining=draining))
+        write = Create(path, data) if directive.version < 0 else SetData(path, data, directive.version)
+        # Written by us or by somebody else: its watch fires, and it is read again. Unreadable: tried again at the next step.
+        with suppress(LookAgain):
+            self._zk.transact([write])
+
+    def _go_on_leaving(self, until: float) -> None:
+        now = self._clock.monotonic()
+        if not self._stopping and (now >= until or not self._any(lambda holder: holder.involved)):
+            for topic in self._topics.names():
+                self._topics.edit(topic, Holder.stop)
+            self._stopping = True
+            # Half of the time that is left, however late it is, is the last batches'.
+            self._halt_at = (max(now, until) + until + self._timing.finish_s) / 2
+        if not self._stopping:
+            return
+        idle = not self._any(lambda holder: not holder.idle)
+        if not self._halted and (idle or self.failure or now >= self._halt_at):
+            self._topics.halt()
+            self._halted = True
+        # Without the last commits nothing is said of the end: others find out that the process is gone.
+        clean = self._halted and not self._any(lambda holder: not holder.idle)
+        self.finished = (clean and self._deregister()) or now >= until + self._timing.finish_s
+
+    def _any(self, holds: Callable[[Holder], bool]) -> bool:
+        return any(self._topics.edit(topic, holds) for topic in self._topics.names())
+
+    def _deregister(self) -> bool:
+        """Everything is stopped: say by number that this life is over, and end the registration, at once."""
+        if self._connection is not Connection.CONNECTED:
+            return False
+        mine = self.identity
+        id_path, member_path = self._paths.id(mine.consumer), self._paths.member(mine.consumer)
+        try:
+            claim_node, member_node = self._zk.find(id_path), self._zk.find(member_path)
+            operations: list[Operation] = []
+            if claim_node is not None:
+                claim = decode_claim(id_path, claim_node.data, mine.consumer, claim_node.stat.version)
+                ended = encode_claim(claims.ended(claim, mine.incarnation, Ending.LEFT, self.failure))
+                operations.append(SetData(id_path, ended, claim.version))
+            if member_node is not None and member_node.stat.ephemeral_owner == self._zk.session_id:
+                operations.append(Delete(member_path, member_node.stat.version))
+            self._zk.transact(operations)
+            self._registry.deregister(mine.consumer, mine.incarnation)
+        except LookAgain:
+            return False
+        except (Unavailable, Malformed) as error:
+            self.reports.add("zookeeper", str(error))
+            return False
+        return True

@@ -1,0 +1,267 @@
+"""A consumer as a process, whatever it does with the records: session, incarnation, status interface, agent, leave.
+
+Real threads and real time begin here. Both kinds of consumer use it: Spark applications and plain clients.
+"""
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from coordinator_tasks.core import topic_patterns
+from coordinator_tasks.core.errors import Refused, StoreUnavailable
+from coordinator_tasks.core.fields import MAX_REAL
+from coordinator_tasks.core.model import ConsumerStatus, Member, TopicNode
+from coordinator_tasks.core.names import check_address, check_consumer
+from coordinator_tasks.core.ports import GroupOffsets
+from coordinator_tasks.run_folder import RunFolder, write_private
+from coordinator_tasks.signals import on_signals
+from coordinator_tasks.wiring import ConsumerSession, Settings, open_consumer_session
+from spark_apps.agent.interface.sampling import SampledStatus
+from spark_apps.agent.interface.status_server import Interface, StatusServer
+from spark_apps.agent.process.agent import Agent, AgentTiming
+from spark_apps.agent.settings import Identity, Pacing, Timing
+from spark_apps.agent.threads.topics import Topics
+from spark_apps.options import ISOLATION
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+INCARNATION_FILE = "incarnation"
+LONGEST_SLEEP_S = 0.25
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSettings:
+    """One consumer of a site.
+
+    `topics`: the names or regular expressions it wants, empty = any; `host`, `port`: where its interface listens
+    (the token is `site.status_token`); `run_folder`: where its launcher looks for the incarnation, empty = nowhere.
+    `start_timeout_s`: how long a start waits for ZooKeeper.
+    `measure_bytes`: whether it looks at a few records of each partition now and then, so that plans can go by bytes.
+    `advertised`: the address that others ask, if it is not the one that is bound; `direct` False = it is a proxy's.
+    """
+
+    site: Settings
+    consumer: str
+    topics: tuple[str, ...] = ()
+    rack: str = ""
+    capacity: float = 1.0
+    attributes: dict[str, str] = field(default_factory=dict)
+    host: str = "127.0.0.1"
+    port: int = 0
+    advertised: str = ""
+    direct: bool = True
+    run_folder: str = ""
+    start_timeout_s: float = 60.0
+    measure_bytes: bool = False
+    timing: Timing = field(default_factory=Timing)
+    pacing: Pacing = field(default_factory=Pacing)
+    agent_timing: AgentTiming = field(default_factory=AgentTiming)
+
+    def __post_init__(self) -> None:
+        check_consumer(self.consumer)
+        problem = topic_patterns.problem(self.topics)
+        if problem:
+            raise Refused(f"{problem}; correct --topics")
+        if self.advertised:
+            check_address(self.advertised)
+        if not 0 <= self.capacity <= MAX_REAL:
+            raise Refused(f"{self.capacity} is no capacity; give a number from 0 to {MAX_REAL:.0f}")
+
+
+class Requests:
+    """What a consumer was asked for by `leave`, from any thread; kept until somebody is there to act on it."""
+
+    def __init__(self) -> None:
+        self._asked: list[float | None] = []
+        self._leave: Callable[[float | None], None] | None = None
+
+    def ask(self, within_s: float | None) -> None:
+        """Leave within that time, `None` = within the one that is set."""
+        self._asked.append(within_s)  # first, so that `hand_to` finds what does not find `_leave` here
+        if self._leave is not None:
+            self._leave(within_s)
+
+    @property
+    def any(self) -> bool:
+        """Whether anybody has asked."""
+        return bool(self._asked)
+
+    def hand_to(self, leave: Callable[[float | None], None]) -> None:
+        """From now on `leave` is called, also with what was asked before; it may be told the same twice."""
+        self._leave = leave
+        for within_s in tuple(self._asked):
+            leave(within_s)
+
+
+class Process:
+    """A consumer between its registration and its end."""
+
+    def __init__(self, settings: ConsumerSettings, session: ConsumerSession, incarnation: int) -> None:
+        self.settings = settings
+        self.identity = Identity(settings.consumer, settings.site.cluster, incarnation)
+        self.clock = session.clock
+        self._session = session
+        self._wake = threading.Event()
+        self._offsets: dict[tuple[str, str], GroupOffsets] = {}
+        self._requests = Requests()
+        self._said: str | None = None
+        self.agent: Agent | None = None
+
+    def wake(self) -> None:
+        """Let the agent look at once; from any thread."""
+        self._wake.set()
+
+    def wants(self, topics: tuple[str, ...]) -> None:
+        """Register for these topics; none = any. Before `run`."""
+        self.settings = replace(self.settings, topics=topics)
+
+    def connect(self, node: TopicNode) -> GroupOffsets:
+        """The group's offsets for a topic, at our own brokers; a request is given up after the commit time-out."""
+        level = node.properties.get(ISOLATION, "read_uncommitted")
+        key = (node.group_id, level)
+        if key not in self._offsets:  # topics of one group share the clients
+            self._offsets[key] = self._connect(node, level)
+        return self._offsets[key]
+
+    def _connect(self, node: TopicNode, level: str) -> GroupOffsets:
+        kafka = {ISOLATION: level, **self.settings.site.kafka}
+        site = replace(self.settings.site, kafka=kafka, answer_timeout_s=self.settings.timing.commit_timeout_s)
+        return replace(self._session, settings=site).group_offsets(node.group_id)
+
+    def leave(self, within_s: float | None = None) -> None:
+        """Ask for a clean leave; a second time ends the waiting for hand-offs."""
+        self._requests.ask(within_s)
+
+    @property
+    def leaving(self) -> bool:
+        """Whether it was asked to leave."""
+        return self._requests.any
+
+    def run(self, topics: Topics) -> int:
+        """Serve until the consumer has left: 0 after a clean leave, 1 when it had to leave; raises `IdInUse`."""
+        interface = Interface()
+        settings = self.settings
+        token = settings.site.status_token
+        server = StatusServer(interface, settings.host, settings.port, token, settings.advertised)
+        try:
+            self.agent = self._agent(server.address, topics)
+            self._requests.hand_to(self.agent.leave)
+            with self._status(self.agent) as status:
+                interface.serve(status, self.agent.posted, self.agent.health)
+                while not self.agent.finished:
+                    self.agent.step()
+                    if self.agent.failure:
+                        self._say_leaving(self.agent.failure)
+                    self._wake.wait(LONGEST_SLEEP_S)
+                    self._wake.clear()
+            self._say_leaving(self.agent.failure)
+            if self.agent.failure:
+                log.error("consumer %s has left: %s", settings.consumer, self.agent.failure)
+            return 1 if self.agent.failure else 0
+        finally:
+            server.close()
+
+    def _say_leaving(self, reason: str) -> None:
+        """Tell the launcher that this process is to end: it ends what does not."""
+        if not self.settings.run_folder or self._said == reason:
+            return
+        self._said = reason
+        try:
+            write_private(RunFolder(Path(self.settings.run_folder)).leaving, {"reason": reason, "at": time.time()})
+        except OSError as error:
+            log.warning("the launcher cannot be told that consumer %s leaves: %s", self.settings.consumer, error)
+
+    @contextmanager
+    def _status(self, agent: Agent) -> Iterator[Callable[[], ConsumerStatus]]:
+        """What the interface says of the agent, with samples of its records if that is wanted."""
+        if not self.settings.measure_bytes:
+            yield agent.status
+            return
+        sampled = SampledStatus(agent.status, self._session.sampler())
+        with sampled.sampling():
+            yield sampled.status
+
+    def _agent(self, address: str, topics: Topics) -> Agent:
+        settings = self.settings
+        member = Member(
+            consumer=settings.consumer,
+            incarnation=self.identity.incarnation,
+            address=settings.advertised or address,
+            boot_id=_boot_id(),
+            rack=settings.rack,
+            capacity=settings.capacity,
+            topics=settings.topics,
+            direct=settings.direct,
+            attributes=settings.attributes,
+            process=self._session.process,
+        )
+        return Agent(
+            self._session.zk,
+            self._session.registry,
+            self.clock,
+            member,
+            settings.site.cluster,
+            topics=topics,
+            wake=self.wake,
+            timing=settings.agent_timing,
+        )
+
+
+def _session(settings: ConsumerSettings) -> AbstractContextManager[ConsumerSession]:
+    """Connect to ZooKeeper; while it is down nothing is known to be owned: wait, and say so."""
+    until = time.monotonic() + settings.start_timeout_s
+    while True:
+        ending = ExitStack()
+        try:
+            session = ending.enter_context(open_consumer_session(settings.site))
+        except StoreUnavailable as error:
+            if time.monotonic() >= until:
+                raise
+            log.warning("%s; waiting for it", error)
+            continue
+        return _opened(session, ending)
+
+
+@contextmanager
+def _opened(session: ConsumerSession, ending: ExitStack) -> Iterator[ConsumerSession]:
+    with ending:
+        yield session
+
+
+@contextmanager
+def open_process(settings: ConsumerSettings) -> Iterator[Process]:
+    """Connect, draw this process's incarnation and write it for the launcher; raises `StoreUnavailable`."""
+    with ExitStack() as ending:
+        session = ending.enter_context(_session(settings))
+        incarnation = session.claim_incarnation(settings.consumer)
+        if settings.run_folder:
+            note = Path(settings.run_folder) / INCARNATION_FILE
+            note.parent.mkdir(parents=True, exist_ok=True)
+            note.write_text(f"{incarnation}\n")
+        yield Process(settings, session, incarnation)
+
+
+@contextmanager
+def leave_on_signals(leave: Callable[[float | None], None]) -> Iterator[None]:
+    """SIGTERM and SIGINT ask for a clean leave, the second one for a quick one; main thread only."""
+    seen: list[int] = []
+
+    def asked(number: int) -> None:
+        seen.append(number)
+        leave(None if len(seen) == 1 else 0.0)
+
+    with on_signals(asked, signal.SIGTERM, signal.SIGINT):
+        yield
+
+
+def _boot_id() -> str:
+    with suppress(OSError):
+        return BOOT_ID.read_text().strip()
+    return os.uname().nodename

@@ -1,0 +1,88 @@
+"""Calls the application's listener and interceptors, in a thread of their own for each topic.
+
+A call may take its time: it keeps neither the looks at the fence nor other partitions' commits waiting, only the beginning
+or the release of the partitions that it is about.
+"""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from spark_apps.agent.ownership.holder import Holder
+from spark_apps.agent.ownership.listening import Happening, Telling
+from spark_apps.hooks import ConsumerRebalanceListener, Hooks, committed
+
+LONGEST_SLEEP_S = 0.5
+MOST_COMMITS = 1_000
+JOIN_TIMEOUT_S = 5.0
+log = logging.getLogger(__name__)
+
+Edit = Callable[[Callable[[Holder], Any]], Any]
+
+
+class Callbacks:
+    """The calls for one holder, one at a time; `turn` is the holder's lock, `edit` changes the holder under it."""
+
+    def __init__(self, holder: Holder, hooks: Hooks, turn: threading.Condition, edit: Edit) -> None:
+        self._holder = holder
+        self._topic = holder.topic
+        self._hooks = hooks
+        self._turn = turn
+        self._edit = edit
+        self._commits: deque[Mapping[int, int]] = deque(maxlen=MOST_COMMITS)
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name=f"callbacks-{holder.topic}", daemon=True)
+        self._thread.start()
+
+    def committed(self, offsets: Mapping[int, int]) -> None:
+        """A commit is acknowledged."""
+        with self._turn:
+            self._commits.append(offsets)
+            self._turn.notify_all()
+
+    def close(self) -> None:
+        """Make the calls that are due, and end."""
+        with self._turn:
+            self._closed = True
+            self._turn.notify_all()
+        self._thread.join(JOIN_TIMEOUT_S)
+
+    def _run(self) -> None:
+        while True:
+            with self._turn:
+                # Without `edit`: that wakes everybody, and whoever waits for us would wake us again.
+                telling = self._holder.telling() if self._hooks.listener is not None else None
+                offsets = self._commits.popleft() if telling is None and self._commits else None
+                if telling is None and offsets is None:
+                    if self._closed:
+                        return
+                    self._turn.wait(LONGEST_SLEEP_S)
+                    continue
+            if telling is not None and self._hooks.listener is not None:
+                self._tell(self._hooks.listener, telling)
+            if offsets is not None:
+                committed(self._topic, offsets, self._hooks.interceptors)
+
+    def _tell(self, listener: ConsumerRebalanceListener, telling: Telling) -> None:
+        wanted: Mapping[int, int] = {}
+        problem = ""
+        try:
+            match telling.happening:
+                case Happening.ASSIGNED:
+                    wanted = dict(listener.on_partitions_assigned(self._topic, telling.offsets) or {})
+                case Happening.REVOKED:
+                    listener.on_partitions_revoked(self._topic, telling.offsets)
+                case Happening.LOST:
+                    listener.on_partitions_lost(self._topic, telling.offsets)
+        except Exception as error:  # the edge of a user's function: a partition is not kept from anybody by it
+            log.exception("on_partitions_%s of topic %s failed", telling.happening, self._topic)
+            problem = f"on_partitions_{telling.happening} failed: {type(error).__name__}: {error}"
+        self._edit(lambda holder: self._answer(holder, telling, wanted, problem))
+
+    @staticmethod
+    def _answer(holder: Holder, telling: Telling, wanted: Mapping[int, int], problem: str) -> None:
+        if problem:
+            holder.reports.add("listener", problem)
+        holder.told(telling, wanted)

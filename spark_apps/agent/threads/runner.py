@@ -1,0 +1,237 @@
+"""One topic's holder in a process with threads: a lock, a worker that talks to Kafka, and the answers to the reader.
+
+Requests to Kafka are made outside the lock, by the topic's own worker, so that a broker that does not answer keeps
+neither the status, nor ZooKeeper, nor another topic waiting.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import TypeVar
+
+from coordinator_tasks.core.errors import CoordinatorError
+from coordinator_tasks.core.model import TopicNode, TopicStatus
+from coordinator_tasks.core.ports import Clock, GroupOffsets
+from spark_apps.agent.ownership.first import FirstOffsets
+from spark_apps.agent.ownership.holder import Holder
+from spark_apps.agent.ownership.planner import BatchPlanner
+from spark_apps.agent.ownership.work import Commit, Done, Failed, Result, Work, perform
+from spark_apps.agent.settings import Identity, Pacing, Terms, Timing
+from spark_apps.agent.threads.callbacks import Callbacks
+from spark_apps.batches import BatchOffset
+from spark_apps.delivery import Delivery, TransactionalSink
+from spark_apps.hooks import Hooks
+from spark_apps.link import LONGEST_WAIT_S
+from spark_apps.options import ISOLATION, SourceOptions
+
+LONGEST_SLEEP_S = 0.5
+JOIN_TIMEOUT_S = 5.0
+V = TypeVar("V")
+
+log = logging.getLogger(__name__)
+
+Connect = Callable[[TopicNode], GroupOffsets]
+
+
+class TopicRunner:
+    """Implements `link.Planner`. `changed` is called, without the lock, when a release has been posted.
+
+    `node` says which group, and how records are fetched; what it assigns counts only once the agent hands it to the holder.
+    `brokers`: this consumer's own, whatever the node names: others can write the node, and our login goes to them.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        node: TopicNode,
+        identity: Identity,
+        clock: Clock,
+        connect: Connect,
+        changed: Callable[[], None],
+        *,
+        brokers: str,
+        timing: Timing | None = None,
+        pacing: Pacing | None = None,
+        acquiring: bool = True,
+    ) -> None:
+        self.topic = topic
+        self.holder = Holder(topic, identity, clock, timing, acquiring=acquiring)
+        self.planner = BatchPlanner(self.holder, clock, pacing)
+        self._node = node
+        self._brokers = brokers
+        self._clock = clock
+        self._connect = connect
+        self._changed = changed
+        self._turn = threading.Condition()
+        self._offsets: GroupOffsets | None = None
+        self._sink: TransactionalSink | None = None
+        self._callbacks: Callbacks | None = None
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name=f"agent-{topic}", daemon=True)
+        self._thread.start()
+
+    def agree(self, delivery: Delivery, sink: TransactionalSink | None = None, hooks: Hooks | None = None) -> None:
+        """How the topic is delivered, and who is told of it; before anything is granted."""
+        self._sink = sink
+        if self._callbacks is not None:  # a query that is started once more is agreed on once more
+            self._callbacks.close()
+        if hooks is not None and hooks.any:
+            self._callbacks = Callbacks(self.holder, hooks, self._turn, self.edit)
+        listening = hooks is not None and hooks.listener is not None
+        terms = Terms(delivery is Delivery.EXACTLY_ONCE, delivery is Delivery.AT_MOST_ONCE, listening)
+        self.edit(lambda holder: holder.agree(terms))
+
+    def confirmed(self) -> frozenset[int]:
+        """Wait until the batch handed out may be delivered; returns the partitions that must not be, withdrawn by now."""
+        with self._turn:
+            while True:
+                waiting, lost = self.holder.unconfirmed()
+                if lost:
+                    self.holder.withdraw(lost)
+                if not waiting or self._closed:
+                    return lost | waiting
+                self._turn.wait(LONGEST_SLEEP_S)
+
+    def edit(self, change: Callable[[Holder], V]) -> V:
+        """Look at or change the holder; whoever waits for it looks again."""
+        with self._turn:
+            before = dict(self.holder.posted)
+            result = change(self.holder)
+            posted = self.holder.posted.items() - before.items()
+            self._turn.notify_all()
+        if posted:
+            self._changed()
+        return result
+
+    def see(self, look: Callable[[Holder], V]) -> V:
+        """Look at the holder and change nothing of it; nobody is woken."""
+        with self._turn:
+            return look(self.holder)
+
+    def status(self) -> TopicStatus:
+        return self.see(Holder.status)
+
+    def close(self) -> None:
+        """End the worker; nothing more is committed."""
+        with self._turn:
+            self._closed = True
+            self._turn.notify_all()
+        if self._callbacks is not None:
+            self._callbacks.close()
+        self._thread.join(JOIN_TIMEOUT_S)
+
+    # The worker ------------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._closed:
+            try:
+                self._work()
+            except Exception:  # the edge of a thread: a topic without its worker would be silently unfenced
+                log.exception("the agent's worker of topic %s failed; it goes on", self.topic)
+                self._clock.sleep(LONGEST_SLEEP_S)
+
+    def _work(self) -> None:
+        offsets = self._connected()
+        with self._turn:
+            work = self.holder.work() if offsets is not None else None
+            if offsets is None or work is None:
+                pause = self.holder.next_at() - self._clock.monotonic()
+                self._turn.wait(max(0.001, min(pause, LONGEST_SLEEP_S)))
+                return
+        result = self._perform(offsets, work)
+        self.edit(lambda holder: holder.answer(result))
+        if self._callbacks is not None and isinstance(work, Commit) and isinstance(result, Done):
+            self._callbacks.committed({p: entry.offset for p, entry in work.offsets.items()})
+
+    def _perform(self, offsets: GroupOffsets, work: Work) -> Result:
+        try:
+            return perform(offsets, self.topic, work, self._sink)
+        except Exception as error:  # the edge to the clients: a request without an answer would be the topic's last one
+            log.exception("topic %s: a request to Kafka failed in an unexpected way", self.topic)
+            return Failed(f"a request to Kafka failed in an unexpected way ({type(error).__name__}: {error})")
+
+    def _connected(self) -> GroupOffsets | None:
+        node, offsets = self._node, self._offsets
+        if offsets is None:
+            try:
+                offsets = self._connect(node)
+            except CoordinatorError as error:
+                sentence = str(error)
+                self.edit(lambda holder: holder.reports.add("kafka", sentence))
+                self._clock.sleep(LONGEST_SLEEP_S)
+            with self._turn:  # unless a reader has come meanwhile that reads otherwise
+                self._offsets = offsets if node is self._node else None
+            if self._offsets is not None:
+                self._warm_up(self._offsets)
+        return self._offsets
+
+    def _warm_up(self, offsets: GroupOffsets) -> None:
+        """A client's first requests find the brokers and the group's coordinator: let no partition wait for that."""
+        with suppress(CoordinatorError):  # whoever asks in earnest is told
+            offsets.topic_id(self.topic)
+            offsets.committed(self.topic, (0,))
+
+    # The reader ------------------------------------------------------------------------------------------------------
+
+    def attach(self, reader: str, options: SourceOptions) -> Mapping[str, str]:  # noqa: ARG002 - one reader at a time
+        properties = self._node.properties
+        with self._turn:
+            self.planner.configure(options)
+            self._read_as({**properties, **options.kafka})
+        first, fails = FirstOffsets(options.starting), options.fail_on_data_loss
+        self.edit(lambda holder: holder.open(first, fail_on_data_loss=fails))
+        return {**properties, "group.id": self._node.group_id, "bootstrap.servers": self._brokers}
+
+    def _read_as(self, kafka: Mapping[str, str]) -> None:
+        """The log's ends are those that the executors reach: committed reads end before an open transaction."""
+        level = kafka.get(ISOLATION)
+        if level is not None and level != self._node.properties.get(ISOLATION):
+            self._node = replace(self._node, properties={**self._node.properties, ISOLATION: level})
+            self._offsets = None
+
+    def initial(self, reader: str) -> BatchOffset:  # noqa: ARG002
+        return self.planner.initial()
+
+    def latest(self, reader: str, start: BatchOffset) -> BatchOffset:  # noqa: ARG002
+        deadline = self._clock.monotonic() + LONGEST_WAIT_S
+        before = dict(self.holder.posted)
+        try:
+            with self._turn:
+                while True:
+                    batch = self.planner.offer(start)
+                    self._turn.notify_all()
+                    if batch is not None:
+                        return batch
+                    now = self._clock.monotonic()
+                    if now >= deadline or self._closed:
+                        return start
+                    self._turn.wait(max(0.001, self._pause(now, deadline)))
+        finally:
+            if self.holder.posted.items() - before.items():
+                self._changed()
+
+    def _pause(self, now: float, deadline: float) -> float:
+        paced = self.planner.next_at - now
+        return min(deadline - now, paced) if paced > 0 else deadline - now
+
+    def report(self) -> BatchOffset | None:
+        with self._turn:
+            return self.planner.report()
+
+    def until_now(self, reader: str) -> None:  # noqa: ARG002
+        with self._turn:
+            self.planner.until_goal = True
+
+    def is_over(self, reader: str) -> bool:  # noqa: ARG002
+        with self._turn:
+            return self._closed or self.over
+
+    @property
+    def over(self) -> bool:
+        """Whether the query was to read what was there, and has."""
+        return self.planner.until_goal and self.holder.caught_up
+
+    def detach(self, reader: str) -> None:
+        """The query's own end is noticed by who started it; a reader may also be made anew."""

@@ -1,0 +1,1 @@
+"""What a consumer reads from ZooKeeper, and how it is woken."""

@@ -1,0 +1,300 @@
+"""What the consumer reads in ZooKeeper and hands to its holders, and the releases that it writes.
+
+Level-triggered: a watch only says where to look at once, and everything is looked at once per poll, a topic with very many
+partitions less often. A node that has vanished or cannot be read is reported and changes nothing. All of it happens in
+one session: who finds another one stops and begins anew.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from coordinator_tasks.core.codecs.codec import decode_node, decode_release, encode_release
+from coordinator_tasks.core.codecs.member_codec import decode_directive
+from coordinator_tasks.core.errors import LookAgain, Malformed, NodeMissing, Unavailable
+from coordinator_tasks.core.model import Directive, Release
+from coordinator_tasks.core.names import Paths, is_topic
+from coordinator_tasks.core.ports import Clock, Node, Operation, SetData, Watcher, ZooKeeper
+from spark_apps.agent.ownership.holder import Holder
+from spark_apps.agent.reports import Reports
+from spark_apps.agent.settings import Identity
+from spark_apps.agent.threads.topics import Topics
+from spark_apps.agent.zookeeper.watches import Watches
+
+MAX_RELEASES_AT_ONCE = 500
+LEARNT_AT_ONCE = 200
+POLLED_BYTES_S = 10_000.0
+"""A topic's node is read again without need at this rate at most: all consumers read all of it."""
+
+
+class SessionChanged(Unavailable):
+    """ZooKeeper's session is another one than that in which we registered."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A partition's node as last read or written in this session: its version, the epoch of its release (0 = none)."""
+
+    version: int
+    epoch: int
+
+
+class View:
+    """One consumer's view of its cluster, in the session that `begin` names."""
+
+    def __init__(
+        self,
+        zk: ZooKeeper,
+        paths: Paths,
+        identity: Identity,
+        clock: Clock,
+        *,
+        topics: Topics,
+        wanted: Callable[[str], bool],
+        reports: Reports,
+        wake: Callable[[], None],
+    ) -> None:
+        self.directive = Directive(identity.consumer)
+        self._zk = zk
+        self._paths = paths
+        self._identity = identity
+        self._clock = clock
+        self._topics = topics
+        self._wanted = wanted
+        self._reports = reports
+        self._wake = wake
+        self._watches = Watches(wake)
+        self._session = 0
+        self._names: tuple[str, ...] = ()
+        self._known: dict[str, dict[int, _Known]] = {}  # by topic, for its generation only
+        self._generations: dict[str, str] = {}
+        self._poll_at: dict[str, float] = {}  # by topic
+
+    def begin(self, session: int) -> None:
+        """We have registered in this session: what was read in an earlier one does not count."""
+        self._session = session
+        self._watches.renew()
+        self._known.clear()
+        self._poll_at.clear()
+        self._zk.sync()
+
+    def prepare(self) -> None:
+        """Before the registration: let the topics that are there have their queries; nothing is acted on or reported."""
+        topics: Sequence[str] = ()
+        with suppress(NodeMissing):
+            topics = self._zk.children(self._paths.assignments)
+        known = self._topics.names()
+        for topic in sorted(one for one in topics if is_topic(one) and one not in known and self._wanted(one)):
+            path = self._paths.topic(topic)
+            with suppress(NodeMissing, Malformed):
+                self._topics.appeared(topic, decode_node(path, self._zk.get(path).data))
+
+    def read(self, polling: bool) -> None:
+        """Read what has changed, or everything; raises `StoreUnavailable`, or `SessionChanged`."""
+        self._read_directive(polling)
+        self._read_names(polling)
+        for topic in self._names:
+            self._read_topic(topic, polling)
+        for topic in self._topics.names():
+            self._read_releases(topic, polling)
+            if polling:
+                self._learn(topic)
+
+    # Reading ---------------------------------------------------------------------------------------------------------
+
+    def _due(self, path: str, polling: bool) -> bool:
+        return self._watches.take(path) or polling or not self._watches.is_armed(path)
+
+    def _find(self, path: str) -> Node | None:
+        with self._arming([path]):
+            return self._zk.find(path, self._watches.arm(path))
+
+    @contextmanager
+    def _arming(self, paths: Sequence[str]) -> Iterator[None]:
+        """Around a read that arms watches: what could not be read has none, and what was read is of our session."""
+        try:
+            yield
+        except Unavailable:
+            for path in paths:
+                self._watches.disarm(path)
+            raise
+        self._same_session()
+
+    def _same_session(self) -> None:
+        if self._zk.session_id != self._session:
+            raise SessionChanged("ZooKeeper's session is a new one: register in it before acting on a read")
+
+    def _read_directive(self, polling: bool) -> None:
+        path = self._paths.directive(self._identity.consumer)
+        if not self._due(path, polling):
+            return
+        node = self._find(path)
+        try:
+            found = (
+                Directive(self._identity.consumer)
+                if node is None
+                else decode_directive(path, node.data, self._identity.consumer, node.stat.version)
+            )
+        except Malformed as error:
+            self._reports.add(path, str(error))
+            return
+        self._reports.clear(path)
+        before, was_isolated = self.directive, self.isolated
+        self.directive = found
+        isolated = self.isolated
+        # A readmission writes the node once more: without that, ZooKeeper was lost, or it is an older one.
+        lost = was_isolated and not isolated and (node is None or found.version <= before.version)
+        for topic in self._topics.names():
+            if lost:
+                self._topics.edit(topic, Holder.on_isolation_lost)
+            else:
+                self._topics.edit(topic, lambda holder: holder.on_isolated(isolated))
+
+    @property
+    def isolated(self) -> bool:
+        """Whether this incarnation is to run nothing."""
+        isolation = self.directive.isolation
+        return isolation is not None and isolation.incarnation in (0, self._identity.incarnation)
+
+    def _read_names(self, polling: bool) -> None:
+        path = self._paths.assignments
+        if not self._due(path, polling):
+            return
+        watcher = self._watches.arm(path)
+        try:
+            names = self._zk.children(path, watcher)
+        except NodeMissing:
+            self._watches.disarm(path)
+            return
+        except Unavailable:
+            self._watches.disarm(path)
+            raise
+        self._same_session()
+        self._names = tuple(name for name in names if is_topic(name))
+        strange = sorted(set(names) - set(self._names))
+        if strange:
+            self._reports.add(path, f"{path}/{strange[0]!r} can be no topic's and is left out; remove the node")
+        else:
+            self._reports.clear(path)
+
+    def _read_topic(self, topic: str, polling: bool) -> None:
+        path, now = self._paths.topic(topic), self._clock.monotonic()
+        if not self._due(path, polling and now >= self._poll_at.get(topic, 0.0)):
+            return
+        node = self._find(path)
+        self._poll_at[topic] = now + (len(node.data) if node is not None else 0) / POLLED_BYTES_S
+        known = topic in self._topics.names()
+        try:
+            # An empty text is no JSON: a node that has vanished is one that cannot be read.
+            seen = decode_node(path, node.data if node is not None else b"")
+        except Malformed as error:
+            sentence = f"{path} has vanished; held as it is" if node is None else str(error)
+            if known:
+                self._topics.edit(topic, lambda holder: holder.on_unreadable(sentence))
+            else:
+                self._reports.add(path, sentence)
+            return
+        if not known:
+            mine = self._identity
+            if not self._wanted(topic) and seen.incarnations.get(mine.consumer) != mine.incarnation:
+                self._reports.clear(path)
+                return  # nobody plans it to us
+            refusal = self._topics.appeared(topic, seen)
+            if refusal:
+                self._reports.add(path, refusal)
+                return
+            isolated = self.isolated
+            self._topics.edit(topic, lambda holder: holder.on_isolated(isolated))
+        self._reports.clear(path)
+        if self._generations.get(topic) != seen.generation:  # the topic may have been added anew, with new nodes
+            self._generations[topic] = seen.generation
+            self._known.pop(topic, None)
+        self._topics.edit(topic, lambda holder: holder.on_node(seen))
+
+    def _read_releases(self, topic: str, polling: bool) -> None:
+        """All that came since together: what it starts is committed together.
+
+        What has fired is usually the release, and then needs no watch any more; what is still awaited gets one. A giver
+        writes its releases at once: where one is the others are, though their watches are still on the way.
+        """
+        awaited = self._topics.edit(topic, Holder.awaited)
+        givers = {entry.giver for p, entry in awaited.items() if self._watches.take(self._paths.partition(topic, p))}
+        self._hand_over(topic, [p for p, entry in awaited.items() if entry.giver in givers], lambda _: None)
+        left = self._topics.edit(topic, Holder.awaited)
+        due = [p for p in left if polling or not self._watches.is_armed(self._paths.partition(topic, p))]
+        self._hand_over(topic, due, self._watches.arm)
+
+    def _hand_over(self, topic: str, partitions: Sequence[int], watcher: Callable[[str], Watcher | None]) -> None:
+        """Read these partitions' nodes, each with this watcher for its path, and hand the releases to the holder."""
+        read = self._read_nodes(topic, partitions, watcher)
+        releases = {p: release for p, release in read.items() if release is not None}
+        if releases:
+            self._topics.edit(topic, lambda holder: holder.on_releases(releases))
+
+    def _read_nodes(
+        self, topic: str, partitions: Sequence[int], watcher: Callable[[str], Watcher | None] = lambda _: None
+    ) -> dict[int, Release | None]:
+        """The release on each of these partitions' nodes; what cannot be read is reported and left out."""
+        if not partitions:
+            return {}
+        paths = [self._paths.partition(topic, p) for p in partitions]
+        with self._arming(paths):
+            nodes = self._zk.get_many(paths, [watcher(path) for path in paths])
+        known, found = self._known.setdefault(topic, {}), dict[int, Release | None]()
+        for partition, path, node in zip(partitions, paths, nodes, strict=True):
+            known.pop(partition, None)
+            if node is None:
+                # ZooKeeper was lost. The list of partitions is the coordinator's: one that we made could be one that the
+                # topic, added again, does not have.
+                self._reports.add(path, f"{path} has vanished; the release waits for it")
+                continue
+            try:
+                found[partition] = release = decode_release(path, node.data)
+            except Malformed as error:
+                self._reports.add(path, str(error))
+                continue
+            self._reports.clear(path)
+            known[partition] = _Known(node.stat.version, release.epoch if release is not None else 0)
+        return found
+
+    def _learn(self, topic: str) -> None:
+        """Read the nodes of what is owned, some at every poll: its release then needs no read before it is written."""
+        known = self._known.get(topic, {})
+        new = [p for p in self._topics.edit(topic, Holder.ready) if p not in known]
+        self._read_nodes(topic, new[:LEARNT_AT_ONCE])
+
+    # Releasing -------------------------------------------------------------------------------------------------------
+
+    def write_releases(self) -> None:
+        """Write what the holders have posted, each by compare-and-set: an older release never replaces a newer one."""
+        for topic in self._topics.names():
+            posted = self._topics.edit(topic, lambda holder: dict(holder.posted))
+            partitions = sorted(posted)
+            for begin in range(0, len(partitions), MAX_RELEASES_AT_ONCE):
+                chunk = partitions[begin : begin + MAX_RELEASES_AT_ONCE]
+                self._write(topic, {p: posted[p] for p in chunk})
+
+    def _write(self, topic: str, releases: Mapping[int, Release]) -> None:
+        known = self._known.setdefault(topic, {})
+        self._read_nodes(topic, [p for p, r in releases.items() if p not in known or known[p].epoch >= r.epoch])
+        operations: dict[int, Operation] = {}
+        for partition, release in releases.items():
+            node, path = known.get(partition), self._paths.partition(topic, partition)
+            if node is None:
+                continue  # vanished, or not readable
+            if node.epoch >= release.epoch:
+                self._written(topic, partition, release)  # ours is there already, or no longer of use
+            else:
+                operations[partition] = SetData(path, encode_release(release), node.version)
+        try:
+            self._zk.transact(list(operations.values()))
+        except LookAgain:
+            self._read_nodes(topic, list(operations))  # somebody wrote one of the nodes: tried again at once
+            self._wake()
+            return
+        for partition in operations:
+            known[partition] = _Known(known[partition].version + 1, releases[partition].epoch)
+            self._written(topic, partition, releases[partition])
+
+    def _written(self, topic: str, partition: int, release: Release) -> None:
+        self._topics.edit(topic, lambda holder: holder.released(partition, release.epoch))
