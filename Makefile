@@ -11,7 +11,7 @@ CODE := $(wildcard coordinator_tasks spark_apps dags plugins)
 ALL := $(CODE) $(wildcard tests benchmarks)
 export PYTHONPATH := $(CURDIR):$(CURDIR)/plugins
 
-.PHONY: demo demo-stop install test lint format types imports dead unit reader faults simulate search mutants guards freeze clean
+.PHONY: demo demo-stop help install check quick test lint format types imports dead unit reader faults simulate search mutants guards freeze clean
 
 demo: install  ## shows a join, a drain and a crash on real servers; KEEP=1 leaves all running
 	@$(BIN)/python -m coordinator_tasks.demo $(if $(KEEP),--keep)
@@ -19,7 +19,10 @@ demo: install  ## shows a join, a drain and a crash on real servers; KEEP=1 leav
 demo-stop: install  ## ends what "make demo KEEP=1" left running
 	@$(BIN)/python -m coordinator_tasks.demo --stop
 
-install: $(STAMP)
+help:  ## prints the targets with their sentences
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-10s %s\n", $$1, $$2 }'
+
+install: $(STAMP)  ## installs everything into .venv
 	@$(BIN)/python -m coordinator_tasks.embedded.host
 
 $(STAMP): requirements.txt
@@ -31,26 +34,34 @@ $(STAMP): requirements.txt
 	$(BIN)/python -c "import pyspark.core.context" || $(UV) pip install --quiet --no-deps --compile-bytecode --reinstall-package pyspark -r requirements.txt
 	touch $@
 
+check: install format  ## what needs no server, for every save: format, lint, types, imports, dead code, unit tests
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target types imports dead quick-a-l quick-m-z
+
 test: install lint types imports dead unit  ## the whole check; the last line is pytest's own
 
-lint: install
+lint: install  ## finds what breaks the rules of style
 	$(BIN)/ruff check $(ALL)
 	$(BIN)/ruff format --check $(ALL)
 
-format: install
+format: install  ## writes the code in the form that lint asks for
 	$(BIN)/ruff check --fix $(ALL)
 	$(BIN)/ruff format $(ALL)
 
-types: install
+types: install  ## checks the types
 	$(BIN)/mypy $(ALL)
 
-imports: install
+imports: install  ## checks which part imports which
 	$(BIN)/lint-imports
 
-dead: install
+dead: install  ## finds what nothing calls
 	$(BIN)/vulture $(ALL)
 
-unit: install
+quick: quick-a-l quick-m-z  ## runs the unit tests, which need no server
+
+quick-%: install
+	$(BIN)/python -m pytest -q --durations=0 --durations-min=10 tests/unit/test_[$*]*.py
+
+unit: install  ## runs all tests, on real servers too
 	$(BIN)/python -m pytest
 
 simulate: install  ## SEEDS histories (START= where to begin), added up in build/simulation.json

@@ -13,17 +13,28 @@ from coordinator_tasks.cli import app
 
 ROOT = Path(__file__).parents[2]
 CODECS = ROOT / "coordinator_tasks" / "core" / "codecs"
-DOCS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+DOCS = sorted(
+    [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "tests/README.md")), *(ROOT / "docs").glob("*.md")]
+)
 BINARY = {".png", ".jpg", ".ico", ".gif", ".woff2", ".gz"}
 TOP_LEVEL = {
     *("dags", "plugins", "coordinator_tasks", "spark_apps", "tests", "docs", "benchmarks", ".ci"),
     *("docker-compose.yaml", "requirements.txt", "requirements.in", "pyproject.toml", "Makefile"),
-    *("README.md", "LICENSE", "CHANGELOG.md", ".gitignore"),
+    *(
+        "README.md",
+        "LICENSE",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        ".gitignore",
+        ".editorconfig",
+        ".pre-commit-config.yaml",
+    ),
 }
 NEEDED = {
     "README.md",
     "LICENSE",
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
     "Makefile",
     "docker-compose.yaml",
     "requirements.txt",
@@ -197,3 +208,16 @@ def test_every_local_address_is_free_of_a_password() -> None:
         f"{name}: {hit[0]}" for name, text in texts() if not name.startswith("tests/") for hit in url.finditer(text)
     ]
     assert not found
+
+
+def test_who_is_told_where_to_change_something_finds_it() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    roots = (ROOT, ROOT / "coordinator_tasks")
+    named = re.findall(r"`([\w/]+(?:/|\.py|\.md))`", text)
+    assert len(named) > 20
+    assert [one for one in named if not any((root / one).exists() for root in roots)] == []
+
+
+def test_the_map_of_the_tests_names_every_folder_and_no_other() -> None:
+    named = set(re.findall(r"^\| `(\w+)/`", (ROOT / "tests" / "README.md").read_text(), re.MULTILINE))
+    assert named == {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name != "__pycache__"}
