@@ -29,9 +29,9 @@ from tests.simulation.sweep import Search
 from tests.simulation.totals import Totals, joined, load, save
 from tests.simulation.world import Setup, World
 
-BLOCK = 500
+BLOCK = 300
 BLOCKS = 10
-EACH = 50
+EACH = 30
 
 
 @pytest.fixture(scope="module")
