@@ -35,7 +35,7 @@ $(STAMP): requirements.txt
 	touch $@
 
 check: install format  ## what needs no server, for every save: format, lint, types, imports, dead code, unit tests
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target types imports dead quick-a-l quick-m-z
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target types imports dead quick
 
 test: install lint types imports dead unit  ## the whole check; the last line is pytest's own
 

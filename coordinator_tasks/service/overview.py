@@ -119,9 +119,12 @@ def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) ->
     )
 
 
-def unowned(c: Coordinator) -> dict[str, tuple[int, ...]]:
-    """Topic → its partitions that nobody has and nobody is to get, of those that can be read and have some."""
-    return _of_each(c, _unowned)
+def unowned(c: Coordinator, only: str = "") -> dict[str, tuple[int, ...]]:
+    """Topic → its partitions that nobody has and nobody is to get, of those that can be read and have some.
+
+    `only`: the one topic to read; empty = all.
+    """
+    return _of_each(c, _unowned, only)
 
 
 def held(c: Coordinator, consumer: str) -> dict[str, tuple[int, ...]]:
@@ -129,9 +132,11 @@ def held(c: Coordinator, consumer: str) -> dict[str, tuple[int, ...]]:
     return _of_each(c, lambda view: _granted(consumer, view.node) if view.node is not None else ())
 
 
-def _of_each(c: Coordinator, partitions: Callable[[TopicView], tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+def _of_each(
+    c: Coordinator, partitions: Callable[[TopicView], tuple[int, ...]], only: str = ""
+) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
-    for topic in transitions.topics(c):
+    for topic in (one for one in transitions.topics(c) if only in ("", one)):
         with suppress(Malformed, Refused, LookAgain):  # `topics` shows what is wrong with such a one
             found[topic] = partitions(store.load(c.zk, c.paths, topic).view)
     return {topic: numbers for topic, numbers in found.items() if numbers}

@@ -86,7 +86,7 @@ def questions_of_unowned(c: Coordinator, unowned: Collection[str]) -> Iterator[Q
 
 def still_asked(c: Coordinator, topic: str, consumer: str) -> bool:
     """Whether a question about this topic still has an object: it is stuck, or without a consumer not owned."""
-    return _stuck_since(c, topic) is not None if consumer else topic in overview.unowned(c)
+    return _stuck_since(c, topic) is not None if consumer else bool(overview.unowned(c, topic))
 
 
 def _stuck_since(c: Coordinator, topic: str, *, stable: bool = False) -> tuple[str, float] | None:

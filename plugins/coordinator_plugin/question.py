@@ -92,7 +92,7 @@ class AskAboutBlocker(Untemplated, HITLOperator):
 
     def _about_unowned(self, c: Coordinator, context: Context) -> None:
         topic = check_topic(context["params"]["topic"])
-        unowned = overview.unowned(c).get(topic, ())
+        unowned = overview.unowned(c, topic).get(topic, ())
         if not unowned:
             raise AirflowSkipException(f"every partition of {topic} has an owner: nobody is asked")
         (report,) = transitions.preview(c, [topic])

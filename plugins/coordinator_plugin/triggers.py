@@ -221,7 +221,7 @@ class QuestionTrigger(HITLTrigger):
         return self.timeout_datetime is not None and self.timeout_datetime < datetime.now(UTC)
 
     async def _withdrawn(self) -> bool:
-        """Who cannot look does not know, and goes on asking."""
+        """While ZooKeeper or the registry does not answer, the question stands."""
         try:
             async with await borrowed(self.cluster) as coordinator:
                 asked = await asyncio.to_thread(still_asked, coordinator, self.topic, self.consumer)
