@@ -24,10 +24,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.group_assignors.incremental import Plan
+from benchmarks.group_assignors.layout import claims_of, layout_of
+from benchmarks.group_assignors.optimum import GroupBalanced, solve_arrays
 from coordinator_tasks.core.assignors.group import Group, GroupMember
-from coordinator_tasks.core.assignors.groups.incremental import Plan
-from coordinator_tasks.core.assignors.groups.layout import claims_of, layout_of
-from coordinator_tasks.core.assignors.groups.optimum import GroupBalanced, solve_arrays
 from coordinator_tasks.embedded.cache import cache_folder, exclusive
 from coordinator_tasks.embedded.jars import FETCH_TIMEOUT_S, HARMLESS_CLASS, pyspark_home
 from coordinator_tasks.embedded.java import find_java

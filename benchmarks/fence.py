@@ -34,7 +34,7 @@ from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service import topics
 from coordinator_tasks.settings import TOKEN_FENCE, TRANSACTIONAL_FENCE
 from coordinator_tasks.wiring import Settings, open_coordinator
-from spark_apps.agent.process.process import ConsumerSettings
+from spark_apps.agent.process.consumer_process import ConsumerSettings
 from spark_apps.plain import PlainConsumer, Record
 
 FENCES = (TOKEN_FENCE, TRANSACTIONAL_FENCE)

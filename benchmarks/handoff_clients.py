@@ -22,7 +22,7 @@ from coordinator_tasks.core.model import Actor, StartRule
 from coordinator_tasks.service import topics, transitions
 from coordinator_tasks.signals import stopped_by
 from coordinator_tasks.wiring import Settings, open_coordinator
-from spark_apps.agent.process.process import ConsumerSettings, leave_on_signals
+from spark_apps.agent.process.consumer_process import ConsumerSettings, leave_on_signals
 from spark_apps.plain import DEFAULTS, MOST_MESSAGES, POLL_S, PlainConsumer, Record
 from tests.faults.roles import die_with_parent
 

@@ -26,8 +26,8 @@ from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
 from coordinator_tasks.run_folder import RunFolder, write_private
 from coordinator_tasks.settings import plain_settings
 from coordinator_tasks.wiring import Settings
-from spark_apps.launcher import Order as Launched
-from spark_apps.launcher import report_end
+from spark_apps.launch.launcher import Order as Launched
+from spark_apps.launch.launcher import report_end
 from spark_apps.plain import POLL_S
 
 PROJECT = Path(__file__).resolve().parent.parent

@@ -18,10 +18,10 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from benchmarks.handoff_clients import Journal
 from coordinator_tasks.embedded.java import QUICK_START_OPTIONS, find_java
-from spark_apps import session
 from spark_apps.arguments import add_consumer_arguments, consumer_settings
 from spark_apps.consumer import Consumer, SparkSettings
-from spark_apps.warm_up import warm_up
+from spark_apps.spark import session
+from spark_apps.spark.warm_up import warm_up
 
 LOOK_S = 0.02
 CONF = {

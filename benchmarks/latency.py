@@ -42,7 +42,7 @@ from benchmarks.source import open_stream, spread
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.embedded.jars import CONNECTOR, ensure_jars
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from spark_apps import progress
+from spark_apps.spark import progress
 
 PARTITIONS, MANY = 4, 1000
 RATE = {"latency": (0.01, 10), "small": (0.5, 10)}

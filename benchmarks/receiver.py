@@ -44,14 +44,14 @@ from coordinator_tasks.core.protocol.holding import Reading
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from spark_apps import session
 from spark_apps.agent.ownership.held import Held, Phase
 from spark_apps.agent.ownership.holder import Holder
-from spark_apps.agent.process.process import ConsumerSettings
+from spark_apps.agent.process.consumer_process import ConsumerSettings
 from spark_apps.agent.settings import Pacing
-from spark_apps.batches import Range
 from spark_apps.consumer import Consumer, SparkSettings
-from spark_apps.warm_up import warm_up
+from spark_apps.records.batches import Range
+from spark_apps.spark import session
+from spark_apps.spark.warm_up import warm_up
 from tests.integration.agent_site import Site, Traffic, wait_for
 
 PARTITIONS, MOVED = 12, 0

@@ -35,10 +35,11 @@ from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKaf
 from coordinator_tasks.core.model import TopicNode
 from coordinator_tasks.embedded.jars import CONNECTOR, ensure_jars
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from spark_apps import librdkafka, session, source
 from spark_apps.agent.settings import Identity
 from spark_apps.agent.threads.runner import TopicRunner
-from spark_apps.link import LinkServer
+from spark_apps.records import librdkafka
+from spark_apps.records.link import LinkServer
+from spark_apps.spark import session, source
 
 PARTITIONS = 4
 BATCHES = 12

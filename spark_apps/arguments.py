@@ -15,7 +15,7 @@ from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.settings import PREFIX
 from coordinator_tasks.wiring import settings_from_environment
 from spark_apps.agent.process.agent import AgentTiming
-from spark_apps.agent.process.process import ConsumerSettings
+from spark_apps.agent.process.consumer_process import ConsumerSettings
 from spark_apps.agent.settings import Pacing
 
 

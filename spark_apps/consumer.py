@@ -30,19 +30,19 @@ from pyspark.sql.streaming.query import StreamingQuery
 from coordinator_tasks.core import topic_patterns
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import TopicNode
-from spark_apps import progress, session, source
 from spark_apps.agent.ownership.holder import Holder
-from spark_apps.agent.process.process import ConsumerSettings, Process, leave_on_signals, open_process
+from spark_apps.agent.process.consumer_process import ConsumerSettings, Process, leave_on_signals, open_process
 from spark_apps.agent.threads.runner import TopicRunner
-from spark_apps.executors import Executors
-from spark_apps.hooks import Hooks
-from spark_apps.link import LinkServer
-from spark_apps.outputs import agreed_writer
+from spark_apps.delivery.hooks import Hooks
 from spark_apps.pipelines import Build
-from spark_apps.stateless import check_stateless
-from spark_apps.subscription import registered
+from spark_apps.pipelines.outputs import agreed_writer
+from spark_apps.records.link import LinkServer
+from spark_apps.spark import progress, session, source
+from spark_apps.spark.executors import Executors
+from spark_apps.spark.stateless import check_stateless
+from spark_apps.spark.subscription import registered
+from spark_apps.spark.warm_up import SLOW_START, warm_up
 from spark_apps.tracebacks import reason
-from spark_apps.warm_up import SLOW_START, warm_up
 
 STOP_TIMEOUT_S = 15.0
 CHECK_S = 0.5

@@ -24,13 +24,19 @@ from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.core.model import TopicNode
 from coordinator_tasks.library_log import LIBRARY_LOG
 from spark_apps.agent.ownership.holder import Holder
-from spark_apps.agent.process.process import ConsumerSettings, Process, Requests, leave_on_signals, open_process
+from spark_apps.agent.process.consumer_process import (
+    ConsumerSettings,
+    Process,
+    Requests,
+    leave_on_signals,
+    open_process,
+)
 from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.arguments import add_consumer_arguments, consumer_settings
-from spark_apps.batches import Range
 from spark_apps.delivery import Delivery, TransactionalSink
+from spark_apps.delivery.hooks import Hooks
 from spark_apps.errors import ReadFailed
-from spark_apps.hooks import Hooks
+from spark_apps.records.batches import Range
 
 POLL_S = 0.01
 STARTING_POLL_S, STARTING_S = 0.003, 0.1  # the polls while partitions are taken up, and for so long after that

@@ -1,6 +1,6 @@
 """Launches a consumer, a long-lived Spark application, from a task that ends as soon as the consumer has registered.
 
-The command is that of `SparkSubmitOperator`. In client mode the driver is let go through `spark_apps.launcher`, so that
+The command is that of `SparkSubmitOperator`. In client mode the driver is let go through `spark_apps.launch.launcher`, so that
 neither the end of the task nor a restart of Airflow touches it; on YARN and Kubernetes in cluster mode spark-submit
 does not wait for the application. From then on the registration in ZooKeeper tells whether the consumer is there.
 """
@@ -161,7 +161,7 @@ class SparkConsumerLaunch(Untemplated, SparkSubmitOperator):
         self, submit: SparkSubmitHook, hook: CoordinatorHook, folder: RunFolder, variables: Mapping[str, str]
     ) -> None:
         command = [
-            *(sys.executable, "-m", "spark_apps.launcher"),
+            *(sys.executable, "-m", "spark_apps.launch.launcher"),
             *("--cluster", hook.cluster.name, "--consumer", self.consumer, "--base", str(folder.path.parent.parent)),
             *("--stop-limit", f"{self.stop_limit_s:g}", "--"),
             *submit._build_spark_submit_command(self.application),  # noqa: SLF001 - the base class's own command

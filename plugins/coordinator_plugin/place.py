@@ -24,7 +24,7 @@ def let_go_problem(environ: Mapping[str, str] = os.environ, proc: Path = Path("/
         return ""
     return (
         "this worker runs in a container whose first process is Airflow, so a consumer launched here would die with it: "
-        "run spark_apps.launcher_service in a container of its own and set "
+        "run spark_apps.launch.launcher_service in a container of its own and set "
         f"{SERVICE_VARIABLE}=yes here, or run the launch tasks on a worker in a container that is not restarted with "
         f"Airflow and set {ALLOW_VARIABLE}=yes there, or use cluster mode on YARN or Kubernetes"
     )

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from coordinator_tasks.core.errors import Refused
 from spark_apps.delivery import Delivery, TransactionalSink
-from spark_apps.progress import writer_field
+from spark_apps.spark.progress import writer_field
 
 FILE_SINKS = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
 

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from spark_apps.delivery.sinks import AuditSink
 from spark_apps.pipelines import setting
-from spark_apps.sinks import AuditSink
 
 
 def build(stream: DataFrame, settings: Mapping[str, str]) -> DataStreamWriter:

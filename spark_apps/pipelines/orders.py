@@ -13,10 +13,10 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 
-from spark_apps.database_sink import DatabaseSink
 from spark_apps.delivery import Delivery
+from spark_apps.delivery.database_sink import DatabaseSink
+from spark_apps.delivery.sinks import KEY, Cursor, Database, RowSink
 from spark_apps.pipelines import AtMostOnce, ExactlyOnce, Output, delivery_of, setting
-from spark_apps.sinks import KEY, Cursor, Database, RowSink
 
 EVENT = "order_id STRING, product STRING, quantity INT, price STRING, ordered_at STRING, _corrupt STRING"
 PRICE = "try_cast(event.price AS DECIMAL(12, 2))"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks.group_assignors.group_strategies import GROUP_ASSIGNORS
 from coordinator_tasks.core.assignors.group import Assignment
-from coordinator_tasks.core.assignors.groups.group_strategies import GROUP_ASSIGNORS
 from tests.conformance.vectors import assign_instance, instances
 
 Instance = Mapping[str, Any]

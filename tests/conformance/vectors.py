@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.group_assignors.group_strategies import GROUP_ASSIGNORS
 from coordinator_tasks.core.assignors.group import NO_GENERATION, Assignment, Group, GroupMember
-from coordinator_tasks.core.assignors.groups.group_strategies import GROUP_ASSIGNORS
 
 FILE = Path(__file__).with_name("instances.jsonl.gz")
 

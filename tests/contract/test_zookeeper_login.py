@@ -23,7 +23,7 @@ from coordinator_tasks.embedded.java import QUICK_START_OPTIONS, find_java
 from coordinator_tasks.embedded.ports import free_port
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.wiring import Settings, open_consumer_session, open_coordinator
-from spark_apps import launcher_service
+from spark_apps.launch import launcher_service
 from tests.certificates import DAY, Authority, Pair
 
 QUICK_S = 40.0  # less than the 60 s that every attempt here may take; a quiet machine needs 1 s

@@ -30,7 +30,7 @@ from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service import history, loop, topics
 from coordinator_tasks.wiring import Settings, open_coordinator
-from spark_apps.agent.process.process import ConsumerSettings, leave_on_signals
+from spark_apps.agent.process.consumer_process import ConsumerSettings, leave_on_signals
 from spark_apps.plain import PlainConsumer, Record
 from tests.faults.commit_log import CommitLog
 from tests.faults.notes import Line, Notes, Part, Turn, Wanted

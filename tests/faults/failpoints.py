@@ -1,6 +1,6 @@
 """Named failpoints around every port, without any hook in production code.
 
-A test process replaces what `wiring`, `spark_apps.agent.process.process` and `spark_apps.plain` build by wrapped ones, notes each
+A test process replaces what `wiring`, `spark_apps.agent.process.consumer_process` and `spark_apps.plain` build by wrapped ones, notes each
 operation as a point, `role/phase/task/step/port.operation`, and kills itself right before or right after the one it is
 told. `phase` is what the scenario does (left out for the coordinator's reads), `task` the coordinator's, and `step` the
 production function that asked.

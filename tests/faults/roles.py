@@ -28,7 +28,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Waiting, WaitReport
 from coordinator_tasks.wiring import Settings, open_coordinator
 from spark_apps.agent.process.agent import AgentTiming
-from spark_apps.agent.process.process import ConsumerSettings, leave_on_signals
+from spark_apps.agent.process.consumer_process import ConsumerSettings, leave_on_signals
 from spark_apps.agent.settings import Timing
 from spark_apps.plain import PlainConsumer, Record
 from tests.faults.failpoints import Failpoints, Hold, Kill, wrap_production

@@ -14,7 +14,7 @@ from coordinator_tasks.core.codecs.member_codec import encode_directive
 from coordinator_tasks.core.model import Directive, Handoff, Isolation, Release, Token
 from coordinator_tasks.core.ports import Create, SetData
 from spark_apps.agent.interface.status_server import Interface, StatusServer
-from spark_apps.batches import Range
+from spark_apps.records.batches import Range
 from tests.faults.malformed import unreadable
 from tests.unit.test_agent_agent import PATHS, Stage
 

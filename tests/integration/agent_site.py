@@ -20,8 +20,8 @@ from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.wiring import Settings, open_zookeeper
 from spark_apps.agent.process.agent import AgentTiming
-from spark_apps.agent.process.process import ConsumerSettings
-from spark_apps.hooks import Hooks
+from spark_apps.agent.process.consumer_process import ConsumerSettings
+from spark_apps.delivery.hooks import Hooks
 from spark_apps.plain import Output, PlainConsumer, Record, Sink
 
 QUIET = {"log_level": "1"}  # the broker ends before the clients do

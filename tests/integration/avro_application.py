@@ -15,9 +15,9 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from spark_apps import session, source
-from spark_apps.link import LinkServer
-from spark_apps.registry import decoded, subject_of
+from spark_apps.pipelines.schema_registry import decoded, subject_of
+from spark_apps.records.link import LinkServer
+from spark_apps.spark import session, source
 from tests.integration.sole_owner import begun, sole_owner
 from tests.integration.spark_submit import JAVA_OPTIONS
 

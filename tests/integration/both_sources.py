@@ -19,10 +19,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_apps import session, source
 from spark_apps.agent.threads.runner import TopicRunner
-from spark_apps.link import LinkServer
-from spark_apps.options import _REFUSED
+from spark_apps.records.link import LinkServer
+from spark_apps.records.options import _REFUSED
+from spark_apps.spark import session, source
 from tests.integration.agent_site import wait_for
 from tests.integration.both_options import CASES, COUNTS, ENOUGH, WAITING, topic_of
 from tests.integration.kafka_topics import produce

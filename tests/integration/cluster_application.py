@@ -18,10 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from coordinator_tasks.wiring import Settings
-from spark_apps import session
 from spark_apps.agent.process.agent import AgentTiming
-from spark_apps.agent.process.process import ConsumerSettings
+from spark_apps.agent.process.consumer_process import ConsumerSettings
 from spark_apps.consumer import Consumer, SparkSettings
+from spark_apps.spark import session
 from tests.integration.spark_submit import JAVA_OPTIONS
 
 PER_BATCH = 4_000

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from confluent_kafka import Consumer, TopicPartition
 
-from spark_apps.batches import BatchOffset, Range, admit
-from spark_apps.options import SourceOptions
+from spark_apps.records.batches import BatchOffset, Range, admit
+from spark_apps.records.options import SourceOptions
 
 
 class FakePlanner:

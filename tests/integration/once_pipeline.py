@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from spark_apps.database_sink import DatabaseSink
-from spark_apps.hooks import ConsumerInterceptor, ConsumerRebalanceListener
+from spark_apps.delivery.database_sink import DatabaseSink
+from spark_apps.delivery.hooks import ConsumerInterceptor, ConsumerRebalanceListener
+from spark_apps.delivery.sinks import Cursor, Database
 from spark_apps.pipelines import AtMostOnce, ExactlyOnce
-from spark_apps.sinks import Cursor, Database
 
 UNWANTED = b"unwanted"
 TABLE = "written"

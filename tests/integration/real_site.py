@@ -21,7 +21,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import TopicReport
 from coordinator_tasks.wiring import Settings, open_coordinator
 from spark_apps.agent.process.agent import AgentTiming
-from spark_apps.agent.process.process import ConsumerSettings
+from spark_apps.agent.process.consumer_process import ConsumerSettings
 from spark_apps.plain import PlainConsumer, Record, Sink
 from tests.fakes.cluster import PERSON
 from tests.integration.agent_site import Site, wait_for

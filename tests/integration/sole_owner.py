@@ -12,7 +12,7 @@ from coordinator_tasks.core.ports import GroupOffsets
 from spark_apps.agent.settings import Identity
 from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.consumer import START_ATTEMPTS
-from spark_apps.warm_up import SLOW_START
+from spark_apps.spark.warm_up import SLOW_START
 
 
 def sole_owner(servers: str, topic: str, group: str) -> TopicRunner:

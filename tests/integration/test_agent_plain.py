@@ -15,7 +15,7 @@ from coordinator_tasks.core.codecs.member_codec import decode_claim, decode_memb
 from coordinator_tasks.core.model import Committed, Ending, Token
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from spark_apps.hooks import Hooks
+from spark_apps.delivery.hooks import Hooks
 from spark_apps.plain import Output, Record
 from tests.integration.agent_site import Rows, Running, Site, Traffic, ask, wait_for
 from tests.integration.test_listeners import Listener

@@ -89,7 +89,7 @@ def driver(base: Path) -> psutil.Process:
             program, *arguments = process.cmdline() or [""]
         except psutil.Error:
             continue
-        if "spark_apps.launcher" in arguments or not any(str(base) in one for one in arguments):
+        if "spark_apps.launch.launcher" in arguments or not any(str(base) in one for one in arguments):
             continue
         if "python" in program and str(STUB) in arguments:
             return process

@@ -13,7 +13,7 @@ from coordinator_tasks.embedded import jars
 from coordinator_tasks.embedded.errors import EmbeddedError
 from coordinator_tasks.embedded.java import find_java
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from spark_apps.registry import Subject, subject_of
+from spark_apps.pipelines.schema_registry import Subject, subject_of
 from tests.integration import avro_application
 from tests.integration.avro_application import PASSWORD, RECORDS, SECOND, SUBJECT, USER, VERSIONS
 from tests.integration.kafka_topics import new_topic

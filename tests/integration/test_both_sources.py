@@ -19,9 +19,9 @@ from coordinator_tasks.embedded import jars
 from coordinator_tasks.embedded.errors import JarsUnavailable
 from coordinator_tasks.embedded.java import find_java
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from spark_apps import reader
-from spark_apps.batches import Range
-from spark_apps.reader import Job
+from spark_apps.records import reader
+from spark_apps.records.batches import Range
+from spark_apps.records.reader import Job
 from tests.integration.agent_site import wait_for
 from tests.integration.both_options import CASES, COUNTS, ENOUGH, WAITING, time_ms, topic_of
 from tests.integration.both_sources import LEVELS

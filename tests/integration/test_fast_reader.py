@@ -10,13 +10,13 @@ import pytest
 from confluent_kafka import Producer
 
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from spark_apps import librdkafka, reader
-from spark_apps.batches import Range
-from spark_apps.columns import Columns
 from spark_apps.errors import DataLost, ReadFailed
-from spark_apps.fast_fetch import FastClient, FastFetched
-from spark_apps.fetching import ConsumeClient
-from spark_apps.reader import Job
+from spark_apps.records import librdkafka, reader
+from spark_apps.records.batches import Range
+from spark_apps.records.columns import Columns
+from spark_apps.records.fast_fetch import FastClient, FastFetched
+from spark_apps.records.fetching import ConsumeClient
+from spark_apps.records.reader import Job
 from tests.integration.kafka_topics import expire, new_topic, produce
 
 PARTITIONS = 3

@@ -7,7 +7,7 @@ import pytest
 
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from spark_apps.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks
+from spark_apps.delivery.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks
 from tests.integration.agent_site import Rows, Running, Site, wait_for
 
 pytestmark = pytest.mark.integration

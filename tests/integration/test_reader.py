@@ -8,10 +8,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from spark_apps import reader
-from spark_apps.batches import Range
 from spark_apps.errors import DataLost, ReadFailed
-from spark_apps.reader import BATCH_BYTES, Job
+from spark_apps.records import reader
+from spark_apps.records.batches import Range
+from spark_apps.records.reader import BATCH_BYTES, Job
 from tests.integration.agent_site import wait_for
 from tests.integration.kafka_topics import expire, new_topic, produce, set_broker, transaction
 

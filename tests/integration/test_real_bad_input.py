@@ -11,7 +11,8 @@ from coordinator_tasks import cli
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.ports import free_port
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from spark_apps import launcher, main, plain
+from spark_apps import main, plain
+from spark_apps.launch import launcher
 from tests.integration.agent_site import Rows, Running, Site
 
 pytestmark = pytest.mark.integration

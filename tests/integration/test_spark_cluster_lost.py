@@ -102,7 +102,7 @@ def launched(
     conf = {"spark.driver.host": HOST, "spark.driver.bindAddress": HOST, "spark.executor.memory": "512m"}
     options = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
     command = [
-        *(sys.executable, "-m", "spark_apps.launcher", "--cluster", site.cluster, "--consumer", "a"),
+        *(sys.executable, "-m", "spark_apps.launch.launcher", "--cluster", site.cluster, "--consumer", "a"),
         *("--base", str(base), "--stop-limit", "20", "--"),
         *(SUBMIT[0], "--master", cluster.url, *SUBMIT[3:], *options),
         *("--conf", f"spark.executor.extraJavaOptions={JAVA_OPTIONS}", str(ROOT / "spark_apps" / "main.py")),

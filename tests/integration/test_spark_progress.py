@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from spark_apps import progress, session
+from spark_apps.spark import progress, session
 from tests.integration.spark_submit import JAVA_OPTIONS
 
 pytestmark = pytest.mark.integration

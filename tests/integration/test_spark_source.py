@@ -21,12 +21,12 @@ from pyspark.sql.types import StructType
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from spark_apps import session, source
-from spark_apps.link import LinkServer
+from spark_apps.delivery.sinks import read_audit
 from spark_apps.pipelines import audit, check_writer, orders
-from spark_apps.sinks import read_audit
-from spark_apps.stateless import STATEFUL, check_stateless
-from spark_apps.warm_up import BATCHES, WarmUpReader, WarmUpSource, warm_up
+from spark_apps.records.link import LinkServer
+from spark_apps.spark import session, source
+from spark_apps.spark.stateless import STATEFUL, check_stateless
+from spark_apps.spark.warm_up import BATCHES, WarmUpReader, WarmUpSource, warm_up
 from tests.integration.fake_planner import FakePlanner
 from tests.integration.kafka_topics import new_topic, produce
 from tests.integration.spark_submit import JAVA_OPTIONS
@@ -352,7 +352,7 @@ def test_a_warm_up_that_reads_no_batch_is_refused_with_the_executors_error(
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's signature)
             return Broken()
 
-    monkeypatch.setattr("spark_apps.warm_up.WarmUpSource", BrokenSource)
+    monkeypatch.setattr("spark_apps.spark.warm_up.WarmUpSource", BrokenSource)
     with pytest.raises(Refused, match=r"does not register: ModuleNotFoundError: No module named 'spark_apps'; check"):
         warm_up(spark)
     assert not spark.streams.active

@@ -20,7 +20,7 @@ from spark_apps.agent.ownership.planner import BatchPlanner
 from spark_apps.agent.ownership.work import Result, Work, perform
 from spark_apps.agent.process.agent import Agent, AgentTiming
 from spark_apps.agent.settings import Identity, Pacing
-from spark_apps.batches import BatchOffset
+from spark_apps.records.batches import BatchOffset
 from tests.simulation.interfaces import Listener
 from tests.simulation.kafka import Brokers, Offsets
 from tests.simulation.kernel import Fiber, Host, Kernel

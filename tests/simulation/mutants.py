@@ -796,13 +796,13 @@ MUTANTS = (
         "a guarded start goes on from what a survivor has committed",
     ),
     Mutant(
-        "spark_apps/database_sink.py",
+        "spark_apps/delivery/database_sink.py",
         "found = _standing(cursor, writer, steps)",
         "found = {p: (writer.topic_id, Standing(s.token, writer.consumer)) for p, s in steps.items()}",
         "the sink's transaction checks the token",
     ),
     Mutant(
-        "spark_apps/session.py",
+        "spark_apps/spark/session.py",
         "if speculates and not idempotent_sink:",
         "if False:",
         "speculative execution is refused",

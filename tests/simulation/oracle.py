@@ -39,7 +39,7 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.protocol.holding import grants
 from spark_apps.agent.ownership.held import Held, Phase
-from spark_apps.batches import Range
+from spark_apps.records.batches import Range
 from tests.simulation.consumer import Consumer, Query
 from tests.simulation.excuses import LOOK_S, Excuse, Excuses
 from tests.simulation.grants import Grants, by_picture

@@ -27,7 +27,7 @@ from spark_apps.agent.ownership.holder import Holder
 from spark_apps.agent.process.agent import Agent
 from spark_apps.agent.settings import Identity
 from spark_apps.agent.zookeeper import view
-from spark_apps.batches import Range
+from spark_apps.records.batches import Range
 from tests.fakes.clock import FakeClock
 from tests.fakes.kafka import FakeKafka
 from tests.fakes.zookeeper import FakeZooKeeperServer

@@ -12,8 +12,8 @@ from spark_apps.agent.ownership.listening import Happening, Telling
 from spark_apps.agent.ownership.planner import BatchPlanner
 from spark_apps.agent.ownership.work import Claim, Failed, perform
 from spark_apps.agent.settings import Pacing, Terms
-from spark_apps.batches import BatchOffset
 from spark_apps.delivery import SinkUnavailable, Standing, Step, Writer
+from spark_apps.records.batches import BatchOffset
 from tests.unit.test_agent_holder import Stage, give
 
 OLD = Token(1, 1, "g1")

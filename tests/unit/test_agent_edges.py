@@ -16,8 +16,8 @@ from spark_apps.agent.ownership.work import Commit, Failed, Look, Measure, Surve
 from spark_apps.agent.reports import MAX_REPORTS, Reports
 from spark_apps.agent.settings import Pacing, Terms
 from spark_apps.agent.zookeeper.watches import Watches
-from spark_apps.batches import BatchOffset
-from spark_apps.options import Starting, parse_options
+from spark_apps.records.batches import BatchOffset
+from spark_apps.records.options import Starting, parse_options
 from tests.unit.test_agent_delivery import Play
 from tests.unit.test_agent_holder import GENERATION, TIMING, Stage, give, release_of
 

@@ -12,8 +12,8 @@ from spark_apps.agent.ownership.holder import Holder
 from spark_apps.agent.ownership.planner import BatchPlanner
 from spark_apps.agent.ownership.work import Commit, Failed, Look, Looked, Measure, perform
 from spark_apps.agent.settings import Identity, Pacing, Timing
-from spark_apps.batches import SMALL_RECORDS, BatchOffset, Range, plan_tasks
-from spark_apps.options import LATEST, Starting, parse_options
+from spark_apps.records.batches import SMALL_RECORDS, BatchOffset, Range, plan_tasks
+from spark_apps.records.options import LATEST, Starting, parse_options
 from tests.fakes.clock import FakeClock
 from tests.fakes.kafka import FakeGroupOffsets, FakeKafka
 

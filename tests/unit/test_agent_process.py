@@ -19,7 +19,7 @@ from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import ConsumerSession
 from spark_apps import plain
 from spark_apps.agent.ownership.holder import Holder
-from spark_apps.agent.process.process import ConsumerSettings, Process
+from spark_apps.agent.process.consumer_process import ConsumerSettings, Process
 from tests.fakes.clock import FakeClock
 from tests.fakes.zookeeper import FakeZooKeeperServer
 

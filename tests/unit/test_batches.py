@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_apps.batches import (
+from spark_apps.errors import OffsetMalformed
+from spark_apps.records.batches import (
     SMALL_RECORDS,
     BatchOffset,
     Range,
@@ -17,7 +18,6 @@ from spark_apps.batches import (
     piece_size,
     plan_tasks,
 )
-from spark_apps.errors import OffsetMalformed
 
 sizes = st.lists(st.integers(0, 10**9), max_size=40)
 GOOD = {"version": 1, "topic": "orders", "batch": 3, "parallelism": 2, "ranges": {"0": [5, 9, 7], "10": [0, 0, 1]}}

@@ -11,7 +11,7 @@ from spark_apps.agent.ownership.holder import Holder
 from spark_apps.agent.ownership.listening import Happening, Telling
 from spark_apps.agent.reports import Reports
 from spark_apps.agent.threads.callbacks import Callbacks
-from spark_apps.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks
+from spark_apps.delivery.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks
 
 ENDS_WITHIN_S = 20.0
 

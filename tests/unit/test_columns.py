@@ -6,15 +6,15 @@ import sys
 import numpy as np
 import pyarrow as pa
 
-from spark_apps.columns import Columns, Records, number_column
+from spark_apps.records.columns import Columns, Records, number_column
 
 COLD = """
 import sys
 import numpy as np
 import pyarrow as pa
-from spark_apps.columns import Columns, Records
-from spark_apps.fast_fetch import _copied
-from spark_apps.reader import read
+from spark_apps.records.columns import Columns, Records
+from spark_apps.records.fast_fetch import _copied
+from spark_apps.records.reader import read
 
 numbers, small = np.zeros(1, np.int64), np.zeros(1, np.int32)
 text = np.frombuffer(b"x", np.int8)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator_tasks.core.errors import Refused
-from spark_apps.agent.process.process import ConsumerSettings
+from spark_apps.agent.process.consumer_process import ConsumerSettings
 from spark_apps.arguments import add_consumer_arguments, consumer_settings
 
 LEAST = ("--consumer", "a", "--cluster", "c", "--zookeeper", "z:1", "--kafka", "k:1")

@@ -14,7 +14,7 @@ from spark_apps.agent.ownership.listening import Telling
 from spark_apps.agent.ownership.planner import BatchPlanner
 from spark_apps.agent.ownership.work import Failed, perform
 from spark_apps.agent.settings import Identity, Pacing, Terms
-from spark_apps.batches import BatchOffset
+from spark_apps.records.batches import BatchOffset
 from tests.unit.test_agent_delivery import Play
 from tests.unit.test_agent_holder import TIMING
 

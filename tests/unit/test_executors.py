@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from spark_apps.executors import ASK_S, WITHOUT_S, Executors
+from spark_apps.spark.executors import ASK_S, WITHOUT_S, Executors
 
 
 class Spark:

@@ -13,12 +13,12 @@ from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_apps import fetching, librdkafka, reader
-from spark_apps.batches import Range
 from spark_apps.errors import ReadFailed
-from spark_apps.fast_fetch import FastClient, _copied
-from spark_apps.fetching import Fetched
-from spark_apps.reader import BATCH_BYTES, _parts
+from spark_apps.records import fetching, librdkafka, reader
+from spark_apps.records.batches import Range
+from spark_apps.records.fast_fetch import FastClient, _copied
+from spark_apps.records.fetching import Fetched
+from spark_apps.records.reader import BATCH_BYTES, _parts
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,8 @@ from coordinator_tasks.core.fetch_properties import CHOICES, JAVA_NAMES, NUMBERS
 from coordinator_tasks.core.model import TopicConfig, TopicNode
 from coordinator_tasks.service import topics, transitions
 from coordinator_tasks.service.transitions import Outcome
-from spark_apps import plain, reader
+from spark_apps import plain
+from spark_apps.records import reader
 from tests.world.site import LOOP, Site, stable_site
 
 PATH = "/consumers/shop/x"

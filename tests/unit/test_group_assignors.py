@@ -11,11 +11,11 @@ from hypothesis import given as over
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from benchmarks.group_assignors.group_strategies import GROUP_ASSIGNORS
+from benchmarks.group_assignors.layout import claims_of, layout_of
+from benchmarks.group_assignors.optimum import GroupBalanced, Proof, solve
 from coordinator_tasks.core.assignors import rocketmq
 from coordinator_tasks.core.assignors.group import Group, GroupMember, kafka_order
-from coordinator_tasks.core.assignors.groups.group_strategies import GROUP_ASSIGNORS
-from coordinator_tasks.core.assignors.groups.layout import claims_of, layout_of
-from coordinator_tasks.core.assignors.groups.optimum import GroupBalanced, Proof, solve
 from tests.unit.groups import MEMBERS, TOPICS, after, best, given, groups, loads, moves, partitions
 
 COMPLETE = sorted(GROUP_ASSIGNORS.keys() - {"cooperative-sticky"})

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from spark_apps.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks, committed, intercepted
+from spark_apps.delivery.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks, committed, intercepted
 
 BATCH = pa.RecordBatch.from_pydict({"offset": [0, 1, 2], "value": [b"a", b"b", None]})
 

@@ -4,8 +4,8 @@ from hypothesis import given as over
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from benchmarks.group_assignors.incremental import Delta, Plan
 from coordinator_tasks.core.assignors.group import Assignment, Group, GroupMember
-from coordinator_tasks.core.assignors.groups.incremental import Delta, Plan
 from tests.unit.groups import MEMBERS, TOPICS, Given, best, given, groups, loads, moves
 
 SUBSCRIPTIONS = st.frozensets(st.sampled_from([*TOPICS, "unknown"]), min_size=1)

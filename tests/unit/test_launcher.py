@@ -14,8 +14,8 @@ import pytest
 
 from coordinator_tasks.core.errors import Refused, StoreUnavailable
 from coordinator_tasks.run_folder import RunFolder
-from spark_apps import launcher
-from spark_apps.launcher import Order, report_end
+from spark_apps.launch import launcher
+from spark_apps.launch.launcher import Order, report_end
 from spark_apps.tracebacks import last_error
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +46,7 @@ class Launched:
         self.patch = base / "patched.py"
         self.patch.write_text(
             "import sys, pathlib\n"
-            "from spark_apps import launcher\n"
+            "from spark_apps.launch import launcher\n"
             "launcher.DRIVER_GRACE_S = 1.0\n"
             "def told(order, incarnation):\n"
             "    (order.folder.path / 'told').write_text(str(incarnation))\n"

@@ -22,8 +22,8 @@ from coordinator_tasks.service import directives, fleet
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import Launch
 from coordinator_tasks.settings import Settings, read_settings_file, settings_of
-from spark_apps import launcher_service
-from spark_apps.launcher_service import Attempts, Host, look
+from spark_apps.launch import launcher_service
+from spark_apps.launch.launcher_service import Attempts, Host, look
 from tests.fakes.clock import FakeClock
 from tests.fakes.consumers import FakeStatusClient
 from tests.fakes.kafka import FakeKafka

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from coordinator_tasks.core.errors import Refused
-from spark_apps.batches import BatchOffset, Range, encode_offset
 from spark_apps.errors import LinkFailed
-from spark_apps.link import AgentClient, LinkServer
-from spark_apps.options import SourceOptions
+from spark_apps.records.batches import BatchOffset, Range, encode_offset
+from spark_apps.records.link import AgentClient, LinkServer
+from spark_apps.records.options import SourceOptions
 
 OPTIONS = {"subscribe": "orders", "maxOffsetsPerTrigger": "5"}
 

@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given, settings
 
+from benchmarks.group_assignors.group_strategies import GROUP_ASSIGNORS
 from coordinator_tasks.core.assignors import ASSIGNORS, Problem, validate
-from coordinator_tasks.core.assignors.groups.group_strategies import GROUP_ASSIGNORS
 from coordinator_tasks.core.model import Member
 from tests.unit.test_balanced import problem, problems
 

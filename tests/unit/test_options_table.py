@@ -8,8 +8,8 @@ import pytest
 from coordinator_tasks.core import fetch_properties
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.fetch_properties import CHOICES, NUMBERS
-from spark_apps.columns import spark_schema
-from spark_apps.options import _ACCEPTED, _JAVA_ONLY, _REFUSED, _SECRET_WORDS, JAVA_NAMES, parse_options
+from spark_apps.records.columns import spark_schema
+from spark_apps.records.options import _ACCEPTED, _JAVA_ONLY, _REFUSED, _SECRET_WORDS, JAVA_NAMES, parse_options
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "options.md"
 # From the integration guide and `KafkaSourceProvider` of Apache Spark 4.

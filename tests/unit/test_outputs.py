@@ -8,10 +8,9 @@ import pytest
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Token
-from spark_apps import outputs
 from spark_apps.delivery import Delivery, Standing, Step, Writer
-from spark_apps.hooks import Hooks
-from spark_apps.pipelines import AtMostOnce, ExactlyOnce
+from spark_apps.delivery.hooks import Hooks
+from spark_apps.pipelines import AtMostOnce, ExactlyOnce, outputs
 
 STEPS = {0: Step(Token(1, 1), 0, 2)}
 WRITER = Writer("c", "orders", "id", "a")

@@ -7,12 +7,14 @@ import pytest
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.wiring import Settings
-from spark_apps import consumer, outputs, progress
-from spark_apps.agent.process.process import ConsumerSettings
+from spark_apps import consumer
+from spark_apps.agent.process.consumer_process import ConsumerSettings
 from spark_apps.consumer import START_ATTEMPTS, Consumer, SparkSettings, SparkTopic
 from spark_apps.delivery import Delivery
-from spark_apps.hooks import ConsumerRebalanceListener, Hooks
-from spark_apps.warm_up import SLOW_START
+from spark_apps.delivery.hooks import ConsumerRebalanceListener, Hooks
+from spark_apps.pipelines import outputs
+from spark_apps.spark import progress
+from spark_apps.spark.warm_up import SLOW_START
 
 
 class Ended:
@@ -86,7 +88,7 @@ NESTED = """An exception was raised by the Python Proxy. Return Message: Traceba
     self.func(DataFrame(jdf, wrapped_session_jdf), batch_id)
 pyspark.errors.exceptions.captured.PythonException: An exception was thrown from the Python worker:
 Traceback (most recent call last):
-  File "/spark_apps/reader.py", line 19, in read
+  File "/spark_apps/records/reader.py", line 19, in read
     raise DataLost(text)
 spark_apps.errors.DataLost: topic orders, partition 0: offsets 1 to 3 are gone; set failOnDataLoss=false
 

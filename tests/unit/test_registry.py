@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from coordinator_tasks.core.errors import Refused
-from spark_apps.registry import Subject, subject_of
+from spark_apps.pipelines.schema_registry import Subject, subject_of
 
 FIRST = json.dumps({"type": "record", "name": "order", "fields": [{"name": "id", "type": "string"}]})
 SECOND = json.dumps({"type": "record", "name": "order", "fields": [{"name": "id", "type": "string", "default": ""}]})

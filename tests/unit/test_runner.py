@@ -13,7 +13,7 @@ from coordinator_tasks.core.model import Committed, Handoff, TopicNode
 from coordinator_tasks.core.ports import GroupOffsets
 from spark_apps.agent.settings import Identity
 from spark_apps.agent.threads.runner import TopicRunner
-from spark_apps.options import parse_options
+from spark_apps.records.options import parse_options
 from tests.fakes.clock import FakeClock
 from tests.fakes.kafka import FakeGroupOffsets, FakeKafka
 

@@ -11,10 +11,10 @@ from coordinator_tasks.core.model import Token
 from spark_apps.agent.interface.sampling import SampledStatus
 from spark_apps.agent.settings import Terms
 from spark_apps.agent.threads import runner as module
-from spark_apps.batches import BatchOffset, Range
 from spark_apps.delivery import Delivery, Standing
-from spark_apps.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks
-from spark_apps.options import parse_options
+from spark_apps.delivery.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks
+from spark_apps.records.batches import BatchOffset, Range
+from spark_apps.records.options import parse_options
 from tests.unit.test_record_sizes import running, status
 from tests.unit.test_runner import NODE, STILL, Connected, Stage, comes, connected
 

@@ -7,9 +7,10 @@ import pytest
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.wiring import Settings
-from spark_apps import consumer, main, session
-from spark_apps.agent.process.process import ConsumerSettings
+from spark_apps import consumer, main
+from spark_apps.agent.process.consumer_process import ConsumerSettings
 from spark_apps.consumer import Consumer, SparkSettings
+from spark_apps.spark import session
 
 SETTINGS = ConsumerSettings(Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"}), "a")
 GIVEN = ("--consumer", "a", "--cluster", "c", "--zookeeper", "zk:2181", "--kafka", "k:9092", "--default", "m:f")

@@ -10,12 +10,12 @@ import pytest
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Token
-from spark_apps.database_sink import DatabaseSink
 from spark_apps.delivery import Delivery, Standing, Step, Writer
-from spark_apps.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks
+from spark_apps.delivery.database_sink import DatabaseSink
+from spark_apps.delivery.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks
+from spark_apps.delivery.sinks import AuditSink, Cursor, Database, Row, RowSink, read_audit
 from spark_apps.pipelines import delivery_of, orders
 from spark_apps.plain import Output
-from spark_apps.sinks import AuditSink, Cursor, Database, Row, RowSink, read_audit
 
 
 def audit_rows(offsets: list[int], incarnation: int = 1) -> pa.Table:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from coordinator_tasks.core.errors import InvalidName, Refused
-from spark_apps.columns import spark_schema
-from spark_apps.options import EARLIEST, LATEST, Starting, parse_options
-from spark_apps.settings_file import FILE_VARIABLE, SECRET_VARIABLE, load_settings
+from spark_apps.records.columns import spark_schema
+from spark_apps.records.options import EARLIEST, LATEST, Starting, parse_options
+from spark_apps.records.settings_file import FILE_VARIABLE, SECRET_VARIABLE, load_settings
 
 TOPIC = {"subscribe": "orders"}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyspark
 
-from spark_apps.session import ROOT, STARTUP, python_environment
+from spark_apps.spark.session import ROOT, STARTUP, python_environment
 
 LIB = Path(pyspark.__file__).parent / "python" / "lib"
 

@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from coordinator_tasks.core.errors import Refused
-from spark_apps import warm_up as module
-from spark_apps.warm_up import FIRST_LIMIT_S, SLOW_START, warm_up
+from spark_apps.spark import warm_up as module
+from spark_apps.spark.warm_up import FIRST_LIMIT_S, SLOW_START, warm_up
 
 SPARK = cast(Any, SimpleNamespace(sparkContext=SimpleNamespace(master="spark://h:7077")))
 

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from coordinator_tasks.core.protocol.fence import Bounds, NoStart, Start
-from spark_apps.options import EARLIEST, LATEST, Starting
+from spark_apps.records.options import EARLIEST, LATEST, Starting
 
 
 class FirstOffsets:

@@ -29,8 +29,8 @@ from spark_apps.agent.ownership.releasing import Releasing
 from spark_apps.agent.ownership.work import Result, Work, perform
 from spark_apps.agent.reports import Reports
 from spark_apps.agent.settings import Identity, Terms, Timing
-from spark_apps.batches import Range
 from spark_apps.delivery import Standing, Step, Writer
+from spark_apps.records.batches import Range
 
 
 class Holder:

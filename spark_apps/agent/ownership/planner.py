@@ -18,8 +18,8 @@ from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.ports import Clock
 from spark_apps.agent.ownership.holder import Holder
 from spark_apps.agent.settings import Pacing
-from spark_apps.batches import SMALL_RECORDS, BatchOffset, Range, admit, piece_size
-from spark_apps.options import SourceOptions
+from spark_apps.records.batches import SMALL_RECORDS, BatchOffset, Range, admit, piece_size
+from spark_apps.records.options import SourceOptions
 
 
 class BatchPlanner:

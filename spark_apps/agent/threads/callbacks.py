@@ -12,7 +12,7 @@ from typing import Any
 
 from spark_apps.agent.ownership.holder import Holder
 from spark_apps.agent.ownership.listening import Happening, Telling
-from spark_apps.hooks import ConsumerRebalanceListener, Hooks, committed
+from spark_apps.delivery.hooks import ConsumerRebalanceListener, Hooks, committed
 
 LONGEST_SLEEP_S = 0.5
 MOST_COMMITS = 1_000

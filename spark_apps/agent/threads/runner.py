@@ -20,11 +20,11 @@ from spark_apps.agent.ownership.planner import BatchPlanner
 from spark_apps.agent.ownership.work import Commit, Done, Failed, Result, Work, perform
 from spark_apps.agent.settings import Identity, Pacing, Terms, Timing
 from spark_apps.agent.threads.callbacks import Callbacks
-from spark_apps.batches import BatchOffset
 from spark_apps.delivery import Delivery, TransactionalSink
-from spark_apps.hooks import Hooks
-from spark_apps.link import LONGEST_WAIT_S
-from spark_apps.options import ISOLATION, SourceOptions
+from spark_apps.delivery.hooks import Hooks
+from spark_apps.records.batches import BatchOffset
+from spark_apps.records.link import LONGEST_WAIT_S
+from spark_apps.records.options import ISOLATION, SourceOptions
 
 LONGEST_SLEEP_S = 0.5
 JOIN_TIMEOUT_S = 5.0

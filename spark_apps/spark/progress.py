@@ -12,7 +12,7 @@ from pyspark.errors import IllegalArgumentException
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from spark_apps.stateless import keeps_state
+from spark_apps.spark.stateless import keeps_state
 
 SWITCH = "asyncProgressTrackingEnabled"
 ANY_SINK = "_asyncProgressTrackingOverrideSinkSupportCheck"

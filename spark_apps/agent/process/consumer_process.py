@@ -27,7 +27,7 @@ from spark_apps.agent.interface.status_server import Interface, StatusServer
 from spark_apps.agent.process.agent import Agent, AgentTiming
 from spark_apps.agent.settings import Identity, Pacing, Timing
 from spark_apps.agent.threads.topics import Topics
-from spark_apps.options import ISOLATION
+from spark_apps.records.options import ISOLATION
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 INCARNATION_FILE = "incarnation"

@@ -20,9 +20,19 @@ from numpy.typing import NDArray
 from pyarrow._compute import call_function  # pyarrow.compute spends 0.3 s on making its wrappers
 
 from coordinator_tasks.library_log import LIBRARY_LOG
-from spark_apps.columns import Records, header_column, number_column
-from spark_apps.fetching import Problem
-from spark_apps.librdkafka import CONSUMER, ON_ERROR, ON_LOG, ROW, Unfit, headers_of, library, new_handle, rows_at
+from spark_apps.records.columns import Records, header_column, number_column
+from spark_apps.records.fetching import Problem
+from spark_apps.records.librdkafka import (
+    CONSUMER,
+    ON_ERROR,
+    ON_LOG,
+    ROW,
+    Unfit,
+    headers_of,
+    library,
+    new_handle,
+    rows_at,
+)
 
 _LEVELS = (50, 50, 50, 40, 30, 20, 20, 10)  # syslog's severities as Python's levels
 

@@ -19,8 +19,8 @@ import heapq
 
 import numpy as np
 
-from coordinator_tasks.core.assignors.groups.cycles import negative_cycles
-from coordinator_tasks.core.assignors.groups.layout import Flags, Numbers
+from benchmarks.group_assignors.cycles import negative_cycles
+from benchmarks.group_assignors.layout import Flags, Numbers
 
 
 class Flow:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from spark_apps.session import is_local
+from spark_apps.spark.session import is_local
 
 ASK_S = 2.0
 WITHOUT_S = 10.0

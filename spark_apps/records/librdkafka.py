@@ -22,7 +22,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, cimpl
 from numpy.typing import NDArray
 
-from spark_apps.columns import Headers
+from spark_apps.records.columns import Headers
 
 TESTED = frozenset({0x021000FF})
 """The versions of librdkafka whose messages were compared with `consume()`: 2.16.0."""

@@ -8,7 +8,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from coordinator_tasks.core.errors import Refused
 from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.delivery import Delivery, TransactionalSink
-from spark_apps.hooks import Hooks
+from spark_apps.delivery.hooks import Hooks
 from spark_apps.pipelines import AtMostOnce, ExactlyOnce, Output, check_writer
 
 

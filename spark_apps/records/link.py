@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from coordinator_tasks.core.errors import CoordinatorError, Refused
-from spark_apps.batches import BatchOffset, decode_offset, encode_offset
 from spark_apps.errors import LinkFailed
-from spark_apps.options import SourceOptions, parse_options
+from spark_apps.records.batches import BatchOffset, decode_offset, encode_offset
+from spark_apps.records.options import SourceOptions, parse_options
 
 VERSION = 1
 MAX_PATH_BYTES = 100  # sun_path holds 108 with its end

@@ -5,8 +5,8 @@ the second nobody owns it any more. Any live member's claim counts, whatever its
 claims the partition too: who missed a generation may still be reading.
 """
 
+from benchmarks.group_assignors.optimum import GroupBalanced
 from coordinator_tasks.core.assignors.group import Assignment, Group
-from coordinator_tasks.core.assignors.groups.optimum import GroupBalanced
 
 
 class CooperativeSticky:

@@ -1,9 +1,9 @@
 """Launches the consumers that are wanted and missing, on the host where this runs: for places where Airflow cannot.
 
-    python -m spark_apps.launcher_service --base FOLDER --master spark://host:7077 [--app NAME ...] [--conf NAME=VALUE ...]
+    python -m spark_apps.launch.launcher_service --base FOLDER --master spark://host:7077 [--app NAME ...] [--conf NAME=VALUE ...]
 
 In a container, what Airflow starts dies with Airflow's container; a service of its own outlives it. It looks at the fleet
-in ZooKeeper, starts who is missing there through `spark_apps.launcher`, and does nothing else: no second launch of a
+in ZooKeeper, starts who is missing there through `spark_apps.launch.launcher`, and does nothing else: no second launch of a
 live id (the launcher's lock on this host, the incarnation everywhere), no launch of who is draining or isolated, a
 growing pause after a launch that led to no registration. Settings come from `coordinator_tasks.settings`.
 
@@ -142,7 +142,7 @@ def command(one: Launch, folder: RunFolder, host: Host, cluster: str) -> list[st
     """The launcher's command line around that of spark-submit; nothing secret is in it."""
     conf = {**host.conf, **one.conf}
     return [
-        *(sys.executable, "-m", "spark_apps.launcher", "--cluster", cluster, "--consumer", one.consumer),
+        *(sys.executable, "-m", "spark_apps.launch.launcher", "--cluster", cluster, "--consumer", one.consumer),
         *("--base", str(host.base), "--stop-limit", f"{host.stop_limit_s:g}", "--"),
         *(host.submit, "--master", host.master, "--name", f"{cluster}.{one.consumer}"),
         *(part for name, value in sorted(conf.items()) for part in ("--conf", f"{name}={value}")),
@@ -223,7 +223,7 @@ def serve(host: Host, settings: Settings, stop: threading.Event) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; 0 in the end, 1 if a consumer was left, 2 with one line for wrong settings."""
-    parser = argparse.ArgumentParser(prog="python -m spark_apps.launcher_service")
+    parser = argparse.ArgumentParser(prog="python -m spark_apps.launch.launcher_service")
     parser.add_argument("--base", type=Path, required=True, help="folder of all run folders on this host")
     parser.add_argument("--master", required=True, help="the Spark master")
     parser.add_argument("--submit", default="spark-submit", help="the program that submits")

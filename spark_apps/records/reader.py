@@ -16,13 +16,13 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 from numpy.typing import NDArray
 
-from spark_apps.batches import Range
-from spark_apps.columns import Columns
 from spark_apps.errors import DataLost, ReadFailed
-from spark_apps.fast_fetch import FastClient
-from spark_apps.fetching import Client, ConsumeClient, Fetched, Problem
-from spark_apps.librdkafka import Unfit, unfit
-from spark_apps.settings_file import load_settings
+from spark_apps.records.batches import Range
+from spark_apps.records.columns import Columns
+from spark_apps.records.fast_fetch import FastClient
+from spark_apps.records.fetching import Client, ConsumeClient, Fetched, Problem
+from spark_apps.records.librdkafka import Unfit, unfit
+from spark_apps.records.settings_file import load_settings
 
 BATCH_BYTES = 2_000_000
 MOST_MESSAGES = 20_000

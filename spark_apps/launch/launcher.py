@@ -1,4 +1,4 @@
-"""Starts a consumer and lets go of it: `python -m spark_apps.launcher --consumer ID --cluster NAME -- COMMAND...`.
+"""Starts a consumer and lets go of it: `python -m spark_apps.launch.launcher --consumer ID --cluster NAME -- COMMAND...`.
 
 The caller gets one line of JSON (`pid`, `log`, `folder`, `started`) as soon as the launcher stands on its own: a process
 of its own session that nothing ties to the caller. It starts COMMAND, passes SIGTERM on to the consumer, and sees all
@@ -29,7 +29,7 @@ import psutil
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused
 from coordinator_tasks.java import find_java
 from coordinator_tasks.run_folder import RunFolder, write_private
-from spark_apps import process_tree
+from spark_apps.launch import process_tree
 from spark_apps.tracebacks import last_error
 
 POLL_S = 0.1
@@ -271,7 +271,9 @@ def _say(text: str) -> None:
 
 
 def _parse(arguments: Sequence[str]) -> Order:
-    parser = argparse.ArgumentParser(prog="python -m spark_apps.launcher", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m spark_apps.launch.launcher", description=(__doc__ or "").splitlines()[0]
+    )
     parser.add_argument("--cluster", required=True)
     parser.add_argument("--consumer", required=True)
     parser.add_argument("--base", type=Path, required=True, help="folder of all run folders on this host")

@@ -28,7 +28,7 @@ SETTINGS: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
 }
 SPECULATION = "spark.speculation"
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 STARTUP = ROOT / "spark_apps" / "startup"
 """Holds a `sitecustomize` that makes Python processes start three times as fast."""
 

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from numpy.typing import NDArray
 
 from coordinator_tasks.library_log import LIBRARY_LOG
-from spark_apps.columns import Records, records_of
+from spark_apps.records.columns import Records, records_of
 
 
 @dataclass(frozen=True, slots=True)

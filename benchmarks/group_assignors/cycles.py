@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from coordinator_tasks.core.assignors.groups.layout import Flags, Numbers
+from benchmarks.group_assignors.layout import Flags, Numbers
 
 HandOver = tuple[int, int, int]
 """Giver, topic, taker."""

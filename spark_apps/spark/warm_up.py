@@ -27,9 +27,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from coordinator_tasks.core.errors import Refused
-from spark_apps import reader
-from spark_apps.columns import Columns, Records, spark_schema
-from spark_apps.librdkafka import unfit
+from spark_apps.records import reader
+from spark_apps.records.columns import Columns, Records, spark_schema
+from spark_apps.records.librdkafka import unfit
 from spark_apps.tracebacks import reason
 
 FORMAT = "assigned-kafka-warm-up"

@@ -10,10 +10,10 @@ from itertools import pairwise
 
 import numpy as np
 
+from benchmarks.group_assignors.equal import settle
+from benchmarks.group_assignors.layout import NOBODY, Claims, Layout, Numbers, assignment_of, by_owner
+from benchmarks.group_assignors.optimum import solve, solve_arrays
 from coordinator_tasks.core.assignors.group import Assignment, Group, GroupMember
-from coordinator_tasks.core.assignors.groups.equal import settle
-from coordinator_tasks.core.assignors.groups.layout import NOBODY, Claims, Layout, Numbers, assignment_of, by_owner
-from coordinator_tasks.core.assignors.groups.optimum import solve, solve_arrays
 
 Held = dict[str, list[int]]
 """Member → numbers of partitions in the layout."""

@@ -9,8 +9,8 @@ from itertools import filterfalse
 
 import numpy as np
 
+from benchmarks.group_assignors.layout import NOBODY, Claims, Layout, Numbers, by_owner
 from coordinator_tasks.core.assignors.group import Assignment, Group
-from coordinator_tasks.core.assignors.groups.layout import NOBODY, Claims, Layout, Numbers, by_owner
 
 
 def quotas(counts: Numbers, total: int) -> Numbers:

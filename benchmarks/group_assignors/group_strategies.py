@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from benchmarks.group_assignors.cooperative import CooperativeSticky
+from benchmarks.group_assignors.optimum import GroupBalanced
 from coordinator_tasks.core.assignors.group import GroupAssignor
-from coordinator_tasks.core.assignors.groups.cooperative import CooperativeSticky
-from coordinator_tasks.core.assignors.groups.optimum import GroupBalanced
 from coordinator_tasks.core.assignors.topic_strategies import STATELESS
 
 _BALANCED = GroupBalanced()

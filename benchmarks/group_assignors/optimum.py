@@ -8,10 +8,9 @@ from enum import StrEnum
 
 import numpy as np
 
-from coordinator_tasks.core.assignors.group import Assignment, Group
-from coordinator_tasks.core.assignors.groups.equal import dealt, fewest_moves, settled, solve_equal
-from coordinator_tasks.core.assignors.groups.flow import Flow
-from coordinator_tasks.core.assignors.groups.layout import (
+from benchmarks.group_assignors.equal import dealt, fewest_moves, settled, solve_equal
+from benchmarks.group_assignors.flow import Flow
+from benchmarks.group_assignors.layout import (
     NOBODY,
     Claims,
     Flags,
@@ -23,6 +22,7 @@ from coordinator_tasks.core.assignors.groups.layout import (
     claims_of,
     layout_of,
 )
+from coordinator_tasks.core.assignors.group import Assignment, Group
 
 
 class Proof(StrEnum):

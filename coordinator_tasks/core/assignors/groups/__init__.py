@@ -1,1 +1,0 @@
-"""Assignors for whole groups of topics, as Kafka's own are."""

@@ -1,0 +1,1 @@
+"""Consumers as processes that outlive whoever launches them."""

@@ -1,0 +1,1 @@
+"""What belongs to Spark: the session, the data source, the queries, the executors."""
