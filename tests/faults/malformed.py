@@ -19,7 +19,7 @@ from coordinator_tasks.service import directives, history, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Outcome, TopicReport
 from tests.faults.notes import Notes, Part, Turn, Wanted, figure
-from tests.unit.test_codecs import CASES, read_or_malformed
+from tests.unit.coordinator_tasks.core.codecs.test_codecs import CASES, read_or_malformed
 from tests.world.site import LOOP, Site, stable_site
 
 MALFORMED = "malformed"

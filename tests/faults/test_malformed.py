@@ -29,7 +29,7 @@ from tests.faults.malformed import (
     tree,
     unreadable,
 )
-from tests.unit.test_codecs import CASES, read_or_malformed
+from tests.unit.coordinator_tasks.core.codecs.test_codecs import CASES, read_or_malformed
 from tests.world.site import LOOP, Site
 
 PAYLOADS = 100_000

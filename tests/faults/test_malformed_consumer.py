@@ -16,7 +16,7 @@ from coordinator_tasks.core.ports import Create, SetData
 from spark_apps.agent.interface.status_server import Interface, StatusServer
 from spark_apps.records.batches import Range
 from tests.faults.malformed import unreadable
-from tests.unit.test_agent_agent import PATHS, Stage
+from tests.unit.spark_apps.agent.process.test_agent import PATHS, Stage
 
 EACH, POSTED = 1_000, 600
 SEED = 8

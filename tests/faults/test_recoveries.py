@@ -8,7 +8,7 @@ from coordinator_tasks.core.model import MoveKind, Record, State
 from coordinator_tasks.demo.checker import unowned_rows
 from coordinator_tasks.demo.ownership import holdings
 from tests.faults.checker import adopted, history_faults, stretched
-from tests.unit.demo_evidence import move, record, row
+from tests.unit.coordinator_tasks.demo.demo_evidence import move, record, row
 
 LOST_AT, AFTER = 1002.0, 1003.0
 

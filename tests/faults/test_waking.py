@@ -10,7 +10,16 @@ from tests.faults.checker import Run
 from tests.faults.commit_log import LoggedCommit
 from tests.faults.test_checker import LATE, commit, good, with_commits, with_rows
 from tests.faults.waking import PROMISED_S, SLACK_S, Sleep, judge, late_stop, taken
-from tests.unit.demo_evidence import KILL_AT, KILLED_OFFSET, RECORDS, RELEASED_AT, TAKEN_OFFSET, move, record, row
+from tests.unit.coordinator_tasks.demo.demo_evidence import (
+    KILL_AT,
+    KILLED_OFFSET,
+    RECORDS,
+    RELEASED_AT,
+    TAKEN_OFFSET,
+    move,
+    record,
+    row,
+)
 
 WOKE_AT = 1010.0
 SLEEP = Sleep("a", 1, 3, KILL_AT, WOKE_AT, WOKE_AT + 0.3)

@@ -26,7 +26,7 @@ from tests.integration.agent_site import wait_for
 from tests.integration.both_options import CASES, COUNTS, ENOUGH, WAITING, time_ms, topic_of
 from tests.integration.both_sources import LEVELS
 from tests.integration.kafka_topics import expire, new_topic, produce, set_broker, transaction
-from tests.unit.test_options_table import SPARK_REFUSES
+from tests.unit.repository.test_options_table import SPARK_REFUSES
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 ROOT = Path(__file__).resolve().parents[2]

@@ -24,10 +24,8 @@ from tests.simulation.suites import UNIT, histories
 
 FILE = ROOT / "build" / "guards.json"
 FOLDERS = ("coordinator_tasks/core", "spark_apps/agent")
-ELSEWHERE = ("diagram.py", "process.py", "status_server.py")  # drawn for people, or tested with servers only
-STRATEGIES = tuple(
-    f"tests/{name}.py" for name in ("unit/test_group_assignors", "unit/test_weighted", "conformance/test_vectors")
-)
+ELSEWHERE = ("diagram.py", "consumer_process.py", "status_server.py")  # drawn for people, or tested with servers only
+STRATEGIES = ("tests/unit/coordinator_tasks/core/assignors/test_weighted.py", "tests/conformance/test_vectors.py")
 SEEDS = 300
 NOTICED = ("", "unit", "simulation", "at import", "not by unit")
 SWAPS: dict[type[ast.cmpop], type[ast.cmpop]] = {

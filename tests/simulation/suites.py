@@ -4,31 +4,23 @@ from collections.abc import Callable
 
 from tests.simulation.forks import Change, Tests
 from tests.simulation.history import run_seed
+from tests.simulation.mutants import ROOT
 from tests.simulation.search import SMALL
 from tests.simulation.states import Found
 from tests.simulation.sweep import Search
 
-_QUICK = (
-    *("agent_agent", "agent_delivery", "agent_edges", "agent_holder", "agent_moves", "balanced", "batches"),
-    *("broker_fence", "callbacks", "cli", "codecs", "confirm", "decide_is_total", "delivery_walk", "directives"),
-    *("draft", "edges", "explain", "fence", "fleet", "history", "holding", "incremental", "kafka_adapter", "machine"),
+_ELSEWHERE = ("demo", "embedded", "launch", "test_protocol_walk.py", "test_weighted.py")
+"""What another suite runs, what takes long, and what starts processes."""
+UNIT = (
     *(
-        "names",
-        "one_topic",
-        "plain",
-        "plan_size",
-        "positions",
-        "presence",
-        "processes",
-        "query_start",
-        "record_sizes",
-        "recovery",
+        str(path)
+        for folder in ("coordinator_tasks", "spark_apps")
+        for path in sorted(one.relative_to(ROOT) for one in (ROOT / "tests/unit" / folder).rglob("test_*.py"))
+        if not set(path.parts) & set(_ELSEWHERE)
     ),
-    *("registries", "registry", "runner", "runner_edges", "services", "session", "settings", "sinks"),
-    *("site_strategies", "stable", "status_client", "status_server", "topics", "weighted_plans", "wishes"),
+    "tests/scenarios/test_scenarios.py",
 )
-UNIT = (*(f"tests/unit/test_{name}.py" for name in _QUICK), "tests/scenarios/test_scenarios.py")
-MACHINE = ("tests/unit/test_protocol_walk.py", "tests/simulation/test_machine.py")
+MACHINE = ("tests/unit/coordinator_tasks/core/test_protocol_walk.py", "tests/simulation/test_machine.py")
 SEEDS = 1500
 
 Suite = Callable[[Tests, Change], bool]

@@ -1,0 +1,150 @@
+"""From the runs of the hand-off benchmark to its summary, its targets and the README's table."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import growth
+from benchmarks.handoff import Asked
+from benchmarks.handoff_report import joined, summary, targets
+from benchmarks.headline import HAND_OFFS, UNDER_AIRFLOW, details, placed, table
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def run(
+    contender: str, kind: str, moved: list[list[float | None]], unmoved: list[list[float | None]]
+) -> dict[str, Any]:
+    counts = {
+        "moves": len(moved),
+        "needless": 0,
+        "lost": 0,
+        "duplicated": 1,
+        "settled_s": 2.0,
+        "own_cores": 1.0,
+        "busy": 0.5,
+    }
+    return {"partitions": 48, "kind": kind, "contender": contender, "moved_ms": moved, "unmoved_ms": unmoved, **counts}
+
+
+RUNS = [
+    run("eager", "join", [[3050.0, 50.0]], [[3000.0, 60.0], [2950.0, 50.0]]),
+    run("ours", "join", [[60.0, 30.0], [90.0, 30.0]], [[30.0, 31.0]]),
+    run("ours", "join", [[330.0, 30.0]], [[30.0, 30.0]]),
+    run("ours", "crash", [[None, 30.0]], [[30.0, 30.0]]),
+]
+
+
+def test_the_control_is_subtracted_partition_by_partition_and_runs_are_pooled() -> None:
+    eager, ours, _ = summary(RUNS)
+    assert eager["unmoved"] == {"n": 2, "median": 2920.0, "low": 2920.0, "high": 2920.0, "worst": 2940.0}
+    assert ours["moved"] == {"n": 3, "median": 60.0, "low": 45.0, "high": 300.0, "worst": 300.0}
+    assert (ours["runs"], ours["moves"], ours["duplicated"]) == (2, 3, 2)
+
+
+def test_targets_judge_ours_alone_and_a_stall_without_end_misses() -> None:
+    found = {(one["kind"], one["what"]): one["met"] for one in targets(summary(RUNS))}
+    assert found == {
+        ("join", "moved median"): False,
+        ("join", "moved worst"): False,
+        ("join", "unmoved median"): True,
+        ("join", "unmoved worst"): True,
+        ("crash", "moved median"): False,
+        ("crash", "moved worst"): False,
+        ("crash", "unmoved median"): True,
+        ("crash", "unmoved worst"): True,
+    }
+
+
+def test_a_death_that_nobody_reports_has_the_target_of_every_death() -> None:
+    silent = summary([run("ours", "silent", [[32_000.0, 30.0]], [[30.0, 30.0]])])
+    judged = {one["what"]: one["met"] for one in targets(silent)}
+    assert judged == {"moved median": False, "moved worst": False, "unmoved median": True, "unmoved worst": True}
+    assert "| kill -9 that nobody reports: ours, plain clients | 31,970 " in details(
+        {"summary": silent, "targets": [], "per_second": 20.0}, 48
+    )
+
+
+def test_what_several_calls_have_measured_is_judged_as_one() -> None:
+    calls = [
+        {"runs": [{"round": 0, **one} for one in RUNS[:2]], "load_before": 0.5, "load_after": 1.0, "took_s": 10},
+        {
+            "runs": [{"round": n, **one} for n, one in enumerate(RUNS[2:])],
+            "load_before": 0.25,
+            "load_after": 2.0,
+            "took_s": 5,
+        },
+    ]
+    whole = joined(calls)
+    assert whole["summary"] == summary(RUNS)
+    assert whole["targets"] == targets(summary(RUNS))
+    assert [whole[name] for name in ("rounds", "load_before", "load_after", "took_s")] == [1, 0.5, 2.0, 15]
+
+
+def test_the_table_says_the_same_of_the_same_runs() -> None:
+    kafka = run("eager", "crash", [[11_050.0, 50.0]], [[50.0, 50.0]])
+    result = {
+        "summary": summary([*RUNS, kafka]),
+        "rounds": 2,
+        "cores": 2,
+        "load_before": 0.5,
+        "load_after": 1.25,
+        "per_second": 20.0,
+    }
+    airflow = {**result, "summary": summary([run("ours", "silent", [[18_030.0, 30.0]], [])])}
+    made = table({**result, "sessions_s": {"eager": 10.0, "ours": 4.0}}, 48, airflow)
+    assert "The plain loop ran our transitions" in made
+    assert "a record every 50 ms (the tick)" in made
+    assert made.splitlines()[2:] == [
+        "| | undisturbed | join | clean leave | rolling restart | kill -9, reported by the launcher "
+        "| kill -9 that nobody reports | partitions that stay, at worst |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|",
+        "| eager `range` | 50 (60) | 3,000 (3,000) | – | – | 11,000 (11,000) | 11,000 (11,000) | 2,940 |",
+        "| ours, plain clients | 30 (31) | 60 (300) | – | – | ∞ (∞) | – | < tick |",
+        "| ours, plain clients, under Airflow | 30 (30) | – | – | – | – | 18,000 (18,000) | – |",
+        "",
+        "Sessions, after which a dead consumer is missed: eager `range`: 10 s; ours, plain clients: 4 s.",
+    ]
+
+
+def test_the_details_name_every_figure_and_the_targets_that_are_missed() -> None:
+    result = {"summary": summary(RUNS[:2]), "targets": targets(summary(RUNS[:2])), "per_second": 20.0}
+    assert details(result, 48).splitlines() == [
+        "| 48 partitions | moved | by round | worst | others | by round | worst | control | worst | stall | worst "
+        "| moves | needless | lost | doubled | settled s |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| join: eager `range` | 3,000 | 3,000 | 3,000 | 2,920 | 2,920 | 2,940 | 50 | 60 | 3,050 | 3,050 "
+        "| 1 | 0 | 0 | 1 | 2.0 |",
+        "| join: ours, plain clients | < tick | < tick | 60 | < tick | < tick | < tick | 30 | 31 | 75 | 90 "
+        "| 2 | 0 | 0 | 1 | 2.0 |",
+        "",
+        "4 of 4 targets are met; missed: none.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "place"),
+    [("README.md", HAND_OFFS), ("docs/measurements.md", HAND_OFFS), ("docs/measurements.md", UNDER_AIRFLOW)],
+)
+def test_there_is_one_place_for_a_table_and_nothing_else_changes(file: str, place: str) -> None:
+    text, begin, end = (ROOT / file).read_text(), f"<!-- {place}: begin -->", f"<!-- {place}: end -->"
+    assert (text.count(begin), text.count(end)) == (1, 1)
+    once = placed(text, "new", place)
+    assert placed(once, "new", place) == once
+    assert once.partition(begin)[0] == text.partition(begin)[0]
+    assert once.partition(end)[2] == text.partition(end)[2]
+    with pytest.raises(SystemExit, match="no place for the table"):
+        placed("nothing", "new", place)
+
+
+def test_growth_asks_for_joins_of_ours_alone_as_often_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Asked] = []
+
+    def measured(one: Asked) -> dict[str, Any]:
+        asked.append(one)
+        return {"summary": [{"contender": "ours"}]}
+
+    monkeypatch.setattr(growth, "measure", measured)
+    assert growth.cell(10, 2) == {"each": 10, "contender": "ours"}
+    assert asked == [Asked(partitions=(30,), rounds=2, kinds=("join",), only=("ours",), per_second=100.0)]

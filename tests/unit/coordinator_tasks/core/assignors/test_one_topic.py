@@ -1,0 +1,61 @@
+"""Group strategies as strategies of one topic, which the coordinator asks."""
+
+import pytest
+from hypothesis import given, settings
+
+from benchmarks.group_assignors.group_strategies import GROUP_ASSIGNORS
+from coordinator_tasks.core.assignors import ASSIGNORS, Problem, validate
+from coordinator_tasks.core.model import Member
+from tests.unit.coordinator_tasks.core.assignors.test_balanced import problem, problems
+
+
+def test_every_group_strategy_can_be_named_for_a_topic() -> None:
+    assert GROUP_ASSIGNORS.keys() <= ASSIGNORS.keys()
+
+
+@pytest.mark.parametrize("strategy", sorted(ASSIGNORS.keys() & GROUP_ASSIGNORS.keys()))
+@settings(max_examples=50)
+@given(question=problems())
+def test_the_answer_is_valid_and_fixed_partitions_stay(strategy: str, question: Problem) -> None:
+    answer = ASSIGNORS[strategy].assign(question)
+    validate(question, answer, strategy)
+    assert set(answer) == set(question.partitions)
+
+
+def test_a_fixed_partition_shifts_nobodys_range() -> None:
+    answer = ASSIGNORS["range"].assign(problem(6, "abc", fixed={0: "c", 9: "a"}))
+    assert answer == {0: "c", 1: "a", 2: "b", 3: "b", 4: "c", 5: "c"}
+
+
+RACKS = {0: ("r2", "r1"), 1: ("r2",), 2: ("r1", "r2"), 3: ("r1",)}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        pytest.param("range", "abab", id="any replica in the member's rack"),
+        pytest.param("machine-room", "bbaa", id="the preferred leader in the member's rack"),
+        pytest.param("server-range", "aabb", id="a broker's range knows no racks"),
+        pytest.param("balanced", "aabb", id="nor does balanced"),
+    ],
+)
+def test_racks_count_where_the_strategy_goes_by_them(strategy: str, expected: str) -> None:
+    near = {m: Member(m, 1, "", "", rack=rack) for m, rack in {"a": "r1", "b": "r2"}.items()}
+    answer = ASSIGNORS[strategy].assign(Problem("t", tuple(range(4)), near, zones=RACKS))
+    assert "".join(answer[p] for p in range(4)) == expected
+
+
+def test_who_is_in_no_rack_is_as_near_to_one_partition_as_to_another() -> None:
+    near = {m: Member(m, 1, "", "", rack=rack) for m, rack in {"a": "", "b": "r2"}.items()}
+    answer = ASSIGNORS["range"].assign(Problem("t", tuple(range(4)), near, zones=RACKS))
+    assert "".join(answer[p] for p in range(4)) == "aabb"
+
+
+def test_without_members_only_fixed_partitions_are_answered() -> None:
+    assert ASSIGNORS["roundrobin"].assign(problem(2, "", fixed={1: "x"})) == {1: "x"}
+
+
+def test_partitions_keep_their_numbers_where_some_are_missing() -> None:
+    members = {m: Member(m, 1, "", "") for m in "ab"}
+    answer = ASSIGNORS["average-by-circle"].assign(Problem("t", (7, 3, 5), members, owned={3: "b"}))
+    assert answer == {3: "a", 5: "b", 7: "a"}

@@ -1,0 +1,96 @@
+"""Stalls are computed from time stamps alone."""
+
+import json
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+
+from coordinator_tasks.demo.checker import check
+from coordinator_tasks.demo.evidence import Produced, Row
+from coordinator_tasks.demo.report import as_json, event_reports, write
+from coordinator_tasks.demo.stalls import Stall, longest, spread, stalls
+from tests.unit.coordinator_tasks.demo.demo_evidence import honest
+
+
+def produced(*times: float) -> list[Produced]:
+    return [Produced(0, offset, offset, at) for offset, at in enumerate(times)]
+
+
+def processed(*times: float) -> list[Row]:
+    return [Row("a", 1, 1, 0, offset, offset, 0.0, at) for offset, at in enumerate(times)]
+
+
+def test_a_stall_begins_with_the_processing_before_while_work_is_left() -> None:
+    assert stalls(produced(1.0, 1.1, 1.2), processed(1.5, 2.0, 4.0)) == {
+        0: [Stall(1.0, 1.5), Stall(1.5, 2.0), Stall(2.0, 4.0)]
+    }
+
+
+def test_an_idle_partition_does_not_stall() -> None:
+    assert stalls(produced(1.0, 9.0), processed(1.5, 9.25))[0] == [Stall(1.0, 1.5), Stall(9.0, 9.25)]
+
+
+def test_records_of_one_batch_are_one_processing() -> None:
+    assert stalls(produced(1.0, 1.4), processed(2.0, 2.0))[0] == [Stall(1.0, 2.0)]
+
+
+def test_what_was_never_processed_stalls_for_ever() -> None:
+    assert stalls(produced(1.0, 1.2), processed(2.0))[0] == [Stall(1.0, 2.0), Stall(2.0, inf)]
+
+
+def test_a_repeated_processing_does_not_count_again() -> None:
+    again = [*processed(2.0, 3.0), *processed(2.5)]
+    assert stalls(produced(1.0, 1.2), again)[0] == [Stall(1.0, 2.0), Stall(2.0, 3.0)]
+
+
+def test_a_window_takes_whole_stalls_that_reach_into_it() -> None:
+    found = {0: [Stall(1.0, 2.0), Stall(2.0, 5.0), Stall(5.0, 5.5)]}
+    assert longest(found, 4.5, 6.0) == {0: 3.0}
+    assert longest(found, 5.0, 6.0) == {0: 0.5}
+    assert longest(found, 6.0, 7.0) == {0: 0.0}
+
+
+def test_a_window_before_an_event_leaves_out_what_ends_after_it() -> None:
+    found = {0: [Stall(1.0, 1.5), Stall(1.5, 9.0)]}
+    assert longest(found, 1.0, 2.0) == {0: 7.5}
+    assert longest(found, 1.0, 2.0, ended=True) == {0: 0.5}
+
+
+def test_the_spread_is_over_the_named_partitions_only() -> None:
+    found = spread({0: 0.1, 1: 0.3, 2: 9.0}, [0, 1])
+    assert (found.p50_ms, found.max_ms, found.partitions) == (200.0, 300.0, 2)
+    assert spread({}, []).partitions == 0
+
+
+def test_the_report_has_the_agreed_fields_and_is_plain_json(tmp_path: Path) -> None:
+    run = honest()
+    verdict = check(run)
+    report = as_json(run, verdict, event_reports(run, verdict), {"start": 1.0})
+    write(tmp_path / "deep" / "report.json", report)
+    read = json.loads((tmp_path / "deep" / "report.json").read_text())
+    assert {
+        "produced",
+        "consumed",
+        "lost",
+        "duplicated_by_clean_moves",
+        "unowned_records",
+        "transitions",
+        "events",
+    } <= read.keys()
+    join, kill = read["events"]
+    assert {"kind", "moved", "moved_stall_ms", "unmoved_stall_ms", "to_stable_s"} <= join.keys()
+    assert join["moved_stall_ms"].keys() == {"p50", "max"}
+    assert (join["kind"], join["moved"], join["to_stable_s"]) == ("join", 1, 1.0)
+    assert (kill["kind"], kill["moved"]) == ("kill", 2)
+    assert kill["moved_stall_ms"]["max"] > kill["unmoved_stall_ms"]["max"]
+    assert len(read["transitions"]) == 7
+
+
+def test_a_stall_without_end_is_null_in_the_report(tmp_path: Path) -> None:
+    run = honest()
+    lossy = replace(run, rows=[r for r in run.rows if r.partition != 1 or r.offset < 30])
+    verdict = check(lossy)
+    report = as_json(lossy, verdict, event_reports(lossy, verdict), {})
+    assert not report["ok"]
+    assert report["events"][1]["unmoved_stall_ms"]["max"] is None
+    write(tmp_path / "report.json", report)

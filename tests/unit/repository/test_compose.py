@@ -1,0 +1,179 @@
+"""docker-compose.yaml, looked at without Docker: what it names exists, is pinned, and fits together."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from airflow.configuration import conf
+
+from coordinator_tasks.settings import settings_from_environment
+
+ROOT = Path(__file__).parents[3]
+TEXT = (ROOT / "docker-compose.yaml").read_text()
+EXAMPLE = (ROOT / "docs" / "compose.env.example").read_text()
+VARIABLE = re.compile(r"\$\{([A-Z_]+)(:\?[^}]*)?\}")
+BUILT = re.compile(r"partition-coordinator-(airflow|spark):\d+\.\d+\.\d+")
+VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
+
+compose: dict[str, Any] = yaml.safe_load(TEXT)
+services: dict[str, dict[str, Any]] = compose["services"]
+dockerfiles = {s["image"]: s["build"]["dockerfile_inline"] for s in services.values() if "build" in s}
+
+
+def pin(package: str) -> str:
+    found = re.search(rf"^{re.escape(package)}==(\S+)$", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
+    assert found, package
+    return found[1]
+
+
+def environment(service: str) -> dict[str, str]:
+    """What the service gets when every variable is set to `x`."""
+    given: dict[str, str] = services[service].get("environment", {})
+    return {name: VARIABLE.sub("x", value) for name, value in given.items()}
+
+
+def bases() -> list[str]:
+    """Every image that is not built here."""
+    found = [s["image"] for s in services.values() if "build" not in s]
+    for text in dockerfiles.values():
+        found += re.findall(r"^(?:FROM |COPY --from=)(\S+)", text, re.MULTILINE)
+    return found
+
+
+def test_the_stack_is_complete() -> None:
+    airflow = {f"airflow-{name}" for name in ("init", "api-server", "scheduler", "dag-processor", "triggerer")}
+    others = {"postgres", "zookeeper", "kafka", "spark-master", "spark-worker", "launcher"}
+    assert set(services) == airflow | others
+    known = {"name", "services", "volumes"}
+    assert all(key in known or key.startswith("x-") for key in compose)
+
+
+def test_every_image_is_pinned_to_a_version() -> None:
+    for image in bases():
+        name, _, tag = image.partition(":")
+        assert name
+        assert VERSION.search(tag), f"{image} names no version"
+        assert "latest" not in tag
+    assert all(BUILT.fullmatch(s["image"]) for s in services.values() if "build" in s)
+    assert len(dockerfiles) == 2, "one image for Airflow, one for Spark and the launcher"
+
+
+def test_versions_are_those_of_the_frozen_requirements() -> None:
+    tags = dict(image.split(":", 1) for image in bases())
+    assert tags["apache/spark"].startswith(f"{pin('pyspark')}-")
+    assert tags["apache/airflow"] == f"slim-{pin('apache-airflow')}-python3.11"
+    jars = next((ROOT / "coordinator_tasks" / "embedded").glob("kafka-*.sha256")).stem
+    assert f"kafka-{tags['apache/kafka']}" == jars
+
+
+def test_python_java_and_requirements_are_the_same_everywhere() -> None:
+    for text in dockerfiles.values():
+        assert re.search(r"^FROM \S+3\.11\S*$", text, re.MULTILINE)
+        assert "openjdk-17-jre-headless" in text
+        assert "COPY requirements.txt /opt/coordinator/requirements.txt" in text
+        assert "install --no-cache-dir --no-deps -r /opt/coordinator/requirements.txt" in text
+    spark = {services[name]["image"] for name in ("spark-master", "spark-worker", "launcher")}
+    airflow = {s["image"] for name, s in services.items() if name.startswith("airflow-")}
+    assert len(spark) == len(airflow) == 1
+    assert "java17" in dict(image.split(":", 1) for image in bases())["apache/spark"]
+
+
+def test_what_is_copied_into_the_images_is_there() -> None:
+    for text in dockerfiles.values():
+        for source in re.findall(r"^COPY (?!--from)(\S+) ", text, re.MULTILINE):
+            assert (ROOT / source).exists(), source
+
+
+def test_volumes_are_declared_and_used() -> None:
+    mounted = [volume.split(":")[0] for s in services.values() for volume in s.get("volumes", [])]
+    assert set(mounted) == set(compose["volumes"])
+    stateful = {name for name, s in services.items() if s.get("volumes")}
+    assert {"postgres", "zookeeper", "kafka", "launcher"} <= stateful
+
+
+def test_ports_are_open_to_this_machine_only() -> None:
+    ports = [port for s in services.values() for port in s.get("ports", [])]
+    assert all(re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port) for port in ports)
+    assert len({port.split(":")[1] for port in ports}) == len(ports)
+
+
+def test_every_service_is_checked_and_waits_for_services_that_are_there() -> None:
+    for name, service in services.items():
+        assert ("healthcheck" in service) == (name != "airflow-init"), name
+        for other, how in service.get("depends_on", {}).items():
+            wanted = "service_completed_successfully" if other == "airflow-init" else "service_healthy"
+            assert how == {"condition": wanted}, f"{name} waits for {other}"
+            assert other in services
+
+
+def test_secrets_come_from_an_env_file_without_defaults() -> None:
+    used = {name for name, _ in VARIABLE.findall(TEXT)}
+    offered = re.findall(r"^([A-Z_]+)=(.*)$", EXAMPLE, re.MULTILINE)
+    assert {name for name, _ in offered} == used
+    assert all(value == "" for _, value in offered)
+    assert all(message.startswith(":?") for _, message in VARIABLE.findall(TEXT)), "a missing one stops the start"
+    assert "\n.env\n" in (ROOT / ".gitignore").read_text()
+    for service in services.values():
+        for name, value in service.get("environment", {}).items():
+            if re.search("PASSWORD|SECRET|TOKEN|FERNET", name) and not name.endswith("_FILE"):
+                assert VARIABLE.search(value), f"{name} has a value that can be read here"
+
+
+def test_airflow_knows_every_option_that_is_set() -> None:
+    described = conf.configuration_description
+    for name in environment("airflow-scheduler"):
+        if name.startswith("AIRFLOW__"):
+            _, section, option = name.lower().split("__")
+            options = {key.lower(): value for key, value in described.items()}[section]["options"]
+            assert option in {key.lower() for key in options}, name
+
+
+def test_airflow_and_the_launcher_name_the_same_neighbours() -> None:
+    airflow, launcher = environment("airflow-scheduler"), environment("launcher")
+    zookeeper = json.loads(airflow["AIRFLOW_CONN_ZOOKEEPER_DEFAULT"])
+    kafka = json.loads(airflow["AIRFLOW_CONN_KAFKA_DEFAULT"])
+    settings = settings_from_environment(launcher)
+    assert settings.zookeeper == f"{zookeeper['host']}:{zookeeper['port']}"
+    assert dict(settings.kafka) == kafka["extra"]
+    assert settings.status_token == zookeeper["extra"]["status_token"]
+    assert settings.cluster == airflow["COORDINATOR_CLUSTERS"]
+    assert zookeeper["host"] in services
+    assert kafka["extra"]["bootstrap.servers"].split(":")[0] in services
+
+
+def test_airflow_lets_the_launcher_launch() -> None:
+    assert environment("airflow-scheduler")["COORDINATOR_LAUNCHER_SERVICE"] == "yes"
+    assert not {"launcher", "spark-master"} & set(services["airflow-scheduler"]["depends_on"])
+    assert not any(name.startswith("airflow") for name in services["launcher"]["depends_on"])
+    pool = environment("airflow-scheduler")["COORDINATOR_LAUNCH_POOL"]
+    assert f"airflow pools set {pool} " in services["airflow-init"]["command"][-1]
+    stop_limit_s = 60 + 30
+    assert int(services["launcher"]["stop_grace_period"].removesuffix("s")) > stop_limit_s
+
+
+def test_the_launcher_service_knows_its_arguments() -> None:
+    program, flag, module, *arguments = services["launcher"]["command"]
+    assert (program, flag) == ("python", "-m")
+    shown = subprocess.run([sys.executable, flag, module, "--help"], capture_output=True, text=True, check=True).stdout
+    options = {argument for argument in arguments if argument.startswith("--")}
+    assert all(f"{option} " in shown for option in options)
+    base = arguments[arguments.index("--base") + 1]
+    assert services["launcher"]["volumes"] == [f"consumers:{base}"]
+    assert f"consumers:{base}" in services["spark-worker"]["volumes"]
+
+
+@pytest.mark.parametrize("service", sorted(services))
+def test_fields_are_those_that_compose_knows(service: str) -> None:
+    known = {
+        *("image", "build", "command", "environment", "volumes", "ports", "depends_on", "healthcheck", "restart"),
+        *("hostname", "init", "deploy", "stop_grace_period"),
+    }
+    assert set(services[service]) <= known
+    check = services[service].get("healthcheck", {})
+    assert set(check) <= {"test", "interval", "timeout", "retries", "start_period"}
+    assert check.get("test", ["CMD"])[0] == "CMD"

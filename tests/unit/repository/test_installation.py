@@ -1,0 +1,51 @@
+"""The installed packages are the frozen ones, and the full PySpark was not overwritten by its client."""
+
+import base64
+import hashlib
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[3]
+REPAIR = "delete .venv and run make install"
+
+
+def requirements(name: str) -> list[Requirement]:
+    lines = (ROOT / name).read_text().splitlines()
+    return [Requirement(line) for line in lines if line.strip() and not line.startswith("#")]
+
+
+def test_every_frozen_package_is_installed_in_its_version() -> None:
+    installed = {canonicalize_name(item.metadata["Name"]): item.version for item in metadata.distributions()}
+    frozen = {
+        canonicalize_name(item.name): str(item.specifier).removeprefix("==")
+        for item in requirements("requirements.txt")
+    }
+    differing = {
+        name: (version, installed.get(name)) for name, version in frozen.items() if installed.get(name) != version
+    }
+    assert differing == {}, f"frozen and installed versions differ: {REPAIR}"
+
+
+def test_every_direct_requirement_is_frozen() -> None:
+    frozen = {canonicalize_name(item.name) for item in requirements("requirements.txt")}
+    assert {canonicalize_name(item.name) for item in requirements("requirements.in")} <= frozen
+
+
+def test_the_client_of_pyspark_is_not_among_the_frozen_packages() -> None:
+    assert "pyspark-client" not in {item.name for item in requirements("requirements.txt")}
+
+
+def test_the_full_pyspark_won() -> None:
+    changed = []
+    for file in metadata.distribution("pyspark").files or []:
+        if file.suffix != ".py" or file.hash is None:
+            continue
+        path = Path(str(file.locate()))
+        content = path.read_bytes() if path.exists() else b""
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        if digest != file.hash.value:
+            changed.append(str(file))
+    assert changed == [], f"files of the full PySpark were overwritten, most likely by pyspark-client: {REPAIR}"

@@ -1,0 +1,90 @@
+"""What the agent does where Kafka itself refuses the commits of owners of the past."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+import pytest
+
+from coordinator_tasks.core.errors import CommitFenced
+from coordinator_tasks.core.model import Committed, Token
+from coordinator_tasks.core.ports import GroupOffsets
+from tests.unit.spark_apps.agent.ownership.test_holder import GENERATION, Stage
+
+
+@dataclass
+class Broker:
+    """Notes what is asked of it, and refuses the commits of `lost` partitions."""
+
+    inner: GroupOffsets
+    lost: set[int] = field(default_factory=set)
+    held: list[dict[int, Token]] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> None:
+        self.asked.append("hold")
+        self.held.append(dict(tokens))
+
+    def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
+        self.asked.append("committed")
+        return self.inner.committed(topic, partitions)
+
+    def commit(self, topic: str, offsets: Mapping[int, Committed]) -> None:
+        fenced = tuple(sorted(self.lost & offsets.keys()))
+        self.inner.commit(topic, {p: one for p, one in offsets.items() if p not in fenced})
+        if fenced:
+            raise CommitFenced("Kafka refuses its commit", fenced)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+
+@pytest.fixture
+def stage() -> Stage:
+    made = Stage()
+    made.offsets = Broker(made.offsets)  # type: ignore[assignment]
+    return made
+
+
+def broker(stage: Stage) -> Broker:
+    assert isinstance(stage.offsets, Broker)
+    return stage.offsets
+
+
+def test_what_is_held_is_told_before_the_entry_is_read_that_a_new_holding_begins_with(stage: Stage) -> None:
+    stage.own(0, 1)
+    assert broker(stage).asked[:2] == ["hold", "committed"]
+    assert broker(stage).held[0] == {p: Token(1, 5, GENERATION) for p in (0, 1)}
+
+
+def test_what_is_given_up_is_no_longer_told(stage: Stage) -> None:
+    stage.own(0, 1)
+    stage.own(1, epoch=1)
+    stage.wait(1.0)
+    assert broker(stage).held[-1].keys() == {1}
+
+
+def test_a_commit_that_the_broker_refuses_ends_this_holding_and_no_other(stage: Stage) -> None:
+    stage.own(0, 1)
+    for partition in (0, 1):
+        stage.hand_out(partition, 10)
+        broker(stage).lost = {0}
+        stage.cover()
+    stage.wait(1.5)
+    assert stage.running == {1: False}
+    assert stage.reported("partition 0 stopped: Kafka refuses its commit")
+    assert (stage.committed(0).offset, stage.committed(1).offset) == (0, 10)
+    assert broker(stage).held[-1].keys() == {1}
+
+
+def test_it_is_not_taken_up_again_under_the_same_grant_but_under_a_newer_one(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 10)
+    broker(stage).lost = {0}
+    stage.cover()
+    stage.read()
+    stage.wait(1.0)
+    assert stage.running == {}
+    broker(stage).lost = set()
+    stage.own(0)
+    assert stage.running == {0: False}
+    assert stage.committed(0).token == Token(stage.node.epoch, 5, GENERATION)

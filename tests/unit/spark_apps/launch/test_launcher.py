@@ -1,0 +1,292 @@
+"""The launcher on real processes: let go, SIGTERM passed on, the whole tree reaped, the end reported."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from coordinator_tasks.core.errors import Refused, StoreUnavailable
+from coordinator_tasks.run_folder import RunFolder
+from spark_apps.launch import launcher
+from spark_apps.launch.launcher import Order, report_end
+from spark_apps.tracebacks import last_error
+
+ROOT = Path(__file__).parents[4]
+
+# Stands for spark-submit: a parent that runs the consumer's own Python as its child, and ends with its exit code.
+JVM = ("/bin/sh", "-c", '"$@"; exit $?', "jvm")
+DRIVER = """
+import pathlib, signal, subprocess, sys, time
+folder = pathlib.Path(sys.argv[-1])
+helper = subprocess.Popen(["sleep", "600"], start_new_session=True)  # a tree that has left its session
+def leave(*_):
+    (folder / "left").write_text("cleanly")
+    helper.kill()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, leave)
+(folder / "incarnation").write_text("7\\n")
+(folder / "helper").write_text(str(helper.pid))
+print("driver is up", flush=True)
+time.sleep(600)
+"""
+
+
+class Launched:
+    """One launcher with its consumer; `patched` launchers write the report to a file in place of ZooKeeper."""
+
+    def __init__(self, base: Path, *command: str, options: tuple[str, ...] = ()) -> None:
+        self.folder = RunFolder.of(base, "shop", "c1")
+        self.patch = base / "patched.py"
+        self.patch.write_text(
+            "import sys, pathlib\n"
+            "from spark_apps.launch import launcher\n"
+            "launcher.DRIVER_GRACE_S = 1.0\n"
+            "def told(order, incarnation):\n"
+            "    (order.folder.path / 'told').write_text(str(incarnation))\n"
+            "    (order.folder.path / 'why').write_text(order.folder.reason())\n"
+            "launcher._write_end = told\n"
+            "sys.exit(launcher.main())\n"
+        )
+        self.arguments = ["--cluster", "shop", "--consumer", "c1", "--base", str(base), *options, "--", *command]
+
+    def start(self) -> dict[str, object]:
+        done = subprocess.run(
+            [sys.executable, str(self.patch), *self.arguments],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+        )
+        if done.returncode:
+            raise Refused(done.stderr)
+        answer: dict[str, object] = json.loads(done.stdout)
+        return answer
+
+    def number_in(self, name: str) -> int:
+        return int((self.folder.path / name).read_text())
+
+
+def eventually(holds: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline_s, "not within the limit"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def consumer(tmp_path: Path) -> Iterator[Launched]:
+    script = tmp_path / "driver.py"
+    script.write_text(DRIVER)
+    folder = RunFolder.of(tmp_path, "shop", "c1").path
+    command = (*JVM, sys.executable, str(script), "--run-folder", str(folder))
+    launched = Launched(tmp_path, *command)
+    yield launched
+    for process in psutil.process_iter():
+        try:
+            if str(tmp_path) in " ".join(process.cmdline()) and process.pid != os.getpid():
+                process.kill()
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+
+
+def up(consumer: Launched) -> tuple[int, int, int]:
+    """Launcher, driver and helper, once all are there."""
+    pid = int(str(consumer.start()["pid"]))
+    eventually((consumer.folder.path / "helper").exists)
+    tree = {process.pid: process for process in psutil.Process(pid).children(recursive=True)}
+    driver = next(p for p, process in tree.items() if process.cmdline()[1].endswith("driver.py"))
+    return pid, driver, consumer.number_in("helper")
+
+
+def test_the_caller_is_free_at_once_and_the_launcher_has_a_session_of_its_own(consumer: Launched) -> None:
+    began = time.monotonic()
+    answer = consumer.start()
+    assert time.monotonic() - began < 30, "the consumer itself runs on"
+    pid = int(str(answer["pid"]))
+    assert answer["started"] is True
+    assert os.getsid(pid) != os.getsid(os.getpid())
+    assert psutil.Process(pid).ppid() != os.getpid()
+
+
+def test_a_second_launch_of_a_living_one_changes_nothing(consumer: Launched) -> None:
+    first, driver, _ = up(consumer)
+    again = consumer.start()
+    assert again["started"] is False
+    assert again["pid"] == first
+    assert psutil.pid_exists(driver)
+    assert "driver is up" in consumer.folder.log.read_text()
+
+
+def test_kill_9_of_the_driver_ends_the_whole_tree_and_is_reported(consumer: Launched) -> None:
+    launcher_pid, driver, helper = up(consumer)
+    os.kill(driver, signal.SIGKILL)
+    eventually((consumer.folder.path / "told").exists)
+    assert consumer.number_in("told") == 7
+    assert consumer.folder.exit_code() not in (None, 0)
+    eventually(lambda: not psutil.pid_exists(helper))
+    eventually(lambda: not psutil.pid_exists(launcher_pid))
+
+
+def test_kill_9_of_the_jvm_leaves_no_half_a_consumer(consumer: Launched) -> None:
+    launcher_pid, driver, helper = up(consumer)
+    jvm = psutil.Process(driver).ppid()
+    assert psutil.Process(jvm).ppid() == launcher_pid
+    os.kill(jvm, signal.SIGKILL)
+    eventually((consumer.folder.path / "told").exists)
+    assert (consumer.folder.path / "left").read_text() == "cleanly"  # it was asked first
+    eventually(lambda: not psutil.pid_exists(driver) and not psutil.pid_exists(helper))
+
+
+def test_sigterm_reaches_the_consumer_itself_so_that_it_can_leave_cleanly(consumer: Launched) -> None:
+    launcher_pid, _, _ = up(consumer)
+    os.kill(launcher_pid, signal.SIGTERM)
+    eventually((consumer.folder.path / "told").exists)
+    assert (consumer.folder.path / "left").read_text() == "cleanly"
+    assert consumer.folder.exit_code() == 0
+
+
+def test_a_consumer_that_does_not_leave_is_ended_at_the_limit(tmp_path: Path) -> None:
+    deaf = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+    )
+    launched = Launched(tmp_path, sys.executable, "-c", deaf, options=("--stop-limit", "1"))
+    pid = int(str(launched.start()["pid"]))
+    eventually(lambda: "up" in launched.folder.log_tail())
+    os.kill(pid, signal.SIGTERM)
+    eventually(lambda: launched.folder.exit_code() == -signal.SIGKILL)
+
+
+def test_a_crash_is_reported_with_its_exit_code_and_the_last_line_of_its_traceback(tmp_path: Path) -> None:
+    folder = RunFolder.of(tmp_path, "shop", "c1").path
+    crash = f"import pathlib; pathlib.Path({str(folder / 'incarnation')!r}).write_text('7'); import no_such_package"
+    launched = Launched(tmp_path, sys.executable, "-c", crash)
+    launched.start()
+    eventually((folder / "why").exists)
+    why = "exit code 1: ModuleNotFoundError: No module named 'no_such_package'"
+    assert (folder / "why").read_text() == launched.folder.reason() == why
+
+
+def test_a_consumer_that_has_said_that_it_leaves_and_hangs_is_ended_with_all_its_processes(tmp_path: Path) -> None:
+    folder = RunFolder.of(tmp_path, "shop", "c1")
+    hangs = (
+        "import pathlib, signal, subprocess, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "helper = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+        f"folder = pathlib.Path({str(folder.path)!r})\n"
+        "(folder / 'helper').write_text(str(helper.pid))\n"
+        "(folder / 'incarnation').write_text('7')\n"
+        "(folder / 'leaving.json').write_text('{\"reason\": \"partition 3 does not stop\"}')\n"
+        "time.sleep(600)\n"
+    )
+    launched = Launched(tmp_path, sys.executable, "-c", hangs, options=("--stop-limit", "1"))
+    launched.start()
+    eventually((folder.path / "why").exists)
+    ended = "not gone 1 s after it has said that it leaves"
+    assert folder.reason() == f"killed by SIGKILL: partition 3 does not stop: {ended}"
+    assert not psutil.pid_exists(launched.number_in("helper"))
+
+
+def test_a_clean_leave_has_no_reason(consumer: Launched) -> None:
+    launcher_pid, _, _ = up(consumer)
+    os.kill(launcher_pid, signal.SIGTERM)
+    eventually((consumer.folder.path / "why").exists)
+    assert consumer.folder.reason() == ""
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        ("INFO up\n", ""),
+        ("Traceback (most recent call last):\n  File x\n    y()\nKeyError: 'x'\nINFO gone\n", "KeyError: 'x'"),
+        (
+            "java.lang.X: Traceback (most recent call last):\n  File x\na.b.Lost: no\n\tat org.Y\nerror: set a token\n",
+            "set a token",
+        ),
+        ("error: old\nTraceback (most recent call last):\n  File x\na.b.Lost: no\n", "Lost: no"),
+        ("1 ERROR x consumer a has left: topic orders: no progress\n", "topic orders: no progress"),
+        ('Exception in thread "main" org.apache.X: no master\n\tat z\n', "org.apache.X: no master"),
+        ("Traceback (most recent call last):\n  File x\n", ""),
+    ],
+    ids=["nothing", "a traceback", "a sentence", "a traceback after it", "a leave", "the JVM's", "a torn traceback"],
+)
+def test_the_last_error_of_a_log_is_found(log: str, said: str) -> None:
+    assert last_error(log) == said
+
+
+@pytest.mark.parametrize(
+    ("code", "how"),
+    [
+        (0, ""),
+        (1, "exit code 1"),
+        (137, "exit code 137 (SIGKILL)"),
+        (-9, "killed by SIGKILL"),
+        (-90, "killed by signal 90"),
+    ],
+)
+def test_how_a_consumer_ended_is_said_in_words(tmp_path: Path, code: int, how: str) -> None:
+    assert launcher.reason_of(code, RunFolder(tmp_path)) == how
+
+
+def test_it_survives_the_death_of_everybody_around_its_caller(consumer: Launched) -> None:
+    command = [sys.executable, str(consumer.patch), *consumer.arguments]
+    caller = subprocess.Popen(
+        [sys.executable, "-c", f"import subprocess, time; subprocess.run({command!r}); time.sleep(600)"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        start_new_session=True,
+    )
+    eventually((consumer.folder.path / "helper").exists)
+    os.killpg(caller.pid, signal.SIGKILL)
+    caller.wait(10)
+    time.sleep(0.5)
+    assert psutil.pid_exists(consumer.number_in("helper"))
+    assert not (consumer.folder.path / "told").exists()
+
+
+def test_a_command_that_is_not_there_is_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="launcher: no-such-program cannot be started"):
+        Launched(tmp_path, "no-such-program").start()
+
+
+def test_the_end_before_an_incarnation_is_not_reported(tmp_path: Path) -> None:
+    launched = Launched(tmp_path, sys.executable, "-c", "raise SystemExit('wrong option')")
+    launched.start()
+    eventually(lambda: launched.folder.exit_code() == 1)
+    eventually(lambda: "nothing to report" in launched.folder.log_tail())
+    assert "wrong option" in launched.folder.log_tail()
+    assert not (launched.folder.path / "told").exists()
+
+
+@pytest.fixture
+def ended(tmp_path: Path) -> Order:
+    folder = RunFolder.of(tmp_path, "shop", "c1")
+    folder.path.mkdir(parents=True)
+    folder.incarnation.write_text("3\n")
+    return Order("shop", "c1", folder, ("true",), report_limit_s=5.0)
+
+
+def test_the_report_is_tried_again_while_zookeeper_is_away(ended: Order) -> None:
+    tries: list[int] = []
+
+    def report(_: Order, incarnation: int) -> None:
+        tries.append(incarnation)
+        if len(tries) < 3:
+            raise StoreUnavailable("ZooKeeper does not answer")
+
+    assert report_end(ended, report)
+    assert tries == [3, 3, 3]
+
+
+def test_the_report_is_given_up_at_its_limit(ended: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launcher, "REPORT_PAUSE_MAX_S", 0.1)
+
+    def report(_: Order, _incarnation: int) -> None:
+        raise StoreUnavailable("ZooKeeper does not answer")
+
+    assert not report_end(Order("shop", "c1", ended.folder, ("true",), report_limit_s=0.3), report)
