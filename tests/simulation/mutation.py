@@ -61,9 +61,9 @@ def _of(known: dict[str, dict[str, bool]], mutant: Mutant) -> dict[str, bool]:
 
 def change_of(mutant: Mutant) -> Change:
     """The functions that it changes."""
-    path = ROOT / mutant.file
-    before, after = (compile(text, path, "exec") for text in (path.read_text(), mutated(mutant, ROOT)))
-    return Change.of(mutant.file, before, after)
+    path, text = mutated(mutant)
+    before, after = (compile(one, path, "exec") for one in (path.read_text(), text))
+    return Change.of(mutant.function, before, after)
 
 
 def _summary(known: dict[str, dict[str, bool]]) -> int:
