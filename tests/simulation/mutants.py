@@ -261,7 +261,7 @@ MUTANTS = (
     ),
     Mutant(
         "Ledger._judge",
-        "if verdict is Verdict.FENCED and entry is not None:",
+        "if verdict is Judgement.FENCED and entry is not None:",
         "if False:",
         "a newer token means stop at once",
     ),
@@ -435,8 +435,8 @@ MUTANTS = (
     ),
     Mutant(
         "judge",
-        "return Verdict.FENCED if found >= own and not adopted else Verdict.REWRITE",
-        "return Verdict.REWRITE",
+        "return Judgement.FENCED if found >= own and not adopted else Judgement.REWRITE",
+        "return Judgement.REWRITE",
         "the fence is read",
     ),
     Mutant(
@@ -757,8 +757,8 @@ MUTANTS = (
         "who drains is no target",
     ),
     # Fencing
-    Mutant("judge", "return Verdict.REWRITE", "return Verdict.OURS", "an entry without our token is written over"),
-    Mutant("judge", "adopted else Verdict.REWRITE", "adopted else Verdict.OURS", "an older entry is written over"),
+    Mutant("judge", "return Judgement.REWRITE", "return Judgement.OURS", "an entry without our token is written over"),
+    Mutant("judge", "adopted else Judgement.REWRITE", "adopted else Judgement.OURS", "an older entry is written over"),
     Mutant("judge", "or committed.topic_id != topic_id:", ":", "a commit of another topic id fences nobody"),
     Mutant(
         "start_position",
@@ -777,8 +777,8 @@ MUTANTS = (
     ),
     Mutant(
         "Ledger._judge",
-        "if verdict is Verdict.FENCED and entry is not None:",
-        "if verdict is Verdict.FENCED and entry is not None and held.phase is Phase.READY:",
+        "if verdict is Judgement.FENCED and entry is not None:",
+        "if verdict is Judgement.FENCED and entry is not None and held.phase is Phase.READY:",
         "a start is checked like any other commit",
     ),
     Mutant(

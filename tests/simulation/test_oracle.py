@@ -8,7 +8,7 @@ import pytest
 
 from coordinator_tasks.core.machine import deciding, recovery
 from coordinator_tasks.core.model import Committed, Ending, Handoff, Token
-from coordinator_tasks.core.protocol.fence import Verdict, start_position
+from coordinator_tasks.core.protocol.fence import Judgement, start_position
 from coordinator_tasks.core.protocol.holding import Reading, Steps
 from coordinator_tasks.service import directives, fleet, topics
 from spark_apps.agent.ownership import holder, ledger
@@ -199,7 +199,7 @@ def test_what_is_read_again_after_a_holding_that_began_where_all_had_passed() ->
 def test_an_owner_that_sees_a_newer_one_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     with settled() as world:
         _with_records(world)
-        monkeypatch.setattr(ledger, "judge", lambda *_: Verdict.OURS)
+        monkeypatch.setattr(ledger, "judge", lambda *_: Judgement.OURS)
         _overwrite(world, Token(99, 1, "another"))
         assert "has seen a newer owner of orders-0 and goes on" in has_broken(world, "chores")
 
@@ -207,7 +207,7 @@ def test_an_owner_that_sees_a_newer_one_and_goes_on(monkeypatch: pytest.MonkeyPa
 def test_an_owner_that_leaves_its_entry_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
     with settled() as world:
         _with_records(world)
-        monkeypatch.setattr(ledger, "judge", lambda *_: Verdict.OURS)
+        monkeypatch.setattr(ledger, "judge", lambda *_: Judgement.OURS)
         monkeypatch.setattr(ledger, "_behind", lambda *_: False)
         _overwrite(world)
         assert "has seen its entry of orders-0 overwritten and leaves it" in has_broken(world)

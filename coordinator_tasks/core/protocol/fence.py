@@ -26,7 +26,7 @@ def credible(committed: Committed, known: int) -> Committed:
     return replace(committed, token=None)
 
 
-class Verdict(StrEnum):
+class Judgement(StrEnum):
     """What an owner does after a look at the committed entry of its partition."""
 
     OURS = "ours"
@@ -34,7 +34,7 @@ class Verdict(StrEnum):
     FENCED = "fenced"  # a newer token: somebody else owns it now, stop at once
 
 
-def judge(own: Token, committed: Committed | None, topic_id: str, consumer: str) -> Verdict:
+def judge(own: Token, committed: Committed | None, topic_id: str, consumer: str) -> Judgement:
     """Compare our token with the committed entry. An entry of another topic id is no owner's: it is overwritten.
 
     Two generations acquire at one epoch only if ZooKeeper was lost with everybody who knew of it, after the only commit
@@ -42,12 +42,12 @@ def judge(own: Token, committed: Committed | None, topic_id: str, consumer: str)
     our own entry of a holding that was adopted by a new generation is of the former one; it is written again.
     """
     if committed is None or committed.token is None or committed.topic_id != topic_id:
-        return Verdict.REWRITE
+        return Judgement.REWRITE
     found = committed.token
     if found == own and found.generation == own.generation:
-        return Verdict.OURS
+        return Judgement.OURS
     adopted = found == own and committed.owner == consumer
-    return Verdict.FENCED if found >= own and not adopted else Verdict.REWRITE
+    return Judgement.FENCED if found >= own and not adopted else Judgement.REWRITE
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from enum import StrEnum
 from math import exp, inf
 
 from coordinator_tasks.core.model import Committed, RunningPartition, Token
-from coordinator_tasks.core.protocol.fence import Verdict
+from coordinator_tasks.core.protocol.fence import Judgement
 from coordinator_tasks.core.protocol.holding import Grant
 
 
@@ -170,9 +170,9 @@ class Held:
         if self.phase is Phase.GUARDING:
             self.guarded_at = now
 
-    def guard(self, verdict: Verdict, entry: Committed | None, now: float, guard_s: float) -> None:
+    def guard(self, verdict: Judgement, entry: Committed | None, now: float, guard_s: float) -> None:
         """One look at a guarded start commit: free after `guard_s` undisturbed, else the larger offset once more."""
-        if verdict is Verdict.OURS:
+        if verdict is Judgement.OURS:
             if now - self.guarded_at > guard_s:
                 self.phase = Phase.READY
             return

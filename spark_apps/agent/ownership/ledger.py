@@ -20,9 +20,9 @@ from coordinator_tasks.core.model import Committed, Handoff, Release, StartRule,
 from coordinator_tasks.core.ports import Clock
 from coordinator_tasks.core.protocol.fence import (
     Bounds,
+    Judgement,
     NoStart,
     Start,
-    Verdict,
     credible,
     judge,
     sought,
@@ -211,7 +211,7 @@ class Ledger(Holdings):
                 f"({entry.topic_id}) is ignored: the topic was created anew",
             )
         verdict = judge(held.token, entry, held.topic_id, self._identity.consumer)
-        if verdict is Verdict.FENCED and entry is not None:
+        if verdict is Judgement.FENCED and entry is not None:
             held.fence()
             self.bar(held, entry.token)
             self._reports.add(
@@ -221,7 +221,7 @@ class Ledger(Holdings):
             self._place(partition, held, entry)
         elif held.phase is Phase.GUARDING:
             held.guard(verdict, entry, now, self._timing.guard_s)
-        elif held.phase is Phase.READY and (verdict is Verdict.REWRITE or _behind(entry, held)):
+        elif held.phase is Phase.READY and (verdict is Judgement.REWRITE or _behind(entry, held)):
             held.rewrite = True
             who = "nobody" if entry is None else entry.owner or "an unknown client"
             self._reports.add(

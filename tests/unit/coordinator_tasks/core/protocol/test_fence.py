@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator_tasks.core.model import Committed, Release, StartRule, Token
-from coordinator_tasks.core.protocol.fence import Bounds, NoStart, Verdict, judge, start_position
+from coordinator_tasks.core.protocol.fence import Bounds, Judgement, NoStart, judge, start_position
 
 OWN = Token(5, 3, "g1")
 BOUNDS = Bounds(2, 90)
@@ -18,27 +18,27 @@ def entry(
 @pytest.mark.parametrize(
     ("committed", "expected"),
     [
-        pytest.param(entry(), Verdict.OURS, id="our own token"),
-        pytest.param(None, Verdict.REWRITE, id="nothing is committed"),
-        pytest.param(Committed(40), Verdict.REWRITE, id="no token"),
-        pytest.param(entry(4), Verdict.REWRITE, id="an older epoch"),
-        pytest.param(entry(5, 2), Verdict.REWRITE, id="an older incarnation"),
-        pytest.param(entry(6), Verdict.FENCED, id="a newer epoch"),
-        pytest.param(entry(6, 1), Verdict.FENCED, id="a newer epoch of a smaller incarnation"),
-        pytest.param(entry(5, 4), Verdict.FENCED, id="a newer incarnation"),
-        pytest.param(entry(4, 9), Verdict.REWRITE, id="an older epoch of a larger incarnation"),
-        pytest.param(entry(generation="g2"), Verdict.FENCED, id="our number in another generation: not sure, stop"),
-        pytest.param(entry(4, generation="g2"), Verdict.REWRITE, id="an older epoch of another generation"),
-        pytest.param(entry(9, topic_id="t0"), Verdict.REWRITE, id="newer, but of another topic id"),
+        pytest.param(entry(), Judgement.OURS, id="our own token"),
+        pytest.param(None, Judgement.REWRITE, id="nothing is committed"),
+        pytest.param(Committed(40), Judgement.REWRITE, id="no token"),
+        pytest.param(entry(4), Judgement.REWRITE, id="an older epoch"),
+        pytest.param(entry(5, 2), Judgement.REWRITE, id="an older incarnation"),
+        pytest.param(entry(6), Judgement.FENCED, id="a newer epoch"),
+        pytest.param(entry(6, 1), Judgement.FENCED, id="a newer epoch of a smaller incarnation"),
+        pytest.param(entry(5, 4), Judgement.FENCED, id="a newer incarnation"),
+        pytest.param(entry(4, 9), Judgement.REWRITE, id="an older epoch of a larger incarnation"),
+        pytest.param(entry(generation="g2"), Judgement.FENCED, id="our number in another generation: not sure, stop"),
+        pytest.param(entry(4, generation="g2"), Judgement.REWRITE, id="an older epoch of another generation"),
+        pytest.param(entry(9, topic_id="t0"), Judgement.REWRITE, id="newer, but of another topic id"),
     ],
 )
-def test_an_owner_looks_at_the_committed_entry(committed: Committed | None, expected: Verdict) -> None:
+def test_an_owner_looks_at_the_committed_entry(committed: Committed | None, expected: Judgement) -> None:
     assert judge(OWN, committed, "t1", "b") is expected
 
 
 def test_our_own_entry_of_a_holding_that_a_new_generation_adopted_is_written_again() -> None:
-    assert judge(OWN, entry(generation="g0"), "t1", "a") is Verdict.REWRITE
-    assert judge(OWN, entry(6, generation="g0"), "t1", "a") is Verdict.FENCED
+    assert judge(OWN, entry(generation="g0"), "t1", "a") is Judgement.REWRITE
+    assert judge(OWN, entry(6, generation="g0"), "t1", "a") is Judgement.FENCED
 
 
 @pytest.mark.parametrize(("mine", "yours"), [(3, 7), (7, 3), (3, 3)])
@@ -48,8 +48,8 @@ def test_of_two_generations_that_gave_out_one_epoch_at_most_one_owner_goes_on(mi
         judge(old, Committed(40, new, "b", "c", "t1"), "t1", "a"),
         judge(new, Committed(40, old, "a", "c", "t1"), "t1", "b"),
     }
-    assert Verdict.FENCED in verdicts
-    assert Verdict.OURS not in verdicts
+    assert Judgement.FENCED in verdicts
+    assert Judgement.OURS not in verdicts
 
 
 def release(epoch: int = 4, incarnation: int = 1, offset: int = 60) -> Release:
