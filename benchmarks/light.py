@@ -336,10 +336,10 @@ class Light:
         picture, mine = self._picture, (self.name, self.incarnation)
         granted = holding.grants(picture, *mine, self._releases, False)
         owed = holding.owes_release(picture, *mine, False)
-        todo = holding.steps(granted, self._running, (), owed, self._released)
+        todo = holding.changes(granted, self._running, (), owed, self._released)
         kept = {p: token for p, token in self._running.items() if p not in todo.stop}
         self._running = kept | {grant.partition: grant.token for grant in todo.start}
-        due = holding.steps(granted, self._running, (), owed, self._released).release
+        due = holding.changes(granted, self._running, (), owed, self._released).release
         if due and picture is not None:
             await self._release(picture, {p: owed[p].epoch for p in due})
 

@@ -111,10 +111,10 @@ class StubConsumer:
         granted = holding.grants(picture, *mine, releases, isolated)
         running = self._running.setdefault(topic, {})
         released = self._released.setdefault(topic, {})
-        todo = holding.steps(granted, running, (), holding.owes_release(picture, *mine, isolated), released)
+        todo = holding.changes(granted, running, (), holding.owes_release(picture, *mine, isolated), released)
         for partition in todo.stop:
             del running[partition]
-        for partition in holding.steps(
+        for partition in holding.changes(
             granted, running, (), holding.owes_release(picture, *mine, isolated), released
         ).release:
             entry = picture.handoff[partition]

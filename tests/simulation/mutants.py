@@ -139,7 +139,7 @@ MUTANTS = (
         "a holding older than `since` is stopped and started again",
     ),
     Mutant(
-        "steps",
+        "changes",
         "if p not in running and released.get(p) != entry.epoch",
         "if released.get(p) != entry.epoch",
         "a release comes after the partition was stopped",

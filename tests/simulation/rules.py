@@ -37,11 +37,11 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.protocol.holding import (
     Reading,
     accepts,
+    changes,
     grants,
     may_hold,
     owes_release,
     releases_entry,
-    steps,
 )
 from tests.simulation.states import NAMES, Bounds, Found, Process, Shared, Written
 
@@ -96,7 +96,7 @@ class Rules:
         closing = {p for p, _, closes in runs if closes}
         owed = owes_release(picture, name, process.incarnation, isolated)
         granted = grants(picture, name, process.incarnation, releases, isolated)
-        todo = steps(granted, running, closing, owed, dict(process.released))
+        todo = changes(granted, running, closing, owed, dict(process.released))
         for partition in todo.stop:
             yield process._replace(runs=tuple((p, e, c or p == partition) for p, e, c in runs)), same
         for partition in sorted(closing):

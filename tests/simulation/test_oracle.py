@@ -9,7 +9,7 @@ import pytest
 from coordinator_tasks.core.machine import deciding, recovery
 from coordinator_tasks.core.model import Committed, Ending, Handoff, Token
 from coordinator_tasks.core.protocol.fence import Judgement, start_position
-from coordinator_tasks.core.protocol.holding import Reading, Steps
+from coordinator_tasks.core.protocol.holding import Changes, Reading
 from coordinator_tasks.service import directives, fleet, topics
 from spark_apps.agent.ownership import holder, ledger
 from spark_apps.agent.ownership.holder import Holder
@@ -73,7 +73,7 @@ def test_what_a_consumer_keeps_that_its_picture_has_taken_from_it(monkeypatch: p
 def test_what_is_wrong_after_a_turn_and_right_again_at_the_end_of_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
     due, told = Holder._steps, set[tuple[str, int]]()
 
-    def once_more(self: Holder, owed: Mapping[int, Handoff]) -> Steps:
+    def once_more(self: Holder, owed: Mapping[int, Handoff]) -> Changes:
         found = due(self, owed)
         at = self.identity.consumer, self.picture.epoch if self.picture is not None else 0
         if not found.stop or at in told:

@@ -30,7 +30,7 @@ from coordinator_tasks.core.model import (
     TopicStatus,
     Unreachable,
 )
-from coordinator_tasks.core.protocol.holding import Reading, accepts, grants, may_hold, owes_release, steps
+from coordinator_tasks.core.protocol.holding import Reading, accepts, changes, grants, may_hold, owes_release
 
 ACTOR = Actor("loop", "walk")
 POLICY = Policy(settle_s=0.0)
@@ -150,7 +150,7 @@ class Cluster:
     def act(self, consumer: Consumer) -> None:
         granted = grants(consumer.picture, consumer.name, consumer.incarnation, self.releases, consumer.isolated)
         owed = owes_release(consumer.picture, consumer.name, consumer.incarnation, consumer.isolated)
-        todo = steps(granted, consumer.running, consumer.closing, owed, consumer.released)
+        todo = changes(granted, consumer.running, consumer.closing, owed, consumer.released)
         consumer.closing |= set(todo.stop)
         for partition in sorted(consumer.closing):
             if self.rng.random() < 0.5:

@@ -34,7 +34,7 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Connection, SetData
 from coordinator_tasks.core.protocol import claims
-from coordinator_tasks.core.protocol.holding import Reading, accepts, grants, may_hold, owes_release, steps
+from coordinator_tasks.core.protocol.holding import Reading, accepts, changes, grants, may_hold, owes_release
 from coordinator_tasks.service import directives, topics, transitions
 from coordinator_tasks.service.history import records
 from tests.fakes.cluster import PERSON, Cluster
@@ -81,13 +81,13 @@ class Process:
         runs, released = self.running.setdefault(topic, {}), self.released.setdefault(topic, {})
         owed = {} if self.plain else owes_release(picture, me, incarnation, self.isolated)
         found = {} if self.plain else self.site.releases(topic)
-        todo = steps(grants(picture, me, incarnation, found, self.isolated), runs, (), owed, released)
+        todo = changes(grants(picture, me, incarnation, found, self.isolated), runs, (), owed, released)
         for partition in todo.stop if not self.stubborn else ():
             del runs[partition]
         granted = grants(picture, me, incarnation, found, self.isolated)
-        for grant in steps(granted, runs, (), owed, released).start:
+        for grant in changes(granted, runs, (), owed, released).start:
             self._start(topic, grant.partition, grant.token)
-        due = owed if self.stubborn else steps({}, runs, (), owed, released).release
+        due = owed if self.stubborn else changes({}, runs, (), owed, released).release
         for partition in due if self.connected else ():
             assert picture is not None
             self._release(topic, partition, picture)

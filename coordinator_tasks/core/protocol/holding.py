@@ -11,7 +11,7 @@ Rules (numbers as in the hand-off of the design):
 - 5: the taker starts when the release has the entry's epoch and generation and was written by the entry's giver.
 - A holding older than `since` is stopped and started again from the committed position.
 
-Pure: the agent reads, calls `grants` and `steps`, and performs what comes back.
+Pure: the agent reads, calls `grants` and `changes`, and performs what comes back.
 """
 
 from collections.abc import Collection, Mapping
@@ -130,7 +130,7 @@ def owes_release(picture: TopicNode | None, consumer: str, incarnation: int, iso
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class Changes:
     """What the agent has to do: stop (finish the batch, commit), start, and release once stopped."""
 
     stop: tuple[int, ...]
@@ -138,13 +138,13 @@ class Steps:
     release: tuple[int, ...]
 
 
-def steps(
+def changes(
     granted: Mapping[int, Grant],
     running: Mapping[int, Token],
     closing: Collection[int],
     owed: Mapping[int, Handoff],
     released: Mapping[int, int],
-) -> Steps:
+) -> Changes:
     """Compare what may run with what runs.
 
     `running` holds what counts as running (with the token it was acquired under), `closing` those of it that are being
@@ -153,7 +153,7 @@ def steps(
     stop = tuple(sorted(p for p, token in running.items() if p not in closing and _outdated(granted.get(p), token)))
     start = tuple(granted[p] for p in sorted(granted.keys() - running.keys()))
     release = tuple(sorted(p for p, entry in owed.items() if p not in running and released.get(p) != entry.epoch))
-    return Steps(stop, start, release)
+    return Changes(stop, start, release)
 
 
 def _outdated(grant: Grant | None, token: Token) -> bool:

@@ -11,13 +11,13 @@ from collections.abc import Collection, Iterable, Mapping
 from coordinator_tasks.core.model import Handoff, Release, Token, TopicNode, TopicStatus
 from coordinator_tasks.core.ports import Clock, GroupOffsets
 from coordinator_tasks.core.protocol.holding import (
+    Changes,
     Grant,
     Reading,
-    Steps,
     accepts,
+    changes,
     grants,
     may_hold,
-    steps,
     takes_over,
 )
 from spark_apps.agent.ownership.batch_times import BatchTimes
@@ -419,7 +419,7 @@ class Holder:
                 self._ledger.acquire(grant, self.picture)
         self._releasing.owe(due.release, owed, generation)
 
-    def _steps(self, owed: Mapping[int, Handoff]) -> Steps:
+    def _steps(self, owed: Mapping[int, Handoff]) -> Changes:
         running = {p: h.token for p, h in self._ledger.held.items()}
         closing = {p for p, h in self._ledger.held.items() if h.closing}
         mine = self.identity
@@ -430,7 +430,7 @@ class Holder:
         allowed = {p: g for p, g in self._granted.items() if not self._barred(p, g.token.epoch)}
         if self._astray or not self._acquiring:
             allowed = {p: g for p, g in allowed.items() if p in running}
-        return steps(allowed, running, closing, owed, self._releasing.written)
+        return changes(allowed, running, closing, owed, self._releasing.written)
 
     def _is_void(self, token: Token) -> bool:
         return self._void is not None and token.generation == self._void[0] and token.epoch <= self._void[1]

@@ -12,10 +12,10 @@ from coordinator_tasks.core.protocol.holding import (
     Via,
     accepts,
     all_may_hold,
+    changes,
     grants,
     may_hold,
     owes_release,
-    steps,
     takes_over,
 )
 
@@ -146,10 +146,10 @@ GRANT = Grant(0, Token(5, 1, "g1"), Via.ASSIGNED)
         pytest.param({0: GRANT}, {0: Token(5, 1)}, (0,), (), (), id="held again while stopping: first let it stop"),
     ],
 )
-def test_steps_bring_what_runs_in_line_with_what_may(
+def test_changes_bring_what_runs_in_line_with_what_may(
     granted: dict[int, Grant], running: dict[int, Token], closing: tuple[int, ...], stop: object, start: object
 ) -> None:
-    todo = steps(granted, running, closing, {}, {})
+    todo = changes(granted, running, closing, {}, {})
     assert (todo.stop, tuple(g.partition for g in todo.start)) == (stop, start)
 
 
@@ -165,4 +165,4 @@ def test_steps_bring_what_runs_in_line_with_what_may(
 def test_a_release_is_due_once_it_has_stopped(
     running: dict[int, Token], released: dict[int, int], expected: tuple[int, ...]
 ) -> None:
-    assert steps({}, running, tuple(running), {3: Handoff("a", "b", 5)}, released).release == expected
+    assert changes({}, running, tuple(running), {3: Handoff("a", "b", 5)}, released).release == expected
