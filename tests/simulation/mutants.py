@@ -30,15 +30,15 @@ MUTANTS = (
     Mutant("_status", "if status.acted_epoch < epoch:", "if False:", "a confirmation is for an epoch"),
     Mutant("_status", "if answer.incarnation != incarnation:", "if False:", "a confirmation is by an incarnation"),
     Mutant("_status", "if status.generation != node.generation:", "if False:", "a confirmation is for a generation"),
-    Mutant("not_closed", "if partition in status.running else", "if False else", "closed means that it does not run"),
+    Mutant("why_not_closed", "if partition in status.running else", "if False else", "closed means that it does not run"),
     Mutant(
-        "not_started",
+        "why_not_started",
         "running.token.epoch != node.since.get(partition)",
         "running.token.epoch < 0",
         "started means under the present holding",
     ),
     Mutant(
-        "not_started",
+        "why_not_started",
         'return "" if running.started else',
         'return "" if True else',
         "started means committed and planned",

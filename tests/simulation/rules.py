@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from coordinator_tasks.core.codecs.codec import encode_node
 from coordinator_tasks.core.machine import causes, invariants, recovery
-from coordinator_tasks.core.machine.confirm import not_closed, not_running, not_started
+from coordinator_tasks.core.machine.confirm import not_running, why_not_closed, why_not_started
 from coordinator_tasks.core.machine.decision import Verdict
 from coordinator_tasks.core.machine.machine import decide
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
@@ -183,10 +183,10 @@ class Rules:
             return told
         if state.to_close:
             closing = [(p, state.epochs.get(p, node.epoch)) for p in state.to_close.get(name, ())]
-            return tuple(not not_closed(name, p, "t", node, epoch, world) for p, epoch in closing)
+            return tuple(not why_not_closed(name, p, "t", node, epoch, world) for p, epoch in closing)
         if state.to_start:
             starting = [(p, state.epochs.get(p, node.epoch)) for p in state.to_start.get(name, ())]
-            return not any(not_started(name, p, "t", node, epoch, world) for p, epoch in starting)
+            return not any(why_not_started(name, p, "t", node, epoch, world) for p, epoch in starting)
         return not_running(name, "t", node, world)
 
     def writes(self, shared: Shared, told: tuple[Told, ...]) -> tuple[Written, ...]:

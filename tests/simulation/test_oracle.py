@@ -89,7 +89,7 @@ def test_what_is_wrong_after_a_turn_and_right_again_at_the_end_of_the_round(monk
 
 def test_an_owner_that_is_taken_for_closed_and_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     with settled() as world:
-        monkeypatch.setattr(deciding, "not_closed", lambda *_: "")
+        monkeypatch.setattr(deciding, "why_not_closed", lambda *_: "")
         closing(world, 0, 1)
         world.attempt("start").go(500)
         with pytest.raises(Broken, match="what is stored takes it for closed"):

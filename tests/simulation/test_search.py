@@ -99,7 +99,7 @@ def test_a_search_that_was_put_aside_comes_to_the_same(tmp_path: Path) -> None:
 
 
 def test_two_owners_are_found_where_a_rule_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deciding, "not_closed", lambda *_: "")
+    monkeypatch.setattr(deciding, "why_not_closed", lambda *_: "")
     with pytest.raises(Found, match="a partition runs at two consumers"):
         searched(GIVEN_BACK)
 
@@ -113,7 +113,7 @@ def test_what_was_looked_at_before_a_readmission_must_not_be_written_after_it(mo
 
 
 def test_a_standstill_is_found_where_a_rule_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deciding, "not_started", lambda *_: "it is never enough")
+    monkeypatch.setattr(deciding, "why_not_started", lambda *_: "it is never enough")
     with pytest.raises(Found, match="it stands still before Stable"):
         searched(TINY)
 

@@ -25,7 +25,7 @@ def _status(consumer: str, topic: str, node: TopicNode, epoch: int, world: World
     return status
 
 
-def not_closed(consumer: str, partition: int, topic: str, node: TopicNode, epoch: int, world: World) -> str:
+def why_not_closed(consumer: str, partition: int, topic: str, node: TopicNode, epoch: int, world: World) -> str:
     """Empty if `closed(p)` holds for this possible owner, else what is missing."""
     status = _status(consumer, topic, node, epoch, world)
     if isinstance(status, str):
@@ -33,7 +33,7 @@ def not_closed(consumer: str, partition: int, topic: str, node: TopicNode, epoch
     return f"{consumer} still runs partition {partition}" if partition in status.running else ""
 
 
-def not_started(consumer: str, partition: int, topic: str, node: TopicNode, epoch: int, world: World) -> str:
+def why_not_started(consumer: str, partition: int, topic: str, node: TopicNode, epoch: int, world: World) -> str:
     """Empty if `started(p)` holds for the assignee, else what is missing."""
     status = _status(consumer, topic, node, epoch, world)
     if isinstance(status, str):
@@ -66,7 +66,7 @@ def blockers(view: TopicView, world: World) -> dict[str, str]:
     for consumer, partitions in sorted(state.to_close.items()):
         for partition in partitions:
             epoch = state.epochs.get(partition, node.epoch)
-            missing = not_closed(consumer, partition, view.topic, node, epoch, world)
+            missing = why_not_closed(consumer, partition, view.topic, node, epoch, world)
             if missing:
                 found.setdefault(consumer, missing)
     if found:
@@ -74,7 +74,7 @@ def blockers(view: TopicView, world: World) -> dict[str, str]:
     for consumer, partitions in sorted(state.to_start.items()):
         for partition in partitions:
             epoch = state.epochs.get(partition, node.epoch)
-            missing = not_started(consumer, partition, view.topic, node, epoch, world)
+            missing = why_not_started(consumer, partition, view.topic, node, epoch, world)
             if missing:
                 found.setdefault(consumer, missing)
     return found

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from coordinator_tasks.core.machine import causes
-from coordinator_tasks.core.machine.confirm import blockers, not_closed, not_running, not_started
+from coordinator_tasks.core.machine.confirm import blockers, not_running, why_not_closed, why_not_started
 from coordinator_tasks.core.machine.decision import Decision, Step, Verdict
 from coordinator_tasks.core.machine.draft import Draft, by_consumer, draft_of, label, node_of, unless_same
 from coordinator_tasks.core.machine.planning import finish, patience_s, place, rebalance, stop_vanished
@@ -114,7 +114,7 @@ class Deciding:
         urgent, confirmed = False, []
         for partition, owners in sorted(self.draft.to_close.items()):
             epoch = self.draft.epochs.get(partition, node.epoch)
-            closed = {c for c in owners if not not_closed(c, partition, self.view.topic, node, epoch, self.world)}
+            closed = {c for c in owners if not why_not_closed(c, partition, self.view.topic, node, epoch, self.world)}
             confirmed += [(c, partition) for c in closed]
             if closed == owners:
                 free.add(partition)
@@ -137,7 +137,7 @@ class Deciding:
             return None
         for partition, consumer in self.draft.to_start.items():
             epoch = self.draft.epochs.get(partition, node.epoch)
-            if not_started(consumer, partition, self.view.topic, node, epoch, self.world):
+            if why_not_started(consumer, partition, self.view.topic, node, epoch, self.world):
                 return None
         confirmed = by_consumer([(c, p) for p, c in self.draft.to_start.items()])
         self.draft.to_start.clear()
@@ -173,7 +173,7 @@ class Deciding:
             epoch = self.draft.epochs.get(partition)
             if node is None or epoch is None or partition in self.draft.to_close:
                 continue
-            if not not_started(consumer, partition, self.view.topic, node, epoch, self.world):
+            if not why_not_started(consumer, partition, self.view.topic, node, epoch, self.world):
                 del self.draft.to_start[partition], self.draft.epochs[partition]
 
     def _drifted(self, able: Mapping[str, int]) -> Decision | None:

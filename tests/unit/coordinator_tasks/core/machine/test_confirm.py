@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks.core.machine.confirm import not_closed, not_running, not_started
+from coordinator_tasks.core.machine.confirm import not_running, why_not_closed, why_not_started
 from coordinator_tasks.core.machine.world import World
 from coordinator_tasks.core.model import (
     Answer,
@@ -42,7 +42,7 @@ NO_EVIDENCE = [
 
 
 @pytest.mark.parametrize(("seen", "missing"), NO_EVIDENCE)
-@pytest.mark.parametrize("rule", [not_closed, not_started])
+@pytest.mark.parametrize("rule", [why_not_closed, why_not_started])
 def test_nothing_is_confirmed_by(rule: Callable[..., str], seen: World, missing: str) -> None:
     assert missing in rule("a", 0, "orders", NODE, 6, seen)
 
@@ -53,17 +53,17 @@ def test_nobody_is_known_not_to_run_by(seen: World, _: str) -> None:
 
 
 def test_closed_is_acted_on_the_entrys_epoch_and_not_running() -> None:
-    assert not_closed("a", 3, "orders", NODE, 6, world(replace(STATUS, acted_epoch=6))) == ""
-    assert "still runs partition 0" in not_closed("a", 0, "orders", NODE, 6, world())
+    assert why_not_closed("a", 3, "orders", NODE, 6, world(replace(STATUS, acted_epoch=6))) == ""
+    assert "still runs partition 0" in why_not_closed("a", 0, "orders", NODE, 6, world())
 
 
 def test_a_partition_that_is_closing_still_runs() -> None:
     closing = replace(STATUS, running={0: replace(RUNS, closing=True)})
-    assert "still runs" in not_closed("a", 0, "orders", NODE, 6, world(closing))
+    assert "still runs" in why_not_closed("a", 0, "orders", NODE, 6, world(closing))
 
 
 def test_a_closed_partition_needs_no_live_query() -> None:
-    assert not_closed("a", 3, "orders", NODE, 6, world(replace(STATUS, query_alive=False))) == ""
+    assert why_not_closed("a", 3, "orders", NODE, 6, world(replace(STATUS, query_alive=False))) == ""
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_closed_partition_needs_no_live_query() -> None:
     ],
 )
 def test_started(status: TopicStatus, missing: str) -> None:
-    found = not_started("a", 0, "orders", NODE, 6, world(status))
+    found = why_not_started("a", 0, "orders", NODE, 6, world(status))
     assert (missing in found) if missing else found == ""
 
 
