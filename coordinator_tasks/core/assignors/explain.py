@@ -1,7 +1,7 @@
-"""Why every partition is where it is, in a sentence: told from a problem and its answer, whichever strategy gave it.
+"""Why every partition is where it is, in a sentence, from a problem and its answer.
 
-What a strategy does not decide (a pin, a partition on its way, an owner that may not keep it) is told here; the rest by a
-teller of the strategy, or by how many partitions everybody has.
+What a strategy does not decide is explained here: a pin, a partition on its way, an owner that may not keep it. The rest is
+explained by the strategy's `Explainer`, or by how many partitions everybody has.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from coordinator_tasks.core.model import Explanation, Reason
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A strategy's problem and answer, and what the strategy was not told.
+    """A strategy's problem and answer, and what the strategy was not given.
 
     `holders`: partition → who has it now, also one that may have nothing any more; `pins` are a person's.
     """
@@ -29,7 +29,7 @@ class Asked:
     pins: Mapping[int, str] = field(default_factory=dict)
 
 
-class Teller(Protocol):
+class Explainer(Protocol):
     """The sentences of a strategy."""
 
     def summary(self) -> str:
@@ -50,14 +50,14 @@ class Teller(Protocol):
 
 def explained(asked: Asked, only: Collection[int] | None = None) -> Explanation:
     """The explanation of all partitions, or `only` of these; what has the same reason stands together."""
-    told = _TELLERS.get(asked.strategy, CountTeller)(asked)
+    explainer = _EXPLAINERS.get(asked.strategy, CountExplainer)(asked)
     moves: dict[str, list[int]] = {}
     stays: dict[str, list[int]] = {}
     for partition in sorted(asked.problem.partitions if only is None else only):
         holder, owner = asked.holders.get(partition, ""), asked.answer.get(partition, "")
         group = stays if holder == owner or not owner else moves
-        group.setdefault(_sentence(asked, told, partition, holder, owner), []).append(partition)
-    return Explanation(asked.strategy, digest(asked), told.summary(), _reasons(moves), _reasons(stays))
+        group.setdefault(_sentence(asked, explainer, partition, holder, owner), []).append(partition)
+    return Explanation(asked.strategy, digest(asked), explainer.summary(), _reasons(moves), _reasons(stays))
 
 
 def digest(asked: Asked) -> str:
@@ -91,28 +91,28 @@ def shortened(explanation: Explanation, limit_bytes: int) -> Explanation:
     return Explanation(explanation.strategy, explanation.inputs, explanation.summary, tuple(kept))
 
 
-def _sentence(asked: Asked, told: Teller, partition: int, holder: str, owner: str) -> str:
+def _sentence(asked: Asked, explainer: Explainer, partition: int, holder: str, owner: str) -> str:
     problem = asked.problem
     if not owner:
-        return told.left(partition)
+        return explainer.left(partition)
     if asked.pins.get(partition) == owner:
         return f"{owner} has it because a person pinned it there"
     if partition in problem.fixed:
         return f"{owner} has it and it is not touched: it is on its way, or nobody can take it from {owner} now"
     if holder == owner:
-        return told.stays(partition, owner)
+        return explainer.stays(partition, owner)
     if not holder:
-        return f"nobody had it: {told.given(partition, owner)}"
+        return f"nobody had it: {explainer.given(partition, owner)}"
     if holder not in problem.members:
-        return f"{holder} cannot keep it: {told.given(partition, owner)}"
-    return told.moved(partition, holder, owner)
+        return f"{holder} cannot keep it: {explainer.given(partition, owner)}"
+    return explainer.moved(partition, holder, owner)
 
 
 def _reasons(found: Mapping[str, list[int]]) -> tuple[Reason, ...]:
     return tuple(Reason(text, tuple(partitions)) for text, partitions in found.items())
 
 
-class CountTeller:
+class CountExplainer:
     """By the number of partitions: for `balanced`, and for strategies that have no words of their own."""
 
     def __init__(self, asked: Asked) -> None:
@@ -152,10 +152,10 @@ class CountTeller:
         return f"; the even share is {_span(min(counts), max(counts))}" if max(counts) - min(counts) <= 1 else ""
 
 
-def _weighted(asked: Asked) -> Teller:
-    from coordinator_tasks.core.assignors.weighted.teller import WeightedTeller  # noqa: PLC0415 - it loads numpy
+def _weighted(asked: Asked) -> Explainer:
+    from coordinator_tasks.core.assignors.weighted.explainer import WeightedExplainer  # noqa: PLC0415 - it loads numpy
 
-    return WeightedTeller(asked.problem, asked.answer)
+    return WeightedExplainer(asked.problem, asked.answer)
 
 
 def _span(low: int, high: int) -> str:
@@ -163,4 +163,4 @@ def _span(low: int, high: int) -> str:
 
 
 _EVEN = frozenset({"balanced", "sticky", "uniform", "cooperative-sticky"})  # names of the same optimum
-_TELLERS: Mapping[str, Callable[[Asked], Teller]] = {"weighted": _weighted}
+_EXPLAINERS: Mapping[str, Callable[[Asked], Explainer]] = {"weighted": _weighted}

@@ -11,17 +11,17 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
 from coordinator_tasks.core.assignors.problem import Problem
-from coordinator_tasks.core.assignors.weighted.book import SLACK, Book
+from coordinator_tasks.core.assignors.weighted.load_account import SLACK, LoadAccount
 from coordinator_tasks.core.assignors.weighted.parameters import Rules, Zones
 from coordinator_tasks.core.assignors.weighted.table import NOBODY
 
 MOST_ROUNDS = 100
 
 
-def planned(problem: Problem, rules: Rules) -> Book:
+def planned(problem: Problem, rules: Rules) -> LoadAccount:
     """The account after everything that is to be moved has been."""
-    book = Book(problem, rules)
-    planner = _Planner(book)
+    account = LoadAccount(problem, rules)
+    planner = _Planner(account)
     planner.evict()
     planner.settle()
     # It comes to an end by itself; the limit is for figures so small that rounding undoes what a move has gained.
@@ -30,71 +30,72 @@ def planned(problem: Problem, rules: Rules) -> Book:
             break
     while planner.take_back():
         pass  # every time something fewer is moved
-    return book
+    return account
 
 
 class _Planner:
-    def __init__(self, book: Book) -> None:
-        self.book, self.rules, self.top = book, book.rules, book.top
-        self.gain = book.level * max(self.rules.min_gain, 2 * SLACK)
-        self._before = {member: book.ratio(member) for member in book.seats}
+    def __init__(self, account: LoadAccount) -> None:
+        self.account, self.rules, self.top = account, account.rules, account.top
+        self.gain = account.level * max(self.rules.min_gain, 2 * SLACK)
+        self._before = {member: account.ratio(member) for member in account.seats}
 
     # What has to be done ---------------------------------------------------------------------------------------------
 
     def evict(self) -> None:
         """Take away what its owner may not have."""
-        book, rules, fixed = self.book, self.rules, self.book.problem.fixed
+        account, rules, fixed = self.account, self.rules, self.account.problem.fixed
         for member, banned in sorted(rules.bans.items()):
             for partition in sorted(banned or ()):
-                if book.placed.get(partition) == member and partition not in fixed:
-                    book.move(partition, NOBODY)
-        if rules.zones is Zones.REQUIRE and book.problem.zones:
-            wrong = [p for p, m in book.placed.items() if m and p not in fixed and not book.may_have(m, p)]
+                if account.placed.get(partition) == member and partition not in fixed:
+                    account.move(partition, NOBODY)
+        if rules.zones is Zones.REQUIRE and account.problem.zones:
+            wrong = [p for p, m in account.placed.items() if m and p not in fixed and not account.may_have(m, p)]
             for partition in wrong:
-                book.move(partition, NOBODY)
-        for member in book.seats:
-            over = book.count[member] - book.limit[member]
+                account.move(partition, NOBODY)
+        for member in account.seats:
+            over = account.count[member] - account.limit[member]
             if over > 0:
-                for partition in book.stock(member).partitions[: int(over)]:
-                    book.move(partition, NOBODY)
+                for partition in account.by_weight(member).partitions[: int(over)]:
+                    account.move(partition, NOBODY)
 
     def settle(self) -> None:
         """Give what nobody has to whoever carries least, the heaviest first."""
-        if self.book.is_plain:
-            self.book.spread()
+        if self.account.is_plain:
+            self.account.spread()
             return
         hopeless: set[tuple[str, ...]] = set()
-        for partition in self.book.homeless() if self.book.seats else ():
+        for partition in self.account.homeless() if self.account.seats else ():
             taker = self._home(partition)
             if taker is not None:
-                self.book.move(partition, taker)
-            elif any(self.book.has_room(m) for m in self.book.seats):
-                may = tuple(m for m in self.book.seats if self.book.may_have(m, partition))
+                self.account.move(partition, taker)
+            elif any(self.account.has_room(m) for m in self.account.seats):
+                may = tuple(m for m in self.account.seats if self.account.may_have(m, partition))
                 if may not in hopeless and not self._make_room(partition, may):
                     hopeless.add(may)
 
     def _home(self, partition: int) -> str | None:
-        book, weight = self.book, self.book.weight(partition)
-        may = [m for m in book.takers((partition,)) if book.may_have(m, partition)]
+        account, weight = self.account, self.account.weight(partition)
+        may = [m for m in account.takers((partition,)) if account.may_have(m, partition)]
         if not may:
             return None
-        best = min(may, key=lambda m: ((book.load[m] + weight) / book.capacity[m], m))
-        near = [m for m in may if book.is_near(m, partition)]
+        best = min(may, key=lambda m: ((account.load[m] + weight) / account.capacity[m], m))
+        near = [m for m in may if account.is_near(m, partition)]
         if not near or best in near:
             return best
-        there = min(near, key=lambda m: ((book.load[m] + weight) / book.capacity[m], m))
-        return there if (book.load[there] + weight) / book.capacity[there] <= self.top else best
+        there = min(near, key=lambda m: ((account.load[m] + weight) / account.capacity[m], m))
+        return there if (account.load[there] + weight) / account.capacity[there] <= self.top else best
 
     def _make_room(self, partition: int, may: Iterable[str]) -> bool:
         """Shift partitions along a chain of members, so that one of those that may have this one has room for it."""
-        book = self.book
-        outlets: dict[str, tuple[int, str]] = {m: (-1, NOBODY) for m in book.seats if book.has_room(m)}
+        account = self.account
+        outlets: dict[str, tuple[int, str]] = {m: (-1, NOBODY) for m in account.seats if account.has_room(m)}
         grew = True
         while grew and outlets.keys().isdisjoint(may):
             grew = False
-            for member in [m for m in book.seats if m not in outlets]:
+            for member in [m for m in account.seats if m not in outlets]:
                 shift = next(
-                    ((p, m) for p in book.stock(member).partitions for m in outlets if book.may_have(m, p)), None
+                    ((p, m) for p in account.by_weight(member).partitions for m in outlets if account.may_have(m, p)),
+                    None,
                 )
                 if shift is not None:
                     outlets[member] = shift
@@ -103,7 +104,7 @@ class _Planner:
         found = taker != NOBODY
         while taker != NOBODY:
             following, onward = outlets[taker]
-            book.move(partition, taker)
+            account.move(partition, taker)
             partition, taker = following, onward
         return found
 
@@ -111,68 +112,68 @@ class _Planner:
 
     def relieve_all(self) -> bool:
         """Relieve everybody above the tolerance, move by move whoever is fullest then; False if nothing was moved."""
-        book = self.book
-        fullest = [(-ratio, m) for m in book.seats if (ratio := book.ratio(m)) > self.top]
-        if not any(-ratio > book.alarm for ratio, _ in fullest):
+        account = self.account
+        fullest = [(-ratio, m) for m in account.seats if (ratio := account.ratio(m)) > self.top]
+        if not any(-ratio > account.alarm for ratio, _ in fullest):
             return False
-        before = {member: book.load[member] for _, member in fullest}
+        before = {member: account.load[member] for _, member in fullest}
         trails: dict[str, list[int]] = {member: [] for _, member in fullest}
-        book.read(before)
+        account.read(before)
         heapify(fullest)
         while fullest:
             _, giver = heappop(fullest)
-            found = self._way_out(giver, book.load[giver] - self._goal(giver, before[giver]))
+            found = self._way_out(giver, account.load[giver] - self._goal(giver, before[giver]))
             if found is not None:
-                book.move(*found)
+                account.move(*found)
                 trails[giver].append(found[0])
-                if book.load[giver] > self._goal(giver, before[giver]) * (1 + SLACK):
-                    heappush(fullest, (-book.ratio(giver), giver))
+                if account.load[giver] > self._goal(giver, before[giver]) * (1 + SLACK):
+                    heappush(fullest, (-account.ratio(giver), giver))
         return sum(self._is_worth(giver, before[giver], trail) for giver, trail in trails.items()) > 0
 
     def take_back(self) -> bool:
         """Undo what somebody has given away who was within the tolerance, and is so with it again: it took something in
         passing, and was relieved of something else. False if there is nothing like it.
         """
-        book = self.book
+        account = self.account
         undone = False
-        for partition in sorted(book.moved):
-            owner, holder = book.problem.owned[partition], book.placed[partition]
+        for partition in sorted(account.moved):
+            owner, holder = account.problem.owned[partition], account.placed[partition]
             if self._before.get(owner, math.inf) > self.top or not (
-                book.has_room(owner) and self._spares(holder, partition)
+                account.has_room(owner) and self._spares(holder, partition)
             ):
                 continue
-            again = (book.load[owner] + book.weight(partition)) / book.capacity[owner]
-            if again <= self.top and book.may_have(owner, partition):
-                book.move(partition, owner)
+            again = (account.load[owner] + account.weight(partition)) / account.capacity[owner]
+            if again <= self.top and account.may_have(owner, partition):
+                account.move(partition, owner)
                 undone = True
         return undone
 
     def _spares(self, holder: str, partition: int) -> bool:
         """Whether the holder is left with the floor without the partition."""
-        book = self.book
+        account = self.account
         if holder == NOBODY or not self.rules.floor:
             return holder != NOBODY
-        least = self.rules.floor * book.level * book.capacity[holder]
-        return book.load[holder] - book.weight(partition) >= least * (1 - SLACK)
+        least = self.rules.floor * account.level * account.capacity[holder]
+        return account.load[holder] - account.weight(partition) >= least * (1 - SLACK)
 
     def _goal(self, giver: str, before: float) -> float:
         """What the giver is to carry in the end: no more than the tolerance, and relieved by no less than the gain."""
-        capacity = self.book.capacity[giver]
-        return min(self.book.level * (1 + self.rules.tolerance) * capacity, before - self.gain * capacity)
+        capacity = self.account.capacity[giver]
+        return min(self.account.level * (1 + self.rules.tolerance) * capacity, before - self.gain * capacity)
 
     def _is_worth(self, giver: str, before: float, trail: list[int]) -> bool:
         """Whether the giver was relieved by the gain; what it gave is taken back if not."""
-        if before - self.book.load[giver] >= self.gain * self.book.capacity[giver] * (1 - SLACK):
+        if before - self.account.load[giver] >= self.gain * self.account.capacity[giver] * (1 - SLACK):
             return bool(trail)
         for partition in reversed(trail):
-            self.book.move(partition, giver)
+            self.account.move(partition, giver)
         return False
 
     def _way_out(self, giver: str, need: float) -> tuple[int, str] | None:
         """The partition to take from the giver, and for whom: within the tolerance if possible."""
-        stock = self.book.stock(giver)
-        takers = self.book.takers(stock.partitions)
-        for most in (self.top, self.book.ratio(giver)):
+        held = self.account.by_weight(giver)
+        takers = self.account.takers(held.partitions)
+        for most in (self.top, self.account.ratio(giver)):
             for taker in takers:
                 partition = self._pick(giver, taker, need, most)
                 if partition is not None:
@@ -184,52 +185,52 @@ class _Planner:
 
         The taker ends at no more than `most`, and well below what the giver has now.
         """
-        book = self.book
-        ceiling = min(most, book.ratio(giver) - self.gain)
-        room = min(weight, ceiling * book.capacity[taker] - book.load[taker])
+        account = self.account
+        ceiling = min(most, account.ratio(giver) - self.gain)
+        room = min(weight, ceiling * account.capacity[taker] - account.load[taker])
         if taker == giver or room <= 0:
             return None
         far: int | None = None
-        for partition in book.stock(giver).picks(need, room):
+        for partition in account.by_weight(giver).picks(need, room):
             if not self._allowed(partition, taker):
                 continue
-            if book.is_near(taker, partition) or not book.is_near(giver, partition):
+            if account.is_near(taker, partition) or not account.is_near(giver, partition):
                 return partition
             far = partition if far is None else far
         return far
 
     def _allowed(self, partition: int, taker: str) -> bool:
-        book, budget = self.book, self.rules.max_moves
-        if budget is not None and len(book.moved) >= budget and partition not in book.moved:
+        account, budget = self.account, self.rules.max_moves
+        if budget is not None and len(account.moved) >= budget and partition not in account.moved:
             return False
-        return book.may_have(taker, partition)
+        return account.may_have(taker, partition)
 
     def fill_all(self) -> bool:
         """Give to those that are left below the floor; False if nothing was moved."""
-        book, floor = self.book, self.book.level * self.rules.floor
-        empty = sorted((ratio, m) for m in book.seats if (ratio := book.ratio(m)) < floor * (1 - SLACK))
+        account, floor = self.account, self.account.level * self.rules.floor
+        empty = sorted((ratio, m) for m in account.seats if (ratio := account.ratio(m)) < floor * (1 - SLACK))
         return sum(self._fill(member) for _, member in empty) > 0
 
     def _fill(self, taker: str) -> bool:
-        book = self.book
+        account = self.account
         share = min(1.0, self.rules.floor + self.rules.hysteresis) if self.rules.floor else 0.0
-        goal = share * book.level * book.capacity[taker]
-        givers = [(-book.ratio(m), m) for m in book.seats if m != taker]
+        goal = share * account.level * account.capacity[taker]
+        givers = [(-account.ratio(m), m) for m in account.seats if m != taker]
         heapify(givers)
         filled = False
-        while givers and book.load[taker] < goal * (1 - SLACK) and book.has_room(taker):
+        while givers and account.load[taker] < goal * (1 - SLACK) and account.has_room(taker):
             _, giver = heappop(givers)
-            partition = self._gift(giver, taker, goal - book.load[taker])
+            partition = self._gift(giver, taker, goal - account.load[taker])
             if partition is not None:
-                book.move(partition, taker)
-                heappush(givers, (-book.ratio(giver), giver))
+                account.move(partition, taker)
+                heappush(givers, (-account.ratio(giver), giver))
                 filled = True
         return filled
 
     def _gift(self, giver: str, taker: str, need: float) -> int | None:
         """The best partition that leaves the giver with no less than the taker, and above the floor."""
-        book = self.book
-        mine, theirs = book.capacity[giver], book.capacity[taker]
-        even = (book.load[giver] * theirs - book.load[taker] * mine) / (mine + theirs)
-        left = book.load[giver] - self.rules.floor * book.level * mine
+        account = self.account
+        mine, theirs = account.capacity[giver], account.capacity[taker]
+        even = (account.load[giver] * theirs - account.load[taker] * mine) / (mine + theirs)
+        left = account.load[giver] - self.rules.floor * account.level * mine
         return self._pick(giver, taker, need, self.top, min(even, left) * (1 + SLACK))

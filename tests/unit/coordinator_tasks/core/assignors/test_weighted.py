@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator_tasks.core.assignors import Problem, assignor, validate
-from coordinator_tasks.core.assignors.weighted.book import Book
+from coordinator_tasks.core.assignors.weighted.load_account import LoadAccount
 from coordinator_tasks.core.assignors.weighted.parameters import rules_of
-from coordinator_tasks.core.assignors.weighted.stock import Stock
+from coordinator_tasks.core.assignors.weighted.partitions_by_weight import PartitionsByWeight
 from coordinator_tasks.core.assignors.weighted.strategy import Weighted
 from coordinator_tasks.core.assignors.weighted.table import NOBODY
 from coordinator_tasks.core.errors import Refused
@@ -48,8 +48,8 @@ def letters(question: Problem, **parameters: str) -> str:
 
 def carried(question: Problem, answer: Mapping[int, str]) -> dict[str, float]:
     """What everybody carries per capacity."""
-    book = Book(replace(question, owned=answer), rules_of(question.parameters))
-    return {m: book.ratio(m) for m in book.seats}
+    account = LoadAccount(replace(question, owned=answer), rules_of(question.parameters))
+    return {m: account.ratio(m) for m in account.seats}
 
 
 def moved(question: Problem, answer: Mapping[int, str]) -> set[int]:
@@ -117,11 +117,11 @@ def test_every_answer_is_valid_and_keeps_to_bans_limits_zones_and_what_is_fixed(
     validate(question, answer, "weighted")
     rules = rules_of(question.parameters)
     given_away = {p: m for p, m in answer.items() if p not in question.fixed}
-    book = Book(replace(question, owned=answer), rules)
-    assert all(m in book.seats for m in given_away.values())
-    assert all(book.may_have(m, p) for p, m in given_away.items())
+    account = LoadAccount(replace(question, owned=answer), rules)
+    assert all(m in account.seats for m in given_away.values())
+    assert all(account.may_have(m, p) for p, m in given_away.items())
     for member in set(given_away.values()):
-        assert book.count[member] <= rules.limit_of(member)
+        assert account.count[member] <= rules.limit_of(member)
 
 
 @settings(max_examples=150)
@@ -130,10 +130,10 @@ def test_nobody_is_left_without_an_owner_who_could_have_one(question: Problem) -
     """Against a maximum matching: bans, zones and limits leave no more without an owner than they must."""
     answer = Weighted().assign(question)
     rules = rules_of(question.parameters)
-    book = Book(replace(question, owned={}), rules)
+    account = LoadAccount(replace(question, owned={}), rules)
     free = [p for p in question.partitions if p not in question.fixed]
-    may = {p: [m for m in book.seats if book.may_have(m, p)] for p in free}
-    room = {m: max(0, int(min(rules.limit_of(m) - book.count[m], len(free)))) for m in book.seats}
+    may = {p: [m for m in account.seats if account.may_have(m, p)] for p in free}
+    room = {m: max(0, int(min(rules.limit_of(m) - account.count[m], len(free)))) for m in account.seats}
     assert len([p for p in free if p in answer]) == matched(may, room)
 
 
@@ -205,7 +205,7 @@ def test_no_move_is_below_the_minimum_gain(question: Problem) -> None:
     question = replace(question, owned={**dict.fromkeys(question.partitions, min(question.members)), **question.owned})
     answer = Weighted().assign(question)
     before, after = carried(question, question.owned), carried(question, answer)
-    rules, level = rules_of(question.parameters), Book(question, rules_of(question.parameters)).level
+    rules, level = rules_of(question.parameters), LoadAccount(question, rules_of(question.parameters)).level
     gain = rules.min_gain * level * (1 - 1e-6)
     if moved(question, answer):
         assert max(before.values()) - max(after[m] for m in after if after[m] > before[m]) >= gain
@@ -239,11 +239,11 @@ def test_who_only_passed_something_on_keeps_what_it_had() -> None:
 def test_nobody_within_the_tolerance_gives_anything_away(question: Problem) -> None:
     """Whoever joins or leaves; but who gets something that had no owner may pass something on."""
     question = replace(question, parameters={**question.parameters, "floor": "0"})
-    book, answer = Book(question, rules_of(question.parameters)), Weighted().assign(question)
+    account, answer = LoadAccount(question, rules_of(question.parameters)), Weighted().assign(question)
     gained = {m for p, m in answer.items() if question.owned.get(p) != m}
     for partition in moved(question, answer):
         giver = question.owned[partition]
-        assert giver in gained or book.ratio(giver) > book.top
+        assert giver in gained or account.ratio(giver) > account.top
 
 
 ALIKE = st.tuples(st.integers(0, 30), st.integers(1, 5))
@@ -383,8 +383,8 @@ def test_racks(question: Problem, zones: str, expected: str) -> None:
 
 def test_an_unknown_weight_counts_as_the_mean_of_the_known_ones() -> None:
     question = replace(problem([0] * 4, AB), weights={0: 10.0, 1: 20.0})
-    book = Book(question, rules_of(SHARP))
-    assert [book.weight(p) for p in range(4)] == [10, 20, 15, 15]
+    account = LoadAccount(question, rules_of(SHARP))
+    assert [account.weight(p) for p in range(4)] == [10, 20, 15, 15]
 
 
 def test_without_members_only_what_is_fixed() -> None:
@@ -398,7 +398,7 @@ def test_partitions_that_are_not_listed_are_no_part_of_it() -> None:
 
 def test_what_partitions_that_are_not_listed_weigh_does_not_matter() -> None:
     question = replace(problem([0] * 2, AB), weights={0: 10.0, 7: -1.0, 8: float("nan"), 9: 500.0})
-    assert [Book(question, rules_of(SHARP)).weight(p) for p in range(2)] == [10, 10]
+    assert [LoadAccount(question, rules_of(SHARP)).weight(p) for p in range(2)] == [10, 10]
 
 
 @pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf"), 2e300])
@@ -417,22 +417,22 @@ def test_a_weight_that_is_none_is_refused_by_its_partition(weight: float) -> Non
     ],
 )
 def test_the_order_in_which_partitions_are_offered(need: float, room: float, order: list[int]) -> None:
-    assert list(Stock([3, 0, 1, 2], [0.0, 1.0, 3.0, 5.0]).picks(need, room)) == order
+    assert list(PartitionsByWeight([3, 0, 1, 2], [0.0, 1.0, 3.0, 5.0]).picks(need, room)) == order
 
 
 def test_the_account_is_the_same_after_moves_as_if_it_were_made_anew() -> None:
     question = problem([3, 4, 5, 6], ABC, "aabb", loads={"c": 1}, carried={"c": 2.0})
-    book = Book(question, rules_of(SHARP))
-    book.read(["a"])
+    account = LoadAccount(question, rules_of(SHARP))
+    account.read(["a"])
     for partition, taker in ((0, "c"), (2, "a"), (3, NOBODY), (0, "b"), (3, "c")):
-        book.move(partition, taker)
-    again = Book(replace(question, owned=book.placed), book.rules)
-    assert ({m: book.ratio(m) for m in "abc"}, book.lightest()) == (
+        account.move(partition, taker)
+    again = LoadAccount(replace(question, owned=account.placed), account.rules)
+    assert ({m: account.ratio(m) for m in "abc"}, account.lightest()) == (
         {m: again.ratio(m) for m in "abc"},
         again.lightest(),
     )
-    assert [book.stock(m).partitions for m in "abc"] == [again.stock(m).partitions for m in "abc"]
-    assert book.moved == {0, 2, 3}
+    assert [account.by_weight(m).partitions for m in "abc"] == [again.by_weight(m).partitions for m in "abc"]
+    assert account.moved == {0, 2, 3}
 
 
 # Parameters ----------------------------------------------------------------------------------------------------------

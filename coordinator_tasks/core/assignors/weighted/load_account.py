@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from coordinator_tasks.core.assignors.problem import Problem
 from coordinator_tasks.core.assignors.weighted.parameters import Rules, Zones
-from coordinator_tasks.core.assignors.weighted.stock import Stock
+from coordinator_tasks.core.assignors.weighted.partitions_by_weight import PartitionsByWeight
 from coordinator_tasks.core.assignors.weighted.table import NOBODY, Table
 
 _READ_AT_ONCE = 64
@@ -20,7 +20,7 @@ SLACK = 1e-9  # of a load: what rounding may do to a sum
 Entry: TypeAlias = tuple[float, int, str]
 
 
-class Book:
+class LoadAccount:
     """Made from a problem, with everything where it is: fixed partitions where they stay, the others with their owners.
 
     - `placed`: partition → member, in the order of the numbers; members outside the problem only where it is fixed.
@@ -45,7 +45,7 @@ class Book:
             self.count[member] += problem.loads.get(member, 0)
         self.moved: set[int] = set()
         self._barred = frozenset[int]().union(*(what for what in rules.bans.values() if what is not None))
-        self._stocks: dict[str, Stock] = {}
+        self._by_weight: dict[str, PartitionsByWeight] = {}
         self._heaps: dict[tuple[float, str], list[Entry]] = {}
 
     # What is the case ------------------------------------------------------------------------------------------------
@@ -93,18 +93,18 @@ class Book:
         """The partitions without an owner, the heaviest first."""
         return self._table.of_nobody()[0]
 
-    def stock(self, member: str) -> Stock:
+    def by_weight(self, member: str) -> PartitionsByWeight:
         """The partitions that the member has and that may move, the lightest first."""
-        if member not in self._stocks:
+        if member not in self._by_weight:
             # One look at all partitions serves those that are likely to be asked for next as well.
-            unread = [m for m in self.seats if m not in self._stocks]
+            unread = [m for m in self.seats if m not in self._by_weight]
             self.read({member, *nlargest(_READ_AT_ONCE, unread, key=self._entry)})
-        return self._stocks[member]
+        return self._by_weight[member]
 
     def read(self, members: Collection[str]) -> None:
-        """Make the stocks of these members, in one look at all partitions."""
-        unread = [m for m in members if m not in self._stocks]
-        self._stocks |= {m: Stock(*held) for m, held in self._table.movable(unread).items()}
+        """Make the lists of these members, in one look at all partitions."""
+        unread = [m for m in members if m not in self._by_weight]
+        self._by_weight |= {m: PartitionsByWeight(*held) for m, held in self._table.movable(unread).items()}
 
     def answer(self) -> dict[int, str]:
         """Partition → member; what nobody has is left out."""
@@ -116,10 +116,10 @@ class Book:
         """Give the partition to somebody, or to nobody."""
         giver, weight = self.placed[partition], self.weight(partition)
         self._table.place(partition, taker)
-        if giver in self._stocks:
-            self._stocks[giver].remove(partition, weight)
-        if taker in self._stocks:
-            self._stocks[taker].add(partition, weight)
+        if giver in self._by_weight:
+            self._by_weight[giver].remove(partition, weight)
+        if taker in self._by_weight:
+            self._by_weight[taker].add(partition, weight)
         self._settle(giver, -weight, -1)
         self._settle(taker, weight, 1)
         owner = self.problem.owned.get(partition)

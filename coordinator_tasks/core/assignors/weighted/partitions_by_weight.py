@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 
-class Stock:
+class PartitionsByWeight:
     """Partitions in the order of their weights, those of the same weight in the order of their numbers.
 
     Two lists side by side are searched several times faster than one of pairs.

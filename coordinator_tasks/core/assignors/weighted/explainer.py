@@ -4,18 +4,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from coordinator_tasks.core.assignors.problem import Problem
-from coordinator_tasks.core.assignors.weighted.book import Book
+from coordinator_tasks.core.assignors.weighted.load_account import LoadAccount
 from coordinator_tasks.core.assignors.weighted.parameters import Zones, rules_of
 from coordinator_tasks.core.partition_text import counted
 
 
-class WeightedTeller:
+class WeightedExplainer:
     """The sentences of one answer."""
 
     def __init__(self, problem: Problem, answer: Mapping[int, str]) -> None:
         self.problem, self.rules = problem, rules_of(problem.parameters)
-        self.before = Book(problem, self.rules)
-        self.after = Book(replace(problem, owned=answer), self.rules)
+        self.before = LoadAccount(problem, self.rules)
+        self.after = LoadAccount(replace(problem, owned=answer), self.rules)
         self.moves = sum(1 for p, m in problem.owned.items() if answer.get(p) != m)
 
     def summary(self) -> str:
@@ -78,12 +78,12 @@ class WeightedTeller:
             f"whoever may have it is at max.partitions already: {', '.join(may[:5])}{' and others' if may[5:] else ''}"
         )
 
-    def _figure(self, book: Book, member: str) -> str:
+    def _figure(self, account: LoadAccount, member: str) -> str:
         """`1200 records/s (83 % of the level)`."""
-        if member not in book.seats:
+        if member not in account.seats:
             return "nothing"
-        share = book.ratio(member) / book.level if book.level else 1.0
-        return f"{_number(book.load[member])} {self.rules.measure.unit} ({_percent(share)} of the level)"
+        share = account.ratio(member) / account.level if account.level else 1.0
+        return f"{_number(account.load[member])} {self.rules.measure.unit} ({_percent(share)} of the level)"
 
     def _near(self, partition: int, member: str) -> str:
         if self.rules.zones is Zones.OFF or not self.before.racks(partition):
