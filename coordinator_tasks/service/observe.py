@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+from coordinator_tasks.core.assignors.weights import totals
 from coordinator_tasks.core.codecs import member_codec
 from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, LookAgain, Malformed, NodeMissing, Refused
 from coordinator_tasks.core.machine.presence import note_absence, presence
 from coordinator_tasks.core.machine.world import Presence, TopicView, World
-from coordinator_tasks.core.measures import totals
 from coordinator_tasks.core.model import (
     Absence,
     Committed,

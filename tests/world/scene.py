@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from coordinator_tasks.core.assignors.weights import totals
 from coordinator_tasks.core.machine import invariants
 from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, Verdict
 from coordinator_tasks.core.machine.machine import decide
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
-from coordinator_tasks.core.measures import totals
 from coordinator_tasks.core.model import (
     Actor,
     Answer,

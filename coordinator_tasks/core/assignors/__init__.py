@@ -7,8 +7,8 @@ from typing import Protocol, runtime_checkable
 from coordinator_tasks.core.assignors.problem import Problem
 from coordinator_tasks.core.assignors.topic_strategies import ONE_TOPIC_ASSIGNORS
 from coordinator_tasks.core.assignors.weighted.strategy import Weighted
+from coordinator_tasks.core.assignors.weights import Measure
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.core.measures import Measure
 from coordinator_tasks.core.model import TopicConfig
 
 __all__ = ["ASSIGNORS", "Assignor", "Checking", "Measuring", "Problem", "Strategies", "assignor", "validate"]

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from coordinator_tasks.core.assignors import Assignor, Measuring, Problem, assignor, validate
 from coordinator_tasks.core.assignors.explain import Asked, explained, shortened
+from coordinator_tasks.core.assignors.weights import PARAMETER, Measure, measured
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.machine.draft import Draft
 from coordinator_tasks.core.machine.presence import is_draining, is_leaving, presence
 from coordinator_tasks.core.machine.world import Policy, Presence, TopicView, World
-from coordinator_tasks.core.measures import PARAMETER, Measure, measured
 from coordinator_tasks.core.model import Explanation, Reason
 from coordinator_tasks.core.names import MAX_ID_BYTES
 

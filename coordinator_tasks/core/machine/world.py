@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from coordinator_tasks.core.assignors import Strategies
-from coordinator_tasks.core.measures import Totals
+from coordinator_tasks.core.assignors.weights import Totals
 from coordinator_tasks.core.model import (
     Answer,
     Committed,

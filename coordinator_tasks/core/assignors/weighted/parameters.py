@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from coordinator_tasks.core.assignors.weights import Measure
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.core.measures import Measure
 
 MAX_PARTITION = 1_000_000  # of a range that somebody writes: `0-99999999999` would fill the memory
 

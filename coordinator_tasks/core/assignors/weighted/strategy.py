@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from coordinator_tasks.core.assignors.problem import Problem
 from coordinator_tasks.core.assignors.weighted.parameters import rules_of
-from coordinator_tasks.core.measures import Measure
+from coordinator_tasks.core.assignors.weights import Measure
 
 
 class Weighted:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from coordinator_tasks.core.assignors.weights import Measure, measured, totals
 from coordinator_tasks.core.codecs.status_codec import decode_status, encode_status
-from coordinator_tasks.core.measures import Measure, measured, totals
 from coordinator_tasks.core.model import ConsumerStatus, RunningPartition, Token, TopicStatus
 from spark_apps.agent.interface.sampling import AT_ONCE, RECENT, SampledStatus
 

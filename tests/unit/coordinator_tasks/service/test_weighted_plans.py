@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from coordinator_tasks.core.assignors.weights import Measure, Totals, measured, totals
 from coordinator_tasks.core.codecs.history_codec import decode_record, encode_record
 from coordinator_tasks.core.machine.decision import Verdict
 from coordinator_tasks.core.machine.machine import explain
 from coordinator_tasks.core.machine.world import Policy
-from coordinator_tasks.core.measures import Measure, Totals, measured, totals
 from coordinator_tasks.core.model import (
     ConsumerStatus,
     MoveKind,
