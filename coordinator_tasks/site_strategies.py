@@ -23,11 +23,15 @@ _SHOWN = 200  # characters of somebody else's error
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A site's strategy under its name; `source` is where it comes from."""
+    """A site's strategy under its name; `source` is where it comes from.
+
+    `partial`: it may leave partitions without an owner, as the callable's own attribute `partial` says.
+    """
 
     name: str
     source: str
     call: Callable[[Problem], object]
+    partial: bool = False
 
     def assign(self, problem: Problem) -> Mapping[int, str]:
         """The callable's answer, if it is one. Raises `Refused`."""
@@ -99,11 +103,12 @@ def _loaded(entry: EntryPoint) -> Assignor:
         found: Any = importlib.import_module(module.strip())
         for part in name.strip().split("."):
             found = getattr(found, part)
+        partial = getattr(found, "partial", False) is True
     except Exception as error:  # noqa: BLE001 - it is not our code that is imported
         return Broken(f"{named}, which cannot be imported: {_one_line(error)}; correct the name, or install it")
     if not callable(found):
         return Broken(f"{named}, which is no callable but {type(found).__name__}; name a function of a Problem")
-    return Site(entry.name, entry.value, found)
+    return Site(entry.name, entry.value, found, partial)
 
 
 def _read_only(problem: Problem) -> Problem:

@@ -11,11 +11,21 @@ from coordinator_tasks.core.assignors.weights import Measure
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import TopicConfig
 
-__all__ = ["ASSIGNORS", "Assignor", "Checking", "Measuring", "Problem", "Strategies", "assignor", "validate"]
+__all__ = [
+    "ASSIGNORS",
+    "Assignor",
+    "Checking",
+    "Measuring",
+    "Problem",
+    "Strategies",
+    "assignor",
+    "is_partial",
+    "validate",
+]
 
 
 class Assignor(Protocol):
-    """A strategy. It may give back fewer partitions than asked (the rest stays unowned), never other members."""
+    """A strategy. It gives every partition to a member of the problem; only a `Partial` one may leave some out."""
 
     def assign(self, problem: Problem) -> Mapping[int, str]:
         """Partition → member, for every partition of the problem, fixed ones included."""
@@ -30,6 +40,15 @@ class Checking(Protocol):
 
 
 @runtime_checkable
+class Partial(Protocol):
+    """A strategy that says whether it may leave partitions without an owner, rather than break a limit that a person has set."""
+
+    @property
+    def partial(self) -> bool:
+        """Whether it may."""
+
+
+@runtime_checkable
 class Measuring(Protocol):
     """A strategy whose answer depends on measured loads, so that it may change by itself."""
 
@@ -41,8 +60,11 @@ class Measuring(Protocol):
 
 
 ASSIGNORS: Mapping[str, Assignor] = {**ONE_TOPIC_ASSIGNORS, "weighted": Weighted()}
-PARTIAL = frozenset({"weighted"})
-"""Strategies that leave a partition without an owner rather than break a limit that a person has set."""
+
+
+def is_partial(strategy: Assignor) -> bool:
+    """Whether the strategy may leave partitions without an owner; one that does not say so may not."""
+    return isinstance(strategy, Partial) and strategy.partial
 
 
 def assignor(name: str, known: Mapping[str, Assignor] = ASSIGNORS) -> Assignor:
@@ -84,8 +106,8 @@ class Strategies:
             raise Refused(f"strategy {name!r} takes no parameters, and {min(parameters)!r} is given; leave it out")
 
 
-def validate(problem: Problem, answer: Mapping[int, str], strategy: str) -> None:
-    """Raise `Refused`, naming the breach, unless the answer is a valid assignment of the problem."""
+def validate(problem: Problem, answer: Mapping[int, str], strategy: str, *, partial: bool = False) -> None:
+    """Raise `Refused`, naming the breach, unless the answer of the strategy of that name is a valid assignment."""
     listed = set(problem.partitions)
     for partition, member in sorted(answer.items()):
         if partition not in listed:
@@ -99,5 +121,5 @@ def validate(problem: Problem, answer: Mapping[int, str], strategy: str) -> None
         if answer.get(partition) != member:
             raise Refused(f"strategy {strategy!r} moved partition {partition}, which is fixed to {member!r}")
     left = [p for p in problem.partitions if p not in answer]
-    if left and problem.members and strategy not in PARTIAL:
+    if left and problem.members and not partial:
         raise Refused(f"strategy {strategy!r} left partitions {left[:10]} without an owner beside live members")

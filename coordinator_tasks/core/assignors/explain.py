@@ -11,7 +11,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from coordinator_tasks.core.assignors.balanced import Balanced
 from coordinator_tasks.core.assignors.problem import Problem
+from coordinator_tasks.core.assignors.topic_strategies import ONE_TOPIC_ASSIGNORS
 from coordinator_tasks.core.model import Explanation, Reason
 
 
@@ -142,8 +144,8 @@ class CountExplainer:
         return f"{owner} had {self.before[owner]} and has {self.after[owner]}, so this one stays{self._rule()}"
 
     def left(self, partition: int) -> str:  # noqa: ARG002
-        """Only without members."""
-        return "no live consumer may have it"
+        """Without members, or by a strategy that may leave partitions without an owner."""
+        return f"{self.strategy} gives it to nobody" if self.problem.members else "no live consumer may have it"
 
     def _rule(self) -> str:
         if self.strategy not in _EVEN:
@@ -162,5 +164,5 @@ def _span(low: int, high: int) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
-_EVEN = frozenset({"balanced", "sticky", "uniform", "cooperative-sticky"})  # names of the same optimum
+_EVEN = frozenset(name for name, one in ONE_TOPIC_ASSIGNORS.items() if isinstance(one, Balanced))
 _EXPLAINERS: Mapping[str, Callable[[Asked], Explainer]] = {"weighted": _weighted}

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from coordinator_tasks.core.assignors import Assignor, Measuring, Problem, assignor, validate
+from coordinator_tasks.core.assignors import Assignor, Measuring, Problem, assignor, is_partial, validate
 from coordinator_tasks.core.assignors.explain import Asked, explained, shortened
 from coordinator_tasks.core.assignors.weights import PARAMETER, Measure, measured
 from coordinator_tasks.core.errors import Refused
@@ -122,7 +122,7 @@ def _ask(
         view.description.racks if view.description is not None else {},
     )
     answer = strategy.assign(problem)
-    validate(problem, answer, config.strategy)
+    validate(problem, answer, config.strategy, partial=is_partial(strategy))
     return Asked(config.strategy, problem, answer, holders, {p: c for p, c in config.pins.items() if c in able})
 
 

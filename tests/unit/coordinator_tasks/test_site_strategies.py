@@ -141,6 +141,24 @@ def test_what_a_strategy_does_wrong_is_one_line_that_holds_the_topic_and_loses_n
     assert scene.counts() == {"a": 4}
 
 
+def first_only(problem: Problem) -> Mapping[int, str]:
+    """The first partition to the first member, and the others to nobody."""
+    return {0: min(problem.members)} if problem.members else {}
+
+
+def test_a_site_strategy_that_is_partial_may_leave_partitions_without_an_owner(module: ModuleType) -> None:
+    module.first_only = first_only  # type: ignore[attr-defined]
+    for partial, said in ((True, "partitions 1, 2, 3 have no owner"), ("no", "without an owner beside live members")):
+        first_only.partial = partial  # type: ignore[attr-defined]
+        found = strategies_of("balanced", {}, {"mine": "site_rules:first_only"})
+        scene = Scene(policy=Policy(strategies=found), config=replace(CONFIG, strategy="mine")).joins("a", "b")
+        if partial is True:
+            scene.settles()
+            assert scene.owned == {"a": [0]}
+        assert scene.decide().verdict is Verdict.HOLD
+        assert said in scene.decide().reason
+
+
 def test_a_pinned_partition_that_it_moves_is_a_breach() -> None:
     scene = with_strategy(lambda p: dict.fromkeys(p.partitions, "b"), "a", "b")
     scene.config = replace(scene.config, pins={0: "a"})

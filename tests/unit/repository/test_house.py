@@ -10,6 +10,7 @@ import pytest
 from typer.main import get_command
 
 from coordinator_tasks.cli import app
+from coordinator_tasks.core.assignors import ASSIGNORS
 
 ROOT = Path(__file__).parents[3]
 CODECS = ROOT / "coordinator_tasks" / "core" / "codecs"
@@ -143,6 +144,11 @@ def test_every_top_level_command_is_documented() -> None:
     commands: dict[str, object] = get_command(app).commands  # type: ignore[attr-defined]
     missing = [name for name in commands if not re.search(rf"coordinator_tasks {name}\b|`{name}`", page)]
     assert not missing
+
+
+def test_every_strategy_has_its_line_in_the_table_of_strategies() -> None:
+    page = (ROOT / "docs" / "assignors.md").read_text()
+    assert set(re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE)) == ASSIGNORS.keys()
 
 
 def test_every_field_of_every_znode_is_explained() -> None:

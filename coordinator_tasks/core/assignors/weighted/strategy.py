@@ -10,6 +10,8 @@ from coordinator_tasks.core.assignors.weights import Measure
 class Weighted:
     """See the module."""
 
+    partial = True
+
     def assign(self, problem: Problem) -> Mapping[int, str]:
         """Partition → member; what nobody may have is left out. Raises `Refused` for wrong parameters or weights."""
         # It loads numpy, for a tenth of a second that nobody else's plans should take.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator_tasks.core.assignors import ASSIGNORS, Problem, assignor, validate
+from coordinator_tasks.core.assignors import ASSIGNORS, Problem, assignor, is_partial, validate
 from coordinator_tasks.core.assignors.balanced import Balanced
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Member
@@ -170,6 +170,11 @@ def test_a_strategy_is_named_or_refused() -> None:
 def test_an_answer_that_is_no_assignment_is_refused(answer: dict[int, str], breach: str) -> None:
     with pytest.raises(Refused, match=breach):
         validate(problem(3, "ab", fixed={0: "a"}), answer, "mine")
+
+
+def test_only_weighted_may_leave_partitions_without_an_owner() -> None:
+    assert [name for name, one in ASSIGNORS.items() if is_partial(one)] == ["weighted"]
+    validate(problem(3, "ab"), {0: "a", 1: "b"}, "mine", partial=True)
 
 
 def test_a_fixed_partition_may_stay_at_somebody_who_is_no_member() -> None:
