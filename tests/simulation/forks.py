@@ -38,6 +38,7 @@ CHANGED = ("coordinator_tasks/core", "coordinator_tasks/service", "coordinator_t
 ENDLESS, BROKEN = 255, 254
 CPU_S = 150
 WALL_S = 600
+MEASURING_S = 3600  # all tests together, each of them traced
 AROUND_S = 0.01  # what a test costs beside itself
 MANY_TIMES = 5  # as long as the tests take on the tree as it is: then they do not end
 T = TypeVar("T")
@@ -212,9 +213,15 @@ def with_tests(measured: Collection[str], others: Collection[str], work: Callabl
 
 
 def each(
-    jobs: Iterable[T], do: Callable[[T], int], done: Callable[[T, int], None], *, workers: int, limit_s: float
+    jobs: Iterable[T],
+    do: Callable[[T], int],
+    done: Callable[[T, int], None],
+    *,
+    workers: int,
+    limit_s: float,
+    each_s: float = WALL_S,
 ) -> None:
-    """`do` every job in a fork of its own, `done` with its number; none begins after `limit_s`.
+    """`do` every job in a fork of its own, for `each_s` at most, `done` with its number; none begins after `limit_s`.
 
     The number is `ENDLESS` if it did not end, and `BROKEN` if it raised something.
     """
@@ -226,7 +233,7 @@ def each(
             job = next(waiting, None) if time.monotonic() < until else None
             more = job is not None
             if job is not None:
-                running[_forked(do, job)] = job, time.monotonic() + WALL_S
+                running[_forked(do, job)] = job, time.monotonic() + each_s
         time.sleep(0.02)
         for pid, (job, late_at) in list(running.items()):
             ended, status = os.waitpid(pid, os.WNOHANG)
@@ -281,7 +288,11 @@ def _measure(tests: Tests, items: list[pytest.Item]) -> None:
     if fresh:
         print(f"finding out which of {len(fresh)} tests runs what", flush=True)
         known["files"] = files
-        each([0], lambda _: _watched(tests.session, fresh, known), lambda *_: None, workers=1, limit_s=WALL_S)
+
+        def measure(_: int) -> int:
+            return _watched(tests.session, fresh, known)
+
+        each([0], measure, lambda *_: None, workers=1, limit_s=1, each_s=MEASURING_S)
         known = json.loads(REACH.read_text()) if REACH.exists() else {}
     if not files.items() <= known.get("files", {}).items():
         raise SystemExit("the tests did not come to an end")
@@ -298,7 +309,7 @@ def _file(item: pytest.Item) -> str:
 
 def _watched(session: pytest.Session, items: list[pytest.Item], known: dict[str, Any]) -> int:
     """Add what these tests run to what is known."""
-    resource.setrlimit(resource.RLIMIT_CPU, (WALL_S, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_CPU, (MEASURING_S, resource.RLIM_INFINITY))
     places = {name: number for number, name in enumerate(known["places"])}
     reach, seconds = known["reach"], known["seconds"]
     numbers: dict[int, int] = {}
