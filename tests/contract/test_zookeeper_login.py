@@ -1,6 +1,5 @@
 """Logging in to a real ZooKeeper over TLS, by digest and by SASL: what goes wrong is said at once, with its cause."""
 
-import importlib.util
 import re
 import subprocess
 import time
@@ -210,10 +209,7 @@ def test_a_certificate_that_the_server_does_not_ask_for_is_no_login(made: Site) 
 
 # SASL ------------------------------------------------------------------------------------------------------------------
 
-needs_sasl = pytest.mark.skipif(importlib.util.find_spec("puresasl") is None, reason="needs the package pure-sasl")
 
-
-@needs_sasl
 @pytest.mark.parametrize(("user", "password"), [("ada", "wrong"), ("bob", "pw")])
 def test_a_wrong_sasl_login_is_said_at_once(made: Site, user: str, password: str) -> None:
     said = refusal(made.plain, ZooKeeperAccess(user, password, "DIGEST-MD5"))
@@ -221,7 +217,6 @@ def test_a_wrong_sasl_login_is_said_at_once(made: Site, user: str, password: str
     assert password not in said.replace("password", "")
 
 
-@needs_sasl
 def test_a_sasl_login_closes_its_nodes(made: Site) -> None:
     zk = KazooZooKeeper(made.plain, access=ZooKeeperAccess("ada", "pw", "DIGEST-MD5"))
     zk.ensure("/sasl")
