@@ -232,8 +232,8 @@ class ContinueOperator(RunOperator):
     What can be done now is an event of the asset `changes`, which wakes the DAG as ZooKeeper's watcher does: Airflow makes one
     run of all events that come before it. Of runs that leave the same over, one after the other, only one goes on: else each
     change that comes while something is waited for would add a run that is always there, up to the DAG's limit, and the next
-    change would wait for one of them to end. What only waits for its time (an owner that is absent), or is a part of the topics,
-    is a run of its own, for when that is over; two runs that leave the same over start one. All that for `MAX_ROUNDS` runs;
+    change would wait for one of them to end. What only waits for its time (an owner that is absent) is a run of its own, for when
+    that is over; two runs that leave the same over start one. All that for `MAX_ROUNDS` runs;
     then it is left to `reconcile`.
 
     Not all are runs of their own because Airflow (3.3) forgets to look again whether a DAG is below its `max_active_runs` when a
@@ -249,7 +249,7 @@ class ContinueOperator(RunOperator):
         self.cluster = cluster
 
     def execute(self, context: Context) -> None:
-        """Wake the DAG, trigger a run of its own, or skip when nothing is left over."""
+        """Wake the DAG, trigger a run for later, or skip when nothing is left over."""
         topics = topics_of(context)
         with one_line_errors(), CoordinatorHook(self.cluster).open() as coordinator:
             left = continuation(coordinator, topics)
@@ -259,14 +259,13 @@ class ContinueOperator(RunOperator):
         if number > MAX_ROUNDS:
             raise AirflowSkipException(f"left over after {MAX_ROUNDS} further runs: reconcile goes on with it")
         self.log.info("left over: %s", ", ".join(left.topics))
-        if left.now and not topics:
+        if left.now:
             if self._goes_on(context, left.digest, number):
                 raise AirflowSkipException("another run goes on with it")
             context["outlet_events"][self.left_over].add(self.changes, extra={ROUND: number, LEFT: left.digest})
             return
         self.trigger_run_id = self._unused(context, f"further__{left.digest}__{number}")
-        if not left.now:
-            self.run_after = datetime.now(UTC) + timedelta(seconds=left.pause_s)
+        self.run_after = datetime.now(UTC) + timedelta(seconds=left.pause_s)
         self.conf = {"topics": list(topics), "round": number}
         super().execute(context)
 

@@ -710,13 +710,11 @@ def test_of_runs_that_leave_the_same_over_one_goes_on(
         assert goes_on(shop, monkeypatch, lately=lately)[0]
 
 
-def test_a_part_of_the_topics_goes_on_in_a_run_of_its_own(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_for_a_part_of_the_topics_wakes_the_dag_too(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.join("a")
     transitions.plan(shop.coordinator, ["orders"], PERSON)
-    events, started = goes_on(shop, monkeypatch, ["orders"])
-    assert events == []
-    assert started is not None
-    assert started.conf == {"topics": ["orders"], "round": 1}
+    left = continuation(shop.coordinator, ["orders"]).digest
+    assert goes_on(shop, monkeypatch, ["orders"]) == ([{"round": 1, "left": left}], None)
 
 
 def test_what_waits_for_its_time_is_looked_at_later_and_again_when_it_is_left_over_once_more(
@@ -724,9 +722,10 @@ def test_what_waits_for_its_time_is_looked_at_later_and_again_when_it_is_left_ov
 ) -> None:
     monkeypatch.setattr(operators, "continuation", lambda *_: LeftOver(("orders",), "digest", now=False, pause_s=60.0))
     before = datetime.now(UTC)
-    events, started = goes_on(shop, monkeypatch)
+    events, started = goes_on(shop, monkeypatch, ["orders"])
     assert events == []
     assert started is not None
+    assert started.conf == {"topics": ["orders"], "round": 1}
     assert started.run_after is not None
     assert 60 <= (started.run_after - before).total_seconds() < 120
     name = started.dag_run_id
