@@ -1,6 +1,6 @@
 """Brings topics to Stable: plan and begin, confirm closed, start, confirm started, settle."""
 
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG
 from coordinator_plugin.changes import Scope
 from coordinator_plugin.clusters import Cluster, clusters
 from coordinator_plugin.dagparts import COMMON, changes_of, cluster_param, dry_run_param, topics_param
@@ -44,9 +44,6 @@ def build(cluster: Cluster) -> DAG:
             "cluster": cluster_param(cluster),
             "topics": topics_param(),
             "dry_run": dry_run_param(default=False),
-            "round": Param(
-                0, type="integer", minimum=0, title="Round", description="Set by further runs; leave it at 0."
-            ),
         },
     ) as dag:
         plan = PlanOperator(

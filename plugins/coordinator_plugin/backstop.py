@@ -119,7 +119,7 @@ def runs(
     """
     found: list[dict[str, Any]] = []
     if findings.due and not active_rebalances:
-        found.append({"trigger_dag_id": dag_ids["rebalance"], "trigger_run_id": None, "conf": {"round": 0}})
+        found.append({"trigger_dag_id": dag_ids["rebalance"], "trigger_run_id": None, "conf": {}})
     if findings.missing and not active_launches:
         found.append({"trigger_dag_id": dag_ids["consumers"], "trigger_run_id": None, "conf": {}})
     asked = [{"trigger_dag_id": dag_ids["stuck_topic"], **question.plain()} for question in findings.questions]

@@ -18,7 +18,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from coordinator_plugin import report as said
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.patience import PATIENCE_S, Outcome, Patience
-from coordinator_plugin.steps import WaitKind, continuation, look
+from coordinator_plugin.steps import LeftOver, WaitKind, continuation, look
 from coordinator_plugin.triggers import POLL_S, ConfirmationTrigger
 from coordinator_plugin.untemplated import RunOperator, Untemplated
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused
@@ -28,12 +28,8 @@ from coordinator_tasks.service.coordinator import Coordinator
 
 WAIT_LIMIT_S = 60.0
 LOOK_S = 1.5
-MAX_ROUNDS = 30
-GOES_ON_S = 90.0
-"""So long a run that was woken for what is left over counts as at work: it waits for `WAIT_LIMIT_S` at most."""
-ROUND, LEFT = "round", "left"
-"""In an event's extra: how many further runs it has been, and for what, as a digest."""
-OVER = ["success", "failed"]
+LEFT = "left"
+"""In an event's extra: what a run has left over, as a digest."""
 
 
 @contextlib.contextmanager
@@ -229,15 +225,18 @@ class ConfirmStarted(ConfirmationSensor):
 class ContinueOperator(RunOperator):
     """Starts a further run for what this one left over, under the same rebalance id (which stands in ZooKeeper).
 
-    What can be done now is an event of the asset `changes`, which wakes the DAG as ZooKeeper's watcher does: Airflow makes one
-    run of all events that come before it. Of runs that leave the same over, one after the other, only one goes on: else each
-    change that comes while something is waited for would add a run that is always there, up to the DAG's limit, and the next
-    change would wait for one of them to end. What only waits for its time (an owner that is absent) is a run of its own, for when
-    that is over; two runs that leave the same over start one. All that for `MAX_ROUNDS` runs;
-    then it is left to `reconcile`.
+    What can be done now wakes the DAG as ZooKeeper's watcher does: by an event of the asset `changes`. Airflow makes one run of
+    all events that come before it. The event says what is left over, which stops duplicates:
 
-    Not all are runs of their own because Airflow (3.3) forgets to look again whether a DAG is below its `max_active_runs` when a
-    run ends that a task has started: until the DAG is parsed again, events would then wake nobody.
+    - Another run has told the same since this one began: the run that it woke goes on with it, and this one ends. Else each change
+      that comes during a wait would add a run that is always there, up to the DAG's limit, and the next change would wait for
+      one of them to end.
+    - This run was woken for the same, and has left it although it can be written: the further run comes after a pause. Else a plan
+      that ZooKeeper refuses would be tried without a pause.
+
+    What only waits for its time (an owner that is absent) is a triggered run for that time. Its id names both, and Airflow makes
+    one run of an id. Not all are triggered because Airflow (3.3) does not look again whether a DAG is below its `max_active_runs`
+    when a run ends that a task has triggered: events would wake nobody until the DAG is parsed again.
     """
 
     def __init__(self, *, changes: Asset, cluster: str = "", **kwargs: Any) -> None:
@@ -255,42 +254,20 @@ class ContinueOperator(RunOperator):
             left = continuation(coordinator, topics)
         if not left.topics:
             raise AirflowSkipException("nothing is left over")
-        number = self._round(context, left.digest) + 1
-        if number > MAX_ROUNDS:
-            raise AirflowSkipException(f"left over after {MAX_ROUNDS} further runs: reconcile goes on with it")
         self.log.info("left over: %s", ", ".join(left.topics))
-        if left.now:
-            if self._goes_on(context, left.digest, number):
+        woken_by = _tellers(context["triggering_asset_events"].get(self.left_over, ()), left)
+        if left.now and not (left.writable and woken_by):
+            began_at = context["dag_run"].start_date or context["dag_run"].run_after
+            if _tellers(context["inlet_events"][self.left_over].after(began_at.isoformat()), left) - woken_by:
                 raise AirflowSkipException("another run goes on with it")
-            context["outlet_events"][self.left_over].add(self.changes, extra={ROUND: number, LEFT: left.digest})
+            context["outlet_events"][self.left_over].add(self.changes, extra={LEFT: left.digest})
             return
-        self.trigger_run_id = self._unused(context, f"further__{left.digest}__{number}")
         self.run_after = datetime.now(UTC) + timedelta(seconds=left.pause_s)
-        self.conf = {"topics": list(topics), "round": number}
+        self.trigger_run_id = f"further__{left.digest}__{self.run_after:%Y%m%dT%H%M%S}"
+        self.conf = {"topics": list(topics)}
         super().execute(context)
 
-    def _round(self, context: Context, digest: str) -> int:
-        """How many runs have gone before this one for the same; what woke it besides, and led to something, begins anew."""
-        woken = _extras(event for events in context["triggering_asset_events"].values() for event in events)
-        same = [extra.get(ROUND, 0) for extra in woken if extra.get(LEFT) == digest]
-        first: int = context["params"].get(ROUND, 0)
-        return max(same) if same else min((one.get(ROUND, 0) for one in woken), default=first)
 
-    def _goes_on(self, context: Context, digest: str, number: int) -> bool:
-        """Whether the DAG was woken lately for the same, by a run that had at least as many before it."""
-        since = datetime.now(UTC) - timedelta(seconds=GOES_ON_S)
-        woken = _extras(context["inlet_events"][self.left_over].after(since.isoformat()))
-        return any(extra.get(LEFT) == digest and extra.get(ROUND, 0) >= number for extra in woken)
-
-    def _unused(self, context: Context, run_id: str) -> str:
-        """This id, or one that goes on from it, of which no run is over: the same may be left over once more."""
-        name, number = run_id, 1
-        while context["ti"].get_dr_count(self.trigger_dag_id, run_ids=[name], states=OVER):
-            number += 1
-            name = f"{run_id}__{number}"
-        return name
-
-
-def _extras(events: Iterable[Any]) -> list[dict[str, Any]]:
-    """What was told with each of these asset events."""
-    return [event.extra or {} for event in events]
+def _tellers(events: Iterable[Any], left: LeftOver) -> set[str]:
+    """The ids of the runs that have told by these asset events that they left the same over."""
+    return {event.source_run_id for event in events if (event.extra or {}).get(LEFT) == left.digest}

@@ -63,30 +63,34 @@ def registered(c: Coordinator, consumer: str, watcher: Watcher | None = None) ->
 
 @dataclass(frozen=True, slots=True)
 class LeftOver:
-    """The topics that are still due, a digest of where they stand, and whether there is anything to do for any of them now.
+    """The topics that are still due, with a digest of where each stands and what it needs.
 
-    If not, `pause_s` is when the first of the times is over that they wait for.
+    `writable`: a step of some topic can be written; `now`: that, or a topic is on its way. If nothing is to be done now,
+    `pause_s` is the time until something can be.
     """
 
     topics: tuple[str, ...]
     digest: str
     now: bool = False
+    writable: bool = False
     pause_s: float = IDLE_PAUSE_S
 
 
 def continuation(c: Coordinator, topics: Sequence[str]) -> LeftOver:
     """What a run has left over; the digest changes with every transition of these topics."""
     due = transitions.due(c, tuple(topics))
-    left = tuple(due)
-    nodes = c.zk.get_many([c.paths.state(topic) for topic in left])
-    stands = [(topic, node.stat.version if node else -1) for topic, node in zip(left, nodes, strict=True)]
-    moving = any(
-        node is not None and _is_moving(c.paths.state(topic), node.data)
-        for topic, node in zip(left, nodes, strict=True)
+    paths = [c.paths.state(topic) for topic in due]
+    nodes = dict(zip(due, zip(paths, c.zk.get_many(paths), strict=True), strict=True))
+    writable = any(need.outcome is transitions.Outcome.WRITTEN for need in due.values())
+    moving = any(node is not None and _is_moving(path, node.data) for path, node in nodes.values())
+    stands = [(topic, node.stat.version if node else -1, str(due[topic].outcome)) for topic, (_, node) in nodes.items()]
+    return LeftOver(
+        topics=tuple(due),
+        digest=hashlib.sha256(repr(stands).encode()).hexdigest()[:12],
+        now=writable or moving,
+        writable=writable,
+        pause_s=min((need.in_s for need in due.values() if need.in_s > 0), default=IDLE_PAUSE_S),
     )
-    now = moving or any(one.outcome is transitions.Outcome.WRITTEN for one in due.values())
-    pause_s = min((one.in_s for one in due.values() if one.in_s > 0), default=IDLE_PAUSE_S)
-    return LeftOver(left, hashlib.sha256(repr(stands).encode()).hexdigest()[:12], now, pause_s)
 
 
 def _is_moving(path: str, data: bytes) -> bool:

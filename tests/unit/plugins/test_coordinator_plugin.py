@@ -31,9 +31,9 @@ from coordinator_plugin import (
     triggers,
     watcher,
 )
-from coordinator_plugin.operators import GOES_ON_S, MAX_ROUNDS, ContinueOperator, PlanOperator
+from coordinator_plugin.operators import ContinueOperator, PlanOperator
 from coordinator_plugin.patience import Patience
-from coordinator_plugin.steps import LeftOver, WaitKind, continuation, look
+from coordinator_plugin.steps import IDLE_PAUSE_S, LeftOver, WaitKind, continuation, look
 
 from coordinator_tasks.core.codecs.codec import encode_node, encode_state
 from coordinator_tasks.core.errors import NotManaged, Refused, StoreUnavailable, TopicConflict
@@ -620,46 +620,43 @@ def test_two_runs_that_leave_the_same_over_agree_on_the_further_one(shop: Cluste
     assert continuation(shop.coordinator, ["orders"]) == left
 
 
-class Runs:
-    """The runs that are over, by their ids."""
-
-    def __init__(self, *over: str) -> None:
-        self.over = set(over)
-
-    def get_dr_count(self, dag_id: str, *, run_ids: list[str], states: list[str]) -> int:
-        assert (dag_id, set(states)) == ("rebalance", {"success", "failed"})
-        return len(self.over & set(run_ids))
-
-
-class Lately(list[Any]):
-    """The events by which runs have woken the DAG; `after` as Airflow's."""
+class Told(list[Any]):
+    """The events by which runs have told what they leave over; `after` as Airflow's."""
 
     def after(self, since: str) -> list[Any]:
-        return [one for one in self if one.timestamp > datetime.fromisoformat(since)]
+        return [one for one in self if one.timestamp >= datetime.fromisoformat(since)]
+
+
+def told(left: str, ago_s: float = 0.0, run: str = "other") -> SimpleNamespace:
+    """The event of a run that has left this over."""
+    return SimpleNamespace(timestamp=NOW - timedelta(seconds=ago_s), extra={"left": left}, source_run_id=run)
+
+
+NOW = datetime.now(UTC)
+BEGAN_AGO_S = 10.0
 
 
 def goes_on(
     shop: Cluster,
     monkeypatch: pytest.MonkeyPatch,
     topics: Sequence[str] = (),
-    runs: Runs | None = None,
-    lately: Lately | None = None,
-    **woken_by: Any,
+    lately: Sequence[SimpleNamespace] = (),
+    woken_by: Sequence[SimpleNamespace] = (),
 ) -> tuple[list[dict[str, Any]], DagRunTriggerException | None]:
     """The extras of the events by which a run's last task wakes the DAG, and the run that it starts by itself."""
     monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(shop.coordinator))
     asset = Asset(name="zookeeper", uri="zookeeper://shop/topics")
     task = ContinueOperator(task_id="further_run", trigger_dag_id="rebalance", changes=asset)
     events = OutletEventAccessors()
-    woken = [SimpleNamespace(extra=extra) for extra in woken_by.get("extras", ())]
     (alias,) = task.outlets
     assert task.inlets == [alias]
     context: Any = {
-        "ti": runs or Runs(),
-        "params": {"topics": list(topics), "round": 0},
+        "ti": SimpleNamespace(),
+        "dag_run": SimpleNamespace(start_date=NOW - timedelta(seconds=BEGAN_AGO_S)),
+        "params": {"topics": list(topics)},
         "outlet_events": events,
-        "inlet_events": {alias: Lately() if lately is None else lately},
-        "triggering_asset_events": {asset: woken} if woken else {},
+        "inlet_events": {alias: Told([*lately, *woken_by])},
+        "triggering_asset_events": {alias: woken_by} if woken_by else {},
     }
     started = None
     try:
@@ -673,67 +670,75 @@ def test_what_can_go_on_at_once_wakes_the_dag_as_zookeeper_does(shop: Cluster, m
     shop.join("a")
     transitions.plan(shop.coordinator, ["orders"], PERSON)
     left = continuation(shop.coordinator, []).digest
-    assert goes_on(shop, monkeypatch) == ([{"round": 1, "left": left}], None)
+    assert goes_on(shop, monkeypatch) == ([{"left": left}], None)
+    # A run that was woken for it waits as long as any, and then goes on with it.
     for other in (left, "something else"):
-        assert goes_on(shop, monkeypatch, extras=[{"round": 4, "left": other}]) == ([{"round": 5, "left": left}], None)
-    both: list[dict[str, Any]] = [{"round": 4, "left": "something else"}, {"changes": ["member b joined"]}]
-    assert goes_on(shop, monkeypatch, extras=both) == ([{"round": 1, "left": left}], None), "something new woke it too"
-    both[0]["left"] = left
-    assert goes_on(shop, monkeypatch, extras=both) == ([{"round": 5, "left": left}], None), "and nothing came of it"
-    with pytest.raises(AirflowSkipException, match="reconcile goes on"):
-        goes_on(shop, monkeypatch, extras=[{"round": MAX_ROUNDS}])
+        assert goes_on(shop, monkeypatch, woken_by=[told(other)]) == ([{"left": left}], None)
 
 
 @pytest.mark.parametrize(
-    ("extra", "ago_s", "skipped"),
+    ("other", "ago_s", "skipped"),
     [
-        ({"round": 1}, 1, True),
-        ({"round": 7}, GOES_ON_S - 5, True),
-        ({"round": 1}, GOES_ON_S + 5, False),
-        ({"round": 1, "left": "something else"}, 1, False),
+        (False, 1, True),
+        (False, BEGAN_AGO_S + 1, False),
+        (True, 1, False),
     ],
 )
-def test_of_runs_that_leave_the_same_over_one_goes_on(
-    shop: Cluster, monkeypatch: pytest.MonkeyPatch, extra: dict[str, Any], ago_s: float, skipped: bool
+def test_of_runs_that_leave_the_same_over_the_one_that_began_last_goes_on(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch, other: bool, ago_s: float, skipped: bool
 ) -> None:
     shop.join("a")
     transitions.plan(shop.coordinator, ["orders"], PERSON)
-    left = continuation(shop.coordinator, []).digest
-    at = datetime.now(UTC) - timedelta(seconds=ago_s)
-    lately = Lately([SimpleNamespace(timestamp=at, extra={"left": left, **extra})])
+    left = "something else" if other else continuation(shop.coordinator, []).digest
+    lately = [told(left, ago_s)]
     if skipped:
         with pytest.raises(AirflowSkipException, match="another run goes on with it"):
             goes_on(shop, monkeypatch, lately=lately)
-        # The one that was woken for it is that other run.
-        assert goes_on(shop, monkeypatch, lately=lately, extras=[{"left": left, **extra}])[0]
+        # The one that was woken for it is that other run, also where the clocks of Airflow's hosts differ.
+        assert goes_on(shop, monkeypatch, woken_by=lately)[0]
     else:
         assert goes_on(shop, monkeypatch, lately=lately)[0]
+
+
+def test_what_a_run_was_woken_for_and_could_not_write_is_tried_again_after_a_pause(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.join("a")
+    left = continuation(shop.coordinator, [])
+    assert (left.now, left.writable) == (True, True)
+    assert goes_on(shop, monkeypatch) == ([{"left": left.digest}], None)
+    before = datetime.now(UTC)
+    events, started = goes_on(shop, monkeypatch, woken_by=[told(left.digest)])
+    assert events == []
+    assert started is not None
+    assert started.run_after is not None
+    assert (started.run_after - before).total_seconds() >= IDLE_PAUSE_S
 
 
 def test_a_run_for_a_part_of_the_topics_wakes_the_dag_too(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.join("a")
     transitions.plan(shop.coordinator, ["orders"], PERSON)
     left = continuation(shop.coordinator, ["orders"]).digest
-    assert goes_on(shop, monkeypatch, ["orders"]) == ([{"round": 1, "left": left}], None)
+    assert goes_on(shop, monkeypatch, ["orders"]) == ([{"left": left}], None)
 
 
-def test_what_waits_for_its_time_is_looked_at_later_and_again_when_it_is_left_over_once_more(
-    shop: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(operators, "continuation", lambda *_: LeftOver(("orders",), "digest", now=False, pause_s=60.0))
+def test_what_waits_for_its_time_is_looked_at_when_it_is_over(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    def at(pause_s: float) -> DagRunTriggerException:
+        left = LeftOver(("orders",), "digest", now=False, pause_s=pause_s)
+        monkeypatch.setattr(operators, "continuation", lambda *_: left)
+        events, started = goes_on(shop, monkeypatch, ["orders"])
+        assert events == []
+        assert started is not None
+        assert started.conf == {"topics": ["orders"]}
+        return started
+
     before = datetime.now(UTC)
-    events, started = goes_on(shop, monkeypatch, ["orders"])
-    assert events == []
-    assert started is not None
-    assert started.conf == {"topics": ["orders"], "round": 1}
+    started = at(60.0)
     assert started.run_after is not None
     assert 60 <= (started.run_after - before).total_seconds() < 120
-    name = started.dag_run_id
-    assert name.endswith("__1")
-    for over, expected in (({name}, f"{name}__2"), ({name, f"{name}__2"}, f"{name}__3")):
-        _, again = goes_on(shop, monkeypatch, runs=Runs(*over))
-        assert again is not None
-        assert again.dag_run_id == expected
+    # Airflow makes one run of an id: two runs that leave the same over name the same time, a later one another.
+    assert started.dag_run_id == f"further__digest__{started.run_after:%Y%m%dT%H%M%S}"
+    assert at(120.0).dag_run_id != started.dag_run_id
 
 
 def skipped_by_plan(site: Site, monkeypatch: pytest.MonkeyPatch) -> set[str]:

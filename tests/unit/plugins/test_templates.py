@@ -88,7 +88,9 @@ class Instance:
     def run(self) -> "Instance":
         """Render and execute it as Airflow's task runner does."""
         self.task = self.dag.get_task(self.task_id).prepare_for_execution()
-        run = SimpleNamespace(conf=self.conf, run_id=self.run_id, triggering_user_name="ada")
+        run = SimpleNamespace(
+            conf=self.conf, run_id=self.run_id, triggering_user_name="ada", start_date=datetime.now(UTC)
+        )
         context: Any = {
             "dag": self.dag,
             "dag_run": run,
