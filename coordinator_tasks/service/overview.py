@@ -112,19 +112,16 @@ def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) ->
         partitions=len(view.partitions),
         owners=dict(sorted(owners.items())),
         moving=tuple(sorted(moving)),
-        unowned=_unowned(view),
+        unowned=unowned_in(view),
         reason=report.reason if report is not None else "",
         blockers=report.blockers if report is not None else (),
         wishes=wishes.told(view.config),
     )
 
 
-def unowned(c: Coordinator, only: str = "") -> dict[str, tuple[int, ...]]:
-    """Topic → its partitions that nobody has and nobody is to get, of those that can be read and have some.
-
-    `only`: the one topic to read; empty = all.
-    """
-    return _of_each(c, _unowned, only)
+def unowned(c: Coordinator) -> dict[str, tuple[int, ...]]:
+    """Topic → its partitions that nobody has and nobody is to get, of those that can be read and have some."""
+    return _of_each(c, unowned_in)
 
 
 def held(c: Coordinator, consumer: str) -> dict[str, tuple[int, ...]]:
@@ -132,17 +129,16 @@ def held(c: Coordinator, consumer: str) -> dict[str, tuple[int, ...]]:
     return _of_each(c, lambda view: _granted(consumer, view.node) if view.node is not None else ())
 
 
-def _of_each(
-    c: Coordinator, partitions: Callable[[TopicView], tuple[int, ...]], only: str = ""
-) -> dict[str, tuple[int, ...]]:
+def _of_each(c: Coordinator, partitions: Callable[[TopicView], tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
-    for topic in (one for one in transitions.topics(c) if only in ("", one)):
+    for topic in transitions.topics(c):
         with suppress(Malformed, Refused, LookAgain):  # `topics` shows what is wrong with such a one
             found[topic] = partitions(store.load(c.zk, c.paths, topic).view)
     return {topic: numbers for topic, numbers in found.items() if numbers}
 
 
-def _unowned(view: TopicView) -> tuple[int, ...]:
+def unowned_in(view: TopicView) -> tuple[int, ...]:
+    """The topic's partitions that nobody has and nobody is to get; none of a topic that was removed."""
     if view.config.removed:
         return ()
     owned = view.node.assignments.keys() if view.node is not None else set[int]()

@@ -2,15 +2,16 @@
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator_plugin.steps import held_up
 from coordinator_tasks.core.codecs import codec
-from coordinator_tasks.core.errors import Malformed
+from coordinator_tasks.core.errors import Malformed, NotManaged
 from coordinator_tasks.core.model import Actor, State
 from coordinator_tasks.core.partition_text import named
-from coordinator_tasks.service import fleet, overview, transitions, upkeep
+from coordinator_tasks.service import fleet, overview, store, transitions, upkeep
 from coordinator_tasks.service.coordinator import Coordinator
 
 ASK_AGAIN_S = 900.0
@@ -68,7 +69,7 @@ def _missing(c: Coordinator) -> tuple[tuple[str, ...], list[str]]:
 
 def questions(c: Coordinator, due: Sequence[str]) -> Iterator[Question]:
     """One for each topic that is stuck and each consumer that holds it up."""
-    stuck = {topic: state for topic in due if (state := _stuck_since(c, topic)) is not None}
+    stuck = _overdue(c, due)
     if not stuck:
         return
     for topic, missing in held_up(c, tuple(stuck)).items():
@@ -78,25 +79,41 @@ def questions(c: Coordinator, due: Sequence[str]) -> Iterator[Question]:
 
 def questions_of_unowned(c: Coordinator, unowned: Collection[str]) -> Iterator[Question]:
     """One for each topic that has been Stable for long and has partitions that nobody owns."""
-    for topic in unowned:
-        overdue = _stuck_since(c, topic, stable=True)
-        if overdue is not None:
-            yield Question(topic, "", "", _run_id(topic, "", *overdue))
+    for topic, overdue in _overdue(c, unowned, stable=True).items():
+        yield Question(topic, "", "", _run_id(topic, "", *overdue))
 
 
 def still_asked(c: Coordinator, topic: str, consumer: str) -> bool:
-    """Whether a question about this topic still has an object: it is stuck, or without a consumer not owned."""
-    return _stuck_since(c, topic) is not None if consumer else bool(overview.unowned(c, topic))
+    """Whether a question about this topic still has an object: it is stuck, or without a consumer not owned.
+
+    Raises `Malformed` and the like where the topic cannot be read: then it is not known.
+    """
+    return _stuck_since(c, topic) is not None if consumer else bool(unowned_of(c, topic))
+
+
+def unowned_of(c: Coordinator, topic: str) -> tuple[int, ...]:
+    """The topic's partitions that nobody owns; none where it is not managed. Raises `Malformed` and the like."""
+    try:
+        return overview.unowned_in(store.load(c.zk, c.paths, topic).view)
+    except NotManaged:
+        return ()
+
+
+def _overdue(c: Coordinator, topics: Collection[str], *, stable: bool = False) -> dict[str, tuple[str, float]]:
+    """`_stuck_since` of those of the topics that are stuck, as far as they can be read."""
+    found: dict[str, tuple[str, float]] = {}
+    for topic in topics:
+        with suppress(Malformed):
+            if (stuck := _stuck_since(c, topic, stable=stable)) is not None:
+                found[topic] = stuck
+    return found
 
 
 def _stuck_since(c: Coordinator, topic: str, *, stable: bool = False) -> tuple[str, float] | None:
     """The rebalance of a topic that is stuck, or `stable` and not owned, and for how long it is overdue (s)."""
     path = c.paths.state(topic)
     node = c.zk.find(path)
-    try:
-        state = codec.decode_state(path, node.data) if node is not None else None
-    except Malformed:
-        return None
+    state = codec.decode_state(path, node.data) if node is not None else None
     if state is None or (state.state is State.STABLE) is not stable:
         return None
     began_at = state.since_at if stable else state.began_at or state.since_at

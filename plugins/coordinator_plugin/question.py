@@ -9,7 +9,7 @@ from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException, TaskAwaitingInput, TaskDeferred
 
-from coordinator_plugin.backstop import ASK_AGAIN_S
+from coordinator_plugin.backstop import ASK_AGAIN_S, unowned_of
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.operators import one_line_errors
 from coordinator_plugin.steps import held_up
@@ -92,7 +92,7 @@ class AskAboutBlocker(Untemplated, HITLOperator):
 
     def _about_unowned(self, c: Coordinator, context: Context) -> None:
         topic = check_topic(context["params"]["topic"])
-        unowned = overview.unowned(c, topic).get(topic, ())
+        unowned = unowned_of(c, topic)
         if not unowned:
             raise AirflowSkipException(f"every partition of {topic} has an owner: nobody is asked")
         (report,) = transitions.preview(c, [topic])

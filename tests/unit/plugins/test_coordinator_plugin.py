@@ -385,6 +385,25 @@ def test_a_question_about_partitions_without_an_owner_is_withdrawn_when_its_topi
     assert asyncio.run(scenario())
 
 
+@pytest.mark.usefixtures("borrowed")
+@pytest.mark.parametrize(("consumer", "owned"), [("a", 4), ("", 1)])
+def test_a_question_stands_while_its_topic_cannot_be_read(shop: Cluster, consumer: str, owned: int) -> None:
+    async def scenario() -> bool:
+        stable(shop, "orders", dict.fromkeys(range(owned), "a"))
+        path = shop.paths.state("orders")
+        readable = shop.zk.get(path).data
+        shop.zk.transact([SetData(path, b"{")])
+        asked = asyncio.ensure_future(first(Asked(consumer)))
+        await asyncio.sleep(0.2)
+        stood = not asked.done()
+        await asyncio.to_thread(topics.remove_topic, shop.coordinator, "orders", PERSON)
+        shop.zk.transact([SetData(path, readable)])
+        await asked
+        return stood
+
+    assert asyncio.run(scenario())
+
+
 def test_a_question_stands_to_its_time_out_while_zookeeper_is_away(borrowed: Opened) -> None:
     borrowed.problem = StoreUnavailable("ZooKeeper does not answer")
 
