@@ -4,8 +4,8 @@ from airflow.sdk import DAG
 from coordinator_plugin.changes import Scope
 from coordinator_plugin.clusters import Cluster, clusters
 from coordinator_plugin.dagparts import COMMON, POOL, changes_of, cluster_param
-from coordinator_plugin.launch import SparkConsumerLaunch
-from coordinator_plugin.upkeep import MissingConsumers
+from coordinator_plugin.launch import LaunchConsumerOperator
+from coordinator_plugin.upkeep import MissingConsumersOperator
 
 DOCS = """
 ### Consumers
@@ -25,8 +25,8 @@ def build(cluster: Cluster) -> DAG:
         tags=["coordinator", cluster.name],
         params={"cluster": cluster_param(cluster)},
     ) as dag:
-        missing = MissingConsumers(task_id="missing", cluster=cluster.name)
-        SparkConsumerLaunch.partial(
+        missing = MissingConsumersOperator(task_id="missing", cluster=cluster.name)
+        LaunchConsumerOperator.partial(
             task_id="launch", cluster=cluster.name, pool=POOL, map_index_template="{{ task.consumer }}"
         ).expand_kwargs(missing.output)
     return dag

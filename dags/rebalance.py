@@ -5,8 +5,8 @@ from coordinator_plugin.changes import Scope
 from coordinator_plugin.clusters import Cluster, clusters
 from coordinator_plugin.dagparts import COMMON, changes_of, cluster_param, dry_run_param, topics_param
 from coordinator_plugin.operators import (
-    ConfirmClosed,
-    ConfirmStarted,
+    ConfirmClosedOperator,
+    ConfirmStartedOperator,
     ContinueOperator,
     PlanOperator,
     SettleOperator,
@@ -52,9 +52,9 @@ def build(cluster: Cluster) -> DAG:
             last_step="further_run",
             cluster=cluster.name,
         )
-        closed = ConfirmClosed(task_id="confirm_closed", cluster=cluster.name)
+        closed = ConfirmClosedOperator(task_id="confirm_closed", cluster=cluster.name)
         start = StartOperator(task_id="start", cluster=cluster.name)
-        started = ConfirmStarted(task_id="confirm_started", trigger_rule="none_failed", cluster=cluster.name)
+        started = ConfirmStartedOperator(task_id="confirm_started", trigger_rule="none_failed", cluster=cluster.name)
         settle = SettleOperator(task_id="settle", cluster=cluster.name)
         further = ContinueOperator(
             task_id="further_run",

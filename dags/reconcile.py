@@ -5,7 +5,7 @@ from datetime import timedelta
 from airflow.sdk import DAG
 from coordinator_plugin.clusters import Cluster, clusters
 from coordinator_plugin.dagparts import COMMON, cluster_param
-from coordinator_plugin.untemplated import RunOperator
+from coordinator_plugin.untemplated import TriggerRunOperator
 from coordinator_plugin.upkeep import ReconcileOperator
 
 DOCS = """
@@ -32,7 +32,7 @@ def build(cluster: Cluster) -> DAG:
         look = ReconcileOperator(
             task_id="look", cluster=cluster.name, dag_ids={name: cluster.dag_id(name) for name in WAKES}
         )
-        RunOperator.partial(
+        TriggerRunOperator.partial(
             task_id="wake", map_index_template="{{ task.trigger_dag_id }} {{ task.conf.get('topic', '') }}"
         ).expand_kwargs(look.output)
     return dag

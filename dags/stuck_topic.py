@@ -3,7 +3,7 @@
 from airflow.sdk import DAG
 from coordinator_plugin.clusters import Cluster, clusters
 from coordinator_plugin.dagparts import COMMON, blocker_param, cluster_param, topic_param
-from coordinator_plugin.question import ApplyAnswer, AskAboutBlocker
+from coordinator_plugin.question import ApplyAnswerOperator, QuestionOperator
 
 DOCS = """
 ### Stuck topic
@@ -28,8 +28,8 @@ def build(cluster: Cluster) -> DAG:
             "consumer": blocker_param(),
         },
     ) as dag:
-        ask = AskAboutBlocker(task_id="ask", cluster=cluster.name)
-        ask >> ApplyAnswer(task_id="apply_answer", cluster=cluster.name, question=ask.task_id)
+        ask = QuestionOperator(task_id="ask", cluster=cluster.name)
+        ask >> ApplyAnswerOperator(task_id="apply_answer", cluster=cluster.name, question=ask.task_id)
     return dag
 
 

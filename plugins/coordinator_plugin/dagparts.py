@@ -9,7 +9,7 @@ from airflow.sdk import Asset, AssetWatcher, Param
 
 from coordinator_plugin.changes import Scope
 from coordinator_plugin.clusters import Cluster, clusters
-from coordinator_plugin.watcher import ZooKeeperChanges
+from coordinator_plugin.watcher import ZooKeeperChangesTrigger
 from coordinator_tasks.core.names import MAX_WORDS_CHARS
 
 POOL = os.environ.get("COORDINATOR_LAUNCH_POOL", "default_pool")
@@ -32,7 +32,7 @@ def changes_of(cluster: Cluster, scope: Scope) -> Asset:
         name=name,
         uri=f"zookeeper://{cluster.name}/{scope}",
         group="coordinator",
-        watchers=[AssetWatcher(name=name, trigger=ZooKeeperChanges(cluster.name, str(scope)))],
+        watchers=[AssetWatcher(name=name, trigger=ZooKeeperChangesTrigger(cluster.name, str(scope)))],
     )
 
 

@@ -25,7 +25,7 @@ from coordinator_plugin.operators import one_line_errors
 from coordinator_plugin.place import launched_elsewhere, let_go_problem, run_base
 from coordinator_plugin.steps import registered
 from coordinator_plugin.triggers import RegistrationTrigger
-from coordinator_plugin.untemplated import Untemplated
+from coordinator_plugin.untemplated import UntemplatedOperator
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.names import check_consumer
 from coordinator_tasks.run_folder import RunFolder, write_private
@@ -56,7 +56,7 @@ class _Files:
         }
 
 
-class SparkConsumerLaunch(Untemplated, SparkSubmitOperator):
+class LaunchConsumerOperator(UntemplatedOperator, SparkSubmitOperator):
     """Brings one consumer to life under its stable id, at most once however often the task is tried.
 
     - `consumer`: the id; one that is registered already ends the task at once.

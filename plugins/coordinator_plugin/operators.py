@@ -20,7 +20,7 @@ from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.patience import PATIENCE_S, Outcome, Patience
 from coordinator_plugin.steps import LeftOver, WaitKind, continuation, look
 from coordinator_plugin.triggers import POLL_S, ConfirmationTrigger
-from coordinator_plugin.untemplated import RunOperator, Untemplated
+from coordinator_plugin.untemplated import TriggerRunOperator, UntemplatedOperator
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused
 from coordinator_tasks.core.model import Actor, State
 from coordinator_tasks.service import transitions, upkeep
@@ -61,7 +61,7 @@ def topics_of(context: Context) -> tuple[str, ...]:
     return tuple(context["params"].get("topics") or ())
 
 
-class TransitionOperator(Untemplated):
+class TransitionOperator(UntemplatedOperator):
     """Applies one transition to every topic of the run that is due, and reports per topic."""
 
     step: Callable[..., "list[transitions.TopicReport]"]
@@ -145,7 +145,7 @@ class SettleOperator(TransitionOperator):
     step = staticmethod(transitions.settle)
 
 
-class ConfirmationSensor(Untemplated):
+class ConfirmationOperator(UntemplatedOperator):
     """Waits for confirmations and ends `confirmed`, `replan` or `blocked`; none of them is a failure.
 
     A wait in the triggerer takes 2.0 to 2.7 s even if there is nothing to wait for (both of its loops turn once a second),
@@ -210,19 +210,19 @@ class ConfirmationSensor(Untemplated):
             time.sleep(POLL_S / 3)
 
 
-class ConfirmClosed(ConfirmationSensor):
+class ConfirmClosedOperator(ConfirmationOperator):
     """Waits until what has to be closed is confirmed closed by the consumers' own interfaces."""
 
     kind = WaitKind.CLOSED
 
 
-class ConfirmStarted(ConfirmationSensor):
+class ConfirmStartedOperator(ConfirmationOperator):
     """Waits until what has to be started is confirmed started by the consumers' own interfaces."""
 
     kind = WaitKind.STARTED
 
 
-class ContinueOperator(RunOperator):
+class ContinueOperator(TriggerRunOperator):
     """Starts a further run for what this one left over, under the same rebalance id (which stands in ZooKeeper).
 
     What can be done now wakes the DAG as ZooKeeper's watcher does: by an event of the asset `changes`. Airflow makes one run of

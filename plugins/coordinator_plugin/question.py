@@ -14,7 +14,7 @@ from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.operators import one_line_errors
 from coordinator_plugin.steps import held_up
 from coordinator_plugin.triggers import QuestionTrigger
-from coordinator_plugin.untemplated import Untemplated
+from coordinator_plugin.untemplated import UntemplatedOperator
 from coordinator_tasks.core.names import check_consumer, check_topic
 from coordinator_tasks.core.partition_text import named
 from coordinator_tasks.service import directives, overview, transitions
@@ -43,7 +43,7 @@ owner.
 SHOWN_TOPICS = 10
 
 
-class AskAboutBlocker(Untemplated, HITLOperator):
+class QuestionOperator(UntemplatedOperator, HITLOperator):
     """Asks whether to wait on for the run's `consumer`, which holds up the run's `topic`, or to isolate it.
 
     Without a consumer it says which partitions of the topic have no owner: there is nobody to isolate. The triggerer
@@ -103,7 +103,7 @@ class AskAboutBlocker(Untemplated, HITLOperator):
         )
 
 
-class ApplyAnswer(Untemplated):
+class ApplyAnswerOperator(UntemplatedOperator):
     """Does what a person answered about a blocker: isolates it, or waits on. `question`: the task that asked."""
 
     def __init__(self, *, cluster: str = "", question: str, **kwargs: Any) -> None:

@@ -10,7 +10,7 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import BaseOperator
 
 
-class Untemplated(BaseOperator):
+class UntemplatedOperator(BaseOperator):
     """Airflow renders no argument of the task; beside another operator it is the first base class."""
 
     template_fields: Any = ()
@@ -18,7 +18,7 @@ class Untemplated(BaseOperator):
     template_fields_renderers: ClassVar[dict[str, str]] = {}
 
 
-class RunOperator(Untemplated, TriggerDagRunOperator):
+class TriggerRunOperator(UntemplatedOperator, TriggerDagRunOperator):
     """Starts a run of a DAG, unless a run of this id is there."""
 
     def __init__(self, **kwargs: Any) -> None:

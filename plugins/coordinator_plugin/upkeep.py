@@ -10,13 +10,13 @@ from coordinator_plugin import backstop
 from coordinator_plugin.actions import ACTIONS
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.operators import actor_of, one_line_errors
-from coordinator_plugin.untemplated import Untemplated
+from coordinator_plugin.untemplated import UntemplatedOperator
 from coordinator_tasks.service import fleet
 
 _ACTIVE = ["queued", "running"]
 
 
-class ReconcileOperator(Untemplated):
+class ReconcileOperator(UntemplatedOperator):
     """Does the upkeep and returns the runs to start; `dag_ids` are this cluster's DAGs by their plain name."""
 
     def __init__(self, *, cluster: str = "", dag_ids: Mapping[str, str], **kwargs: Any) -> None:
@@ -39,7 +39,7 @@ class ReconcileOperator(Untemplated):
         )
 
 
-class MissingConsumers(Untemplated):
+class MissingConsumersOperator(UntemplatedOperator):
     """The consumers that should run and do not; their launches look up themselves what to launch."""
 
     def __init__(self, *, cluster: str = "", **kwargs: Any) -> None:
@@ -58,7 +58,7 @@ class MissingConsumers(Untemplated):
         return [{"consumer": launch.consumer} for launch in launches]
 
 
-class ActionOperator(Untemplated):
+class ActionOperator(UntemplatedOperator):
     """One of the actions of `coordinator_plugin.actions`, with the run's parameters."""
 
     def __init__(self, *, action: str, **kwargs: Any) -> None:

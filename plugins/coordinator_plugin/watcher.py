@@ -26,7 +26,7 @@ KEY = "seen"
 log = logging.getLogger(__name__)
 
 
-class ZooKeeperChanges(BaseEventTrigger):
+class ZooKeeperChangesTrigger(BaseEventTrigger):
     """Fires when what `scope` covers has changed in this cluster; waits and reconnects while ZooKeeper is away."""
 
     def __init__(self, cluster: str, scope: str) -> None:
@@ -38,7 +38,7 @@ class ZooKeeperChanges(BaseEventTrigger):
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Path and arguments, as Airflow stores them."""
-        return "coordinator_plugin.watcher.ZooKeeperChanges", {"cluster": self.cluster, "scope": self.scope}
+        return "coordinator_plugin.watcher.ZooKeeperChangesTrigger", {"cluster": self.cluster, "scope": self.scope}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """One event for each change, those within `COALESCE_S` in one; never ends by itself."""

@@ -437,8 +437,8 @@ class Store:
         self.kept[key] = json.loads(json.dumps(value))
 
 
-def watching(store: Store) -> watcher.ZooKeeperChanges:
-    trigger = watcher.ZooKeeperChanges("main", "topics")
+def watching(store: Store) -> watcher.ZooKeeperChangesTrigger:
+    trigger = watcher.ZooKeeperChangesTrigger("main", "topics")
     trigger.asset_state_store = store  # type: ignore[assignment]
     return trigger
 
@@ -607,7 +607,7 @@ def test_partitions_that_nobody_owns_are_told_at_once_and_asked_about_when_that_
     (again,) = backstop.reconcile(c, AIRFLOW).questions
     assert again.run_id == asked.run_id
 
-    ask = question.AskAboutBlocker(task_id="ask")
+    ask = question.QuestionOperator(task_id="ask")
     ask._about_unowned(c, cast(Any, {"params": asked.plain()["conf"]}))
     assert ask.subject.startswith("nobody owns partition")
     assert "no live consumer is there to take partitions 1" in str(ask.body)
@@ -624,7 +624,7 @@ def test_the_question_says_what_else_isolating_would_take(shop: Cluster, monkeyp
     topics.add_topic(shop.coordinator, "clicks", "g", actor=PERSON)
     stable(shop, "clicks", {0: "a", 1: "b", 2: "a", 3: "a"})
     monkeypatch.setattr(question, "held_up", lambda _, names: {names[0]: {"a": "a does not answer"}})
-    ask = question.AskAboutBlocker(task_id="ask")
+    ask = question.QuestionOperator(task_id="ask")
     ask._about_consumer(shop.coordinator, cast(Any, {"params": {"topic": "orders", "consumer": "a"}}))
     assert "takes everything from this consumer at once: partitions 0,2-3 of clicks. If" in str(ask.body)
     assert question.takes({}) == "it has no partition now"
