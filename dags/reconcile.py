@@ -1,4 +1,4 @@
-"""The backstop: every minute, finds what no event told, and wakes who has to do something about it."""
+"""Every minute: finds what no event told, and starts the runs that are needed for it."""
 
 from datetime import timedelta
 

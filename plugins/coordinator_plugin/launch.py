@@ -22,7 +22,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.operators import one_line_errors
-from coordinator_plugin.place import launched_elsewhere, let_go_problem, run_base
+from coordinator_plugin.run_location import launched_elsewhere, let_go_problem, run_base
 from coordinator_plugin.steps import registered
 from coordinator_plugin.triggers import RegistrationTrigger
 from coordinator_plugin.untemplated import UntemplatedOperator

@@ -9,9 +9,9 @@ from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException, TaskAwaitingInput, TaskDeferred
 
-from coordinator_plugin.backstop import ASK_AGAIN_S, unowned_of
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.operators import one_line_errors
+from coordinator_plugin.reconcile import ASK_AGAIN_S, unowned_of
 from coordinator_plugin.steps import held_up
 from coordinator_plugin.triggers import QuestionTrigger
 from coordinator_plugin.untemplated import UntemplatedOperator

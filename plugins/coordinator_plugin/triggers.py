@@ -19,9 +19,9 @@ from airflow.providers.standard.triggers.hitl import HITLTrigger
 from airflow.triggers.base import BaseTrigger, TaskFailedEvent, TaskSuccessEvent, TriggerEvent
 
 from coordinator_plugin import report as said
-from coordinator_plugin.backstop import still_asked
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.patience import PATIENCE_S, Outcome, Patience
+from coordinator_plugin.reconcile import still_asked
 from coordinator_plugin.sessions import SHARED
 from coordinator_plugin.steps import WaitKind, look, registered
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused, Unavailable

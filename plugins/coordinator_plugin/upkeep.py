@@ -1,4 +1,4 @@
-"""Operators around the transitions: the backstop, the fleet, and the actions of the forms."""
+"""Operators around the transitions: the reconciliation, the fleet, and the actions of the forms."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,10 +6,10 @@ from typing import Any
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 
-from coordinator_plugin import backstop
 from coordinator_plugin.actions import ACTIONS
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.operators import actor_of, one_line_errors
+from coordinator_plugin.reconcile import reconcile, runs
 from coordinator_plugin.untemplated import UntemplatedOperator
 from coordinator_tasks.service import fleet
 
@@ -27,11 +27,11 @@ class ReconcileOperator(UntemplatedOperator):
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Look, and say what was found."""
         with one_line_errors(), CoordinatorHook(self.cluster).open() as coordinator:
-            findings = backstop.reconcile(coordinator, actor_of(context))
+            findings = reconcile(coordinator, actor_of(context))
         for line in findings.lines or ["everything is as it should be"]:
             self.log.info("%s", line)
         ti = context["ti"]
-        return backstop.runs(
+        return runs(
             findings,
             self.dag_ids,
             active_rebalances=ti.get_dr_count(self.dag_ids["rebalance"], states=_ACTIVE),

@@ -1,4 +1,4 @@
-"""Airflow's side without Airflow's services: connections, waits, the watcher's comparisons, the backstop, the forms."""
+"""Airflow's side without Airflow's services: connections, waits, the watcher's comparisons, the reconciliation, the forms."""
 
 import asyncio
 import json
@@ -19,20 +19,20 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow.triggers.base import TaskFailedEvent, TaskSuccessEvent, TriggerEvent
 from coordinator_plugin import (
     actions,
-    backstop,
     changes,
     clusters,
     hook,
     operators,
-    place,
     question,
     report,
+    run_location,
     sessions,
     triggers,
     watcher,
 )
 from coordinator_plugin.operators import ContinueOperator, PlanOperator
 from coordinator_plugin.patience import Patience
+from coordinator_plugin.reconcile import ASK_AGAIN_S, reconcile, runs
 from coordinator_plugin.steps import IDLE_PAUSE_S, LeftOver, WaitKind, continuation, look
 
 from coordinator_tasks.core.codecs.codec import encode_node, encode_state
@@ -150,7 +150,7 @@ def test_a_container_that_ends_with_airflow_is_no_place_to_let_go(
 ) -> None:
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "cmdline").write_bytes(first.replace(" ", "\0").encode())
-    problem = place.let_go_problem({place.ALLOW_VARIABLE: allowed} if allowed else {}, tmp_path)
+    problem = run_location.let_go_problem({run_location.ALLOW_VARIABLE: allowed} if allowed else {}, tmp_path)
     assert ("would die with it" in problem) is refused
 
 
@@ -531,23 +531,23 @@ def test_the_fleet_is_woken_by_its_own_change_and_by_those_who_left_only(shop: C
     assert changes.differences(before, now) == ["member a left", "fleet app is new"]
 
 
-# The backstop, the forms, what is left over
+# The reconciliation, the forms, what is left over
 
 
-def test_the_backstop_finds_due_topics_and_missing_consumers_and_lets_running_runs_be(shop: Cluster) -> None:
+def test_reconcile_finds_due_topics_and_missing_consumers_and_lets_running_runs_be(shop: Cluster) -> None:
     shop.join("a")
     fleet.set_fleet(shop.coordinator, Fleet("app", "app.py", ("c1",)))
     shop.kafka.add_partitions("orders", 2)
-    findings = backstop.reconcile(shop.coordinator, AIRFLOW)
+    findings = reconcile(shop.coordinator, AIRFLOW)
     assert (findings.due, findings.missing, findings.questions) == (("orders",), ("c1",), ())
     assert "orders has 2 new partitions" in findings.lines
     names = {"rebalance": "rebalance", "consumers": "consumers", "stuck_topic": "stuck_topic"}
-    wanted = backstop.runs(findings, names, active_rebalances=0, active_launches=0)
+    wanted = runs(findings, names, active_rebalances=0, active_launches=0)
     assert [one["trigger_dag_id"] for one in wanted] == ["rebalance", "consumers"]
-    assert backstop.runs(findings, names, active_rebalances=1, active_launches=1) == []
+    assert runs(findings, names, active_rebalances=1, active_launches=1) == []
 
 
-def test_the_backstop_finds_what_is_due_beside_a_fleet_and_a_topic_that_cannot_be_read(shop: Cluster) -> None:
+def test_reconcile_finds_what_is_due_beside_a_fleet_and_a_topic_that_cannot_be_read(shop: Cluster) -> None:
     c = shop.coordinator
     for consumer in ("a", "b"):
         shop.join(consumer)
@@ -558,7 +558,7 @@ def test_the_backstop_finds_what_is_due_beside_a_fleet_and_a_topic_that_cannot_b
     directives.readmit(c, "b", by="ada")
     broken = [c.paths.fleet("app"), c.paths.topic("clicks")]
     shop.zk.transact([SetData(path, b"{") for path in broken])
-    findings = backstop.reconcile(c, AIRFLOW)
+    findings = reconcile(c, AIRFLOW)
     assert (findings.due, findings.missing) == (("orders",), ())
     assert any(line.startswith(broken[0]) for line in findings.lines)
     assert any(
@@ -571,15 +571,15 @@ def test_a_stuck_topic_is_asked_about_once_and_again_later(shop: Cluster) -> Non
     c = shop.coordinator
     shop.join("a")
     transitions.plan(c, ["orders"], PERSON)
-    assert backstop.reconcile(c, AIRFLOW).questions == ()
+    assert reconcile(c, AIRFLOW).questions == ()
     shop.clock.sleep(c.policy.stuck_after_s + 1)
-    (asked,) = backstop.reconcile(c, AIRFLOW).questions
+    (asked,) = reconcile(c, AIRFLOW).questions
     assert (asked.topic, asked.consumer) == ("orders", "a")
     shop.clock.sleep(60)
-    (again,) = backstop.reconcile(c, AIRFLOW).questions
+    (again,) = reconcile(c, AIRFLOW).questions
     assert again.run_id == asked.run_id
-    shop.clock.sleep(backstop.ASK_AGAIN_S)
-    (later,) = backstop.reconcile(c, AIRFLOW).questions
+    shop.clock.sleep(ASK_AGAIN_S)
+    (later,) = reconcile(c, AIRFLOW).questions
     assert later.run_id != asked.run_id
 
 
@@ -598,13 +598,13 @@ def test_partitions_that_nobody_owns_are_told_at_once_and_asked_about_when_that_
     directives.drain(c, "a", "ada", "new disk")
     stable(shop, "orders", {0: "a"})
     transitions.plan(c, ["orders"], PERSON)
-    found = backstop.reconcile(c, AIRFLOW)
+    found = reconcile(c, AIRFLOW)
     assert any(line.startswith("orders: nobody owns partitions 1") for line in found.lines)
     assert found.questions == ()
     shop.clock.sleep(c.policy.stuck_after_s + 1)
-    (asked,) = backstop.reconcile(c, AIRFLOW).questions
+    (asked,) = reconcile(c, AIRFLOW).questions
     assert asked.plain()["conf"] == {"topic": "orders", "consumer": ""}
-    (again,) = backstop.reconcile(c, AIRFLOW).questions
+    (again,) = reconcile(c, AIRFLOW).questions
     assert again.run_id == asked.run_id
 
     ask = question.QuestionOperator(task_id="ask")
@@ -614,7 +614,7 @@ def test_partitions_that_nobody_owns_are_told_at_once_and_asked_about_when_that_
     assert ask.options == [question.WAIT], "there is nobody to isolate"
 
     topics.remove_topic(c, "orders", PERSON)
-    assert backstop.reconcile(c, AIRFLOW).questions == ()
+    assert reconcile(c, AIRFLOW).questions == ()
     with pytest.raises(AirflowSkipException, match="nobody is asked"):
         ask._about_unowned(c, cast(Any, {"params": asked.plain()["conf"]}))
 

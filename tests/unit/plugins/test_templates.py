@@ -28,7 +28,7 @@ from airflow.sdk.exceptions import (
 from airflow.sdk.execution_time.context import MacrosAccessor, OutletEventAccessors
 from airflow.sdk.execution_time.task_runner import _render_map_index, _serialize_rendered_fields
 from coordinator_plugin import hook, launch
-from coordinator_plugin.place import ALLOW_VARIABLE, BASE_VARIABLE
+from coordinator_plugin.run_location import ALLOW_VARIABLE, BASE_VARIABLE
 
 from coordinator_tasks.adapters.discovery import claim_incarnation
 from coordinator_tasks.core.codecs import codec

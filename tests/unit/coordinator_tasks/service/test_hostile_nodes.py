@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from coordinator_plugin import backstop, changes
+from coordinator_plugin import changes
+from coordinator_plugin.reconcile import reconcile
 from coordinator_ui import look
 
 from coordinator_tasks.core.model import Ending, Fleet, Silence, State, Unreachable
@@ -51,7 +52,7 @@ def everything_else(site: Site) -> None:
     look.topic_page(c, "orders", 5)
     fleet.missing(c)
     directives.complete_readmissions(c, LOOP)
-    backstop.reconcile(c, LOOP)
+    reconcile(c, LOOP)
 
 
 def of_b(site: Site) -> list[int]:
@@ -188,7 +189,7 @@ def test_a_fleet_that_cannot_be_read_stops_no_other(garbage: str) -> None:
     assert {one.consumer for one in overview.consumers(site.coordinator)} == {"a", "x", "z"}
     fleet.set_fleet(site.coordinator, replace(ETL, consumers=("x", "y")))
     directives.drain(site.coordinator, "a", "ann", "new host")
-    findings = backstop.reconcile(site.coordinator, LOOP)
+    findings = reconcile(site.coordinator, LOOP)
     assert (findings.missing, any(site.paths.fleet("bad") in line for line in findings.lines)) == (("x", "y"), True)
     everything_else(site)
     assert site.zk.get(site.paths.fleet("bad")).data == GARBAGE[garbage]
