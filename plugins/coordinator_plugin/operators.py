@@ -15,10 +15,10 @@ from airflow.providers.standard.utils.skipmixin import SkipMixin
 from airflow.sdk import Asset, AssetAlias, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from coordinator_plugin import report as said
+from coordinator_plugin.confirmation import PATIENCE_S, ConfirmationWait, Patience, WaitKind
 from coordinator_plugin.hook import CoordinatorHook
-from coordinator_plugin.patience import PATIENCE_S, Outcome, Patience
-from coordinator_plugin.steps import LeftOver, WaitKind, continuation, look
+from coordinator_plugin.report import lines, plain
+from coordinator_plugin.steps import LeftOver, continuation
 from coordinator_plugin.triggers import POLL_S, ConfirmationTrigger
 from coordinator_plugin.untemplated import TriggerRunOperator, UntemplatedOperator
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused
@@ -76,11 +76,11 @@ class TransitionOperator(UntemplatedOperator):
             named = topics_of(context) or transitions.topics(coordinator)
             reports = type(self).step(coordinator, named, actor_of(context))
         self.show(reports)
-        return [said.plain(report) for report in reports]
+        return [plain(report) for report in reports]
 
     def show(self, reports: "Sequence[transitions.TopicReport]") -> None:
         """The reports, for the reader of the log."""
-        for line in said.lines(reports):
+        for line in lines(reports):
             self.log.info("%s", line)
 
 
@@ -112,13 +112,13 @@ class PlanOperator(TransitionOperator, SkipMixin):
                 reports = transitions.plan(coordinator, named, actor_of(context))
                 idle = self._idle(coordinator, named, reports)
         self.show(reports)
-        plain = [said.plain(report) for report in reports]
+        told = [plain(report) for report in reports]
         if idle:
             self.log.info("nothing to do for %s", ", ".join(sorted(idle)))
             # Skipping ends the task by an exception, so its result has to be handed over before.
-            context["ti"].xcom_push(key="return_value", value=plain)
+            context["ti"].xcom_push(key="return_value", value=told)
             self.skip(context["ti"], [self.dag.get_task(task_id) for task_id in sorted(idle)])
-        return plain
+        return told
 
     def _idle(
         self, coordinator: Coordinator, named: Sequence[str], reports: Sequence[transitions.TopicReport]
@@ -174,7 +174,10 @@ class ConfirmationOperator(UntemplatedOperator):
         """Look for a while; then hand over to the triggerer."""
         topics = topics_of(context)
         with one_line_errors(), CoordinatorHook(self.cluster).open() as coordinator:
-            outcome = self._short_wait(coordinator, topics)
+            began_s = time.monotonic()
+            wait = ConfirmationWait(self.kind, topics, Patience(began_s, self.limit_s, self.patience_s), self.log.info)
+            while (outcome := wait.poll(coordinator)) is None and time.monotonic() - began_s < self.look_s:
+                time.sleep(POLL_S / 3)
         if outcome is not None:
             self.log.info("%s after %.1f s", outcome.waiting, outcome.waited_s)
             return outcome.plain()
@@ -192,22 +195,6 @@ class ConfirmationOperator(UntemplatedOperator):
     def never_resumed(self, context: Context, event: object = None) -> None:
         """Named to Airflow because it wants a name: the trigger ends the task."""
         raise AirflowException(f"the wait of {context['ti'].task_id} came back to a worker with {event!r}")
-
-    def _short_wait(self, coordinator: Coordinator, topics: Sequence[str]) -> Outcome | None:
-        began_s = time.monotonic()
-        patience = Patience(began_s, self.limit_s, self.patience_s)
-        shown: list[str] = []
-        while True:
-            seen = look(coordinator, self.kind, topics)
-            lines = list(said.waiting_lines(seen.report.topics, seen.report.blockers))
-            if lines != shown:
-                shown = lines
-                for line in lines:
-                    self.log.info("%s", line)
-            outcome = patience.judge(seen.report, seen.others_ready, time.monotonic())
-            if outcome is not None or time.monotonic() - began_s >= self.look_s:
-                return outcome
-            time.sleep(POLL_S / 3)
 
 
 class ConfirmClosedOperator(ConfirmationOperator):

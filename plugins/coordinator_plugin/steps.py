@@ -3,46 +3,14 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.model import Member, State
-from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Watcher
 from coordinator_tasks.service import transitions
 from coordinator_tasks.service.coordinator import Coordinator
 
-MAX_WATCHED_TOPICS = 200
 IDLE_PAUSE_S = 5.0  # where it is not known when something can be done
-
-
-class WaitKind(StrEnum):
-    """What is waited for."""
-
-    CLOSED = "closed"
-    STARTED = "started"
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """One look. `others_ready`: something can be written now in topics that do not wait for this kind of confirmation."""
-
-    report: transitions.WaitReport
-    others_ready: bool = False
-
-
-def look(c: Coordinator, kind: WaitKind, topics: Sequence[str], watcher: Watcher | None = None) -> Look:
-    """One look at the confirmations (no topics = all); `watcher` is called once when members or states change."""
-    named = tuple(topics) or transitions.topics(c)
-    if watcher is not None:
-        c.discovery.watch(watcher)
-        for topic in [topic for topic in named if is_topic(topic)][:MAX_WATCHED_TOPICS]:
-            c.zk.find(c.paths.state(topic), watcher)
-    report = (transitions.await_closed if kind is WaitKind.CLOSED else transitions.await_started)(c, named)
-    if not report.pending:
-        return Look(report)
-    rest = [topic for topic in named if topic not in report.pending and topic not in report.confirmed]
-    return Look(report, bool(rest and transitions.ready(c, rest)))
 
 
 def held_up(c: Coordinator, topics: Sequence[str]) -> dict[str, dict[str, str]]:

@@ -9,21 +9,21 @@ import hashlib
 import json
 import logging
 import time
+from abc import abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow.providers.standard.triggers.hitl import HITLTrigger
 from airflow.triggers.base import BaseTrigger, TaskFailedEvent, TaskSuccessEvent, TriggerEvent
 
-from coordinator_plugin import report as said
+from coordinator_plugin.confirmation import PATIENCE_S, ConfirmationWait, Patience, WaitKind, WaitOutcome
 from coordinator_plugin.hook import CoordinatorHook
-from coordinator_plugin.patience import PATIENCE_S, Outcome, Patience
 from coordinator_plugin.reconcile import still_asked
 from coordinator_plugin.sessions import SHARED
-from coordinator_plugin.steps import WaitKind, look, registered
+from coordinator_plugin.steps import registered
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused, Unavailable
 from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.service.coordinator import Coordinator
@@ -69,85 +69,29 @@ def _open(plain: dict[str, Any]) -> Any:
     return open_coordinator(settings_of(plain))
 
 
-class ConfirmationTrigger(BaseTrigger):
-    """Waits until the consumers have confirmed; `topics` is a JSON list, empty = all. Ends after `limit_s` at the latest."""
+class ZooKeeperTrigger(BaseTrigger):
+    """A wait with the cluster's coordinator, which is borrowed again after ZooKeeper or the registry did not answer.
 
-    def __init__(self, cluster: str, kind: str, topics: str, limit_s: float, patience_s: float = PATIENCE_S) -> None:
+    `arguments` names the fields that Airflow stores.
+    """
+
+    arguments: ClassVar[tuple[str, ...]]
+    cluster: str
+
+    def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.cluster = cluster
-        self.kind = kind
-        self.topics = topics
-        self.limit_s = limit_s
-        self.patience_s = patience_s
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Path and arguments, as Airflow stores them."""
-        names = ("cluster", "kind", "topics", "limit_s", "patience_s")
-        return "coordinator_plugin.triggers.ConfirmationTrigger", {name: getattr(self, name) for name in names}
+        return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in self.arguments}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Ends the task: success with the outcome, whichever it is; failure only if it cannot be asked for at all."""
-        try:
-            outcome = await self._wait()
-        except (Refused, Malformed) as error:
-            log.error("%s", error)  # noqa: TRY400 - one line for a person, who has to change something
-            yield TaskFailedEvent()
-            return
-        log.info("%s after %.1f s", outcome.waiting, outcome.waited_s)
-        yield TaskSuccessEvent(xcoms={"return_value": outcome.plain()})
-
-    async def _wait(self) -> Outcome:
-        wake, patience = Wake(), Patience(time.monotonic(), float(self.limit_s), float(self.patience_s))
-        while True:
-            try:
-                async with await borrowed(self.cluster) as coordinator:
-                    return await self._watch(coordinator, wake, patience)
-            except Unavailable as error:
-                log.warning("holding: %s", error)
-                now_s = time.monotonic()
-                if now_s - patience.began_s >= patience.limit_s:
-                    return patience.gave_up(str(error), now_s)
-                await asyncio.sleep(RECONNECT_S)
-
-    async def _watch(self, coordinator: Coordinator, wake: Wake, patience: Patience) -> Outcome:
-        kind, topics = WaitKind(self.kind), tuple(json.loads(self.topics or "[]"))
-        shown: list[str] = []
-        while True:
-            seen = await asyncio.to_thread(look, coordinator, kind, topics, wake.from_thread)
-            lines = list(said.waiting_lines(seen.report.topics, seen.report.blockers))
-            if lines != shown:
-                shown = lines
-                for line in lines:
-                    log.info("%s", line)
-            outcome = patience.judge(seen.report, seen.others_ready, time.monotonic())
-            if outcome is not None:
-                return outcome
-            await wake.wait(POLL_S)
-
-
-class RegistrationTrigger(BaseTrigger):
-    """Waits until a launched consumer has registered; `folder` is its run folder, empty if it is not on this host."""
-
-    def __init__(self, cluster: str, consumer: str, folder: str, limit_s: float, deadline_at: float) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.cluster = cluster
-        self.consumer = consumer
-        self.folder = folder
-        self.limit_s = limit_s
-        self.deadline_at = deadline_at
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Path and arguments; the deadline (seconds since 1970) survives a restart of the triggerer."""
-        names = ("cluster", "consumer", "folder", "limit_s", "deadline_at")
-        return "coordinator_plugin.triggers.RegistrationTrigger", {name: getattr(self, name) for name in names}
-
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Ends the task: success when the consumer is registered, failure with the end of the driver's log."""
+        """Ends the task: as `watch` says, or as failed where a person has to change something first."""
         wake = Wake()
         while True:
             try:
                 async with await borrowed(self.cluster) as coordinator:
-                    yield await self._watch(coordinator, wake)
+                    yield await self.watch(coordinator, wake)
                     return
             except (Refused, Malformed) as error:
                 log.error("%s", error)  # noqa: TRY400 - one line for a person, who has to change something
@@ -155,12 +99,69 @@ class RegistrationTrigger(BaseTrigger):
                 return
             except Unavailable as error:
                 log.warning("holding: %s", error)
-                if time.time() > self.deadline_at:
-                    yield TaskFailedEvent()
+                if (end := self.given_up(str(error))) is not None:
+                    yield end
                     return
                 await asyncio.sleep(RECONNECT_S)
 
-    async def _watch(self, coordinator: Coordinator, wake: Wake) -> TriggerEvent:
+    @abstractmethod
+    async def watch(self, coordinator: Coordinator, wake: Wake) -> TriggerEvent:
+        """Wait; the event ends the task. Raises what the coordinator raises."""
+
+    @abstractmethod
+    def given_up(self, problem: str) -> TriggerEvent | None:
+        """How the task ends because of a `problem` that lasts, or `None` to wait on."""
+
+
+class ConfirmationTrigger(ZooKeeperTrigger):
+    """Waits until the consumers have confirmed; `topics` is a JSON list, empty = all. Ends after `limit_s` at the latest.
+
+    The task succeeds with the outcome, whichever it is; it fails only where nobody can ask for it.
+    """
+
+    arguments = ("cluster", "kind", "topics", "limit_s", "patience_s")
+
+    def __init__(self, cluster: str, kind: str, topics: str, limit_s: float, patience_s: float = PATIENCE_S) -> None:
+        super().__init__()
+        self.cluster = cluster
+        self.kind = kind
+        self.topics = topics
+        self.limit_s = limit_s
+        self.patience_s = patience_s
+        patience = Patience(time.monotonic(), float(limit_s), float(patience_s))
+        self._wait = ConfirmationWait(WaitKind(kind), tuple(json.loads(topics or "[]")), patience, log.info)
+
+    async def watch(self, coordinator: Coordinator, wake: Wake) -> TriggerEvent:
+        while (outcome := await asyncio.to_thread(self._wait.poll, coordinator, wake.from_thread)) is None:
+            await wake.wait(POLL_S)
+        return self._ended(outcome)
+
+    def given_up(self, problem: str) -> TriggerEvent | None:
+        outcome = self._wait.patience.judge_unread(problem, time.monotonic())
+        return self._ended(outcome) if outcome is not None else None
+
+    def _ended(self, outcome: WaitOutcome) -> TriggerEvent:
+        log.info("%s after %.1f s", outcome.waiting, outcome.waited_s)
+        return TaskSuccessEvent(xcoms={"return_value": outcome.plain()})
+
+
+class RegistrationTrigger(ZooKeeperTrigger):
+    """Waits until a launched consumer has registered; `folder` is its run folder, empty if it is not on this host.
+
+    The deadline (seconds since 1970) survives a restart of the triggerer. A failure shows the end of the driver's log.
+    """
+
+    arguments = ("cluster", "consumer", "folder", "limit_s", "deadline_at")
+
+    def __init__(self, cluster: str, consumer: str, folder: str, limit_s: float, deadline_at: float) -> None:
+        super().__init__()
+        self.cluster = cluster
+        self.consumer = consumer
+        self.folder = folder
+        self.limit_s = limit_s
+        self.deadline_at = deadline_at
+
+    async def watch(self, coordinator: Coordinator, wake: Wake) -> TriggerEvent:
         folder = RunFolder(Path(self.folder)) if self.folder else None
         while True:
             member = await asyncio.to_thread(registered, coordinator, self.consumer, wake.from_thread)
@@ -176,13 +177,16 @@ class RegistrationTrigger(BaseTrigger):
             if code is not None:
                 how = (folder.reason() if folder else "") or f"exit code {code}"
                 return self._failed(f"{self.consumer} ended before it had registered: {how}", folder)
-            if time.time() > self.deadline_at:
-                return self._failed(
-                    f"{self.consumer} has not registered within {self.limit_s:g} s; it is left running, and a further try "
-                    "goes on waiting for it",
-                    folder,
-                )
+            if self._late():
+                late = f"{self.consumer} has not registered within {self.limit_s:g} s"
+                return self._failed(f"{late}; it is left running, and a further try waits for it", folder)
             await wake.wait(POLL_S)
+
+    def given_up(self, problem: str) -> TriggerEvent | None:  # noqa: ARG002 - it is in the log already
+        return TaskFailedEvent() if self._late() else None
+
+    def _late(self) -> bool:
+        return time.time() > self.deadline_at
 
     def _failed(self, sentence: str, folder: RunFolder | None) -> TriggerEvent:
         log.error("%s; its log is %s", sentence, folder.log if folder else "where its master keeps it")

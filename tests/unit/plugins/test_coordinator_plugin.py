@@ -30,10 +30,10 @@ from coordinator_plugin import (
     triggers,
     watcher,
 )
+from coordinator_plugin.confirmation import Patience, WaitKind, confirmations
 from coordinator_plugin.operators import ContinueOperator, PlanOperator
-from coordinator_plugin.patience import Patience
 from coordinator_plugin.reconcile import ASK_AGAIN_S, reconcile, runs
-from coordinator_plugin.steps import IDLE_PAUSE_S, LeftOver, WaitKind, continuation, look
+from coordinator_plugin.steps import IDLE_PAUSE_S, LeftOver, continuation
 
 from coordinator_tasks.core.codecs.codec import encode_node, encode_state
 from coordinator_tasks.core.errors import NotManaged, Refused, StoreUnavailable, TopicConflict
@@ -797,10 +797,10 @@ def test_a_run_that_leaves_nothing_over_is_the_last_one(shop: Cluster, monkeypat
 
 
 def test_one_look_tells_of_topics_that_wait_for_something_else(shop: Cluster) -> None:
-    assert not look(shop.coordinator, WaitKind.CLOSED, []).report.pending
+    assert not confirmations(shop.coordinator, WaitKind.CLOSED, []).report.pending
     shop.join("a")
     transitions.plan(shop.coordinator, ["orders"], PERSON)
-    seen = look(shop.coordinator, WaitKind.STARTED, ["orders"])
+    seen = confirmations(shop.coordinator, WaitKind.STARTED, ["orders"])
     assert (seen.report.pending, seen.others_ready) == (("orders",), False)
 
 
@@ -808,11 +808,11 @@ def test_a_wait_sees_that_something_is_due_in_a_topic_that_is_stable() -> None:
     site = stable_site("a", "b")
     site.add_topic("payments")
     transitions.plan(site.coordinator, ["payments"], PERSON)
-    seen = look(site.coordinator, WaitKind.STARTED, [])
+    seen = confirmations(site.coordinator, WaitKind.STARTED, [])
     assert (seen.report.pending, seen.others_ready) == (("payments",), False)
     wishes.set_pins(site.coordinator, "orders", "a", [0, 1, 2, 3], actor=PERSON)
-    assert look(site.coordinator, WaitKind.STARTED, []).others_ready, "or it would wait for payments"
-    assert not look(site.coordinator, WaitKind.STARTED, ["payments"]).others_ready
+    assert confirmations(site.coordinator, WaitKind.STARTED, []).others_ready, "or it would wait for payments"
+    assert not confirmations(site.coordinator, WaitKind.STARTED, ["payments"]).others_ready
 
 
 def test_a_dry_run_changes_nothing_and_tells_what_would(shop: Cluster) -> None:

@@ -1,0 +1,124 @@
+"""The wait for confirmations: the same for the short wait on a worker and for the long one in the triggerer."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from coordinator_plugin.report import waiting_lines
+from coordinator_tasks.core.names import is_topic
+from coordinator_tasks.core.ports import Watcher
+from coordinator_tasks.service import transitions
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.transitions import Waiting, WaitReport
+
+MAX_WATCHED_TOPICS = 200
+PATIENCE_S = 2.0
+"""How long topics that are confirmed wait for those that are not, before they go on without them."""
+
+
+class WaitKind(StrEnum):
+    """What is waited for."""
+
+    CLOSED = "closed"
+    STARTED = "started"
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmations:
+    """What is confirmed now. `others_ready`: something can be written in topics that wait for no such confirmation."""
+
+    report: WaitReport
+    others_ready: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WaitOutcome:
+    """How a wait ended: `confirmed`, `replan` or `blocked`, with a sentence and the blockers for each topic."""
+
+    waiting: Waiting
+    topics: Mapping[str, str]
+    blockers: Mapping[str, tuple[str, ...]]
+    waited_s: float
+
+    def plain(self) -> dict[str, Any]:
+        """For XCom."""
+        return {
+            "waiting": str(self.waiting),
+            "topics": dict(self.topics),
+            "blockers": {topic: list(names) for topic, names in self.blockers.items()},
+            "waited_s": round(self.waited_s, 3),
+        }
+
+
+@dataclass(slots=True)
+class Patience:
+    """When a wait ends. Pure; times are `time.monotonic()`.
+
+    A topic that is stuck holds up no other: when some can go on and the rest has not changed for `patience_s`, the wait ends
+    as `confirmed` and those go on. What is left over is the next run's.
+    """
+
+    began_s: float
+    limit_s: float
+    patience_s: float = PATIENCE_S
+    _pending: frozenset[str] = frozenset()
+    _changed_s: float = 0.0
+
+    def judge(self, report: WaitReport, others_ready: bool, now_s: float) -> WaitOutcome | None:
+        """The end of the wait, or `None` to wait on. `others_ready`: topics that do not wait for this can go on."""
+        pending = frozenset(report.pending)
+        if pending != self._pending or not self._changed_s:
+            self._pending, self._changed_s = pending, now_s
+        waiting = report.waiting
+        if waiting not in (Waiting.CONFIRMED, Waiting.REPLAN):
+            if (report.confirmed or others_ready) and now_s - self._changed_s >= self.patience_s:
+                waiting = Waiting.CONFIRMED
+            elif now_s - self.began_s >= self.limit_s:
+                waiting = Waiting.BLOCKED
+            else:
+                return None
+        return WaitOutcome(waiting, report.topics, report.blockers, now_s - self.began_s)
+
+    def judge_unread(self, problem: str, now_s: float) -> WaitOutcome | None:
+        """The same where nothing can be read."""
+        waited_s = now_s - self.began_s
+        return WaitOutcome(Waiting.BLOCKED, {"": problem}, {}, waited_s) if waited_s >= self.limit_s else None
+
+
+@dataclass(slots=True)
+class ConfirmationWait:
+    """One wait for the confirmations of these topics (none = all); `say` logs what is waited for when that changes."""
+
+    kind: WaitKind
+    topics: Sequence[str]
+    patience: Patience
+    say: Callable[..., object]
+    _shown: list[str] = field(default_factory=list)
+
+    def poll(self, c: Coordinator, watcher: Watcher | None = None) -> WaitOutcome | None:
+        """The end of the wait, or `None` to wait on."""
+        found = confirmations(c, self.kind, self.topics, watcher)
+        lines = list(waiting_lines(found.report.topics, found.report.blockers))
+        if lines != self._shown:
+            self._shown = lines
+            for line in lines:
+                self.say("%s", line)
+        return self.patience.judge(found.report, found.others_ready, time.monotonic())
+
+
+def confirmations(
+    c: Coordinator, kind: WaitKind, topics: Sequence[str], watcher: Watcher | None = None
+) -> Confirmations:
+    """What these topics (none = all) have confirmed; `watcher` is called once when members or states change."""
+    named = tuple(topics) or transitions.topics(c)
+    if watcher is not None:
+        c.discovery.watch(watcher)
+        for topic in [topic for topic in named if is_topic(topic)][:MAX_WATCHED_TOPICS]:
+            c.zk.find(c.paths.state(topic), watcher)
+    report = (transitions.await_closed if kind is WaitKind.CLOSED else transitions.await_started)(c, named)
+    if not report.pending:
+        return Confirmations(report)
+    rest = [topic for topic in named if topic not in report.pending and topic not in report.confirmed]
+    return Confirmations(report, bool(rest and transitions.ready(c, rest)))
