@@ -30,7 +30,9 @@ MUTANTS = (
     Mutant("_status", "if status.acted_epoch < epoch:", "if False:", "a confirmation is for an epoch"),
     Mutant("_status", "if answer.incarnation != incarnation:", "if False:", "a confirmation is by an incarnation"),
     Mutant("_status", "if status.generation != node.generation:", "if False:", "a confirmation is for a generation"),
-    Mutant("why_not_closed", "if partition in status.running else", "if False else", "closed means that it does not run"),
+    Mutant(
+        "why_not_closed", "if partition in status.running else", "if False else", "closed means that it does not run"
+    ),
     Mutant(
         "why_not_started",
         "running.token.epoch != node.since.get(partition)",
@@ -333,26 +335,26 @@ MUTANTS = (
     ),
     Mutant(
         "_adopt",
-        "since = {**stored, **own_word}",
-        "since = dict(own_word)",
+        "holders = {**stored, **said}",
+        "holders = dict(said)",
         "after a loss of the state alone the stored owners count",
     ),
     Mutant(
         "_adopt",
-        "since = {**stored, **own_word}",
-        "since = dict(stored)",
+        "holders = {**stored, **said}",
+        "holders = dict(stored)",
         "after a loss what runs counts as owned",
     ),
     Mutant(
         "_adopt",
-        "goes_on = 0 < runs >= max(epoch, committed, stored.get(consumer, (0, 0))[0]) and not barred",
-        "goes_on = 0 < runs >= committed and not barred",
+        "newest = max(one.epoch, committed, stored[consumer].epoch if consumer in stored else 0)",
+        "newest = committed",
         "after a loss only what has nothing newer behind it goes on",
     ),
     Mutant(
         "_adopt",
-        "goes_on = 0 < runs >=",
-        "goes_on = runs >=",
+        "keeps = 0 < one.running >=",
+        "keeps = one.running >=",
         "after a loss what runs nowhere begins a new holding",
     ),
     Mutant(
@@ -637,7 +639,7 @@ MUTANTS = (
     Mutant(
         "needed",
         "acted = list(_acted(view.topic, world))",
-        "acted = [one for one in _acted(view.topic, world) if node is None or one[2].acted_epoch <= node.epoch]",
+        "acted = [one for one in _acted(view.topic, world) if node is None or one.status.acted_epoch <= node.epoch]",
         "an acted epoch above the stored one is recovered from",
     ),
     Mutant(
@@ -654,13 +656,13 @@ MUTANTS = (
     ),
     Mutant(
         "_of_commits",
-        "if committed > node.epoch:",
+        "if newest > node.epoch:",
         "if False:",
         "a committed epoch above the stored one is recovered from",
     ),
     Mutant(
-        "_barred_start",
-        "if _bars(node, partition, token):",
+        "_of_commits",
+        "if _bars(node, partition, one.token):",
         "if False:",
         "a start that somebody's commit bars is recovered from",
     ),
@@ -685,8 +687,8 @@ MUTANTS = (
     Mutant("needed", "Draft(1 + max(old, newest),", "Draft(1 + newest,", "the next epoch is above the node's"),
     Mutant(
         "_adopt",
-        "draft.to_close[partition] = set(since)",
-        "_enter(draft, partition, min(since), draft.epoch)",
+        "draft.to_close[partition] = set(holders)",
+        "draft.adopt(partition, min(holders), draft.epoch)",
         "what two run after a loss is closed first",
     ),
     Mutant(

@@ -24,16 +24,10 @@ class Deciding:
         policy: Policy,
         actor: Actor,
         draft: Draft | None = None,
-        supersedes: Mapping[str, int] | None = None,
-        objectors: frozenset[str] = frozenset(),
     ) -> None:
-        node = view.node
         self.view, self.world, self.policy, self.actor = view, world, policy, actor
         self.state = view.state or TopicState(State.INITIAL)
-        epoch = node.epoch + 1 if node is not None else 1
-        self.draft = draft or draft_of(node, view.state, view.releases, epoch, node.generation if node else world.fresh)
-        self.supersedes = supersedes if supersedes is not None else (node.supersedes if node is not None else {})
-        self.objectors = objectors
+        self.draft = draft or draft_of(view, world.fresh)
         self.relies_on: frozenset[str] = frozenset()
 
     def run(self, steps: frozenset[Step]) -> Decision:
@@ -190,7 +184,7 @@ class Deciding:
         return self.write(signal_of_plan(self.draft), f"loads have changed: {summary}", targets=able, planned=planned)
 
     def _same_for_consumers(self) -> bool:
-        return unless_same(self.view.node, node_of(self.draft, self.view.config, self.supersedes), True) is None
+        return unless_same(self.view.node, node_of(self.draft, self.view.config), True) is None
 
     def _restart(self) -> Decision | None:
         """Tell owners again to start what they have acted on and do not run; in Starting only when that takes long."""
@@ -248,11 +242,12 @@ class Deciding:
         planned: str | None = None,
         restarts: Mapping[str, int] | None = None,
         same_node: bool = False,
+        objectors: frozenset[str] = frozenset(),
     ) -> Decision:
         """The decision to write the draft; checks it against the table."""
         before, now = self.state, self.world.now
         after = next_state(before.state, signal, self.draft)
-        node = node_of(self.draft, self.view.config, self.supersedes)
+        node = node_of(self.draft, self.view.config)
         written = unless_same(self.view.node, node, same_node)
         fresh = before.state in (State.INITIAL, State.STABLE) or not before.rebalance
         began_at = now if fresh else before.began_at
@@ -270,7 +265,7 @@ class Deciding:
             targets=dict(sorted((targets if targets is not None else before.targets).items())),
             planned=planned if planned is not None else before.planned,
             restarts=dict(restarts if restarts is not None else before.restarts),
-            recovered=noted(self.view, self.world, self.policy, self.objectors),
+            recovered=noted(self.view, self.world, self.policy, objectors),
         )
         record = Record(
             topic=self.view.topic,

@@ -11,6 +11,7 @@ Rules (2 and 6 of the hand-off in the design):
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from coordinator_tasks.core.machine.world import TopicView
 from coordinator_tasks.core.model import (
     Explanation,
     Handoff,
@@ -21,7 +22,6 @@ from coordinator_tasks.core.model import (
     State,
     TopicConfig,
     TopicNode,
-    TopicState,
 )
 from coordinator_tasks.core.protocol.holding import releases_entry
 
@@ -45,6 +45,7 @@ class Draft:
     incarnations: dict[str, int] = field(default_factory=dict)
     guarded: set[int] = field(default_factory=set)
     seeks: dict[int, Seek] = field(default_factory=dict)
+    supersedes: Mapping[str, int] = field(default_factory=dict)
     former: dict[int, str] = field(default_factory=dict)
     moves: list[Move] = field(default_factory=list)
     explanation: Explanation | None = None
@@ -112,6 +113,13 @@ class Draft:
             self.to_close[partition] = owners
             kind = MoveKind.BARRIER
         self.moves.append(Move(partition, giver, taker, kind))
+
+    def adopt(self, partition: int, consumer: str, since: int) -> None:
+        """Let the partition stay at the consumer, which may run it since that epoch, and confirm that it does."""
+        self.assignments[partition] = self.to_start[partition] = consumer
+        self.since[partition] = since
+        self.epochs[partition] = self.epoch
+        self.moves.append(Move(partition, consumer, consumer, MoveKind.ADOPT))
 
     def stop(self, partition: int) -> None:
         """Close the partition everywhere; nobody gets it."""
@@ -200,12 +208,12 @@ class Draft:
             self.guarded.add(partition)
 
 
-def draft_of(
-    node: TopicNode | None, state: TopicState | None, releases: Mapping[int, Release], epoch: int, generation: str
-) -> Draft:
-    """A draft with everything as it is stored, to be written at `epoch`."""
-    draft = Draft(epoch, generation, releases)
+def draft_of(view: TopicView, fresh: str) -> Draft:
+    """A draft with everything as it is stored; `fresh` names the generation if there is no node."""
+    node, state = view.node, view.state
+    draft = Draft(1, fresh, view.releases)
     if node is not None:
+        draft = Draft(node.epoch + 1, node.generation, view.releases, supersedes=node.supersedes)
         draft.assignments = dict(node.assignments)
         draft.since = dict(node.since)
         draft.handoff = dict(node.handoff)
@@ -238,7 +246,7 @@ def by_consumer(pairs: Collection[tuple[str, int]]) -> dict[str, tuple[int, ...]
     return {consumer: tuple(partitions) for consumer, partitions in found.items()}
 
 
-def node_of(draft: Draft, config: TopicConfig, supersedes: Mapping[str, int]) -> TopicNode:
+def node_of(draft: Draft, config: TopicConfig) -> TopicNode:
     """The topic node of the draft, with what the topic's configuration says now."""
     holders = draft.holders()
     return TopicNode(
@@ -252,7 +260,7 @@ def node_of(draft: Draft, config: TopicConfig, supersedes: Mapping[str, int]) ->
         handoff=dict(sorted(draft.handoff.items())),
         incarnations={c: i for c, i in sorted(draft.incarnations.items()) if c in holders},
         guarded=frozenset(draft.guarded & draft.in_flight()),
-        supersedes=dict(supersedes),
+        supersedes=dict(draft.supersedes),
         start=config.start,
         initial_partitions=config.initial_partitions,
         paused=config.paused,

@@ -123,19 +123,22 @@ def _contradiction(view: TopicView) -> str:
 def _recover(
     view: TopicView, world: World, policy: Policy, actor: Actor, steps: frozenset[Step], found: recovery.Recovery
 ) -> Decision:
+    adopted = bool(found.draft.holders())
     if found.blockers:
         return Decision(Verdict.WAIT, f"{found.cause}; {'; '.join(found.blockers.values())}", blockers=found.blockers)
-    if view.config.removed and view.node is None and not found.adopted:
+    if view.config.removed and view.node is None and not adopted:
         return Decision(Verdict.NOTHING, "the topic was removed, and nobody runs anything of it")
     if Step.PLAN not in steps:
         return Decision(Verdict.WAIT, f"{found.cause}; a plan is due")
-    deciding = Deciding(view, world, policy, actor, found.draft, found.supersedes, found.objectors)
+    deciding = Deciding(view, world, policy, actor, found.draft)
     deciding.drop_lost()
     able = deciding.able()
     place(deciding.draft, view, world, able, policy)
-    # Whoever acted on an older generation must see one that covers it, isolated ones too: else nothing confirms that they
-    # run nothing, and they can never be readmitted.
+    # A consumer that acted on an older generation must see one that covers it, also if it is isolated: nothing else
+    # confirms that it runs nothing, so that it may be readmitted.
     if not deciding.draft.in_flight() and deciding.state.state is State.INITIAL:
         return Decision(Verdict.WAIT, f"{found.cause}; no live consumer is there to take partitions")
-    planned = "" if found.adopted else causes.digest(view, world, able)
-    return deciding.write(signal_of_plan(deciding.draft), found.cause, targets=able, planned=planned)
+    planned = "" if adopted else causes.digest(view, world, able)
+    return deciding.write(
+        signal_of_plan(deciding.draft), found.cause, targets=able, planned=planned, objectors=found.objectors
+    )

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator_tasks.core.machine.draft import Draft, by_consumer, draft_of, label
+from coordinator_tasks.core.machine.draft import Draft, by_consumer, label
 from coordinator_tasks.core.model import Handoff, Move, MoveKind, Release, State, Token
 
 RELEASE = Release(4, "a", 1, 10, "g1", Token(2, 1, "g1"))
@@ -196,7 +196,7 @@ def test_a_partition_remembers_who_had_it_last() -> None:
 
 
 def test_an_empty_draft_is_stable() -> None:
-    assert label(draft_of(None, None, {}, 1, "g1")) is State.STABLE
+    assert label(Draft(1, "g1", {})) is State.STABLE
     assert label(at_the_barrier()) is State.CLOSING
     starting = assigned()
     starting.to_start[0] = "a"
