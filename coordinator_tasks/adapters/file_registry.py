@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from coordinator_tasks.core.codecs.codec import VERSION
 from coordinator_tasks.core.codecs.member_codec import decode_member, encode_member
+from coordinator_tasks.core.codecs.shape import VERSION
 from coordinator_tasks.core.errors import DiscoveryUnavailable, IdInUse, InvalidName, Malformed
 from coordinator_tasks.core.fields import MAX_BYTES, Fields, dump
 from coordinator_tasks.core.model import Member

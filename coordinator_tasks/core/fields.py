@@ -52,8 +52,8 @@ class Fields:
             raise self.bad(name, "is missing")
         return value
 
-    def text(self, name: str, default: str = MISSING) -> str:
-        value = self.raw(name, default)
+    def text(self, name: str) -> str:
+        value = self.raw(name)
         if not isinstance(value, str):
             raise self.bad(name, f"is {_shown(value)}, not a string")
         return value
@@ -62,18 +62,18 @@ class Fields:
         """A whole number from 0 to `MAX_NUMBER`."""
         return self._number(name, self.raw(name, default))
 
-    def count(self, name: str, default: int = MISSING) -> int:
+    def count(self, name: str) -> int:
         """An epoch or an incarnation: a whole number from 0 to `MAX_COUNT`."""
-        return self._number(name, self.raw(name, default), MAX_COUNT)
+        return self._number(name, self.raw(name), MAX_COUNT)
 
     def _number(self, name: str, value: object, most: int = MAX_NUMBER) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
             raise self.bad(name, f"is {_shown(value)}, not a whole number from 0 to {most}")
         return value
 
-    def generation(self, name: str, default: str = MISSING) -> str:
-        """The name of a generation: what an answer says of it is written into nodes."""
-        value = self.text(name, default)
+    def generation(self, name: str) -> str:
+        """The name of a generation. It is limited, because a name from an answer is written into nodes."""
+        value = self.text(name)
         if len(value) > MAX_GENERATION:
             raise self.bad(name, f"has {len(value)} characters, more than {MAX_GENERATION}")
         return value
@@ -89,16 +89,14 @@ class Fields:
         """Seconds since 1970, until the year 9999."""
         return self.real(name, default, MAX_TIME)
 
-    def flag(self, name: str, default: bool = MISSING) -> bool:
-        value = self.raw(name, default)
+    def flag(self, name: str) -> bool:
+        value = self.raw(name)
         if not isinstance(value, bool):
             raise self.bad(name, f"is {_shown(value)}, not true or false")
         return value
 
-    def choice(self, name: str, kind: Callable[[str], V], default: V = MISSING) -> V:
+    def choice(self, name: str, kind: Callable[[str], V]) -> V:
         """A member of a closed set."""
-        if default is not MISSING and name not in self.data:
-            return default
         value = self.text(name)
         try:
             return kind(value)
@@ -110,9 +108,6 @@ class Fields:
         if not isinstance(value, dict):
             raise self.bad(name, f"is {_shown(value)}, not an object")
         return Fields(self.path, value, f"{self.where}{name}.")
-
-    def optional(self, name: str) -> "Fields | None":
-        return None if self.data.get(name) is None else self.nested(name)
 
     def partitions(self, name: str) -> tuple[int, ...]:
         """A list of different partition numbers, sorted; missing = empty."""

@@ -3,187 +3,136 @@
 Readers raise `Malformed` (naming the path) or its kind `UnknownVersion`.
 """
 
-from coordinator_tasks.core.codecs.codec import VERSION
+from coordinator_tasks.core.codecs.shape import (
+    COUNT,
+    FLAG,
+    NUMBER,
+    REAL,
+    REALS,
+    TEXT,
+    TEXTS,
+    TIME,
+    Item,
+    Kind,
+    Shape,
+    by_count,
+    by_name,
+    choice,
+    optional,
+)
 from coordinator_tasks.core.errors import InvalidName
-from coordinator_tasks.core.fields import Fields, dump
+from coordinator_tasks.core.fields import Fields
 from coordinator_tasks.core.model import Absence, Directive, Draining, Ending, Fleet, IdClaim, Isolation, Member
 from coordinator_tasks.core.names import check_address, is_address
 from coordinator_tasks.core.protocol.claims import one_line
 
 
-def encode_member(member: Member) -> bytes:
-    return dump(
-        VERSION,
-        {
-            "consumer": member.consumer,
-            "incarnation": member.incarnation,
-            "address": member.address,
-            "bootId": member.boot_id,
-            "rack": member.rack,
-            "capacity": member.capacity,
-            "topics": list(member.topics),
-            "direct": member.direct,
-            "process": member.process,
-            "attributes": dict(sorted(member.attributes.items())),
-            "formats": list(member.formats),
-        },
-    )
-
-
-def decode_member(path: str, raw: bytes, registered_at: float = 0.0) -> Member:
-    fields = Fields.parse(path, raw, VERSION)
-    return Member(
-        consumer=fields.text("consumer"),
-        incarnation=fields.count("incarnation"),
-        address=_address(fields),
-        boot_id=fields.text("bootId", ""),
-        rack=fields.text("rack", ""),
-        capacity=fields.real("capacity", 1.0),
-        topics=fields.texts("topics"),
-        direct=fields.flag("direct", True),
-        attributes=fields.by_name("attributes", Fields.text),
-        registered_at=registered_at,
-        process=fields.text("process", ""),
-        formats=fields.texts("formats"),
-    )
-
-
-def encode_claim(claim: IdClaim) -> bytes:
-    absence = claim.absence
-    return dump(
-        VERSION,
-        {
-            "incarnation": claim.incarnation,
-            "address": claim.address,
-            "bootId": claim.boot_id,
-            "direct": claim.direct,
-            "registered": claim.registered,
-            "process": claim.process,
-            "answered": claim.answered,
-            "ended": {str(i): how.value for i, how in sorted(claim.ended.items())},
-            "reasons": {str(i): reason for i, reason in sorted(claim.reasons.items())},
-            "registrations": list(claim.registrations),
-            "absence": absence
-            and {"incarnation": absence.incarnation, "since": absence.since_at, "refused": absence.refused_at},
-        },
-    )
-
-
-def decode_claim(path: str, raw: bytes, consumer: str, version: int) -> IdClaim:
-    fields = Fields.parse(path, raw, VERSION)
-    absence = fields.optional("absence")
-    return IdClaim(
-        consumer=consumer,
-        incarnation=fields.count("incarnation"),
-        address=_known_address(fields),
-        boot_id=fields.text("bootId", ""),
-        direct=fields.flag("direct", True),
-        answered=fields.count("answered", 0),
-        ended=fields.by_count("ended", lambda inner, key: inner.choice(key, Ending)),
-        reasons=fields.by_count("reasons", lambda inner, key: one_line(inner.text(key))),
-        absence=None if absence is None else _absence(absence),
-        registrations=fields.reals("registrations"),
-        version=version,
-        registered=fields.number("registered", 0),
-        process=fields.text("process", ""),
-    )
-
-
-def encode_directive(directive: Directive) -> bytes:
-    isolation, draining = directive.isolation, directive.draining
-    return dump(
-        VERSION,
-        {
-            "isolated": isolation
-            and {
-                "by": isolation.by,
-                "why": isolation.why,
-                "at": isolation.at,
-                "incarnation": isolation.incarnation,
-                "until": isolation.until_at,
-                "readmit": isolation.readmit,
-            },
-            "draining": draining
-            and {
-                "by": draining.by,
-                "why": draining.why,
-                "at": draining.at,
-                "incarnation": draining.incarnation,
-                "leaving": draining.leaving,
-            },
-        },
-    )
-
-
-def decode_directive(path: str, raw: bytes, consumer: str, version: int) -> Directive:
-    fields = Fields.parse(path, raw, VERSION)
-    isolated, draining = fields.optional("isolated"), fields.optional("draining")
-    return Directive(
-        consumer=consumer,
-        isolation=None if isolated is None else _isolation(isolated),
-        draining=None if draining is None else _draining(draining),
-        version=version,
-    )
-
-
-def encode_fleet(fleet: Fleet) -> bytes:
-    return dump(
-        VERSION,
-        {
-            "application": fleet.application,
-            "consumers": list(fleet.consumers),
-            "arguments": list(fleet.arguments),
-            "conf": dict(sorted(fleet.conf.items())),
-        },
-    )
-
-
-def decode_fleet(path: str, raw: bytes, app: str, version: int) -> Fleet:
-    fields = Fields.parse(path, raw, VERSION)
-    return Fleet(
-        app=app,
-        application=fields.text("application"),
-        consumers=fields.texts("consumers"),
-        arguments=fields.texts("arguments"),
-        conf=fields.by_name("conf", Fields.text),
-        version=version,
-    )
-
-
-def _address(fields: Fields) -> str:
-    address = fields.text("address")
+def _address(fields: Fields, name: str) -> str:
     try:
-        return check_address(address)
+        return check_address(fields.text(name))
     except InvalidName as error:
-        raise fields.bad("address", str(error)) from error
+        raise fields.bad(name, str(error)) from error
 
 
-def _known_address(fields: Fields) -> str:
-    """Where it was last registered; nowhere if nobody could be asked there."""
-    address = fields.text("address", "")
+def _known_address(fields: Fields, name: str) -> str:
+    """Where it was last registered; empty if nobody could be asked there."""
+    address = fields.text(name)
     return address if is_address(address) else ""
 
 
-def _absence(fields: Fields) -> Absence:
-    return Absence(fields.count("incarnation"), fields.time("since"), fields.time("refused", 0.0))
+_MEMBER = Shape(
+    Member,
+    {
+        "consumer": Item("consumer", TEXT),
+        "incarnation": Item("incarnation", COUNT),
+        "address": Item("address", Kind(_address)),
+        "bootId": Item("boot_id", TEXT, ""),
+        "rack": Item("rack", TEXT, ""),
+        "capacity": Item("capacity", REAL, 1.0),
+        "topics": Item("topics", TEXTS),
+        "direct": Item("direct", FLAG, True),
+        "process": Item("process", TEXT, ""),
+        "attributes": Item("attributes", by_name(TEXT)),
+        "formats": Item("formats", TEXTS),
+    },
+)
+_ABSENCE = Shape(
+    Absence,
+    {
+        "incarnation": Item("incarnation", COUNT),
+        "since": Item("since_at", TIME),
+        "refused": Item("refused_at", TIME, 0.0),
+    },
+)
+_CLAIM = Shape(
+    IdClaim,
+    {
+        "incarnation": Item("incarnation", COUNT),
+        "address": Item("address", Kind(_known_address), ""),
+        "bootId": Item("boot_id", TEXT, ""),
+        "direct": Item("direct", FLAG, True),
+        "registered": Item("registered", NUMBER, 0),
+        "process": Item("process", TEXT, ""),
+        "answered": Item("answered", COUNT, 0),
+        "ended": Item("ended", by_count(choice(Ending))),
+        "reasons": Item("reasons", by_count(Kind(lambda fields, name: one_line(fields.text(name))))),
+        "registrations": Item("registrations", REALS),
+        "absence": Item("absence", optional(_ABSENCE.nested)),
+    },
+)
+_ISOLATION = Shape(
+    Isolation,
+    {
+        "by": Item("by", TEXT),
+        "why": Item("why", TEXT, ""),
+        "at": Item("at", TIME, 0.0),
+        "incarnation": Item("incarnation", COUNT, 0),
+        "until": Item("until_at", TIME, 0.0),
+        "readmit": Item("readmit", FLAG, False),
+    },
+)
+_DRAINING = Shape(
+    Draining,
+    {
+        "by": Item("by", TEXT),
+        "why": Item("why", TEXT, ""),
+        "at": Item("at", TIME, 0.0),
+        "incarnation": Item("incarnation", COUNT, 0),
+        "leaving": Item("leaving", COUNT, 0),
+    },
+)
+_DIRECTIVE = Shape(
+    Directive,
+    {
+        "isolated": Item("isolation", optional(_ISOLATION.nested)),
+        "draining": Item("draining", optional(_DRAINING.nested)),
+    },
+)
+_FLEET = Shape(
+    Fleet,
+    {
+        "application": Item("application", TEXT),
+        "consumers": Item("consumers", TEXTS),
+        "arguments": Item("arguments", TEXTS),
+        "conf": Item("conf", by_name(TEXT)),
+    },
+)
+
+encode_member, encode_claim = _MEMBER.encode, _CLAIM.encode
+encode_directive, encode_fleet = _DIRECTIVE.encode, _FLEET.encode
 
 
-def _isolation(fields: Fields) -> Isolation:
-    return Isolation(
-        by=fields.text("by"),
-        why=fields.text("why", ""),
-        at=fields.time("at", 0.0),
-        incarnation=fields.count("incarnation", 0),
-        until_at=fields.time("until", 0.0),
-        readmit=fields.flag("readmit", False),
-    )
+def decode_member(path: str, raw: bytes, registered_at: float = 0.0) -> Member:
+    return _MEMBER.decode(path, raw, registered_at=registered_at)
 
 
-def _draining(fields: Fields) -> Draining:
-    return Draining(
-        by=fields.text("by"),
-        why=fields.text("why", ""),
-        at=fields.time("at", 0.0),
-        incarnation=fields.count("incarnation", 0),
-        leaving=fields.count("leaving", 0),
-    )
+def decode_claim(path: str, raw: bytes, consumer: str, version: int) -> IdClaim:
+    return _CLAIM.decode(path, raw, consumer=consumer, version=version)
+
+
+def decode_directive(path: str, raw: bytes, consumer: str, version: int) -> Directive:
+    return _DIRECTIVE.decode(path, raw, consumer=consumer, version=version)
+
+
+def decode_fleet(path: str, raw: bytes, app: str, version: int) -> Fleet:
+    return _FLEET.decode(path, raw, app=app, version=version)
