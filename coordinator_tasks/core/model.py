@@ -5,7 +5,7 @@ Partition numbers, epochs and incarnations are `int`; times are seconds since 19
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -149,6 +149,8 @@ class TopicConfig:
     removed: bool = False
 
 
+CONFIGURED = tuple(one.name for one in fields(TopicConfig) if one.name in TopicNode.__dataclass_fields__)
+"""What a topic's node repeats of its configuration."""
 SEEKS = "seeks"
 FORMATS = (SEEKS,)
 """What this release reads in a topic's node and 0.1.0 does not: a node that has it is refused there, and held."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from coordinator_tasks.core.machine.world import TopicView
 from coordinator_tasks.core.model import (
+    CONFIGURED,
     Explanation,
     Handoff,
     Move,
@@ -250,22 +251,15 @@ def node_of(draft: Draft, config: TopicConfig) -> TopicNode:
     """The topic node of the draft, with what the topic's configuration says now."""
     holders = draft.holders()
     return TopicNode(
-        bootstrap_servers=config.bootstrap_servers,
-        group_id=config.group_id,
+        **{name: getattr(config, name) for name in CONFIGURED},
         epoch=draft.epoch,
         generation=draft.generation,
-        topic_id=config.topic_id,
         assignments=dict(sorted(draft.assignments.items())),
         since=dict(sorted(draft.since.items())),
         handoff=dict(sorted(draft.handoff.items())),
         incarnations={c: i for c, i in sorted(draft.incarnations.items()) if c in holders},
         guarded=frozenset(draft.guarded & draft.in_flight()),
         supersedes=dict(draft.supersedes),
-        start=config.start,
-        initial_partitions=config.initial_partitions,
-        paused=config.paused,
-        removed=config.removed,
-        properties=config.properties,
         seeks={p: one for p, one in sorted(draft.seeks.items()) if not draft.runs(p)},
     )
 
@@ -286,13 +280,4 @@ def _without_epoch(node: TopicNode) -> tuple[object, ...]:
 
 def configured(one: TopicNode | TopicConfig) -> tuple[object, ...]:
     """What a topic's node repeats of its configuration."""
-    return (
-        one.bootstrap_servers,
-        one.group_id,
-        one.topic_id,
-        one.start,
-        one.initial_partitions,
-        one.paused,
-        one.removed,
-        dict(one.properties),
-    )
+    return tuple(getattr(one, name) for name in CONFIGURED)
