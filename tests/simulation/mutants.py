@@ -24,8 +24,6 @@ class Mutant(NamedTuple):
     rule: str
 
 
-_OWES = 'once it no longer runs them."""\n    if picture is None or picture.removed or'
-
 MUTANTS = (
     Mutant("_status", "if status.acted_epoch < epoch:", "if False:", "a confirmation is for an epoch"),
     Mutant("_status", "if answer.incarnation != incarnation:", "if False:", "a confirmation is by an incarnation"),
@@ -110,27 +108,27 @@ MUTANTS = (
     Mutant("releases_entry", "release.by == entry.giver and", "", "only the giver releases"),
     Mutant("releases_entry", "and release.generation == generation", "", "a release is of the present generation"),
     Mutant(
-        "grants",
-        "picture.removed or isolated or picture.incarnations.get(consumer) != incarnation",
-        "picture.removed or picture.incarnations.get(consumer) != incarnation",
+        "_of_ours",
+        "accepted.removed or isolated or accepted.incarnations.get(consumer) != incarnation",
+        "accepted.removed or accepted.incarnations.get(consumer) != incarnation",
         "an isolated consumer runs nothing",
     ),
     Mutant(
-        "grants",
-        "picture.removed or isolated or picture.incarnations.get(consumer) != incarnation",
-        "picture.removed or isolated",
+        "_of_ours",
+        "accepted.removed or isolated or accepted.incarnations.get(consumer) != incarnation",
+        "accepted.removed or isolated",
         "another incarnation runs nothing",
     ),
     Mutant("owes_release", "if entry.giver == consumer}", "if True}", "only the giver owes a release"),
     Mutant(
         "accepts",
-        "if seen.epoch > picture.epoch:",
-        "if seen.epoch != picture.epoch:",
+        "if seen.epoch > accepted.epoch:",
+        "if seen.epoch != accepted.epoch:",
         "an older read replaces nothing",
     ),
     Mutant(
         "accepts",
-        "return Reading.ACT if covered >= picture.epoch and seen.epoch > picture.epoch else Reading.FOREIGN",
+        "return Reading.ACT if covered >= accepted.epoch and seen.epoch > accepted.epoch else Reading.FOREIGN",
         "return Reading.ACT",
         "another generation is accepted only if it covers what was acted on",
     ),
@@ -531,14 +529,14 @@ MUTANTS = (
     ),
     Mutant(
         "owes_release",
-        f"{_OWES} isolated or picture.incarnations.get(consumer) != incarnation:",
-        f"{_OWES} picture.incarnations.get(consumer) != incarnation:",
+        "_of_ours(accepted, consumer, incarnation, isolated)",
+        "_of_ours(accepted, consumer, incarnation, False)",
         "an isolated consumer releases nothing",
     ),
     Mutant(
         "owes_release",
-        f"{_OWES} isolated or picture.incarnations.get(consumer) != incarnation:",
-        f"{_OWES} isolated:",
+        "_of_ours(accepted, consumer, incarnation, isolated)",
+        "None if accepted is None or accepted.removed or isolated else accepted",
         "another incarnation releases nothing",
     ),
     Mutant(
@@ -704,9 +702,9 @@ MUTANTS = (
         "nothing is begun while the node cannot be read",
     ),
     Mutant(
-        "grants",
-        "if picture is None or picture.removed or isolated",
-        "if picture is None or isolated",
+        "_of_ours",
+        "if accepted is None or accepted.removed or isolated",
+        "if accepted is None or isolated",
         "of a removed topic nothing runs",
     ),
     Mutant(

@@ -1,14 +1,14 @@
 """The consumer's rules: which partitions it may run under the topic node it has accepted, and what it must let go.
 
 Rules (numbers as in the hand-off of the design):
-- A consumer acts on one whole read of the topic node at a time, its *picture*; `accepts` says whether a new read
-  replaces it. A vanished or unreadable node replaces nothing: hold. Only `removed` means stop everything. While
-  what is stored does not replace the picture and is not the same, nothing is begun that does not run yet.
-- 3: it starts what `assignments` gives to its own incarnation; it stops what it runs and no longer holds, unless it
-  is the taker of an entry whose release is there.
-- 4: only the giver of an entry releases it, after its last commit, with the entry's epoch; also when it does not run
-  the partition. An isolated consumer never releases.
-- 5: the taker starts when the release has the entry's epoch and generation and was written by the entry's giver.
+- A consumer acts on one whole read of the topic node, the *accepted* node. `accepts` says whether a new read replaces it.
+  A node that has vanished or cannot be read replaces nothing: hold. Only `removed` means stop everything. While the stored
+  node is another one that is not accepted, the consumer starts nothing that does not run yet.
+- 3: It starts what `assignments` gives to its own incarnation. It stops what it runs and no longer holds, unless it is the
+  taker of an entry whose release is there.
+- 4: Only the giver of an entry releases it, after its last commit, with the entry's epoch; also when it does not run the
+  partition. An isolated consumer never releases.
+- 5: The taker starts when the release has the entry's epoch and generation, and the entry's giver has written it.
 - A holding older than `since` is stopped and started again from the committed position.
 
 Pure: the agent reads, calls `grants` and `changes`, and performs what comes back.
@@ -24,22 +24,29 @@ from coordinator_tasks.core.model import Handoff, Release, Token, TopicNode
 class Reading(StrEnum):
     """What a consumer does with a new read of the topic node."""
 
-    ACT = "act"  # it becomes the picture
-    SAME = "same"  # the picture already
-    OLDER = "older"  # a lower epoch of the same generation: keep the picture and report it
+    ACT = "act"  # accept it
+    SAME = "same"  # it is the accepted node
+    OLDER = "older"  # a lower epoch of the same generation: keep the accepted node and report this
     FOREIGN = "foreign"  # another generation that does not cover what we have acted on: keep and report
 
 
-def accepts(picture: TopicNode | None, seen: TopicNode) -> Reading:
-    """Compare a new read with the picture; only `ACT` replaces it."""
-    if picture is None:
+def accepts(accepted: TopicNode | None, seen: TopicNode) -> Reading:
+    """Compare a new read with the accepted node; only `ACT` replaces it."""
+    if accepted is None:
         return Reading.ACT
-    if seen.generation != picture.generation:
-        covered = seen.supersedes.get(picture.generation, -1)
-        return Reading.ACT if covered >= picture.epoch and seen.epoch > picture.epoch else Reading.FOREIGN
-    if seen.epoch > picture.epoch:
+    if seen.generation != accepted.generation:
+        covered = seen.supersedes.get(accepted.generation, -1)
+        return Reading.ACT if covered >= accepted.epoch and seen.epoch > accepted.epoch else Reading.FOREIGN
+    if seen.epoch > accepted.epoch:
         return Reading.ACT
-    return Reading.SAME if seen.epoch == picture.epoch else Reading.OLDER
+    return Reading.SAME if seen.epoch == accepted.epoch else Reading.OLDER
+
+
+def _of_ours(accepted: TopicNode | None, consumer: str, incarnation: int, isolated: bool) -> TopicNode | None:
+    """The accepted node, if this incarnation may run or release anything under it."""
+    if accepted is None or accepted.removed or isolated or accepted.incarnations.get(consumer) != incarnation:
+        return None
+    return accepted
 
 
 class Via(StrEnum):
@@ -61,57 +68,60 @@ class Grant:
 
 
 def grants(
-    picture: TopicNode | None,
+    accepted: TopicNode | None,
     consumer: str,
     incarnation: int,
     releases: Mapping[int, Release],
     isolated: bool,
 ) -> dict[int, Grant]:
     """Everything that this incarnation may run now. `releases` are the last releases of the partitions it takes over."""
-    if picture is None or picture.removed or isolated or picture.incarnations.get(consumer) != incarnation:
-        return {}
-    found: dict[int, Grant] = {}
-    for partition, owner in picture.assignments.items():
+    node, found = _of_ours(accepted, consumer, incarnation, isolated), dict[int, Grant]()
+    if node is None:
+        return found
+    for partition, owner in node.assignments.items():
         if owner == consumer:
-            via = Via.GUARDED if partition in picture.guarded else Via.ASSIGNED
-            token = Token(picture.since[partition], incarnation, picture.generation)
+            via = Via.GUARDED if partition in node.guarded else Via.ASSIGNED
+            token = Token(node.since[partition], incarnation, node.generation)
             found[partition] = Grant(partition, token, via, _of_holding(releases.get(partition), token))
-    for partition, entry in picture.handoff.items():
+    for partition, entry in node.handoff.items():
         release = releases.get(partition)
-        if entry.taker == consumer and release is not None and releases_entry(release, entry, picture.generation):
-            token = Token(entry.epoch, incarnation, picture.generation)
+        if entry.taker == consumer and release is not None and releases_entry(release, entry, node.generation):
+            token = Token(entry.epoch, incarnation, node.generation)
             found[partition] = Grant(partition, token, Via.RELEASED, release)
     return found
 
 
 def _of_holding(release: Release | None, token: Token) -> Release | None:
-    """The release if this holding began as its hand-off: an older one may even be of a topic that was created anew since."""
+    """The release if this holding began as its hand-off; an older one may even be of a topic that has been re-created."""
     same = release is not None and (release.epoch, release.generation) == (token.epoch, token.generation)
     return release if same else None
 
 
 def releases_entry(release: Release, entry: Handoff, generation: str) -> bool:
-    """Whether this is the release that the entry waits for: its epoch, its giver, its generation."""
+    """Whether the entry waits for this release: its epoch, its giver, its generation."""
     return release.epoch == entry.epoch and release.by == entry.giver and release.generation == generation
 
 
-def takes_over(picture: TopicNode | None, consumer: str, incarnation: int, isolated: bool) -> dict[int, Handoff]:
+def takes_over(accepted: TopicNode | None, consumer: str, incarnation: int, isolated: bool) -> dict[int, Handoff]:
     """The entries whose release this incarnation waits for: it warms up for them and watches their nodes."""
-    if picture is None or picture.removed or isolated or picture.incarnations.get(consumer) != incarnation:
-        return {}
-    return {p: entry for p, entry in picture.handoff.items() if entry.taker == consumer}
+    node = _of_ours(accepted, consumer, incarnation, isolated)
+    return {} if node is None else {p: entry for p, entry in node.handoff.items() if entry.taker == consumer}
 
 
-def may_hold(picture: TopicNode | None, consumer: str, incarnation: int, isolated: bool) -> dict[int, int]:
-    """Partition → epoch of everything that the picture lets this incarnation run or take over (for its status)."""
-    if picture is None or picture.removed or isolated or picture.incarnations.get(consumer) != incarnation:
-        return {}
-    assigned = {p: picture.since[p] for p, owner in picture.assignments.items() if owner == consumer}
-    return assigned | {p: h.epoch for p, h in picture.handoff.items() if h.taker == consumer}
+def owes_release(accepted: TopicNode | None, consumer: str, incarnation: int, isolated: bool) -> dict[int, Handoff]:
+    """The entries that this incarnation has to release once it no longer runs them."""
+    node = _of_ours(accepted, consumer, incarnation, isolated)
+    return {} if node is None else {p: entry for p, entry in node.handoff.items() if entry.giver == consumer}
+
+
+def may_hold(accepted: TopicNode | None, consumer: str, incarnation: int, isolated: bool) -> dict[int, int]:
+    """Partition → epoch of everything that the node lets this incarnation run or take over (for its status)."""
+    node = _of_ours(accepted, consumer, incarnation, isolated)
+    return {} if node is None else all_may_hold(node).get(consumer, {})
 
 
 def all_may_hold(node: TopicNode) -> dict[str, dict[int, int]]:
-    """Consumer → what `may_hold` says of the incarnation that the node names: in one pass, since there may be a thousand."""
+    """Consumer → what `may_hold` says of the incarnation that the node names: in one pass, for a thousand consumers."""
     found: dict[str, dict[int, int]] = {}
     if node.removed:
         return found
@@ -122,16 +132,9 @@ def all_may_hold(node: TopicNode) -> dict[str, dict[int, int]]:
     return found
 
 
-def owes_release(picture: TopicNode | None, consumer: str, incarnation: int, isolated: bool) -> dict[int, Handoff]:
-    """The entries that this incarnation has to release once it no longer runs them."""
-    if picture is None or picture.removed or isolated or picture.incarnations.get(consumer) != incarnation:
-        return {}
-    return {p: entry for p, entry in picture.handoff.items() if entry.giver == consumer}
-
-
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What the agent has to do: stop (finish the batch, commit), start, and release once stopped."""
+    """What the agent has to do: stop (finish the batch, commit), start, and release what has stopped."""
 
     stop: tuple[int, ...]
     start: tuple[Grant, ...]
@@ -147,8 +150,8 @@ def changes(
 ) -> Changes:
     """Compare what may run with what runs.
 
-    `running` holds what counts as running (with the token it was acquired under), `closing` those of it that are being
-    stopped already, `released` the epoch of the last release that we wrote ourselves for each partition.
+    `running`: partition → the token under which it was acquired; `closing`: those that are being stopped already;
+    `released`: partition → the epoch of our own last release.
     """
     stop = tuple(sorted(p for p, token in running.items() if p not in closing and _outdated(granted.get(p), token)))
     start = tuple(granted[p] for p in sorted(granted.keys() - running.keys()))
