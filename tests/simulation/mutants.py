@@ -69,9 +69,9 @@ MUTANTS = (
         "whoever stands in toClose is a possible owner",
     ),
     Mutant(
-        "Draft.owners",
-        "if release is not None and releases_entry(release, entry, self.generation):",
-        "if release is not None:",
+        "Draft._released",
+        "release is not None and releases_entry(release, entry, self.generation)",
+        "release is not None",
         "only a release of the present entry confirms its giver",
     ),
     Mutant(

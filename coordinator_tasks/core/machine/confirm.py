@@ -1,11 +1,11 @@
-"""What the consumers' own interfaces confirm. Evidence counts only for the incarnation, generation and epoch asked for."""
+"""What the consumers' own interfaces confirm, each for one incarnation, generation and epoch."""
 
 from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.model import Silence, TopicNode, TopicStatus, Unreachable
 
 
 def _status(consumer: str, topic: str, node: TopicNode, epoch: int, world: World) -> TopicStatus | str:
-    """The consumer's word on the topic if it has acted on `epoch`, else a sentence that says what is missing."""
+    """What the consumer answers for the topic if it has acted on `epoch`, else a sentence that says what is missing."""
     incarnation = node.incarnations.get(consumer, 0)
     answer = world.answers.get(consumer)
     if answer is None:
@@ -26,7 +26,7 @@ def _status(consumer: str, topic: str, node: TopicNode, epoch: int, world: World
 
 
 def why_not_closed(consumer: str, partition: int, topic: str, node: TopicNode, epoch: int, world: World) -> str:
-    """Empty if `closed(p)` holds for this possible owner, else what is missing."""
+    """What is missing until this possible owner has closed the partition; empty = it has."""
     status = _status(consumer, topic, node, epoch, world)
     if isinstance(status, str):
         return status
@@ -34,7 +34,7 @@ def why_not_closed(consumer: str, partition: int, topic: str, node: TopicNode, e
 
 
 def why_not_started(consumer: str, partition: int, topic: str, node: TopicNode, epoch: int, world: World) -> str:
-    """Empty if `started(p)` holds for the assignee, else what is missing."""
+    """What is missing until the assignee has started the partition; empty = it has."""
     status = _status(consumer, topic, node, epoch, world)
     if isinstance(status, str):
         return status
@@ -63,18 +63,11 @@ def blockers(view: TopicView, world: World) -> dict[str, str]:
     found: dict[str, str] = {}
     if node is None or state is None:
         return found
-    for consumer, partitions in sorted(state.to_close.items()):
-        for partition in partitions:
-            epoch = state.epochs.get(partition, node.epoch)
-            missing = why_not_closed(consumer, partition, view.topic, node, epoch, world)
-            if missing:
-                found.setdefault(consumer, missing)
-    if found:
-        return found
-    for consumer, partitions in sorted(state.to_start.items()):
-        for partition in partitions:
-            epoch = state.epochs.get(partition, node.epoch)
-            missing = why_not_started(consumer, partition, view.topic, node, epoch, world)
-            if missing:
-                found.setdefault(consumer, missing)
+    for outstanding, why_not in ((state.to_close, why_not_closed), (state.to_start, why_not_started)):
+        for consumer, partitions in sorted(outstanding.items()) if not found else ():
+            for partition in partitions:
+                epoch = state.epochs.get(partition, node.epoch)
+                missing = why_not(consumer, partition, view.topic, node, epoch, world)
+                if missing:
+                    found.setdefault(consumer, missing)
     return found

@@ -1,4 +1,4 @@
-"""One decision in the making: the steps of `machine` in the order in which they match, and the write that comes of one."""
+"""The steps of a decision in the order in which they are tried, and the write that follows from one."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ from coordinator_tasks.core.model import SEEKS, Actor, Ending, MoveKind, Record,
 
 
 class Deciding:
-    """One call of `decide` past the holds: the draft, and the steps in the order in which they match."""
+    """One call of `decide` for a topic that nothing holds: its draft, and the steps in the order in which they are tried."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Deciding:
         return decision or self._rest()
 
     def drop_lost(self) -> tuple[set[int], frozenset[str]]:
-        """Drop everything from lost consumers; returns the partitions changed and who is lost."""
+        """Take everything from lost consumers; returns the partitions that this changes, and the lost consumers."""
         known = {c: presence(c, i, self.world, self.policy) for c, i in self.draft.incarnations.items()}
         lost = frozenset(c for c, how in known.items() if how in LOST) & self.draft.holders()
         clean = {c for c in lost if known[c] is Presence.GONE and self._ending(c) is Ending.LEFT}
@@ -74,7 +74,7 @@ class Deciding:
         return self.write(self._signal_of_loss(), cause, targets=kept or able, planned=planned)
 
     def _leave_former_topic(self) -> None:
-        """What is on its way in a topic that was created anew since begins in the new one without its former offset."""
+        """Restart the pending hand-offs of a re-created topic without their old offsets."""
         node, config = self.view.node, self.view.config
         if node is None or config.removed or node.topic_id == config.topic_id:
             return
@@ -83,7 +83,7 @@ class Deciding:
             self.draft.move(partition, entry.taker)
 
     def _digest_if_whole(self, able: Mapping[str, int]) -> str:
-        """What everybody was planned by; empty where only the homeless were placed, and the rest is still to be planned."""
+        """The digest of the plan; empty if only partitions without an owner were placed, and the others need a plan."""
         placed = {move.partition for move in self.draft.moves}
         whole = self.draft.assignments.keys() | self.draft.handoff.keys() | self.draft.in_flight() <= placed
         return causes.digest(self.view, self.world, able) if whole else ""
@@ -155,13 +155,13 @@ class Deciding:
         moved = bool(self.draft.moves)
         counted = dict(self.state.targets) if self.view.config.frozen else able
         if not moved and counted == self.state.targets and self._same_for_consumers():
-            return self._restart()  # whatever changed, the plan would be the same
+            return self._restart()  # the plan would be the same
         return self.write(
             signal_of_plan(self.draft), due.text, targets=counted, planned=planned, restarts={}, same_node=not moved
         )
 
     def _leave_started(self) -> None:
-        """What has started waits no longer for the start of others: it may be moved, whatever is wrong about them."""
+        """Partitions that have started do not wait for the start of others, so that a plan may move them."""
         node = self.view.node
         for partition, consumer in list(self.draft.to_start.items()):
             epoch = self.draft.epochs.get(partition)
@@ -171,7 +171,7 @@ class Deciding:
                 del self.draft.to_start[partition], self.draft.epochs[partition]
 
     def _drifted(self, able: Mapping[str, int]) -> Decision | None:
-        """Loads have changed so much that the strategy would move something, and the topic has been Stable for long."""
+        """A plan because of changed loads, if the topic has been Stable for long and the strategy would move something."""
         settled = self.state.state is State.STABLE and not self.view.config.frozen and not self.view.config.removed
         patience = patience_s(self.view, self.policy) if settled and able and self.view.node is not None else None
         if patience is None or self.world.now - self.state.since_at < patience:
@@ -187,7 +187,7 @@ class Deciding:
         return unless_same(self.view.node, node_of(self.draft, self.view.config), True) is None
 
     def _restart(self) -> Decision | None:
-        """Tell owners again to start what they have acted on and do not run; in Starting only when that takes long."""
+        """Tell owners again to start what they own and do not run; in Starting only when that takes long."""
         node, stable = self.view.node, self.state.state is State.STABLE
         late = self.world.now - self.state.since_at >= self.policy.stuck_after_s / 2  # before a person is asked
         if node is None or not (stable or (late and self.state.state is State.STARTING)):
@@ -211,7 +211,7 @@ class Deciding:
         return Decision(Verdict.HOLD, "; ".join(tired.values()), blockers=tired) if tired and stable else None
 
     def _rest(self) -> Decision:
-        """Nothing to write: say what is waited for."""
+        """Nothing is to be written: what the topic waits for."""
         missing = blockers(self.view, self.world)
         if missing:
             return Decision(Verdict.WAIT, "; ".join(missing.values()), blockers=missing)
@@ -244,7 +244,7 @@ class Deciding:
         same_node: bool = False,
         objectors: frozenset[str] = frozenset(),
     ) -> Decision:
-        """The decision to write the draft; checks it against the table."""
+        """The decision to write the draft. Raises `TableBroken`."""
         before, now = self.state, self.world.now
         after = next_state(before.state, signal, self.draft)
         node = node_of(self.draft, self.view.config)

@@ -1,4 +1,4 @@
-"""What `machine` gives back: one step of one topic, for the caller to perform."""
+"""What `machine` returns: one step of one topic, for the caller to perform."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from coordinator_tasks.core.model import Explanation, Record, TopicNode, TopicSt
 
 
 class Step(StrEnum):
-    """What a task may do; losses are dealt with by every one of them."""
+    """What a task may do; every task deals with losses as well."""
 
     PLAN = "plan"
     START = "start"
@@ -31,10 +31,10 @@ class Verdict(StrEnum):
 class Decision:
     """One step of one topic. With `WRITE`: the new state, its record, and the node if it changes.
 
-    `relies_on` are consumers taken for closed without their own word: the write is guarded by the versions of their
-    `ids` and `directives` nodes. `blockers`: consumer → what is missing from it. `wake_in_s`: look again then.
-    `explanation`: why the strategy that was asked moves what it moves, and why nothing else. `left_out`: what is wrong
-    about single consumers and offsets, and therefore does not count, in sentences.
+    `relies_on`: consumers that count as closed without their own confirmation; the write is guarded by the versions of
+    their `ids` and `directives` nodes. `blockers`: consumer → what is missing from it. `wake_in_s`: look again then.
+    `explanation`: why the strategy moves what it moves, and nothing else. `left_out`: sentences about single consumers
+    and offsets that are wrong and therefore do not count.
     """
 
     verdict: Verdict

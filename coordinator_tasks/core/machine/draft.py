@@ -1,11 +1,12 @@
-"""One new topic node and state in the making: the rules by which partitions change hands.
+"""The next topic node and state, as a draft: the rules by which partitions change hands.
 
 Rules (2 and 6 of the hand-off in the design):
 - The possible owners of a partition are those in its `toClose`, the taker of its hand-off and its assignee, except the
-  lost ones; a release for the present entry by its giver is the giver's confirmation.
-- Nobody left, or only the new target: assigned at once. Exactly one: a hand-off from it. More: all into `toClose`,
-  no hand-off (the barrier). So is a guarded partition: a survivor may still commit, only the barrier's start guards.
-- When the last possible owner of a partition is confirmed closed, it is assigned to its target.
+  lost ones. A release of the present entry by its giver is the giver's confirmation.
+- Without a possible owner, or with the new target as the only one, the partition is assigned at once. With exactly one
+  other, it is handed off. With several, all of them go into `toClose`, without a hand-off (the barrier). A guarded
+  partition goes through the barrier too: a survivor may still commit, and only the barrier's start guards against that.
+- A partition is assigned to its target when its last possible owner is confirmed closed.
 """
 
 from collections.abc import Collection, Mapping
@@ -23,15 +24,17 @@ from coordinator_tasks.core.model import (
     State,
     TopicConfig,
     TopicNode,
+    TopicState,
 )
 from coordinator_tasks.core.protocol.holding import releases_entry
 
 
 @dataclass(slots=True)
 class Draft:
-    """Mutable; `epoch` is that of the node being written. Made by `draft_of`, ended by `node_of` and `label`.
+    """Mutable; `epoch` is that of the node being written. `draft_of` makes it; `node_of` and `label` make use of it.
 
-    `explanation` is how the strategy's moves were come to, and `kept` what of it fits into the history.
+    `former`: partition → the lost consumer that had it; `explanation`: why the strategy moves what it moves; `kept`: the
+    part of it that fits into the history.
     """
 
     epoch: int
@@ -53,13 +56,12 @@ class Draft:
     kept: Explanation | None = None
 
     def owners(self, partition: int) -> set[str]:
-        """Everybody who may run the partition now (rule 2); the lost ones have been dropped before."""
+        """The consumers that may run the partition now (rule 2); the lost ones have been dropped before."""
         found = set(self.to_close.get(partition, ()))
         entry = self.handoff.get(partition)
         if entry is not None:
             found.add(entry.taker)
-            release = self.releases.get(partition)
-            if release is not None and releases_entry(release, entry, self.generation):
+            if self._released(partition):
                 found.discard(entry.giver)
         owner = self.assignments.get(partition)
         if owner is not None:
@@ -74,15 +76,15 @@ class Draft:
         return self.assignments.get(partition) or self.to_start.get(partition)
 
     def in_flight(self) -> set[int]:
-        """The partitions whose closing or starting is not confirmed yet."""
+        """The partitions whose close or start is not confirmed yet."""
         return self.to_close.keys() | self.to_start.keys()
 
     def runs(self, partition: int) -> bool:
-        """Somebody has the partition, and has confirmed to have started it."""
+        """Whether the partition has an owner that has confirmed its start."""
         return partition in self.assignments and partition not in self.in_flight()
 
     def holders(self) -> set[str]:
-        """Everybody who may run, or is to run, some partition."""
+        """The consumers that may run, or are to run, some partition."""
         found = set(self.assignments.values()) | set(self.to_start.values())
         for owners in self.to_close.values():
             found |= owners
@@ -96,7 +98,7 @@ class Draft:
             entries.pop(partition, None)
 
     def move(self, partition: int, taker: str) -> None:
-        """Send the partition to a new target, by whichever way is safe."""
+        """Send the partition to a new target, in the way that is safe."""
         owners = self.owners(partition)
         giver = next(iter(sorted(owners)), self.former.get(partition, ""))
         self.forget(partition)
@@ -123,7 +125,7 @@ class Draft:
         self.moves.append(Move(partition, consumer, consumer, MoveKind.ADOPT))
 
     def stop(self, partition: int) -> None:
-        """Close the partition everywhere; nobody gets it."""
+        """Close the partition everywhere, without a new owner."""
         owners = self.owners(partition)
         self.forget(partition)
         if owners:
@@ -132,23 +134,23 @@ class Draft:
         self.moves.append(Move(partition, next(iter(sorted(owners)), ""), "", MoveKind.STOP))
 
     def restart(self, partition: int) -> None:
-        """Let the owner start again what it holds, from the committed position."""
+        """Let the owner start the partition again, from the committed position."""
         owner = self.assignments[partition]
         self.since[partition] = self.epochs[partition] = self.epoch
         self.to_start[partition] = owner
         self.moves.append(Move(partition, owner, owner, MoveKind.RESTART))
 
     def seek(self, partition: int, offset: int) -> None:
-        """Let the partition go on at `offset`: its owner starts it again there, or else its next one does.
+        """Let the partition continue at `offset`: its owner starts it again there, or its next owner does.
 
-        Nobody but its assignee may run it: of several possible owners, one could go on reading from before the seek.
+        The caller makes sure that nobody but its assignee may run it: another one could read on from before the seek.
         """
         self.seeks[partition] = Seek(offset, self.epoch)
         if partition in self.assignments:
             self.restart(partition)
 
     def close_confirmed(self, partition: int, consumers: Collection[str]) -> None:
-        """Take these consumers for closed; with the last one the partition goes to its target."""
+        """These consumers have closed the partition; with the last one it goes to its target."""
         remaining = self.to_close.get(partition, set()) - set(consumers)
         if remaining:
             self.to_close[partition] = remaining
@@ -163,9 +165,9 @@ class Draft:
         self.since[partition] = self.epochs[partition] = entry.epoch if entry is not None else self.epoch
 
     def drop_lost(self, lost: Collection[str], left_cleanly: Collection[str]) -> set[int]:
-        """Take everything from consumers that are isolated or gone; returns the partitions that this changed.
+        """Take everything from consumers that are isolated or gone; returns the partitions that this changes.
 
-        Unless it left cleanly, an old owner may have a commit under way: its partitions are guarded.
+        Their partitions are guarded unless they left cleanly: an old owner may have a commit under way.
         """
         touched: set[int] = set()
         unclean = set(lost) - set(left_cleanly)
@@ -188,15 +190,15 @@ class Draft:
         return touched
 
     def _drop_taker(self, partition: int, taker: str, unclean: bool) -> None:
-        """The target of a partition in flight is lost: whoever else may run it still has to close."""
+        """The target of a partition in flight is lost; the other possible owners still have to close it."""
         released = self._released(partition)
         entry = self.handoff.pop(partition, None)
         self.to_start.pop(partition)
         self.former[partition] = taker
-        # It may have started on a release that was written after we looked.
+        # It may have started on a release that was written after we read it.
         self._guard(partition, entry is not None and unclean)
         if released:
-            # The giver has confirmed by its release, and only the taker could have started since.
+            # The giver has confirmed by its release, so that only the taker could have started.
             self.to_close.pop(partition, None)
             self.epochs.pop(partition, None)
 
@@ -226,17 +228,17 @@ def draft_of(view: TopicView, fresh: str) -> Draft:
         draft.to_start = {p: c for c, ps in state.to_start.items() for p in ps}
         draft.epochs = dict(state.epochs)
     if node is not None:
-        # A guard, and a seek, has served when its start is confirmed; the node is not written again for that.
+        # A guard and a seek are done with when the start is confirmed; the node is not written for that.
         draft.guarded = set(node.guarded) & draft.in_flight()
         draft.seeks = {p: one for p, one in node.seeks.items() if not draft.runs(p)}
     return draft
 
 
-def label(draft: Draft) -> State:
+def label(of: Draft | TopicState) -> State:
     """The state that sums up the partitions."""
-    if draft.to_close:
+    if of.to_close:
         return State.CLOSING
-    return State.STARTING if draft.to_start else State.STABLE
+    return State.STARTING if of.to_start else State.STABLE
 
 
 def by_consumer(pairs: Collection[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
@@ -265,16 +267,16 @@ def node_of(draft: Draft, config: TopicConfig) -> TopicNode:
 
 
 def unless_same(old: TopicNode | None, new: TopicNode, same: bool) -> TopicNode | None:
-    """`None` if the node need not be written: the draft left the partitions alone and the configuration is the same."""
+    """`None` if the node need not be written: the partitions (as `same` says) and the configuration are as before."""
     if not same or old is None:
         return new
-    # Seeks that have served go with the next write; nobody waits for that.
-    probe = _without_epoch(new) == _without_epoch(old) and new.seeks.items() <= old.seeks.items()
-    return None if probe else new
+    # Seeks that are done with go with the next write; nobody waits for that.
+    alike = _without_epoch(new) == _without_epoch(old) and new.seeks.items() <= old.seeks.items()
+    return None if alike else new
 
 
 def _without_epoch(node: TopicNode) -> tuple[object, ...]:
-    """What consumers act on, apart from the epoch, the guards that have served and the incarnations without holdings."""
+    """What consumers act on, without the epoch, the guards and the incarnations."""
     return (dict(node.assignments), dict(node.since), dict(node.handoff), *configured(node))
 
 

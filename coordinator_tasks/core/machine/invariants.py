@@ -1,9 +1,10 @@
-"""What must hold of every topic node and state that is written, and of every step between two: for tests and the code.
+"""What must hold of every topic node and state that is written, and between one node and the next.
 
-Each function gives the broken statements as sentences; an empty list is the good case.
+Each function returns the broken statements as sentences; an empty list is the good case.
 """
 
-from coordinator_tasks.core.model import State, TopicNode, TopicState
+from coordinator_tasks.core.machine.draft import label
+from coordinator_tasks.core.model import TopicNode, TopicState
 
 
 def of_topic(node: TopicNode, state: TopicState) -> list[str]:
@@ -41,15 +42,8 @@ def of_topic(node: TopicNode, state: TopicState) -> list[str]:
     )
     holders = set(node.assignments.values()) | set(takers.values()) | state.to_close.keys()
     check(all(c in node.incarnations for c in holders), "every holder's incarnation is named")
-    check(state.state is expected_label(state), f"{state.state} sums up the partitions")
+    check(state.state is label(state), f"{state.state} sums up the partitions")
     return broken
-
-
-def expected_label(state: TopicState) -> State:
-    """The state that the two lists sum up to."""
-    if state.to_close:
-        return State.CLOSING
-    return State.STARTING if state.to_start else State.STABLE
 
 
 def of_step(before: TopicNode, after: TopicNode) -> list[str]:

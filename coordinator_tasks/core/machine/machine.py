@@ -2,10 +2,10 @@
 
 Rules:
 - Only the table changes a state (`table.TRANSITIONS`).
-- `decide` is pure and total; the caller performs what comes back, as one guarded transaction.
-- Level-triggered: what is stored and seen now decides, never which event woke us. First match wins, with its reason:
-  hold, recovery, lost owners and unowned partitions, confirmed closes, confirmed starts, a new plan, a restart.
-- An acknowledgement is for an epoch, a generation and an incarnation (`confirm`).
+- `decide` is pure and total; the caller performs what it returns, as one guarded transaction.
+- It is level-triggered: what is stored and seen now decides, never the event that woke us. The first match wins: hold,
+  recovery, lost owners and unowned partitions, confirmed closes, confirmed starts, a new plan, a restart.
+- A confirmation is for an epoch, a generation and an incarnation (`confirm`).
 """
 
 from collections.abc import Collection, Mapping
@@ -24,7 +24,7 @@ from coordinator_tasks.core.model import SEEKS, Actor, Explanation, State
 
 
 def decide(view: TopicView, world: World, policy: Policy, actor: Actor, steps: frozenset[Step] = ALL_STEPS) -> Decision:
-    """What to do with the topic now, given what is stored and what was observed after it was read."""
+    """What to do with the topic now."""
     world = _believed(view, world, policy)
     decision = _decide(view, world, policy, actor, steps)
     left_out = (*world.unclear.values(), *world.doubted.values(), *recovery.outliers(view, world))
@@ -36,8 +36,12 @@ def _believed(view: TopicView, world: World, policy: Policy) -> World:
     return replace(world, doubted=recovery.doubted(view, world, policy))
 
 
+def _why_held(view: TopicView) -> str:
+    return causes.hold(view) or _contradiction(view) or _used_up(view)
+
+
 def _decide(view: TopicView, world: World, policy: Policy, actor: Actor, steps: frozenset[Step]) -> Decision:
-    held = causes.hold(view) or _contradiction(view) or _used_up(view)
+    held = _why_held(view)
     if held:
         return Decision(Verdict.HOLD, held)
     try:
@@ -52,11 +56,11 @@ def _decide(view: TopicView, world: World, policy: Policy, actor: Actor, steps: 
 def seek(
     view: TopicView, world: World, policy: Policy, actor: Actor, offsets: Mapping[int, int], plan: Explanation
 ) -> Decision:
-    """Let these partitions go on at these offsets, for the reasons in `plan`; nothing else is planned.
+    """Let these partitions continue at these offsets, for the reasons in `plan`; nothing else is planned.
 
-    `WAIT` = not now: one of them is being moved, or an owner was lost, or ZooKeeper, and that goes first.
+    `WAIT` = not now: a moving partition, a lost owner or a recovery goes first.
     """
-    held = causes.hold(view) or _contradiction(view) or _used_up(view)
+    held = _why_held(view)
     if held or view.config.removed or view.node is None:
         nothing = "removed" if view.config.removed else "not planned yet; plan it first"
         return Decision(Verdict.HOLD, held or f"topic {view.topic} is {nothing}")
@@ -85,7 +89,7 @@ def seek(
 
 
 def _who_cannot_read(view: TopicView, world: World, holders: Collection[str]) -> str:
-    """Which registered consumer would refuse a node with seeks, and hold what it has; an empty text = none would."""
+    """Which registered consumer would refuse a node with seeks and hold; an empty text = none would."""
     for consumer, member in sorted(world.members.items()):
         reads = SEEKS in member.formats or member.problem
         if not reads and (consumer in holders or subscribes(member, view.topic)):
@@ -104,14 +108,14 @@ def explain(view: TopicView, world: World, policy: Policy) -> Explanation:
 
 
 def _used_up(view: TopicView) -> str:
-    """No epoch is left that could be read again."""
+    """What is wrong if no epoch is left that could be read again, or an empty text."""
     if view.node is None or view.node.epoch < MAX_COUNT:
         return ""
     return f"epoch {view.node.epoch} of topic {view.topic} is the largest there is, which no plan leads to: correct its node"
 
 
 def _contradiction(view: TopicView) -> str:
-    """What is wrong between a node and a state that were written together, or an empty text."""
+    """What is wrong between the node and the state, which were written together, or an empty text."""
     broken = invariants.of_topic(view.node, view.state) if view.node is not None and view.state is not None else []
     if not broken:
         return ""

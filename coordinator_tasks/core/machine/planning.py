@@ -1,4 +1,4 @@
-"""From a strategy's answer to moves: immediate placement of what has no owner, and a new plan for everybody."""
+"""From a strategy's answer to moves: placement of partitions without an owner, and a new plan for all partitions."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -22,7 +22,7 @@ _CONSUMER_LISTS = 7
 
 
 def place(draft: Draft, view: TopicView, world: World, able: Mapping[str, int], policy: Policy) -> None:
-    """Give every partition without a target to somebody; nobody else's moves. Nothing happens without targets."""
+    """Give every partition without a target to one of the `able`, and move no other. Without anybody able, do nothing."""
     fixed = _targets(draft, view)
     homeless = {p: None for p in view.partitions if p not in fixed}
     if view.config.removed or not able or not homeless:
@@ -39,10 +39,10 @@ def place(draft: Draft, view: TopicView, world: World, able: Mapping[str, int], 
 
 
 def rebalance(draft: Draft, view: TopicView, world: World, able: Mapping[str, int], policy: Policy) -> bool:
-    """Move partitions to where the strategy wants them; False if some of that has to wait for a further plan.
+    """Move partitions to where the strategy wants them; False if some moves have to wait for a further plan.
 
-    Partitions in flight stay as they are unless their taker is draining; those of owners that are neither lost nor
-    registered stay until it is known what became of them.
+    Partitions in flight stay as they are unless their taker is draining. Those of an owner that is neither lost nor
+    registered stay until it is known what happened to it.
     """
     if view.config.removed or view.config.frozen:
         return True
@@ -64,14 +64,14 @@ def rebalance(draft: Draft, view: TopicView, world: World, able: Mapping[str, in
 
 
 def why(draft: Draft, view: TopicView, world: World, able: Mapping[str, int], policy: Policy) -> Explanation:
-    """Why every partition is where it is, and what the strategy would do with it now. Nothing is changed."""
+    """Why every partition is where it is, and what the strategy would do with it now. Changes nothing."""
     holders = _targets(draft, view)
     owned = {p: c for p, c in holders.items() if c in able}
     return explained(_ask(view, world, policy, able, owned, _fixed(draft, view, world, able, policy), holders))
 
 
 def stop_vanished(draft: Draft, view: TopicView) -> None:
-    """Close what neither ZooKeeper nor Kafka lists any more: the topic was created anew with fewer partitions."""
+    """Close partitions that neither ZooKeeper nor Kafka lists: the topic was re-created with fewer partitions."""
     if view.description is None or view.config.removed or view.config.frozen:
         return
     known = range(max([view.description.partition_count - 1, *view.partitions], default=-1) + 1)
@@ -80,7 +80,7 @@ def stop_vanished(draft: Draft, view: TopicView) -> None:
 
 
 def finish(draft: Draft) -> None:
-    """Stop every partition of a topic that was removed."""
+    """Stop every partition of a removed topic."""
     for partition in sorted(draft.assignments.keys() | draft.handoff.keys() | draft.in_flight()):
         draft.stop(partition)
 
@@ -91,7 +91,7 @@ def _move(draft: Draft, partition: int, taker: str, able: Mapping[str, int]) -> 
 
 
 def patience_s(view: TopicView, policy: Policy) -> float | None:
-    """How long the topic has to be Stable before changed loads alone are a reason to plan; `None` = they never are."""
+    """How long the topic has to be Stable before changed loads alone cause a plan; `None` = they never do."""
     found: object = assignor(view.config.strategy, policy.strategies.known)
     return found.patience_s(view.config.parameters) if isinstance(found, Measuring) else None
 
@@ -138,7 +138,7 @@ def _measure(view: TopicView, strategy: Assignor) -> Measure:
 
 
 def _explain(draft: Draft, asked: Asked, limit_bytes: int, only: Collection[int] | None = None) -> None:
-    """Keep how the moves were come to, and why nothing else moves (of `only` these, if it is given)."""
+    """Keep why the strategy moves what it moves, and nothing else (of `only` these partitions, if given)."""
     if not draft.moves:
         return
     moved = {move.partition for move in draft.moves}
@@ -166,7 +166,7 @@ def _flight(draft: Draft, world: World) -> set[int]:
 
 
 def _fixed(draft: Draft, view: TopicView, world: World, able: Mapping[str, int], policy: Policy) -> dict[int, str]:
-    """What is pinned, held by somebody who is neither lost nor registered, or on its way to somebody who stays."""
+    """Partition → owner of what stays: pinned, owned by a consumer that is neither lost nor registered, or on its way."""
     fixed = {p: c for p, c in view.config.pins.items() if c in able}
     fixed |= {p: c for p, c in draft.assignments.items() if not _movable(draft, c, world, policy)}
     return fixed | {p: target for p in _flight(draft, world) if (target := draft.target(p)) is not None}
@@ -182,9 +182,9 @@ def _movable(draft: Draft, consumer: str, world: World, policy: Policy) -> bool:
 
 
 def _stop_leaving(draft: Draft, view: TopicView, world: World, policy: Policy) -> None:
-    """Nobody can take over, or may be back in a moment: who was asked to end closes its partitions, so that it may.
+    """Nobody can take over: a consumer that was asked to end closes its partitions, so that it can end.
 
-    Who only drains keeps them: a drain moves partitions to others, and stops none.
+    If another consumer is absent and may come back, they wait for it. A consumer that only drains keeps its partitions.
     """
     absent = [c for c in draft.holders() if not _movable(draft, c, world, policy)]
     if any(not is_draining(c, draft.incarnations.get(c, 0), world) for c in absent):
@@ -205,7 +205,7 @@ def _spare(draft: Draft, view: TopicView, able: Mapping[str, int], policy: Polic
 
 
 def _reasons_of(spare: int, policy: Policy) -> int:
-    """How many of these bytes the reasons may take; none where there is hardly room for moves."""
+    """How many of these bytes the reasons may take; none if there is hardly room for moves."""
     return max(0, min(policy.max_write_bytes // 50, spare - policy.max_write_bytes // 10))
 
 

@@ -1,6 +1,6 @@
 """The transition table: what leads from one state of a topic to another. Nothing else changes a state.
 
-The states sum up the partitions (`draft.label`), and both must agree.
+A state sums up the partitions (`draft.label`); table and partitions must agree.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from coordinator_tasks.core.model import State
 
 
 class Signal(StrEnum):
-    """What was seen; the labels of the diagram."""
+    """What happened; the labels of the diagram."""
 
     PLANNED_CLOSES = "planned: something to close"
     PLANNED_STARTS = "planned: only starts"
@@ -59,18 +59,18 @@ TRANSITIONS: Mapping[State, Mapping[Signal, State]] = {
 
 
 class TableBroken(CoordinatorError):
-    """A decision and the table disagree: a defect of ours, found before anything is written."""
+    """A decision and the table disagree: a defect of ours, found before the write."""
 
 
 def signal_of_plan(draft: Draft) -> Signal:
-    """What a plan comes to that leaves this draft."""
+    """The signal of a plan that has made this draft."""
     if draft.to_close:
         return Signal.PLANNED_CLOSES
     return Signal.PLANNED_STARTS if draft.to_start else Signal.PLANNED_NOTHING
 
 
 def next_state(before: State, signal: Signal, draft: Draft) -> State:
-    """By the table; raises `TableBroken` where the partitions say otherwise."""
+    """The next state by the table; raises `TableBroken` if the partitions say otherwise."""
     after = TRANSITIONS[before].get(signal)
     if after is not label(draft):
         raise TableBroken(f"{before} with {signal!r} should give {label(draft)}, the table says {after}")

@@ -1,4 +1,4 @@
-"""What a decision is made from: one topic as stored, and the world as observed after it was read."""
+"""What a decision is made from: one topic as stored, and the world as observed after the topic was read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,10 +23,9 @@ from coordinator_tasks.core.model import (
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The waiting times and limits of a site; all in seconds unless named otherwise.
+    """The waiting times and limits of a site, in seconds where a name ends in `_s`.
 
-    `hold_absent`: never isolate an absent and silent consumer by the platform, wait for a person instead. `strategies`
-    are made by `wiring`, as a site may have strategies of its own.
+    `hold_absent`: a person, never the platform, isolates a consumer that is absent and silent.
     """
 
     settle_s: float = 1.0
@@ -67,11 +66,12 @@ class TopicView:
 class World:
     """Everything outside the topic, observed after the topic was read.
 
-    `answers` are those of the consumers' own interfaces; `committed` the group's offsets of this topic (only needed
-    when ZooKeeper may have been lost; `None` = the brokers did not answer); `loads` the partitions of other topics by
-    consumer; `totals` what each consumer measures over all topics; `fresh` a random text for a new generation or rebalance.
-    Who keeps what it has and gets nothing more: `unclear`, consumer → what of its nodes cannot be read (it is never taken
-    for gone); `doubted`, consumer → why its word on this topic is not believed.
+    - `answers`: of the consumers' own interfaces.
+    - `committed`: the group's offsets of this topic, for the case that ZooKeeper was lost; `None` = the brokers did not answer.
+    - `loads`: consumer → how many partitions of other topics it has; `totals`: consumer → what it measures over all topics.
+    - `fresh`: a random text that names a new generation or rebalance.
+    - `unclear`: consumer → what of its nodes cannot be read; it never counts as gone.
+    - `doubted`: consumer → why its answer on this topic does not count. Both kinds keep what they have and get nothing more.
     """
 
     now: float
@@ -98,9 +98,9 @@ class Presence(StrEnum):
     LIVE = "live"
     ISOLATED = "isolated"
     GONE = "gone"
-    DETACHED = "detached"  # not registered, but its interface answers, or not clear: keeps its partitions, is no target
+    DETACHED = "detached"  # not registered but answers, or not clear: keeps its partitions, is no target
     ABSENT = "absent"  # not registered and silent: it may still run
 
 
 LOST = frozenset({Presence.ISOLATED, Presence.GONE})
-"""Counts as closed: whatever it held may be given to others."""
+"""These count as closed: others may have what they held."""
