@@ -1,42 +1,45 @@
-"""The parameters of `weighted`: texts as they stand in a topic's configuration, read strictly.
+"""The parameters of `weighted`: texts of a topic's configuration, read strictly.
 
 Lists are written `what: value; what: value`, sets of partitions `0-3,7` or `*`. Every error is a `Refused` of one line that
 names the parameter, what is wrong with it and what it may be.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TypeAlias
 
 from coordinator_tasks.core.assignors.weights import Measure
 from coordinator_tasks.core.errors import Refused
 
-MAX_PARTITION = 1_000_000  # of a range that somebody writes: `0-99999999999` would fill the memory
+MAX_PARTITION = 1_000_000  # of a range: `0-99999999999` would fill the memory
+Reader: TypeAlias = Callable[[str, str], object]
+"""From a parameter's name and text to its value; raises `Refused`."""
 
 
 class Zones(StrEnum):
     """How the racks of members and replicas count."""
 
     OFF = "off"
-    PREFER = "prefer"  # a partition goes to a member in a rack of its replicas if that one is not overloaded by it
-    REQUIRE = "require"  # it goes nowhere else while any member is in a rack of its replicas
+    PREFER = "prefer"  # a partition goes to a member in a rack of its replicas, unless that overloads the member
+    REQUIRE = "require"  # a partition goes to such a member as long as there is one
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
     """The parameters as values. Shares are fractions of the level: the load per capacity if all were spread evenly.
 
-    - `tolerance`: nobody is relieved who is not above the level by more than this.
-    - `hysteresis`: nobody is relieved at all until somebody is above the tolerance by more than this.
-    - `min_gain`: a member is relieved by at least this, and each move's taker stays this far below what its giver had.
+    - `tolerance`: a member is relieved only if it is above the level by more than this.
+    - `hysteresis`: no member is relieved until one is above the tolerance by more than this.
+    - `min_gain`: a member is relieved by at least this; the taker of each move stays this far below what the giver had.
     - `floor`: a member with less than this is given something, if that can be done without harm.
     - `max_moves`: of partitions that have an owner, in one plan; `None` = as many as needed.
-    - `most`, `most_of`: partitions of all topics that a member may have, in general and by member.
-    - `bans`: member → the partitions that it never gets; `None` = none at all.
-    - `weights`: partition → its weight by a person, in place of what was measured.
-    - `each`: weight that every partition has beside the measured one, so that idle ones are spread as well.
-    - `interval_s`: how long the topic has to have been Stable before a changed load alone is a reason to move something.
+    - `most`: member → how many partitions of all topics it may have; `None` → all other members.
+    - `bans`: member → the partitions that it never gets; `None` = it gets nothing at all.
+    - `weights`: partition → its weight as a person sets it, in place of the measured one.
+    - `each`: weight that every partition has beside the measured one, so that idle partitions are spread as well.
+    - `interval_s`: how long the topic has to be Stable before a changed load alone moves something.
     """
 
     measure: Measure = Measure.RECORDS
@@ -45,8 +48,7 @@ class Rules:
     min_gain: float = 0.02
     floor: float = 0.5
     max_moves: int | None = None
-    most: int | None = None
-    most_of: Mapping[str, int] = field(default_factory=dict)
+    most: Mapping[str | None, int] = field(default_factory=dict)
     zones: Zones = Zones.PREFER
     bans: Mapping[str, frozenset[int] | None] = field(default_factory=dict)
     weights: Mapping[int, float] = field(default_factory=dict)
@@ -55,8 +57,7 @@ class Rules:
 
     def limit_of(self, member: str) -> float:
         """How many partitions of all topics the member may have."""
-        limit = self.most_of.get(member, self.most)
-        return math.inf if limit is None else limit
+        return self.most.get(member, self.most.get(None, math.inf))
 
     def bars(self, member: str, partition: int) -> bool:
         """Whether the member is banned from the partition."""
@@ -73,7 +74,8 @@ def rules_of(parameters: Mapping[str, str]) -> Rules:
         )
     values: dict[str, object] = {}
     for name, text in sorted(parameters.items()):
-        values |= _READERS[name](name, text)
+        attribute, read = _READERS[name]
+        values[attribute] = read(name, text)
     return Rules(**values)  # type: ignore[arg-type]
 
 
@@ -82,26 +84,27 @@ def _bad(name: str, text: str, rule: str) -> Refused:
     return Refused(f"parameter {name!r} of strategy 'weighted' is {shown!r}: it has to be {rule}")
 
 
-def _real(name: str, text: str, most: float, rule: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value <= most:
-        raise _bad(name, text, rule)
-    return value
+def _real(most: float, rule: str) -> Callable[[str, str], float]:
+    def read(name: str, text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not 0 <= value <= most:
+            raise _bad(name, text, rule)
+        return value
+
+    return read
 
 
-def _share(name: str, text: str) -> dict[str, object]:
-    return {name.replace(".", "_"): _real(name, text, 1.0, "a share from 0 to 1, such as 0.05")}
+def _choice(kind: type[Measure] | type[Zones]) -> Reader:
+    def read(name: str, text: str) -> Measure | Zones:
+        try:
+            return kind(text.strip())
+        except ValueError:
+            raise _bad(name, text, f"one of {', '.join(kind)}") from None
 
-
-def _each(name: str, text: str) -> dict[str, object]:
-    return {"each": _real(name, text, 1e15, "a weight from 0 on")}
-
-
-def _interval(name: str, text: str) -> dict[str, object]:
-    return {"interval_s": _real(name, text, 1e9, "seconds from 0 on")}
+    return read
 
 
 def _count(name: str, text: str, given: str = "") -> int:
@@ -110,51 +113,29 @@ def _count(name: str, text: str, given: str = "") -> int:
     return int(text)
 
 
-def _max_moves(name: str, text: str) -> dict[str, object]:
-    return {"max_moves": _count(name, text.strip())}
-
-
-def _most(name: str, text: str) -> dict[str, object]:
-    general: int | None = None
-    by_member: dict[str, int] = {}
+def _most(name: str, text: str) -> dict[str | None, int]:
+    found: dict[str | None, int] = {}
     for one in _parts(text):
         member, colon, count = one.rpartition(":")
-        if colon:
-            by_member[member.strip()] = _count(name, count.strip(), text)
-        else:
-            general = _count(name, one, text)
-    return {"most": general, "most_of": by_member}
+        found[member.strip() if colon else None] = _count(name, count.strip() if colon else one, text)
+    return found
 
 
-def _measure(name: str, text: str) -> dict[str, object]:
-    try:
-        return {"measure": Measure(text.strip())}
-    except ValueError:
-        raise _bad(name, text, f"one of {', '.join(Measure)}") from None
-
-
-def _zones(name: str, text: str) -> dict[str, object]:
-    try:
-        return {"zones": Zones(text.strip())}
-    except ValueError:
-        raise _bad(name, text, f"one of {', '.join(Zones)}") from None
-
-
-def _bans(name: str, text: str) -> dict[str, object]:
+def _bans(name: str, text: str) -> dict[str, frozenset[int] | None]:
     found: dict[str, frozenset[int] | None] = {}
     for member, listed in _pairs(name, text, "consumer: partitions, such as 'consumer-a: 0-3,7; consumer-b: *'"):
         before = found.get(member, frozenset())
         more = None if listed == "*" else frozenset(_partitions(name, listed, text))
         found[member] = None if before is None or more is None else before | more
-    return {"bans": found}
+    return found
 
 
-def _weights(name: str, text: str) -> dict[str, object]:
+def _weights(name: str, text: str) -> dict[int, float]:
     found: dict[int, float] = {}
+    read = _real(1e15, "partitions: weight from 0 on")
     for listed, weight in _pairs(name, text, "partitions: weight, such as '0-3,7: 500; 8: 20'"):
-        value = _real(name, weight, 1e15, "partitions: weight from 0 on")
-        found |= dict.fromkeys(_partitions(name, listed, text), value)
-    return {"weights": found}
+        found |= dict.fromkeys(_partitions(name, listed, text), read(name, weight))
+    return found
 
 
 def _parts(text: str) -> list[str]:
@@ -179,17 +160,19 @@ def _partitions(name: str, listed: str, text: str) -> Iterator[int]:
         yield from range(begin, end + 1)
 
 
-_READERS = {
-    "measure": _measure,
-    "tolerance": _share,
-    "hysteresis": _share,
-    "min.gain": _share,
-    "floor": _share,
-    "max.moves": _max_moves,
-    "max.partitions": _most,
-    "zones": _zones,
-    "bans": _bans,
-    "weights": _weights,
-    "partition.weight": _each,
-    "interval.s": _interval,
+_SHARE = _real(1.0, "a share from 0 to 1, such as 0.05")
+_READERS: Mapping[str, tuple[str, Reader]] = {
+    "measure": ("measure", _choice(Measure)),
+    "tolerance": ("tolerance", _SHARE),
+    "hysteresis": ("hysteresis", _SHARE),
+    "min.gain": ("min_gain", _SHARE),
+    "floor": ("floor", _SHARE),
+    "max.moves": ("max_moves", lambda name, text: _count(name, text.strip())),
+    "max.partitions": ("most", _most),
+    "zones": ("zones", _choice(Zones)),
+    "bans": ("bans", _bans),
+    "weights": ("weights", _weights),
+    "partition.weight": ("each", _real(1e15, "a weight from 0 on")),
+    "interval.s": ("interval_s", _real(1e9, "seconds from 0 on")),
 }
+"""Parameter → the attribute of `Rules` that it sets, and its reader."""
