@@ -1,14 +1,14 @@
-"""Every error that the coordinator raises on purpose, by who handles it.
+"""Every error that the coordinator raises on purpose, by what happens next.
 
-- `Refused`: the request is wrong; a person reads the sentence and changes something. Never retried.
-- `LookAgain`: somebody else was faster; the caller reads again and decides anew. Expected, not logged as an error.
+- `Refused`: the request is wrong; a person reads the sentence and changes something. It is never retried.
+- `LookAgain`: another writer was faster; the caller reads and decides again. It is expected and not logged as an error.
 - `Unavailable`: a neighbour does not answer; the caller holds everything as it is and tries later.
-- `Malformed`: stored data that we cannot read; names the path, nothing is overwritten, a person looks.
+- `Malformed`: stored data cannot be read; the error names the path, nothing is overwritten, a person corrects it.
 """
 
 
 class CoordinatorError(Exception):
-    """The root; its text says what, why and what to do next in one line."""
+    """The root. Its text says in one line what is wrong, why, and what to do next."""
 
 
 class Refused(CoordinatorError):
@@ -24,7 +24,7 @@ class IdInUse(Refused):
 
 
 class TopicConflict(Refused):
-    """The topic is missing in Kafka, was created anew, or is managed by another cluster."""
+    """The topic is missing in Kafka, was re-created, or is managed by another cluster."""
 
 
 class GroupInUse(Refused):
@@ -32,7 +32,7 @@ class GroupInUse(Refused):
 
 
 class CommitFenced(Refused):
-    """Kafka has refused the commits of these partitions: somebody else has taken them over since."""
+    """Kafka has refused the commits of these partitions, because another consumer has taken them over."""
 
     def __init__(self, problem: str, partitions: tuple[int, ...]) -> None:
         super().__init__(problem)
@@ -44,11 +44,11 @@ class NotManaged(Refused):
 
 
 class LookAgain(CoordinatorError):
-    """A guarded write lost: the versions it relied on have changed."""
+    """A guarded write failed: the versions that it relied on have changed."""
 
 
 class NodeMissing(LookAgain):
-    """The znode is not there (any more)."""
+    """The znode is not there."""
 
 
 class NodeExists(LookAgain):
@@ -60,7 +60,7 @@ class Unavailable(CoordinatorError):
 
 
 class StoreUnavailable(Unavailable):
-    """ZooKeeper does not answer; a write under way may or may not have been applied."""
+    """ZooKeeper does not answer; a pending write may or may not have been applied."""
 
 
 class DiscoveryUnavailable(Unavailable):
@@ -87,4 +87,4 @@ class Malformed(CoordinatorError):
 
 
 class UnknownVersion(Malformed):
-    """A znode of a format that this release does not know; never guessed at."""
+    """A znode of a format version that this release does not know."""

@@ -1,4 +1,4 @@
-"""Reading JSON objects strictly: every wrong type, missing field or odd number is a `Malformed` that names the path."""
+"""JSON objects are read strictly: every wrong type, missing field or odd number is a `Malformed` that names the path."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from coordinator_tasks.core.names import MAX_PARTITION, number_of, partition_of
 MAX_BYTES = 1_000_000  # ZooKeeper's own limit (jute.maxbuffer) is 1,048,575
 MAX_NUMBER = 2**63 - 1  # Kafka's own limit for an offset
 MAX_COUNT = 2**53 - 1
-"""Of epochs and incarnations: whatever is read can be counted on from, and is read again."""
+"""Of epochs and incarnations: the next one can still be counted, written and read."""
 MAX_REAL = 1e15  # sums and products of many stay finite
 MAX_TIME = 253_402_300_799.0  # the last second of the year 9999, which a page can still show
 MAX_GENERATION = 64  # characters; ours are 16
@@ -19,7 +19,7 @@ V = TypeVar("V")
 
 
 class Fields:
-    """One JSON object at `path`; `where` is the place inside it, for the errors."""
+    """One JSON object at `path`; errors name `where` it stands inside the node."""
 
     def __init__(self, path: str, data: Mapping[str, Any], where: str = "") -> None:
         self.path = path
@@ -28,7 +28,7 @@ class Fields:
 
     @classmethod
     def parse(cls, path: str, raw: bytes, version: int, limit: int = MAX_BYTES) -> "Fields":
-        """Read the object of a znode and check its `version` (missing = 1, as the contract's own examples)."""
+        """Read the object of a znode and check its `version` (missing = 1, as in the contract's examples)."""
         if len(raw) > limit:
             raise Malformed(path, f"has {len(raw)} bytes, more than {limit}")
         try:

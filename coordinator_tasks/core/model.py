@@ -29,7 +29,7 @@ class StartRule(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Token:
-    """Who may commit: compared by the epoch of acquisition first. Stands in the metadata of every committed offset."""
+    """Who may commit, compared by the epoch of acquisition first. It stands in the metadata of every committed offset."""
 
     epoch: int
     incarnation: int
@@ -38,7 +38,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """One partition on its way from the one consumer that may run it to the next; `epoch` is that of its plan."""
+    """A partition moves from the one consumer that may run it to another one; `epoch` is that of the plan."""
 
     giver: str
     taker: str
@@ -47,9 +47,9 @@ class Handoff:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What the giver wrote on the partition's node after its last commit.
+    """What the giver writes on the partition's node after its last commit.
 
-    `epoch` is the hand-off's; `token` is the one under which `offset` was committed.
+    `epoch`: of the hand-off; `token`: under which `offset` was committed.
     """
 
     epoch: int
@@ -62,7 +62,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Seek:
-    """Where a person wants a partition to go on: counts as a commit under a token of `epoch`, until there is a newer one."""
+    """Where a person wants a partition to continue. It counts as a commit under a token of `epoch`."""
 
     offset: int
     epoch: int
@@ -70,17 +70,17 @@ class Seek:
 
 @dataclass(frozen=True, slots=True)
 class TopicNode:
-    """`/assignments/[TOPIC]`: the whole of what consumers act on. Every write of it raises `epoch` by at least one.
+    """`/assignments/[TOPIC]`: everything that consumers act on. Every write raises `epoch` by at least one.
 
     - `assignments`: partition → consumer; `since`: partition → the epoch at which that holding began.
-    - `handoff`: partitions on their way by a hand-off. A partition in neither is being closed everywhere, or is unowned.
-    - `incarnations`: consumer → the incarnation that its holdings are granted to; another one runs nothing.
-    - `guarded`: partitions whose last owner was isolated or gone without a release: the new owner must hold its start
-      commit until it has stayed its own for longer than the commit time-out.
-    - `supersedes`: generation → the largest acted epoch of it that went into this node. A consumer of another
-      generation accepts this one only if its own acted epoch is covered here.
-    - `initial_partitions`: partitions numbered from here on appeared later and start at their beginning.
-    - `seeks`: where partitions are to go on that a person has set; kept until somebody has confirmed to have started there.
+    - `handoff`: partition → its hand-off. A partition in neither is being closed everywhere, or has no owner.
+    - `incarnations`: consumer → the incarnation that may run its partitions; another one runs nothing.
+    - `guarded`: partitions whose last owner was isolated or gone without a release. The new owner waits until its start
+      commit has stood for longer than the commit time-out.
+    - `supersedes`: generation → its largest acted epoch that went into this node. A consumer that acts on another
+      generation accepts this node only if its own acted epoch is covered here.
+    - `initial_partitions`: partitions with this number or a larger one appeared later and start at their beginning.
+    - `seeks`: partition → where a person wants it to continue, kept until an owner confirms that it has started there.
     - `properties`: further consumer properties, none of them secret.
     """
 
@@ -107,13 +107,13 @@ class TopicNode:
 class TopicState:
     """`/state/[TOPIC]`. A missing node is `Initial`.
 
-    - `to_start`, `to_close`: consumer → partitions whose confirmation is outstanding.
+    - `to_start`, `to_close`: consumer → partitions that it has not confirmed yet.
     - `epochs`: partition → the epoch of the plan that put it there.
-    - `targets`: the consumers (with incarnation) that the last plan for everybody counted with, and `planned`, the
-      digest of everything else it was made from: what differs from them is the cause of the next plan.
-    - `restarts`: consumer → how often it was told to start again what it holds but did not run.
-    - `recovered`: consumer → when its word has led to a recovery: one that does so again and again is not believed.
-    - `rebalance` names the rebalance from its first plan until Stable, which began at `began_at`.
+    - `targets`: consumer → incarnation, of those that the last plan counted with; `planned`: a digest of everything else
+      that it was made from. A difference from either causes the next plan.
+    - `restarts`: consumer → how often it was told to start what it owns and does not run.
+    - `recovered`: consumer → when its answers have led to recoveries; after several of them they do not count any more.
+    - `rebalance`: its name from its first plan, at `began_at`, until Stable.
     """
 
     state: State
@@ -132,7 +132,7 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """`/config/[TOPIC]`: what a person asked for this topic. An empty `strategy` is the cluster's."""
+    """`/config/[TOPIC]`: what a person wants for this topic. An empty `strategy` is the cluster's."""
 
     topic: str
     topic_id: str
@@ -153,16 +153,16 @@ CONFIGURED = tuple(one.name for one in fields(TopicConfig) if one.name in TopicN
 """What a topic's node repeats of its configuration."""
 SEEKS = "seeks"
 FORMATS = (SEEKS,)
-"""What this release reads in a topic's node and 0.1.0 does not: a node that has it is refused there, and held."""
+"""What this release reads in a topic's node and 0.1.0 does not: a consumer of 0.1.0 refuses such a node, and holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """`/members/[CONSUMER]`: a registered consumer. `topics` empty = any topic; a name or a regular expression each.
+    """`/members/[CONSUMER]`: a registered consumer.
 
-    `process`: what its process is called on its host, for who follows it there under the same id; empty = not told.
-    `formats`: what of `FORMATS` it reads. `problem`: why its registration cannot be read; then only its id is known, and
-    that somebody is there.
+    `topics`: names and regular expressions; empty = any topic. `process`: the name of its process on its host, which its
+    successor there asks about; empty = unknown. `formats`: the `FORMATS` that it reads. `problem`: why its registration
+    cannot be read; then nothing but its id is known.
     """
 
     consumer: str
@@ -190,7 +190,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """First seen absent at `since_at`; its address has refused without a break since `refused_at` (0 = it has not)."""
+    """First seen absent at `since_at`; its address has refused every connection since `refused_at` (0 = it has not)."""
 
     incarnation: int
     since_at: float
@@ -201,11 +201,12 @@ class Absence:
 class IdClaim:
     """`/ids/[CONSUMER]`: the counter of incarnations, and what is known of the ended ones.
 
-    `address`, `boot_id`, `direct` and `process` are those of the last registration, which was `registered`'s (0 = not
-    known, an older release has written it); `answered` is the last incarnation whose
-    interface has answered us; `registrations` are the times of the last few, which tell an id that flaps. `reasons` says
-    of some of the `ended` why they ended. `version` is the znode's, and part of every guard that relies on an absence: a
-    registration raises it.
+    - `address`, `boot_id`, `direct`, `process`: of the last registration, by incarnation `registered` (0 = unknown, because
+      an older release has written it).
+    - `answered`: the last incarnation whose interface has answered us.
+    - `registrations`: the times of the last few; many of them in a short time show that the id flaps.
+    - `reasons`: why some of the `ended` incarnations ended.
+    - `version`: the znode's. A registration raises it, so that it guards every write that relies on an absence.
     """
 
     consumer: str
@@ -225,7 +226,10 @@ class IdClaim:
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """The consumer may run nothing. `incarnation` 0 = whichever; `readmit` = let it in once it confirms it runs nothing."""
+    """The consumer may run nothing.
+
+    `incarnation` 0 = any; `readmit`: let it in when it confirms that it runs nothing.
+    """
 
     by: str
     why: str
@@ -237,9 +241,10 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True)
 class Draining:
-    """The consumer is to give everything away. `incarnation` 0 = whichever (a person's); else its own wish to leave.
+    """The consumer is to give all its partitions away.
 
-    `leaving`: the incarnation that was asked to end while a person's draining stood here (0 = none).
+    `incarnation` 0 = any, as a person wants it; else the incarnation itself wants to leave. `leaving`: the incarnation that
+    was asked to end while a person's draining stands here (0 = none).
     """
 
     by: str
@@ -263,7 +268,7 @@ class Directive:
 class Fleet:
     """`/fleet/[APP]`: the consumers that should run. `application` is the path of the Spark application.
 
-    `problem`: what of it cannot be read, and is left out; without an `application` that is all of it.
+    `problem`: what of it cannot be read and is left out; without an `application`, all of it.
     """
 
     app: str
@@ -280,8 +285,8 @@ class RunningPartition:
     """One partition that a consumer runs. `position` is the next offset to process; `lag_records` is None if unknown.
 
     `started`: its start position is committed under `token`, and it was part of a planned batch or at the log's end.
-    `rate` is how many records per second are written to it, `record_bytes` how large they are on average; None if unknown.
-    `closing`: it is no longer held, and a batch with it is under way.
+    `rate`: records per second that are written to it; `record_bytes`: their average size; `None` if unknown.
+    `closing`: it is no longer held, and a batch with it is running.
     """
 
     position: int
@@ -297,8 +302,8 @@ class RunningPartition:
 class TopicStatus:
     """What a consumer says of one topic. `acted_epoch` 0 = it has acted on nothing yet.
 
-    `held`: partition → epoch of everything that its picture lets it run or take over, started or not: after ZooKeeper
-    was lost this is all that is known of it.
+    `held`: partition → epoch of everything that its accepted node lets it run or take over, started or not. After a loss of
+    ZooKeeper nothing else tells it.
     """
 
     generation: str
@@ -326,7 +331,7 @@ class ConsumerStatus:
 class Silence(StrEnum):
     """Why a consumer's interface gave no usable answer."""
 
-    REFUSED = "refused"  # the host answers, the port does not: nobody listens there
+    REFUSED = "refused"  # the host refuses the connection: nobody listens on the port
     SILENT = "silent"  # no answer within the limit, or the host drops packets
     FOREIGN = "foreign"  # something else answers there (another id, cluster or incarnation)
     BROKEN = "broken"  # an answer that is not a status
@@ -347,7 +352,7 @@ Answer: TypeAlias = ConsumerStatus | Unreachable
 class TopicDescription:
     """What Kafka says of a topic: its id, and its partitions 0..count-1.
 
-    `racks`: partition → the racks of the brokers with its replicas, the preferred leader's first, where brokers have racks.
+    `racks`: partition → the racks of its replicas' brokers, the preferred leader's first; empty if brokers have no racks.
     """
 
     topic: str
@@ -358,7 +363,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A committed group offset, with what its metadata says; `token` is None for a foreign or empty metadata."""
+    """A committed group offset, with what its metadata says; `token` is `None` if the metadata is empty or not ours."""
 
     offset: int
     token: Token | None = None
@@ -390,7 +395,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why these partitions are where they are, or go where they go, in a sentence."""
+    """A sentence that says why these partitions are where they are, or why they move."""
 
     text: str
     partitions: tuple[int, ...]
@@ -398,9 +403,9 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """How a plan was come to: the strategy, a digest of everything it was given, and its reasons.
+    """Why a plan is as it is: the strategy, a digest of everything that it was given, and its reasons.
 
-    `moves` are the reasons of what changes hands, `stays` those of what does not or has nobody (not kept in the history).
+    `moves`: of partitions that change hands; `stays`: of the others and of those without an owner (not kept in the history).
     """
 
     strategy: str
@@ -426,10 +431,9 @@ class Actor:
 class Record:
     """`/history/[TOPIC]/[SEQ]`: one transition, written in its own transaction.
 
-    `lasted_s` is how long the topic was in `source`; `rebalance_s` how long the rebalance has taken so far.
-    `incarnations` are those that holdings are granted to, by consumer: with the moves they tell who may have processed
-    what. `sequence` is the node's number (-1 before it is written). `plan` is how the moves were come to, if a strategy
-    was asked for any.
+    `lasted_s`: how long the topic was in `source`; `rebalance_s`: how long the rebalance has taken so far. `incarnations`:
+    consumer → the incarnation that may run its partitions; with the moves they tell who may have processed what. `plan`:
+    why the strategy moved what it moved, if one was asked. `sequence`: the node's number (-1 before it is written).
     """
 
     topic: str

@@ -1,6 +1,6 @@
 """All znode paths, and the rules for the names in them.
 
-Pure string functions; a name is checked where it enters a path, so that none that could leave its folder gets into one.
+Pure string functions. A name is checked where it enters a path, so that no name leads out of its folder.
 """
 
 import re
@@ -37,7 +37,7 @@ def check_consumer(name: object) -> str:
 
 
 def is_topic(name: str) -> bool:
-    """Whether `name` may stand for a topic in a path (a znode that a person made may have any name)."""
+    """Whether `name` may be a topic's in a path (a person may create a znode with any name)."""
     return len(name) <= MAX_TOPIC_CHARS and name not in (".", "..") and _TOPIC.fullmatch(name) is not None
 
 
@@ -46,14 +46,8 @@ def is_consumer(name: str) -> bool:
     return len(name) <= MAX_ID_BYTES and _ID.fullmatch(name) is not None
 
 
-def is_cluster(name: str) -> bool:
-    """Whether `name` may be a cluster's."""
-    return is_consumer(name)
-
-
-def is_app(name: str) -> bool:
-    """Whether `name` may be that of an application of the fleet."""
-    return is_consumer(name)
+is_cluster = is_app = is_consumer
+"""The names of clusters, and of applications of the fleet, follow the same rule."""
 
 
 def check_cluster(name: object) -> str:
@@ -67,7 +61,7 @@ def check_app(name: object) -> str:
 
 
 def check_words(text: object, what: str) -> str:
-    """Return a person's reason or name if it is one line of visible characters; empty is allowed. Raise `Refused` otherwise."""
+    """Return a person's reason or name if it is one line of visible characters, or empty. Raise `Refused` otherwise."""
     if not isinstance(text, str) or len(text) > MAX_WORDS_CHARS:
         found = f"has {len(text)} characters" if isinstance(text, str) else "is no text"
         raise Refused(f"the {what} {found}; give one line of at most {MAX_WORDS_CHARS} characters")
@@ -102,7 +96,7 @@ def check_address(text: str) -> str:
     )
 
 
-_ID_RULE = "it begins with a letter or digit and goes on with letters, digits, '.', '_' and '-'"
+_ID_RULE = "it begins with a letter or digit and continues with letters, digits, '.', '_' and '-'"
 
 
 def _checked(name: object, kind: str, pattern: re.Pattern[str], limit: int, rule: str) -> str:
@@ -189,7 +183,7 @@ class Paths:
         return f"{self.history(topic)}/{sequence:010d}"
 
     def folders(self) -> tuple[str, ...]:
-        """The folders that have to be there before anything is written."""
+        """The folders that have to exist before anything is written."""
         return (
             self.assignments,
             self.states,
@@ -203,13 +197,13 @@ class Paths:
 
 
 def partition_of(child: str) -> int | None:
-    """The partition that a child of a topic's assignment node stands for; `None` for any other child."""
+    """The partition of a child of a topic's assignment node; `None` for any other child."""
     number = number_of(child)
     return number if number is not None and number <= MAX_PARTITION else None
 
 
 def number_of(text: str) -> int | None:
-    """The whole number that a text of digits stands for, without further zeros; `None` for any other text."""
+    """The whole number of a text of digits without leading zeros; `None` for any other text."""
     if text.isascii() and text.isdigit() and (text == "0" or text[0] != "0") and len(text) <= MAX_DIGITS:
         return int(text)
     return None

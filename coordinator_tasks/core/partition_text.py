@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable
 
-MAX_PARTITIONS = 1_000_000  # of one range that is read: more would be a mistake that fills the memory
+MAX_PARTITIONS = 1_000_000  # of one range that is read; a larger one, by mistake, would fill the memory
 
 
 def ranges(partitions: Iterable[int]) -> str:
@@ -22,7 +22,7 @@ def named(partitions: Collection[int]) -> str:
 
 
 def noun(partitions: Collection[int]) -> str:
-    """`partition` for one, `partitions` for any other number of them."""
+    """`partition` for one, else `partitions`."""
     return "partition" if len(partitions) == 1 else "partitions"
 
 
@@ -32,7 +32,7 @@ def counted(number: int, what: str) -> str:
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """The partitions of such a text, ascending. Raises `ValueError` for any other."""
+    """The partitions of a text that `ranges` has written, ascending. Raises `ValueError`."""
     found: list[int] = []
     for part in text.split(",") if text else ():
         first, dash, last = part.partition("-")

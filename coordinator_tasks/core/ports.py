@@ -1,7 +1,7 @@
 """What the core and the services need from the outside, as protocols.
 
-The adapters implement them on the real thing, the fakes of the tests and the simulation in memory; the same contract
-tests run on both. Every method may raise the `Unavailable` error of its neighbour.
+The adapters implement them on real servers, the fakes of the tests and the simulation in memory; the same contract tests
+run on both. Every method may raise the `Unavailable` error of its neighbour.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,7 +15,7 @@ from coordinator_tasks.core.model import Answer, Committed, Member, Token, Topic
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """The part of ZooKeeper's Stat that we use. Times are the server's, in seconds since 1970."""
+    """The part of ZooKeeper's Stat that we use. The server's times are in seconds since 1970."""
 
     version: int
     created_at: float
@@ -71,7 +71,7 @@ class Check:
 
 Operation: TypeAlias = Create | SetData | Delete | Check
 Watcher: TypeAlias = Callable[[], None]
-"""Called at most once when the watched thing changes, from a foreign thread; it must not block."""
+"""Called at most once, on a change, from another thread; it must not block."""
 
 
 class Connection(StrEnum):
@@ -83,13 +83,13 @@ class Connection(StrEnum):
 
 
 class ZooKeeper(Protocol):
-    """A ZooKeeper session. Watches are one-shot; who waits for a change re-reads after re-arming, and polls as well."""
+    """A ZooKeeper session. Watches are one-shot: to wait for a change, read again after re-arming, and poll as well."""
 
     def get(self, path: str, watch: Watcher | None = None) -> Node:
         """Read a znode, and watch its data; raises `NodeMissing`."""
 
     def find(self, path: str, watch: Watcher | None = None) -> Node | None:
-        """Read a znode if it is there; the watch fires on its change, creation or deletion."""
+        """Read a znode; `None` = it is not there. The watch fires on its change, creation or deletion."""
 
     def get_many(self, paths: Sequence[str], watches: Sequence[Watcher | None] = ()) -> list[Node | None]:
         """Read many znodes at once (pipelined, not atomic), in the order of `paths`; `None` = not there.
@@ -101,20 +101,20 @@ class ZooKeeper(Protocol):
         """The names of a znode's children, sorted; raises `NodeMissing`."""
 
     def transact(self, operations: Sequence[Operation]) -> list[str | Stat | None]:
-        """Apply all or nothing: a created node's path, a set node's new stat, `None` for the others.
+        """Apply all or nothing; returns a created node's path, a set node's new stat, and `None` for the others.
 
-        Raises `LookAgain` (or its kinds `NodeMissing`, `NodeExists`) when a guard fails: nothing was applied.
-        Raises `StoreUnavailable` when the connection broke: the outcome is unknown, compare before trying again.
+        Raises `LookAgain` (or its kinds `NodeMissing`, `NodeExists`) when a guard fails: nothing was applied. Raises
+        `StoreUnavailable` when the connection breaks: the outcome is unknown, so compare before you try again.
         """
 
     def ensure(self, path: str) -> None:
         """Create an empty persistent znode and its parents where missing."""
 
     def sync(self) -> None:
-        """Later reads see at least everything that was written before this call."""
+        """Later reads see everything that was written before this call."""
 
     def listen(self, listener: Callable[[Connection], None]) -> None:
-        """Call `listener` on every change of the connection, from a foreign thread; it must not block."""
+        """Call `listener` on every change of the connection, from another thread; it must not block."""
 
     @property
     def session_id(self) -> int:
@@ -125,7 +125,7 @@ class ZooKeeper(Protocol):
         """The session time-out that the server granted."""
 
     def close(self) -> None:
-        """End the session; its ephemeral nodes vanish at once."""
+        """End the session; its ephemeral nodes are deleted at once."""
 
 
 class Discovery(Protocol):
@@ -135,7 +135,7 @@ class Discovery(Protocol):
         """All registered consumers by id, as of a moment not before this call; raises `DiscoveryUnavailable`."""
 
     def watch(self, watcher: Watcher) -> None:
-        """Call `watcher` once at the next change of membership, where the registry can tell; polling finds it too."""
+        """Call `watcher` once at the next change of membership, if the registry can tell; poll as well."""
 
 
 class Registry(Protocol):
@@ -145,17 +145,17 @@ class Registry(Protocol):
         """Register, or register again after a lost session; raises `IdInUse` while another incarnation is there."""
 
     def deregister(self, consumer: str, incarnation: int) -> None:
-        """Remove the registration if it is still this incarnation's; without effect otherwise."""
+        """Remove the registration if it is this incarnation's."""
 
 
 class StatusClient(Protocol):
     """Asks the consumers' own interfaces."""
 
     def ask(self, members: Collection[Member]) -> Mapping[str, Answer]:
-        """Ask all of them at once, each with the client's time limit; one answer for each."""
+        """Ask all of them at once, each within the client's time limit; one answer for each."""
 
     def post_topic(self, member: Member, topic: str, node: bytes) -> bool:
-        """Hand a detached consumer the topic node (as stored); True if it took it."""
+        """Hand a detached consumer the topic node as it is stored; True if it took it."""
 
 
 Wanted: TypeAlias = Mapping[str, Mapping[str, Collection[int]]]
@@ -171,33 +171,33 @@ class KafkaAdmin(Protocol):
         """Id and partitions of each topic; `None` = there is no such topic."""
 
     def committed(self, wanted: Wanted) -> Mapping[str, GroupAnswer]:
-        """The committed offsets of many groups at once, by group, each with its topics; one request for each group.
+        """The committed offsets of many groups at once, with one request for each group.
 
         Metadata is read; partitions without an offset are left out. A group that cannot be asked has its error
         (`KafkaUnavailable` or `Refused`) in place of an answer.
         """
 
     def bounds(self, topic: str, partitions: Collection[int]) -> Mapping[int, tuple[int, int]]:
-        """The first offset that is still there and the one after the last, of each partition."""
+        """Partition → the first offset that is still there, and the one after the last."""
 
     def at_times(self, topic: str, times_ms: Mapping[int, int]) -> Mapping[int, int]:
-        """Partition → offset of its first record at or after a time (milliseconds since 1970), where there is one."""
+        """Partition → offset of its first record at or after a time (milliseconds since 1970), if there is one."""
 
     def group_members(self, group: str) -> tuple[str, ...]:
-        """Who subscribes in this group now (client id and host), empty when nobody does."""
+        """Client id and host of the members that subscribe in this group now."""
 
 
 class GroupOffsets(Protocol):
     """What a consumer's agent asks the brokers for its group; raises `KafkaUnavailable`."""
 
     def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
-        """The committed offsets of the group, with their metadata read; partitions without one are left out."""
+        """The group's committed offsets, with their metadata read; partitions without one are left out."""
 
     def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> None:
-        """All that the caller holds of a topic from here on, by that id of it. Called before it reads where a new holding begins.
+        """Tell all that the caller holds of the topic with this id, before it reads where a new holding begins.
 
-        Where commits are transactions, nobody else's commit of a partition that is new here reaches Kafka any more,
-        until somebody else holds it; elsewhere it has no effect.
+        If commits are transactions, Kafka refuses anybody else's commit of a new partition from now on, until another
+        consumer holds it. Otherwise this has no effect.
         """
 
     def commit(self, topic: str, offsets: Mapping[int, Committed]) -> None:
@@ -207,27 +207,27 @@ class GroupOffsets(Protocol):
         """The id that the topic has now; empty = there is no such topic."""
 
     def ends(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
-        """The offset after the last readable record of each partition that is there and has a leader."""
+        """Partition → the offset after its last readable record, of those that are there and have a leader."""
 
     def beginnings(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
-        """The first offset that is still there, of each partition that is there and has a leader."""
+        """Partition → the first offset that is still there, of those that are there and have a leader."""
 
     def at_times(self, topic: str, times_ms: Mapping[int, int]) -> Mapping[int, int]:
-        """Partition → offset of its first record at or after a time (milliseconds since 1970), where there is one."""
+        """Partition → offset of its first record at or after a time (milliseconds since 1970), if there is one."""
 
 
 class RecordSampler(Protocol):
-    """Looks at a few records of partitions, to know how large they are."""
+    """Reads a few records of partitions, to know how large they are."""
 
     def mean_bytes(self, topic: str, offsets: Mapping[int, int]) -> Mapping[int, float]:
-        """Partition → mean bytes (key, value and headers) of records from that offset on, of those that came in time.
+        """Partition → mean bytes (key, value and headers) of some records from that offset on.
 
-        Blocks for some seconds; raises `KafkaUnavailable`.
+        Partitions whose records do not arrive in time are left out. Blocks for some seconds; raises `KafkaUnavailable`.
         """
 
 
 class Clock(Protocol):
-    """Time and sleep, so that tests and the simulation own them."""
+    """Time and sleep; tests and the simulation have their own."""
 
     def now(self) -> float:
         """Seconds since 1970."""

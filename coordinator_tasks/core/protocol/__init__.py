@@ -1,1 +1,1 @@
-"""What consumers and coordinator agree on beside the nodes: who may commit, under which token, in which life."""
+"""The rules that consumers and coordinator share: who may run and commit a partition, and under which token."""

@@ -1,4 +1,4 @@
-"""How the claim of a consumer id changes: pure steps, each written by a compare-and-set on its node."""
+"""How the claim of a consumer id changes: pure functions, whose results are written by a compare-and-set on its node."""
 
 from dataclasses import replace
 
@@ -14,11 +14,11 @@ MAX_REASON = 240  # characters
 
 
 def drawn(claim: IdClaim, step: int, seen: int = 0) -> IdClaim:
-    """The claim with the next incarnation; `seen` = the largest one met elsewhere (a restored ZooKeeper counts low).
+    """The claim with the next incarnation; `seen` = the largest one seen elsewhere (a restored ZooKeeper counts low).
 
-    `step`: by chance in 1..`MAX_STEP`. When ZooKeeper loses its counters, or gets older ones back, a counter that went
-    up by one would give a new process the number of one that lives on: both would take what is granted to that number.
-    Raises `Refused` where no number is left that could be read again: somebody has written the counter by hand.
+    `step`: a random number in 1..`MAX_STEP`. If ZooKeeper lost its counters, or got older ones back, a step of one would
+    give a new process the number of a living one, and both would run what is granted to that number. Raises `Refused` if no
+    number is left that could be read again, because a person has written the counter.
     """
     number = max(claim.incarnation, seen) + step
     if number > MAX_COUNT:
@@ -30,16 +30,16 @@ def drawn(claim: IdClaim, step: int, seen: int = 0) -> IdClaim:
 
 
 def predecessor(claim: IdClaim, member: Member) -> str:
-    """The process that registered last and that `member`, another one, can ask its own host about; empty = none."""
+    """The process that registered before `member`, on the same host, which `member` can look for there; empty = none."""
     another = claim.registered not in (0, member.incarnation)
     return claim.process if another and claim.boot_id and claim.boot_id == member.boot_id else ""
 
 
 def registered(claim: IdClaim, member: Member, now: float, *, predecessor_gone: bool = False) -> IdClaim:
-    """The claim once `member` is registered: what was noted of its absence or its end is no longer true.
+    """The claim when `member` is registered: its absence and its end no longer hold.
 
-    What answered us at another address, or as another incarnation, is no longer what a refusal there would speak of.
-    `predecessor_gone`: the process of `predecessor` is over, which is the end of its incarnation.
+    `answered` stays only for the same incarnation at the same address: a refusal elsewhere says nothing of it.
+    `predecessor_gone`: the process of `predecessor` has ended, and with it its incarnation.
     """
     if predecessor_gone and predecessor(claim, member):
         claim = ended(claim, claim.registered, Ending.REAPED)
@@ -61,9 +61,9 @@ def registered(claim: IdClaim, member: Member, now: float, *, predecessor_gone: 
 
 
 def ended(claim: IdClaim, incarnation: int, how: Ending, reason: str = "") -> IdClaim:
-    """The claim once this incarnation is known to be over; the first knowledge stays, the oldest is forgotten.
+    """The claim when this incarnation has ended. What was known first stays; the oldest incarnations are forgotten.
 
-    `reason`: why it ended; empty = as it was asked to, or not known.
+    `reason`: why it ended; empty = as it was asked to, or unknown.
     """
     known = {incarnation: how, **claim.ended}
     said = one_line(reason)
@@ -76,9 +76,9 @@ def ended(claim: IdClaim, incarnation: int, how: Ending, reason: str = "") -> Id
 
 
 def one_line(text: str) -> str:
-    """A reason that others show: one line without control characters, of at most `MAX_REASON` characters.
+    """A reason as others show it: one line without control characters, of at most `MAX_REASON` characters.
 
-    A semicolon becomes a comma: a recorded cause is read back in parts that semicolons separate.
+    A semicolon becomes a comma, because semicolons separate the parts of a recorded cause.
     """
     printable = "".join(one if one.isprintable() else " " for one in text[: 16 * MAX_REASON])
     line = " ".join(printable.replace(";", ",").split())
@@ -86,7 +86,7 @@ def one_line(text: str) -> str:
 
 
 def same_process(one: Member, other: Member) -> bool:
-    """Whether two registrations are one process: numbers alone could meet again after ZooKeeper was lost."""
+    """Whether two registrations are of one process: after a loss of ZooKeeper two processes may have the same number."""
     return (one.incarnation, one.address, one.boot_id) == (other.incarnation, other.address, other.boot_id)
 
 

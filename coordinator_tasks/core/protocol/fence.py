@@ -1,8 +1,8 @@
-"""The fence in Kafka's committed metadata: who may go on, and where a new owner starts.
+"""The fence in Kafka's committed metadata: who may continue, and where a new owner starts.
 
 Kafka does not fence the commits of `assign()` consumers, and comparing and committing are two requests. So every owner
-looks at the committed entry at least once a second and judges it here: a newer token means stop at once, an older one
-or none means that somebody overwrote it: report it and write our own again.
+reads the committed entry at least once a second and judges it here. A newer token means: stop at once. An older token or
+none means that our commit was overwritten: report it and commit our own again.
 """
 
 from dataclasses import dataclass, replace
@@ -11,35 +11,35 @@ from enum import StrEnum
 from coordinator_tasks.core.model import Committed, Release, Seek, StartRule, Token
 
 FAR = 2**32
-"""Epochs: at a hundred writes a second a topic takes sixteen months for so many."""
+"""Epochs. At a hundred writes a second, a topic reaches so many in sixteen months."""
 
 
 def is_far_ahead(epoch: int, known: int) -> bool:
-    """Whether an epoch that somebody says or has committed is one that the topic cannot have reached."""
+    """Whether the topic cannot have reached this epoch, which an answer or a commit names."""
     return epoch > known + FAR
 
 
 def credible(committed: Committed, known: int) -> Committed:
-    """The committed entry, without its token if that is of an epoch that the topic cannot have reached: it fences nobody."""
+    """The committed entry, without its token if the topic cannot have reached its epoch: then it fences nobody."""
     if committed.token is None or not is_far_ahead(committed.token.epoch, known):
         return committed
     return replace(committed, token=None)
 
 
 class Judgement(StrEnum):
-    """What an owner does after a look at the committed entry of its partition."""
+    """What the committed entry of a partition means for its owner."""
 
     OURS = "ours"
     REWRITE = "rewrite"  # an older token, none, or nothing committed: report and commit our own again
-    FENCED = "fenced"  # a newer token: somebody else owns it now, stop at once
+    FENCED = "fenced"  # a newer token: another consumer owns the partition, stop at once
 
 
 def judge(own: Token, committed: Committed | None, topic_id: str, consumer: str) -> Judgement:
-    """Compare our token with the committed entry. An entry of another topic id is no owner's: it is overwritten.
+    """Compare our token with the committed entry. An entry of another topic id is no owner's and is overwritten.
 
-    Two generations acquire at one epoch only if ZooKeeper was lost with everybody who knew of it, after the only commit
-    under it was written over: of two such owners the one of the smaller incarnation stops, of two equal ones both. Only
-    our own entry of a holding that was adopted by a new generation is of the former one; it is written again.
+    Two generations may acquire at one epoch, if ZooKeeper and every consumer that knew the epoch were lost after its only
+    commit was overwritten. Then the owner with the smaller incarnation stops, and with equal incarnations both stop. Our own
+    entry of the former generation is committed again, because the new generation has adopted the holding.
     """
     if committed is None or committed.token is None or committed.topic_id != topic_id:
         return Judgement.REWRITE
@@ -52,7 +52,7 @@ def judge(own: Token, committed: Committed | None, topic_id: str, consumer: str)
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a new owner begins. `source` says in a word where the offset comes from, for status and reports."""
+    """Where a new owner begins. `source` says in two words or less where the offset comes from, for status and reports."""
 
     offset: int
     source: str
@@ -60,20 +60,20 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The first offset that is still there and the one after the last, of one partition."""
+    """The first offset of a partition that is still there, and the one after the last."""
 
     beginning: int
     end: int
 
 
 class NoStart(Exception):
-    """There is no committed offset and the start rule is `none`; the text is what the partition reports."""
+    """There is no committed offset and the start rule is `none`; the partition reports the text."""
 
 
 def sought(committed: Committed | None, release: Release | None, topic_id: str, seek: Seek | None) -> Seek | None:
-    """The seek that decides about a start: one that nobody has acquired the partition after.
+    """The seek, if no consumer has acquired the partition after it; a start follows it then.
 
-    Whoever acquires commits its start under its token before it reads: a token of the seek's epoch or a later one, in the
+    An owner commits its start under its token before it reads. So a token of the seek's epoch or a later one, in the
     committed entry or the release, says that the seek has been done.
     """
     known = committed if committed is not None and committed.topic_id in ("", topic_id) else None
@@ -90,12 +90,15 @@ def start_position(
     initial_partitions: int,
     bounds: Bounds,
 ) -> Start:
-    """The position at acquisition: that of the newest token among the committed entry and the release.
+    """Where a new owner starts: at the position with the newest token, of the committed entry and the release.
 
-    A release counts only with its own token: a committed entry with a newer one is at least as far, and one with the
-    same token unless an earlier commit of that owner came late and overwrote its last. A commit of another topic id is
-    ignored. A partition that appeared after the topic was first managed starts at its
-    beginning whatever the rule says, so that nothing is lost. Raises `NoStart`.
+    - A committed entry with a newer token is at least as far as the release. With the same token the larger offset counts,
+      because an earlier commit of that owner may have come late and overwritten its last.
+    - A commit of another topic id is ignored.
+    - A partition that appeared after the topic was first managed starts at its beginning, whatever the rule says, so that
+      nothing is lost.
+
+    Raises `NoStart`.
     """
     known = committed if committed is not None and committed.topic_id in ("", topic_id) else None
     if release is not None and not _at_least_as_far(known, release):
