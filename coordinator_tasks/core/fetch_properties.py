@@ -1,7 +1,7 @@
 """The consumer properties that a topic may have: how its records are fetched, and nothing else.
 
-They stand in ZooKeeper in the clear, and every consumer of the topic gives them to its Kafka client. So a property must be
-in this table, with a value that librdkafka takes; no address, login, file or group is in it. Pure.
+They stand in ZooKeeper in the clear, and every consumer of the topic gives them to its Kafka client. So a property
+must be in this table, with a value that librdkafka takes; no address, login, file or group is in it. Pure.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ JAVA_NAMES: Mapping[str, str] = {
 
 
 def checked(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties under librdkafka's names. Raises `Refused`; it shows no value of a property that is not allowed."""
+    """The properties under librdkafka's names. Raises `Refused`, without the value of a property that may not be set."""
     for name, value in properties.items():
         problem = _problem(name, value)
         if problem:

@@ -1,4 +1,4 @@
-"""JSON objects are read strictly: every wrong type, missing field or odd number is a `Malformed` that names the path."""
+"""JSON objects, read strictly: every wrong type, missing field or odd number is a `Malformed` that names the path."""
 
 import json
 from collections.abc import Callable, Mapping

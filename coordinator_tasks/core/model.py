@@ -29,7 +29,7 @@ class StartRule(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Token:
-    """Who may commit, compared by the epoch of acquisition first. It stands in the metadata of every committed offset."""
+    """Who may commit, compared by the epoch of acquisition first. The metadata of every committed offset holds it."""
 
     epoch: int
     incarnation: int
@@ -109,8 +109,8 @@ class TopicState:
 
     - `to_start`, `to_close`: consumer → partitions that it has not confirmed yet.
     - `epochs`: partition → the epoch of the plan that put it there.
-    - `targets`: consumer → incarnation, of those that the last plan counted with; `planned`: a digest of everything else
-      that it was made from. A difference from either causes the next plan.
+    - `targets`: consumer → incarnation, of those that the last plan counted with; `planned`: a digest of everything
+      else that it was made from. A difference from either causes the next plan.
     - `restarts`: consumer → how often it was told to start what it owns and does not run.
     - `recovered`: consumer → when its answers have led to recoveries; after several of them they do not count any more.
     - `rebalance`: its name from its first plan, at `began_at`, until Stable.
@@ -160,9 +160,9 @@ FORMATS = (SEEKS,)
 class Member:
     """`/members/[CONSUMER]`: a registered consumer.
 
-    `topics`: names and regular expressions; empty = any topic. `process`: the name of its process on its host, which its
-    successor there asks about; empty = unknown. `formats`: the `FORMATS` that it reads. `problem`: why its registration
-    cannot be read; then nothing but its id is known.
+    `topics`: names and regular expressions; empty = any topic. `process`: the name of its process on its host, which
+    its successor there asks about; empty = unknown. `formats`: the `FORMATS` that it reads. `problem`: why its
+    registration cannot be read; then nothing but its id is known.
     """
 
     consumer: str
@@ -201,8 +201,8 @@ class Absence:
 class IdClaim:
     """`/ids/[CONSUMER]`: the counter of incarnations, and what is known of the ended ones.
 
-    - `address`, `boot_id`, `direct`, `process`: of the last registration, by incarnation `registered` (0 = unknown, because
-      an older release has written it).
+    - `address`, `boot_id`, `direct`, `process`: of the last registration, by incarnation `registered` (0 = unknown,
+      because an older release has written it).
     - `answered`: the last incarnation whose interface has answered us.
     - `registrations`: the times of the last few; many of them in a short time show that the id flaps.
     - `reasons`: why some of the `ended` incarnations ended.
@@ -243,8 +243,8 @@ class Isolation:
 class Draining:
     """The consumer is to give all its partitions away.
 
-    `incarnation` 0 = any, as a person wants it; else the incarnation itself wants to leave. `leaving`: the incarnation that
-    was asked to end while a person's draining stands here (0 = none).
+    `incarnation` 0 = any, as a person wants it; else the incarnation itself wants to leave. `leaving`: the
+    incarnation that was asked to end while a person's draining stands here (0 = none).
     """
 
     by: str
@@ -302,8 +302,8 @@ class RunningPartition:
 class TopicStatus:
     """What a consumer says of one topic. `acted_epoch` 0 = it has acted on nothing yet.
 
-    `held`: partition → epoch of everything that its accepted node lets it run or take over, started or not. After a loss of
-    ZooKeeper nothing else tells it.
+    `held`: partition → epoch of everything that its accepted node lets it run or take over, started or not. After a
+    loss of ZooKeeper nothing else tells it.
     """
 
     generation: str
@@ -352,7 +352,8 @@ Answer: TypeAlias = ConsumerStatus | Unreachable
 class TopicDescription:
     """What Kafka says of a topic: its id, and its partitions 0..count-1.
 
-    `racks`: partition → the racks of its replicas' brokers, the preferred leader's first; empty if brokers have no racks.
+    `racks`: partition → the racks of its replicas' brokers, the preferred leader's first; empty if brokers have no
+    racks.
     """
 
     topic: str
@@ -405,7 +406,8 @@ class Reason:
 class Explanation:
     """Why a plan is as it is: the strategy, a digest of everything that it was given, and its reasons.
 
-    `moves`: of partitions that change hands; `stays`: of the others and of those without an owner (not kept in the history).
+    `moves`: of partitions that change hands; `stays`: of the others and of those without an owner (not kept in the
+    history).
     """
 
     strategy: str
@@ -431,9 +433,10 @@ class Actor:
 class Record:
     """`/history/[TOPIC]/[SEQ]`: one transition, written in its own transaction.
 
-    `lasted_s`: how long the topic was in `source`; `rebalance_s`: how long the rebalance has taken so far. `incarnations`:
-    consumer → the incarnation that may run its partitions; with the moves they tell who may have processed what. `plan`:
-    why the strategy moved what it moved, if one was asked. `sequence`: the node's number (-1 before it is written).
+    `lasted_s`: how long the topic was in `source`; `rebalance_s`: how long the rebalance has taken so far.
+    `incarnations`: consumer → the incarnation that may run its partitions; with the moves they tell who may have
+    processed what. `plan`: why the strategy moved what it moved, if one was asked. `sequence`: the node's number (-1
+    before it is written).
     """
 
     topic: str

@@ -1,7 +1,7 @@
 """What the core and the services need from the outside, as protocols.
 
-The adapters implement them on real servers, the fakes of the tests and the simulation in memory; the same contract tests
-run on both. Every method may raise the `Unavailable` error of its neighbour.
+The adapters implement them on real servers, the fakes of the tests and the simulation in memory; the same contract
+tests run on both. Every method may raise the `Unavailable` error of its neighbour.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Strategies: who gets what. Each is a pure, deterministic function of a `Problem`; add one by naming it in `ASSIGNORS`."""
+"""Strategies: who gets which partition. Each is a pure, deterministic function of a `Problem`, named in `ASSIGNORS`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -36,12 +36,12 @@ class Checking(Protocol):
     """A strategy that knows its parameters, so that wrong ones are refused when they are set."""
 
     def check(self, parameters: Mapping[str, str]) -> None:
-        """Raise `Refused` for parameters that are none."""
+        """Raise `Refused` for wrong parameters."""
 
 
 @runtime_checkable
 class Partial(Protocol):
-    """A strategy that says whether it may leave partitions without an owner, rather than break a limit that a person has set."""
+    """A strategy that says whether it may leave partitions without an owner, to keep a limit that a person has set."""
 
     @property
     def partial(self) -> bool:
@@ -50,13 +50,13 @@ class Partial(Protocol):
 
 @runtime_checkable
 class Measuring(Protocol):
-    """A strategy whose answer depends on measured loads, so that it may change by itself."""
+    """A strategy whose answer depends on measured loads, and so may change without an event."""
 
     def measure(self, parameters: Mapping[str, str]) -> Measure:
-        """What the problem's weights are to be."""
+        """What to give as the problem's weights."""
 
     def patience_s(self, parameters: Mapping[str, str]) -> float | None:
-        """How long a topic has to be Stable before changed loads alone are a reason to plan; `None` = they never are."""
+        """How long a topic has to be Stable before changed loads alone cause a plan; `None` = they never do."""
 
 
 ASSIGNORS: Mapping[str, Assignor] = {**ONE_TOPIC_ASSIGNORS, "weighted": Weighted()}
@@ -68,7 +68,7 @@ def is_partial(strategy: Assignor) -> bool:
 
 
 def assignor(name: str, known: Mapping[str, Assignor] = ASSIGNORS) -> Assignor:
-    """The strategy of that name; raises `Refused` with the names there are."""
+    """The strategy of that name; raises `Refused`, which lists the names."""
     found = known.get(name)
     if found is None:
         raise Refused(f"there is no strategy {name!r}; choose one of {', '.join(sorted(known))}")
@@ -77,9 +77,9 @@ def assignor(name: str, known: Mapping[str, Assignor] = ASSIGNORS) -> Assignor:
 
 @dataclass(frozen=True, slots=True)
 class Strategies:
-    """The strategies of a cluster: those there are, and which one, with which parameters, a topic has that names none.
+    """The known strategies, and the cluster's own choice: a strategy with its parameters, for topics that name none.
 
-    A topic of the same strategy takes over the cluster's parameters that it does not set itself.
+    A topic of that strategy takes the cluster's value of each parameter that it does not set itself.
     """
 
     known: Mapping[str, Assignor] = field(default_factory=lambda: ASSIGNORS)
@@ -87,7 +87,7 @@ class Strategies:
     parameters: Mapping[str, str] = field(default_factory=dict)
 
     def effective(self, config: TopicConfig) -> TopicConfig:
-        """The topic's configuration with the strategy and the parameters that count for it."""
+        """The topic's configuration with the strategy and the parameters that apply to it."""
         name = config.strategy or self.default
         parameters = {**self.parameters, **config.parameters} if name == self.default else config.parameters
         return replace(config, strategy=name, parameters=parameters)

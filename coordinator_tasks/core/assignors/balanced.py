@@ -1,8 +1,8 @@
 """The default strategy: exactly balanced, with the fewest moves, for one topic.
 
-The load vector is decreasingly minimal (no two members differ by more than one, as far as fixed partitions allow), and
-among those with that property as few partitions as possible change their owner. Ties go to the member that carries
-less from other topics, then to the smaller id. Closed form: everybody keeps up to a quota.
+The load vector is decreasingly minimal: no two members differ by more than one, as far as fixed partitions allow.
+Among such answers, this one changes the owner of as few partitions as possible. Ties go to the member with fewer
+partitions of other topics, then to the smaller id. It is a closed form: every member keeps partitions up to a quota.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class Balanced:
 
 
 def _owned_by_member(problem: Problem) -> dict[str, list[int]]:
-    """The partitions that each member could keep, in order; fixed ones are counted elsewhere."""
+    """Member → the partitions that it could keep, in order, without the fixed ones."""
     kept: dict[str, list[int]] = {member: [] for member in problem.members}
     for partition in problem.partitions:
         owner = problem.owned.get(partition)
@@ -42,10 +42,10 @@ def _owned_by_member(problem: Problem) -> dict[str, list[int]]:
 
 
 def _quotas(problem: Problem, kept: Mapping[str, list[int]]) -> dict[str, int]:
-    """How many partitions each member gets beside its fixed ones.
+    """Member → how many partitions it gets beside its fixed ones.
 
-    The level is the largest number that everybody can have (fixed ones counted); what is left then goes one each to
-    members that stand at the level, first to those that would otherwise give one away.
+    The level is the largest number that every member can have, fixed ones included. The remaining partitions go, one
+    each, to members at the level, first to those that would otherwise give one away.
     """
     base = dict.fromkeys(problem.members, 0)
     for member in problem.fixed.values():

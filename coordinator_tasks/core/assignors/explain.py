@@ -1,7 +1,7 @@
 """Why every partition is where it is, in a sentence, from a problem and its answer.
 
-What a strategy does not decide is explained here: a pin, a partition on its way, an owner that may not keep it. The rest is
-explained by the strategy's `Explainer`, or by how many partitions everybody has.
+What a strategy does not decide is explained here: a pin, a partition on its way, an owner that may not keep it. The
+rest is explained by the strategy's `Explainer`, or by how many partitions everybody has.
 """
 
 import hashlib
@@ -21,7 +21,8 @@ from coordinator_tasks.core.model import Explanation, Reason
 class Asked:
     """A strategy's problem and answer, and what the strategy was not given.
 
-    `holders`: partition → who has it now, also one that may have nothing any more; `pins` are a person's.
+    `holders`: partition → who has it now, also if that consumer is no member; `pins`: partition → where a person
+    wants it.
     """
 
     strategy: str
@@ -32,26 +33,26 @@ class Asked:
 
 
 class Explainer(Protocol):
-    """The sentences of a strategy."""
+    """The sentences of a strategy about one answer."""
 
     def summary(self) -> str:
-        """What the whole answer came to."""
+        """What the whole answer achieves."""
 
     def given(self, partition: int, taker: str) -> str:
-        """Why the taker, of a partition that nobody has, or whose owner may not keep it."""
+        """Why the taker gets a partition that nobody has, or whose owner may not keep it."""
 
     def moved(self, partition: int, giver: str, taker: str) -> str:
-        """Why from the giver, which could have kept it, and why to the taker."""
+        """Why the giver, which could keep it, loses it, and why the taker gets it."""
 
     def stays(self, partition: int, owner: str) -> str:
-        """Why it is not moved."""
+        """Why it stays."""
 
     def left(self, partition: int) -> str:
         """Why nobody gets it."""
 
 
 def explained(asked: Asked, only: Collection[int] | None = None) -> Explanation:
-    """The explanation of all partitions, or `only` of these; what has the same reason stands together."""
+    """The explanation of all partitions, or `only` of these; partitions with the same reason stand together."""
     explainer = _EXPLAINERS.get(asked.strategy, CountExplainer)(asked)
     moves: dict[str, list[int]] = {}
     stays: dict[str, list[int]] = {}
@@ -63,7 +64,7 @@ def explained(asked: Asked, only: Collection[int] | None = None) -> Explanation:
 
 
 def digest(asked: Asked) -> str:
-    """Sixteen hexadecimal digits over everything that the strategy was given: the same digits, the same answer."""
+    """Sixteen hexadecimal digits over everything that the strategy is given: same digits, same answer."""
     problem = asked.problem
     members = [
         [one.consumer, one.capacity, one.rack, sorted(one.attributes.items())]
@@ -82,7 +83,7 @@ def digest(asked: Asked) -> str:
 
 
 def shortened(explanation: Explanation, limit_bytes: int) -> Explanation:
-    """What the history keeps: the reasons of the moves, those of most partitions first, as many as fit."""
+    """What the history keeps: as many reasons of moves as fit, preferring those of most partitions."""
     kept: list[Reason] = []
     for reason in sorted(explanation.moves, key=lambda one: (-len(one.partitions), one.partitions)):
         limit_bytes -= len(reason.text.encode()) + 8 * len(reason.partitions) + 40
@@ -115,7 +116,7 @@ def _reasons(found: Mapping[str, list[int]]) -> tuple[Reason, ...]:
 
 
 class CountExplainer:
-    """By the number of partitions: for `balanced`, and for strategies that have no words of their own."""
+    """By the number of partitions: for `balanced`, and for strategies without an explainer of their own."""
 
     def __init__(self, asked: Asked) -> None:
         self.problem, self.strategy = asked.problem, asked.strategy
@@ -123,12 +124,12 @@ class CountExplainer:
         self.moves = sum(1 for p, m in asked.holders.items() if asked.answer.get(p) != m)
 
     def summary(self) -> str:
-        """How many move, and how even it is then."""
+        """How many partitions move, and how even the result is."""
         counts = [self.after[m] for m in self.problem.members]
         even = f"{_span(min(counts), max(counts))} each" if counts else "no live consumer"
         return f"{self.strategy}: {self.moves} of {len(self.problem.partitions)} partitions leave an owner; then {even}"
 
-    def given(self, partition: int, taker: str) -> str:  # noqa: ARG002 - what counts is how many, not which
+    def given(self, partition: int, taker: str) -> str:  # noqa: ARG002 - it counts how many, not which
         """By the taker's figures."""
         return f"{taker} had {self.before[taker]} and gets {self.after[taker]}{self._rule()}"
 

@@ -10,13 +10,13 @@ from coordinator_tasks.core.model import Member
 class Problem:
     """One topic's partitions and the members that may have them.
 
-    - `members`: the live members that may be given partitions, by id.
-    - `owned`: partition → the member that has it now; a former member's is left out.
-    - `fixed`: partitions that stay where they are (in flight or pinned); the member may be one outside `members`.
-    - `loads`: how many partitions of other topics each member carries.
+    - `members`: id → live member that may be given partitions.
+    - `owned`: partition → the member that has it now.
+    - `fixed`: partition → where it stays (in flight or pinned), which may be a consumer outside `members`.
+    - `loads`: member → how many partitions of other topics it has.
     - `parameters`: the strategy's own.
-    - `weights`: what each partition weighs in the measure that the parameters name; one that is missing is unknown.
-    - `carried`: what each member carries of other topics, in the same unit.
+    - `weights`: partition → its weight, in the measure that the parameters name; missing = unknown.
+    - `carried`: member → the weight of its partitions of other topics, in the same unit.
     - `zones`: partition → the racks of its replicas, the preferred leader's first.
     """
 

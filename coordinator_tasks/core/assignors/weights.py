@@ -1,4 +1,4 @@
-"""What partitions weigh and consumers carry, from what the consumers' own interfaces say: no request is made for it."""
+"""The weights of partitions and the loads of consumers, from the answers of the consumers' own interfaces."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from math import fsum
 from coordinator_tasks.core.model import Answer, ConsumerStatus, RunningPartition
 
 PARAMETER = "measure"
-"""The parameter of a strategy, also of a site's own, that names what it is given as weights."""
-_DIGITS = 6  # beyond that, the order of a sum shows
+"""The parameter of a strategy, also of a site's own, that names the measure of its weights."""
+_DIGITS = 6  # further digits depend on the order of a sum
 
 
 class Measure(StrEnum):
@@ -22,7 +22,7 @@ class Measure(StrEnum):
 
     @property
     def unit(self) -> str:
-        """As it stands behind a number."""
+        """The unit, to be written after a number."""
         return _UNITS[self]
 
 
@@ -37,27 +37,27 @@ _MEASURED = (Measure.LAG, Measure.RECORDS, Measure.BYTES)  # as `Totals` has the
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What one consumer runs over all topics, as far as it knows it, in each measure."""
+    """What one consumer runs over all topics, in each measure, as far as it is known."""
 
     lag: float = 0.0
     records: float = 0.0
     bytes: float = 0.0
 
     def of(self, measure: Measure) -> float:
-        """The one of that measure."""
+        """The total in that measure."""
         return {Measure.LAG: self.lag, Measure.BYTES: self.bytes}.get(measure, self.records)
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Partition → weight, and consumer → what it carries of other topics in the same unit."""
+    """Partition → weight, and consumer → the weight of its partitions of other topics."""
 
     partitions: Mapping[int, float]
     carried: Mapping[str, float]
 
 
 def totals(answers: Mapping[str, Answer]) -> dict[str, Totals]:
-    """Consumer → its totals, of those that answer."""
+    """Consumer → its totals, for those that answer."""
     found = {}
     for consumer, answer in answers.items():
         if isinstance(answer, ConsumerStatus):
@@ -75,10 +75,10 @@ def measured(
     totals: Mapping[str, Totals],
     loads: Mapping[str, int],
 ) -> Weights:
-    """The weights of one topic's partitions; its owner's word goes before that of others that run a partition.
+    """The weights of one topic's partitions; if several consumers run a partition, its owner's answer counts.
 
-    While nothing is known of any of them, each weighs as much as the other topics' partitions do on average: beside
-    real loads they would otherwise all weigh nothing, and go to one consumer.
+    While no weight is known, each partition weighs as much as those of other topics on average. Otherwise all of them
+    would weigh nothing beside real loads, and go to one consumer.
     """
     if measure is Measure.PARTITIONS:
         return Weights({}, {consumer: float(count) for consumer, count in loads.items()})

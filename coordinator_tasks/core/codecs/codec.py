@@ -1,7 +1,7 @@
 """The JSON in the znodes of a topic, with the contract's field names.
 
-Readers raise `Malformed` (naming the path) or its kind `UnknownVersion`. They ignore fields that a later release has added
-to a known version; only the coordinator writes topic nodes, so nothing is lost by that.
+Readers raise `Malformed` (naming the path) or its kind `UnknownVersion`. They ignore fields that a later release has
+added to a known version; only the coordinator writes topic nodes, so nothing is lost by that.
 """
 
 from coordinator_tasks.core.codecs.shape import (

@@ -1,4 +1,4 @@
-"""Objects of JSON as tables: one line for each field says its name, its attribute, its kind and its value if it is missing."""
+"""Objects of JSON as tables: one line for each field has its name, attribute, kind, and value if it is missing."""
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum

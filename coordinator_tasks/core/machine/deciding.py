@@ -15,7 +15,7 @@ from coordinator_tasks.core.model import SEEKS, Actor, Ending, MoveKind, Record,
 
 
 class Deciding:
-    """One call of `decide` for a topic that nothing holds: its draft, and the steps in the order in which they are tried."""
+    """One call of `decide` for a topic that nothing holds: its draft, and the steps in the order of their trial."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class Deciding:
                 del self.draft.to_start[partition], self.draft.epochs[partition]
 
     def _drifted(self, able: Mapping[str, int]) -> Decision | None:
-        """A plan because of changed loads, if the topic has been Stable for long and the strategy would move something."""
+        """A plan for changed loads, if the topic has been Stable for long and the strategy would move something."""
         settled = self.state.state is State.STABLE and not self.view.config.frozen and not self.view.config.removed
         patience = patience_s(self.view, self.policy) if settled and able and self.view.node is not None else None
         if patience is None or self.world.now - self.state.since_at < patience:

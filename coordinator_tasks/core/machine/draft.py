@@ -33,8 +33,8 @@ from coordinator_tasks.core.protocol.holding import releases_entry
 class Draft:
     """Mutable; `epoch` is that of the node being written. `draft_of` makes it; `node_of` and `label` make use of it.
 
-    `former`: partition → the lost consumer that had it; `explanation`: why the strategy moves what it moves; `kept`: the
-    part of it that fits into the history.
+    `former`: partition → the lost consumer that had it; `explanation`: why the strategy moves what it moves; `kept`:
+    the part of it that fits into the history.
     """
 
     epoch: int

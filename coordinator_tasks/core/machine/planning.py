@@ -22,7 +22,7 @@ _CONSUMER_LISTS = 7
 
 
 def place(draft: Draft, view: TopicView, world: World, able: Mapping[str, int], policy: Policy) -> None:
-    """Give every partition without a target to one of the `able`, and move no other. Without anybody able, do nothing."""
+    """Give every partition without a target to one of the `able`, if there are any, and move no other partition."""
     fixed = _targets(draft, view)
     homeless = {p: None for p in view.partitions if p not in fixed}
     if view.config.removed or not able or not homeless:
@@ -166,7 +166,7 @@ def _flight(draft: Draft, world: World) -> set[int]:
 
 
 def _fixed(draft: Draft, view: TopicView, world: World, able: Mapping[str, int], policy: Policy) -> dict[int, str]:
-    """Partition → owner of what stays: pinned, owned by a consumer that is neither lost nor registered, or on its way."""
+    """Partition → where it stays: pinned, at an owner that is neither lost nor registered, or on its way."""
     fixed = {p: c for p, c in view.config.pins.items() if c in able}
     fixed |= {p: c for p, c in draft.assignments.items() if not _movable(draft, c, world, policy)}
     return fixed | {p: target for p in _flight(draft, world) if (target := draft.target(p)) is not None}

@@ -2,19 +2,21 @@
 
 A recovery is needed when
 - the topic's node or state is missing;
-- an acted or committed epoch is larger than the node's, or a consumer acts on a generation that the node does not supersede;
+- an acted or committed epoch is larger than the node's, or a consumer acts on a generation that the node does not
+  supersede;
 - an owner runs under a newer holding than the node names, or somebody's commit bars its start;
 - a consumer holds something else at the node's own epoch: a restored node was planned on while that consumer did not
   answer, so that one epoch was given out twice.
 
 Rules:
-- An epoch that the topic cannot have reached is no evidence (`fence.is_far_ahead`). A consumer whose answers have led to
-  several recoveries is `doubted`: it asks for none any more, keeps what it has, and gets nothing more.
-- Every registered consumer is asked. If there are traces of an older life, the recovery waits for those that do not answer.
-- The new node has a new generation and an epoch of 1 + the largest of node, acted and committed. Its `supersedes` says what
-  went into it, so that consumers of the older generations may accept it.
-- A partition is adopted if one consumer runs it, held it by the node, or committed it last: what runs is not disturbed. If
-  several consumers do, it goes through the barrier. So the list of partitions must be complete.
+- An epoch that the topic cannot have reached is no evidence (`fence.is_far_ahead`). A consumer whose answers have led
+  to several recoveries is `doubted`: it asks for none any more, keeps what it has, and gets nothing more.
+- Every registered consumer is asked. If there are traces of an older life, the recovery waits for those that do not
+  answer.
+- The new node has a new generation and an epoch of 1 + the largest of node, acted and committed. Its `supersedes`
+  says what went into it, so that consumers of the older generations may accept it.
+- A partition is adopted if one consumer runs it, held it by the node, or committed it last: what runs is not
+  disturbed. If several consumers do, it goes through the barrier. So the list of partitions must be complete.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -35,8 +37,8 @@ _SHOWN = 10  # sentences about single partitions
 class Recovery:
     """In `draft`, everything that may run has its owner; it is written once `blockers` is empty.
 
-    `blockers`: consumer, or `kafka` or `partitions` → what is missing. `objectors`: the consumers whose answers contradict
-    the stored node.
+    `blockers`: consumer, or `kafka` or `partitions` → what is missing. `objectors`: the consumers whose answers
+    contradict the stored node.
     """
 
     cause: str
@@ -258,7 +260,7 @@ def _blockers(view: TopicView, world: World, older_life: bool) -> dict[str, str]
             return {"kafka": "the brokers do not say how many partitions there are"}
         count = view.description.partition_count
         if len(view.partitions) < count:
-            # A partition that is listed later would have no owner in the new node, and be given away while somebody runs it.
+            # A partition that is listed later would have no owner in the new node, and be given away while it runs.
             return {"partitions": f"{len(view.partitions)} of {count} partitions of the topic are listed so far"}
     silent = [c for c in sorted(world.members) if world.status(c) is None]
     excused = {c for c in silent if is_isolated(c, world.members[c].incarnation, world)}

@@ -67,11 +67,14 @@ class World:
     """Everything outside the topic, observed after the topic was read.
 
     - `answers`: of the consumers' own interfaces.
-    - `committed`: the group's offsets of this topic, for the case that ZooKeeper was lost; `None` = the brokers did not answer.
-    - `loads`: consumer → how many partitions of other topics it has; `totals`: consumer → what it measures over all topics.
+    - `committed`: the group's offsets of this topic, for the case that ZooKeeper was lost; `None` = the brokers did
+      not answer.
+    - `loads`: consumer → how many partitions of other topics it has; `totals`: consumer → what it measures over all
+      topics.
     - `fresh`: a random text that names a new generation or rebalance.
     - `unclear`: consumer → what of its nodes cannot be read; it never counts as gone.
-    - `doubted`: consumer → why its answer on this topic does not count. Both kinds keep what they have and get nothing more.
+    - `doubted`: consumer → why its answer on this topic does not count. Both kinds keep what they have and get
+      nothing more.
     """
 
     now: float

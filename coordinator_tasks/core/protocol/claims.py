@@ -1,4 +1,4 @@
-"""How the claim of a consumer id changes: pure functions, whose results are written by a compare-and-set on its node."""
+"""How the claim of a consumer id changes: pure functions; a compare-and-set on its node writes their results."""
 
 from dataclasses import replace
 
@@ -16,9 +16,9 @@ MAX_REASON = 240  # characters
 def drawn(claim: IdClaim, step: int, seen: int = 0) -> IdClaim:
     """The claim with the next incarnation; `seen` = the largest one seen elsewhere (a restored ZooKeeper counts low).
 
-    `step`: a random number in 1..`MAX_STEP`. If ZooKeeper lost its counters, or got older ones back, a step of one would
-    give a new process the number of a living one, and both would run what is granted to that number. Raises `Refused` if no
-    number is left that could be read again, because a person has written the counter.
+    `step`: a random number in 1..`MAX_STEP`. If ZooKeeper lost its counters, or got older ones back, a step of one
+    would give a new process the number of a living one, and both would run what is granted to that number. Raises
+    `Refused` if no number is left that could be read again, because a person has written the counter.
     """
     number = max(claim.incarnation, seen) + step
     if number > MAX_COUNT:
@@ -30,7 +30,7 @@ def drawn(claim: IdClaim, step: int, seen: int = 0) -> IdClaim:
 
 
 def predecessor(claim: IdClaim, member: Member) -> str:
-    """The process that registered before `member`, on the same host, which `member` can look for there; empty = none."""
+    """The process that registered before `member` and ran on its host, where `member` can look for it; empty = none."""
     another = claim.registered not in (0, member.incarnation)
     return claim.process if another and claim.boot_id and claim.boot_id == member.boot_id else ""
 
@@ -86,7 +86,7 @@ def one_line(text: str) -> str:
 
 
 def same_process(one: Member, other: Member) -> bool:
-    """Whether two registrations are of one process: after a loss of ZooKeeper two processes may have the same number."""
+    """Whether two registrations are of one process: after a loss of ZooKeeper, two processes may have one number."""
     return (one.incarnation, one.address, one.boot_id) == (other.incarnation, other.address, other.boot_id)
 
 

@@ -1,8 +1,8 @@
 """The fence in Kafka's committed metadata: who may continue, and where a new owner starts.
 
-Kafka does not fence the commits of `assign()` consumers, and comparing and committing are two requests. So every owner
-reads the committed entry at least once a second and judges it here. A newer token means: stop at once. An older token or
-none means that our commit was overwritten: report it and commit our own again.
+Kafka does not fence the commits of `assign()` consumers, and comparing and committing are two requests. So every
+owner reads the committed entry at least once a second and judges it here. A newer token means: stop at once. An older
+token or none means that our commit was overwritten: report it and commit our own again.
 """
 
 from dataclasses import dataclass, replace
@@ -37,9 +37,10 @@ class Judgement(StrEnum):
 def judge(own: Token, committed: Committed | None, topic_id: str, consumer: str) -> Judgement:
     """Compare our token with the committed entry. An entry of another topic id is no owner's and is overwritten.
 
-    Two generations may acquire at one epoch, if ZooKeeper and every consumer that knew the epoch were lost after its only
-    commit was overwritten. Then the owner with the smaller incarnation stops, and with equal incarnations both stop. Our own
-    entry of the former generation is committed again, because the new generation has adopted the holding.
+    Two generations may acquire at one epoch, if ZooKeeper and every consumer that knew the epoch were lost after its
+    only commit was overwritten. Then the owner with the smaller incarnation stops, and with equal incarnations both
+    stop. Our own entry of the former generation is committed again, because the new generation has adopted the
+    holding.
     """
     if committed is None or committed.token is None or committed.topic_id != topic_id:
         return Judgement.REWRITE
@@ -52,7 +53,7 @@ def judge(own: Token, committed: Committed | None, topic_id: str, consumer: str)
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a new owner begins. `source` says in two words or less where the offset comes from, for status and reports."""
+    """Where a new owner begins. `source` names where the offset comes from, for status and reports."""
 
     offset: int
     source: str
@@ -92,11 +93,11 @@ def start_position(
 ) -> Start:
     """Where a new owner starts: at the position with the newest token, of the committed entry and the release.
 
-    - A committed entry with a newer token is at least as far as the release. With the same token the larger offset counts,
-      because an earlier commit of that owner may have come late and overwritten its last.
+    - A committed entry with a newer token is at least as far as the release. With the same token the larger offset
+      counts, because an earlier commit of that owner may have come late and overwritten its last.
     - A commit of another topic id is ignored.
-    - A partition that appeared after the topic was first managed starts at its beginning, whatever the rule says, so that
-      nothing is lost.
+    - A partition that appeared after the topic was first managed starts at its beginning, whatever the rule says, so
+      that nothing is lost.
 
     Raises `NoStart`.
     """

@@ -1,13 +1,13 @@
 """The consumer's rules: which partitions it may run under the topic node it has accepted, and what it must let go.
 
 Rules (numbers as in the hand-off of the design):
-- A consumer acts on one whole read of the topic node, the *accepted* node. `accepts` says whether a new read replaces it.
-  A node that has vanished or cannot be read replaces nothing: hold. Only `removed` means stop everything. While the stored
-  node is another one that is not accepted, the consumer starts nothing that does not run yet.
-- 3: It starts what `assignments` gives to its own incarnation. It stops what it runs and no longer holds, unless it is the
-  taker of an entry whose release is there.
-- 4: Only the giver of an entry releases it, after its last commit, with the entry's epoch; also when it does not run the
-  partition. An isolated consumer never releases.
+- A consumer acts on one whole read of the topic node, the *accepted* node. `accepts` says whether a new read replaces
+  it. A node that has vanished or cannot be read replaces nothing: hold. Only `removed` means stop everything. While
+  the stored node is another one that is not accepted, the consumer starts nothing that does not run yet.
+- 3: It starts what `assignments` gives to its own incarnation. It stops what it runs and no longer holds, unless it
+  is the taker of an entry whose release is there.
+- 4: Only the giver of an entry releases it, after its last commit, with the entry's epoch; also when it does not run
+  the partition. An isolated consumer never releases.
 - 5: The taker starts when the release has the entry's epoch and generation, and the entry's giver has written it.
 - A holding older than `since` is stopped and started again from the committed position.
 
@@ -92,7 +92,7 @@ def grants(
 
 
 def _of_holding(release: Release | None, token: Token) -> Release | None:
-    """The release if this holding began as its hand-off; an older one may even be of a topic that has been re-created."""
+    """The release if this holding began as its hand-off; an older one may be of a topic that has been re-created."""
     same = release is not None and (release.epoch, release.generation) == (token.epoch, token.generation)
     return release if same else None
 

@@ -1,4 +1,4 @@
-"""Why `weighted` put a partition where it is: the figures of both sides, and the rule that decided."""
+"""Why `weighted` puts a partition where it is: the loads of both members, and the rule that decided."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,7 +19,7 @@ class WeightedExplainer:
         self.moves = sum(1 for p, m in problem.owned.items() if answer.get(p) != m)
 
     def summary(self) -> str:
-        """How full the fullest is against the level that nobody can be below, and what it took."""
+        """The load of the fullest member against the level, and the number of moves."""
         if not self.after.seats:
             return f"weighted by {self.rules.measure}: no consumer may have anything"
         fullest = max(self.after.seats, key=lambda m: (self.after.ratio(m), m))
@@ -30,11 +30,11 @@ class WeightedExplainer:
         )
 
     def given(self, partition: int, taker: str) -> str:
-        """It carried least of those that may have it."""
+        """It had the least load of those that may have it."""
         return f"{taker} carried least of those that may have it, {self._figure(self.before, taker)}{self._near(partition, taker)}"
 
     def moved(self, partition: int, giver: str, taker: str) -> str:
-        """The rule that took it from the giver, and what the taker carried."""
+        """The rule that took it from the giver, and the taker's load."""
         to = f"{taker} carried {self._figure(self.before, taker)}{self._near(partition, taker)}"
         forced = self._forced(partition, giver)
         if forced:
@@ -57,8 +57,8 @@ class WeightedExplainer:
             return f"{giver} had {counted(self.before.count[giver], 'partition')} of all topics, more than max.partitions {limit}"
         return ""
 
-    def stays(self, partition: int, owner: str) -> str:  # noqa: ARG002 - what counts is what its owner carries
-        """What its owner carries, and why that is no reason to move it."""
+    def stays(self, partition: int, owner: str) -> str:  # noqa: ARG002 - only its owner's load counts
+        """Its owner's load, and why that is no reason to move it."""
         ratio, figure = self.after.ratio(owner), self._figure(self.after, owner)
         if ratio <= self.after.top:
             return f"{owner} carries {figure}, within the tolerance of {_percent(self.rules.tolerance)}"

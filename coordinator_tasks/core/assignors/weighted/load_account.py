@@ -1,8 +1,7 @@
-"""Who carries how much: the account that `weighted` plans with. Every move goes through it, so it never has to be counted
-anew.
+"""The account of loads that `weighted` plans with: every move updates it, so that nothing is counted twice.
 
-Sums are made in the order of the partition numbers, so that the same problem gives the same figures whatever the order
-of its mappings. A partition without an owner stands under `NOBODY`.
+Sums are made in the order of the partition numbers, so that the same problem gives the same numbers whatever the
+order of its mappings. A partition without an owner stands under `NOBODY`.
 """
 
 from collections import Counter
@@ -21,12 +20,13 @@ Entry: TypeAlias = tuple[float, int, str]
 
 
 class LoadAccount:
-    """Made from a problem, with everything where it is: fixed partitions where they stay, the others with their owners.
+    """Of a problem: fixed partitions stand where they stay, the others at their owners.
 
-    - `placed`: partition → member, in the order of the numbers; members outside the problem only where it is fixed.
-    - `seats`: the members that may have something: not banned from everything, and with a capacity.
-    - `load`: what each carries, other topics included; `count`: how many partitions, other topics included.
-    - `level`: the load per capacity if all that can move were spread evenly; nobody can do better.
+    - `placed`: partition → member, in the order of the numbers; a member outside the problem only for a fixed
+      partition.
+    - `seats`: the members that may have partitions: not banned from everything, and with a capacity.
+    - `load`, `count`: member → the weight and the number of its partitions, other topics included.
+    - `level`: the load per capacity if everything that can move were spread evenly; no answer can be better.
     """
 
     def __init__(self, problem: Problem, rules: Rules) -> None:
@@ -52,33 +52,33 @@ class LoadAccount:
 
     @property
     def top(self) -> float:
-        """The tolerance: nobody is relieved who carries no more than this per capacity."""
+        """The tolerance: a member with no more than this per capacity is not relieved."""
         return self.level * (1 + self.rules.tolerance) * (1 + SLACK)
 
     @property
     def alarm(self) -> float:
-        """The hysteresis: nobody is relieved at all while everybody carries no more than this per capacity."""
+        """The hysteresis: no member is relieved while all have no more than this per capacity."""
         return self.level * (1 + self.rules.tolerance + self.rules.hysteresis) * (1 + SLACK)
 
     def weight(self, partition: int) -> float:
-        """What the partition weighs; the mean of the known ones if nobody knows."""
+        """The partition's weight; if it is unknown, the mean of the known ones."""
         return self._table.weight(partition)
 
     def ratio(self, member: str) -> float:
-        """What the member carries per capacity."""
+        """The member's load per capacity."""
         return self.load[member] / self.capacity[member]
 
     def racks(self, partition: int) -> tuple[str, ...]:
-        """The racks that are near the partition; none where that does not count."""
+        """The racks that are near the partition; none if racks do not count."""
         return self.problem.zones.get(partition, ()) if self.rules.zones is not Zones.OFF else ()
 
     def is_near(self, member: str, partition: int) -> bool:
-        """Whether the member is in a rack of the partition's replicas; where nothing is known, everybody is."""
+        """Whether the member is in a rack of the partition's replicas; if those are unknown, every member is."""
         racks = self.racks(partition)
         return not racks or self.problem.members[member].rack in racks
 
     def may_have(self, member: str, partition: int) -> bool:
-        """Whether bans and required zones let the member have the partition, however much it has already."""
+        """Whether bans and required zones let the member have the partition; its limit does not count here."""
         if self.rules.bars(member, partition):
             return False
         if self.rules.zones is not Zones.REQUIRE or self.is_near(member, partition):
@@ -94,26 +94,26 @@ class LoadAccount:
         return self._table.of_nobody()[0]
 
     def by_weight(self, member: str) -> PartitionsByWeight:
-        """The partitions that the member has and that may move, the lightest first."""
+        """The member's partitions that may move, the lightest first."""
         if member not in self._by_weight:
-            # One look at all partitions serves those that are likely to be asked for next as well.
+            # The same pass over all partitions serves the members that are likely to be asked for next.
             unread = [m for m in self.seats if m not in self._by_weight]
             self.read({member, *nlargest(_READ_AT_ONCE, unread, key=self._entry)})
         return self._by_weight[member]
 
     def read(self, members: Collection[str]) -> None:
-        """Make the lists of these members, in one look at all partitions."""
+        """Make the lists of these members in one pass over all partitions."""
         unread = [m for m in members if m not in self._by_weight]
         self._by_weight |= {m: PartitionsByWeight(*held) for m, held in self._table.movable(unread).items()}
 
     def answer(self) -> dict[int, str]:
-        """Partition → member; what nobody has is left out."""
+        """Partition → member; partitions without an owner are left out."""
         return {p: m for p, m in self.placed.items() if m != NOBODY} if self.count[NOBODY] else self.placed
 
     # What changes ----------------------------------------------------------------------------------------------------
 
     def move(self, partition: int, taker: str) -> None:
-        """Give the partition to somebody, or to nobody."""
+        """Give the partition to a member or to `NOBODY`."""
         giver, weight = self.placed[partition], self.weight(partition)
         self._table.place(partition, taker)
         if giver in self._by_weight:
@@ -140,12 +140,12 @@ class LoadAccount:
         return self.ratio(member), self.count[member], member
 
     def _kind(self, member: str) -> tuple[float, str]:
-        """Among members of a kind, the one that carries least is the best for every partition."""
+        """Among members of one kind, the one with the least load is the best for every partition."""
         rack = self.problem.members[member].rack if self.rules.zones is not Zones.OFF else ""
         return self.capacity[member], rack
 
     def lightest(self) -> list[str]:
-        """The member with room that carries least of each kind, the one with the least load per capacity first."""
+        """Of each kind the member with room and the least load; the one with the least load per capacity first."""
         if not self._heaps:
             for member in self.seats:
                 self._heaps.setdefault(self._kind(member), []).append(self._entry(member))
@@ -154,13 +154,13 @@ class LoadAccount:
         found: list[Entry] = []
         for heap in self._heaps.values():
             while heap and (heap[0] != self._entry(heap[0][2]) or not self.has_room(heap[0][2])):
-                heappop(heap)  # stale, or full: what changes there pushes it again
+                heappop(heap)  # stale or full; its next change pushes it again
             if heap:
                 found.append(heap[0])
         return [member for _, _, member in sorted(found)] if len(found) > 1 else [one[2] for one in found]
 
     def takers(self, partitions: Iterable[int] = ()) -> list[str]:
-        """Members with room, lightest first: one of each kind, or all where somebody is banned from one of these."""
+        """Members with room, lightest first: one of each kind, or all if a member is banned from one of these."""
         if self._barred and not self._barred.isdisjoint(partitions):
             return [m for _, _, m in sorted(self._entry(m) for m in self.seats if self.has_room(m))]
         return self.lightest()
@@ -172,10 +172,10 @@ class LoadAccount:
         return len(capacities) == 1 and not rules.bans and (rules.zones is Zones.OFF or not self.problem.zones)
 
     def spread(self) -> None:
-        """Where it is plain: give what nobody has, heaviest first, to whoever carries least, as if by a `move` each."""
+        """If it is plain: give each partition without an owner, heaviest first, to the member with the least load."""
         homeless, weights = self._table.of_nobody()
         seats, limit, capacity = self.seats, self.limit, next(iter(self.capacity.values()), 1.0)
-        # A seat's number sorts as its name does; the load comes along, and is never compared.
+        # A seat's number sorts as its name does. The load comes last and is never compared.
         heap = [(self.ratio(m), self.count[m], i, self.load[m]) for i, m in enumerate(seats) if self.has_room(m)]
         heapify(heap)
         takers: list[int] = []
@@ -198,7 +198,7 @@ class LoadAccount:
     # How it starts ---------------------------------------------------------------------------------------------------
 
     def _level(self) -> float:
-        """The level to which all that can move raises the members, given what they have to carry anyway."""
+        """The level to which everything that can move raises the members, above what they have in any case."""
         fixed: dict[str, list[int]] = {m: [] for m in self.seats}
         for partition, member in self.problem.fixed.items():
             if member in fixed and partition in self.placed:

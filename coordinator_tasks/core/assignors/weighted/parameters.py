@@ -1,7 +1,7 @@
 """The parameters of `weighted`: texts of a topic's configuration, read strictly.
 
-Lists are written `what: value; what: value`, sets of partitions `0-3,7` or `*`. Every error is a `Refused` of one line that
-names the parameter, what is wrong with it and what it may be.
+Lists are written `what: value; what: value`, sets of partitions `0-3,7` or `*`. Every error is a `Refused` of one
+line that names the parameter, what is wrong with it and what it may be.
 """
 
 import math

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 
 class PartitionsByWeight:
-    """Partitions in the order of their weights, those of the same weight in the order of their numbers.
+    """Partitions in the order of their weights; with equal weights, in the order of their numbers.
 
-    Two lists side by side are searched several times faster than one of pairs.
+    Two parallel lists are searched several times faster than one list of pairs.
     """
 
     def __init__(self, partitions: list[int], weights: list[float]) -> None:
@@ -18,21 +18,21 @@ class PartitionsByWeight:
         return bisect_left(self.partitions, partition, first, bisect_right(self._weights, weight, first))
 
     def add(self, partition: int, weight: float) -> None:
-        """One more."""
+        """Add a partition."""
         place = self._place(partition, weight)
         self.partitions.insert(place, partition)
         self._weights.insert(place, weight)
 
     def remove(self, partition: int, weight: float) -> None:
-        """One less; it has to be there."""
+        """Remove a partition, which must be there."""
         place = self._place(partition, weight)
         del self.partitions[place], self._weights[place]
 
     def picks(self, need: float, room: float) -> Iterator[int]:
-        """Partitions of at most `room` by how well they relieve somebody by `need`.
+        """Partitions of at most `room`, the one that relieves its owner best by `need` first.
 
-        The smallest that is enough comes first, then larger ones, then the smaller ones from the largest down to those
-        that weigh nothing.
+        The smallest that is enough comes first, then the larger ones in order, then the smaller ones, largest first;
+        partitions without weight are left out.
         """
         weights = self._weights
         enough, end = bisect_left(weights, need), bisect_right(weights, room)

@@ -1,9 +1,9 @@
-"""How `weighted` comes to its answer.
+"""How `weighted` plans.
 
-What has to be done is done first: partitions that nobody has, or that somebody may not have (bans, required zones, more
-than `max.partitions`), go to whoever carries least, the heaviest first (LPT, Graham 1969). Then whoever is above the
-tolerance is relieved, and whoever is left below the floor is given something, as long as a move is worth it. Each such
-move lowers a load and ends below it, so it comes to an end, and a second run finds nothing more to do.
+What is necessary comes first: partitions without an owner, and those that their owner may not have (bans, required
+zones, more than `max.partitions`), go to the member with the least load, the heaviest first (LPT, Graham 1969). Then
+members above the tolerance are relieved, and members below the floor are given something, as long as a move is worth
+it. Each such move lowers a load and ends below it, so planning comes to an end, and a second run finds nothing to do.
 """
 
 import math
@@ -19,12 +19,12 @@ MOST_ROUNDS = 100
 
 
 def planned(problem: Problem, rules: Rules) -> LoadAccount:
-    """The account after everything that is to be moved has been."""
+    """The account after all moves."""
     account = LoadAccount(problem, rules)
     planner = _Planner(account)
     planner.evict()
     planner.settle()
-    # It comes to an end by itself; the limit is for figures so small that rounding undoes what a move has gained.
+    # It ends by itself; the limit is for numbers so small that rounding undoes what a move has gained.
     for _ in range(MOST_ROUNDS):
         if not planner.relieve_all() | planner.fill_all():
             break
@@ -42,7 +42,7 @@ class _Planner:
     # What has to be done ---------------------------------------------------------------------------------------------
 
     def evict(self) -> None:
-        """Take away what its owner may not have."""
+        """Take away partitions that their owners may not have."""
         account, rules, fixed = self.account, self.rules, self.account.problem.fixed
         for member, banned in sorted(rules.bans.items()):
             for partition in sorted(banned or ()):
@@ -59,7 +59,7 @@ class _Planner:
                     account.move(partition, NOBODY)
 
     def settle(self) -> None:
-        """Give what nobody has to whoever carries least, the heaviest first."""
+        """Give partitions without an owner to the member with the least load, the heaviest first."""
         if self.account.is_plain:
             self.account.spread()
             return
@@ -111,7 +111,7 @@ class _Planner:
     # What is worth it ------------------------------------------------------------------------------------------------
 
     def relieve_all(self) -> bool:
-        """Relieve everybody above the tolerance, move by move whoever is fullest then; False if nothing was moved."""
+        """Relieve all members above the tolerance, with each move the fullest; False if nothing was moved."""
         account = self.account
         fullest = [(-ratio, m) for m in account.seats if (ratio := account.ratio(m)) > self.top]
         if not any(-ratio > account.alarm for ratio, _ in fullest):
@@ -131,8 +131,10 @@ class _Planner:
         return sum(self._is_worth(giver, before[giver], trail) for giver, trail in trails.items()) > 0
 
     def take_back(self) -> bool:
-        """Undo what somebody has given away who was within the tolerance, and is so with it again: it took something in
-        passing, and was relieved of something else. False if there is nothing like it.
+        """Undo needless moves: a member that was within the tolerance took a partition for a while and gave away
+        another one.
+
+        It gets the other one back if it stays within the tolerance. False if there is no such move.
         """
         account = self.account
         undone = False
@@ -149,7 +151,7 @@ class _Planner:
         return undone
 
     def _spares(self, holder: str, partition: int) -> bool:
-        """Whether the holder is left with the floor without the partition."""
+        """Whether the holder stays above the floor without the partition."""
         account = self.account
         if holder == NOBODY or not self.rules.floor:
             return holder != NOBODY
@@ -157,12 +159,12 @@ class _Planner:
         return account.load[holder] - account.weight(partition) >= least * (1 - SLACK)
 
     def _goal(self, giver: str, before: float) -> float:
-        """What the giver is to carry in the end: no more than the tolerance, and relieved by no less than the gain."""
+        """The load that the giver is to end with: within the tolerance, and lower than before by at least the gain."""
         capacity = self.account.capacity[giver]
         return min(self.account.level * (1 + self.rules.tolerance) * capacity, before - self.gain * capacity)
 
     def _is_worth(self, giver: str, before: float, trail: list[int]) -> bool:
-        """Whether the giver was relieved by the gain; what it gave is taken back if not."""
+        """Whether the giver was relieved by the gain; if not, it gets its partitions back."""
         if before - self.account.load[giver] >= self.gain * self.account.capacity[giver] * (1 - SLACK):
             return bool(trail)
         for partition in reversed(trail):

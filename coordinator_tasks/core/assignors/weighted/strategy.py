@@ -1,4 +1,4 @@
-"""By weight: lag, records per second or a person's own figures, spread by capacity over all topics, with few moves."""
+"""By weight: lag, records per second or a person's own numbers, spread by capacity over all topics, with few moves."""
 
 from collections.abc import Mapping
 
@@ -13,14 +13,14 @@ class Weighted:
     partial = True
 
     def assign(self, problem: Problem) -> Mapping[int, str]:
-        """Partition → member; what nobody may have is left out. Raises `Refused` for wrong parameters or weights."""
-        # It loads numpy, for a tenth of a second that nobody else's plans should take.
+        """Partition → member, without those that nobody may have. Raises `Refused` for wrong parameters or weights."""
+        # The import loads numpy in a tenth of a second, which plans of other strategies should not take.
         from coordinator_tasks.core.assignors.weighted.planner import planned  # noqa: PLC0415
 
         return planned(problem, rules_of(problem.parameters)).answer()
 
     def check(self, parameters: Mapping[str, str]) -> None:
-        """Raise `Refused` for parameters that are none."""
+        """Raise `Refused` for wrong parameters."""
         rules_of(parameters)
 
     def measure(self, parameters: Mapping[str, str]) -> Measure:

@@ -1,6 +1,6 @@
-"""The partitions of a problem of `weighted` as arrays: what each weighs, and who has it.
+"""The partitions of a problem of `weighted` as arrays: the weight and the owner of each.
 
-A hundred thousand Python objects in no order are slow to go through; arrays are not.
+A pass over a hundred thousand Python objects is slow; over arrays it is not.
 """
 
 import math
@@ -16,8 +16,8 @@ from coordinator_tasks.core.assignors.weighted.parameters import Rules
 from coordinator_tasks.core.errors import Refused
 
 NOBODY = ""
-NEGLIGIBLE = 1e-9  # of the largest figure: what counts as nothing, since sums could not show that it moved
-MOST = 1e300  # of a weight: a million of them are still a number
+NEGLIGIBLE = 1e-9  # of the largest number: less counts as nothing, because sums could not show that it moved
+MOST = 1e300  # of a weight: the sum of a million of them is finite
 _ELSEWHERE, _NOBODYS, _FIRST = 0, 1, 2  # owners by number: those without a seat, nobody, and the seats from 2 on
 
 Floats = NDArray[np.float64]
@@ -27,15 +27,15 @@ V = TypeVar("V")
 class Table:
     """One row per partition, in the order of the numbers.
 
-    - `placed`: partition → member, `NOBODY` = nobody; members without a seat only where it is fixed.
-    - `carried`: what members carry of other topics, as far as it can be noticed.
+    - `placed`: partition → member or `NOBODY`; a member without a seat only for a fixed partition.
+    - `carried`: member → its load of other topics, 0 if it is negligible.
     """
 
     def __init__(self, problem: Problem, rules: Rules, seats: Sequence[str]) -> None:
         self.placed = _placed(problem)
         count = len(self.placed)
         last = next(reversed(self.placed), -1)
-        # Almost always they are numbered from 0 without a gap.
+        # Almost always the numbers begin at 0 and have no gap.
         self._at: Mapping[int, int] | range = range(count)
         self._numbers = np.arange(count)
         if last != count - 1:
@@ -61,9 +61,9 @@ class Table:
         self.placed.update(dict.fromkeys(self._numbers[wrong].tolist(), NOBODY))
 
     def _weighed(self, problem: Problem, rules: Rules) -> Floats:
-        """What is known of each partition, and the mean of that where nothing is. Raises `Refused`.
+        """The weight of each partition; the mean of the known ones if it is unknown. Raises `Refused`.
 
-        Where nothing at all is known and the rules add nothing, each counts as one.
+        If no weight is known and the rules add none, each partition weighs 1.
         """
         given = {**problem.weights, **rules.weights} if rules.weights else problem.weights
         weights = np.fromiter(map(given.get, self.placed, repeat(math.nan)), np.float64, len(self.placed))
@@ -77,15 +77,15 @@ class Table:
         return weights
 
     def weight(self, partition: int) -> float:
-        """What the partition weighs."""
+        """The partition's weight."""
         return self._listed[self._at[partition]]
 
     def counts(self) -> dict[str, int]:
-        """How many partitions each seat has, and nobody."""
+        """Seat or `NOBODY` → how many partitions it has."""
         return self._by_owner(np.bincount(self._owners, minlength=_FIRST + len(self._seats)).tolist())
 
     def loads(self) -> dict[str, float]:
-        """What the partitions of each seat weigh, and those of nobody."""
+        """Seat or `NOBODY` → the weight of its partitions."""
         sums = np.bincount(self._owners, self._measured, _FIRST + len(self._seats)).tolist()
         counts = self.counts()
         return {m: one + self._each * counts[m] for m, one in self._by_owner(sums).items()}
@@ -94,13 +94,13 @@ class Table:
         return dict(zip(self._owner_of, figures[_NOBODYS:], strict=True))
 
     def of_nobody(self) -> tuple[list[int], list[float]]:
-        """The partitions that nobody has, the heaviest first, and their weights."""
+        """The partitions without an owner, the heaviest first, and their weights."""
         rows = np.flatnonzero(self._owners == _NOBODYS)
         rows = rows[np.argsort(-self._weights[rows], kind="stable")]
         return self._numbers[rows].tolist(), self._weights[rows].tolist()
 
     def movable(self, members: Iterable[str]) -> dict[str, tuple[list[int], list[float]]]:
-        """The partitions of each of these seats that are not fixed, the lightest first, and their weights."""
+        """Seat → its partitions that are not fixed, the lightest first, and their weights."""
         owners = sorted(self._owner_of[m] for m in members)
         wanted = np.zeros(_FIRST + len(self._seats), np.bool_)
         wanted[owners] = True
@@ -115,12 +115,12 @@ class Table:
         }
 
     def place(self, partition: int, member: str) -> None:
-        """Write down who has it now."""
+        """Enter the partition's new owner."""
         self.placed[partition] = member
         self._owners[self._at[partition]] = self._owner_of[member]
 
     def deal(self, partitions: Sequence[int], seats: Sequence[int]) -> None:
-        """Write down many at once, each with the place of its seat."""
+        """Enter the new owners of many partitions, as indexes of seats."""
         self.placed.update(zip(partitions, map(self._seats.__getitem__, seats), strict=True))
         self._owners[[self._at[p] for p in partitions]] = np.array(seats, np.int32) + _FIRST
 

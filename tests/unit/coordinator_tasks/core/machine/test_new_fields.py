@@ -1,4 +1,5 @@
-"""A new field of the topic node or of the configuration: each place that has to know it has a test that names the field.
+"""A new field of the topic node or of the configuration: each place that has to know it has a test that names the
+field.
 
 That it is written and read is asked by `codecs/test_codecs.py`, whose values differ from the default in every field.
 """
