@@ -76,12 +76,12 @@ class Reader:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="coordinator-page")
         self._failures: dict[str, _Failure] = {}
 
-    async def read(self, cluster: str, look: Callable[[Coordinator], T]) -> T:
-        """What `look` returns. Raises what it raises, and `StoreUnavailable` when the time is over."""
+    async def read(self, cluster: str, read: Callable[[Coordinator], T]) -> T:
+        """What `read` returns. Raises what it raises, and `StoreUnavailable` when the time is over."""
         failure = self._failures.get(cluster)
         if failure is not None and time.monotonic() < failure.until_s:
             raise failure.error
-        work = asyncio.get_running_loop().run_in_executor(self._threads, self._look, cluster, look)
+        work = asyncio.get_running_loop().run_in_executor(self._threads, self._run, cluster, read)
         try:
             # Who gives up must not cancel what runs; what still waits for a thread is cancelled below.
             found = await asyncio.wait_for(asyncio.shield(work), self._limit_s)
@@ -97,11 +97,11 @@ class Reader:
         self._failures.pop(cluster, None)
         return found
 
-    def _look(self, cluster: str, look: Callable[[Coordinator], T]) -> T:
+    def _run(self, cluster: str, read: Callable[[Coordinator], T]) -> T:
         key, opener = self._connect(cluster)
         coordinator = self._sessions.take(key, opener)
         try:
-            return look(coordinator)
+            return read(coordinator)
         finally:
             self._sessions.give_back(key)
 

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, NotManaged, Refused
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_ui import look
+from coordinator_ui import pages
 from coordinator_ui.access import cluster_of, cluster_of_dag, may_read_cluster, may_read_run
 from coordinator_ui.reading import Reader
 from coordinator_ui.render import page
@@ -53,7 +53,7 @@ def make_app(reader: Reader | None = None) -> FastAPI:
 async def overview(request: Request, cluster: str = "") -> HTMLResponse:
     """The topics and consumers of a cluster, and what moved last."""
     name = cluster_of(cluster).name
-    found = await _read(request, name, look.cluster_page)
+    found = await _read(request, name, pages.cluster_page)
     recent = [tell(one, found.now) for one in found.recent]
     names = [one.name for one in clusters()]
     return page(request, "overview.html", cluster=name, clusters=names, found=found, recent=recent, live=True)
@@ -63,9 +63,9 @@ async def overview(request: Request, cluster: str = "") -> HTMLResponse:
 async def topic(request: Request, cluster: str, topic: str, limit: Limit = SHOWN) -> HTMLResponse:
     """Who runs which partition of a topic now, and its rebalances."""
     name = cluster_of(cluster).name
-    found = await _read(request, name, lambda c: look.topic_page(c, topic, limit))
-    if found.picture.problem and not found.rebalances and not found.problem:
-        raise HTTPException(404, found.picture.problem)
+    found = await _read(request, name, lambda c: pages.topic_page(c, topic, limit))
+    if found.summary.problem and not found.rebalances and not found.problem:
+        raise HTTPException(404, found.summary.problem)
     stories = [tell(one, found.now) for one in found.rebalances]
     more = min(limit * 5, MOST_SHOWN) if found.more and limit < MOST_SHOWN else 0
     return page(request, "topic.html", cluster=name, found=found, stories=stories, more=more, live=True)
@@ -75,7 +75,7 @@ async def topic(request: Request, cluster: str, topic: str, limit: Limit = SHOWN
 async def rebalance(request: Request, cluster: str, topic: str, rebalance: str) -> HTMLResponse:
     """The whole story of one rebalance."""
     name = cluster_of(cluster).name
-    found = await _read(request, name, lambda c: look.rebalance(c, topic, rebalance))
+    found = await _read(request, name, lambda c: pages.rebalance(c, topic, rebalance))
     story = tell(found, time.time())
     return page(request, "rebalance.html", cluster=name, topic=topic, story=story, live=not story.ended_at)
 
@@ -100,7 +100,7 @@ async def run(request: Request, dag_id: str, run_id: str, times: Times) -> HTMLR
     now = time.time()
     stories: list[Story] = []
     if began_at:
-        parts = await _read(request, cluster.name, lambda c: look.run_rebalances(c, run_id, began_at, ended_at or now))
+        parts = await _read(request, cluster.name, lambda c: pages.run_rebalances(c, run_id, began_at, ended_at or now))
         stories = [part for one in parts if (part := only(tell(one, now), run_id)) is not None]
     live = not ended_at
     return page(request, "run.html", cluster=cluster.name, run_id=run_id, stories=stories, live=live)
@@ -124,4 +124,4 @@ async def _failed(request: Request, error: Any) -> HTMLResponse:
     )
     again = status is HTTPStatus.SERVICE_UNAVAILABLE
     title = "This cannot be read now" if again else status.phrase
-    return page(request, "problem.html", status=status, title=title, sentence=look.problem_of(error), live=again)
+    return page(request, "problem.html", status=status, title=title, sentence=pages.problem_of(error), live=again)

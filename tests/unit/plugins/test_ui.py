@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from airflow.api_fastapi.core_api.security import get_user
-from coordinator_ui import access, look, words
+from coordinator_ui import access, pages, words
 from coordinator_ui.access import may_read_cluster, may_read_run
 from coordinator_ui.reading import Reader
 from coordinator_ui.registration import EXTERNAL_VIEWS, FASTAPI_APPS, PREFIX
@@ -211,7 +211,7 @@ def test_an_owner_that_is_not_well_and_why_a_last_life_ended_are_shown(shop: Clu
     assert f"{stuck} " in text_of(overview)
     assert "incarnation 1 has ended: exit code 1: &lt;b&gt;KeyError&lt;/b&gt;" in overview
     assert f"Owners that are not well: a: {stuck}" in text_of(client.get("/clusters/shop/topics/orders").text)
-    well = look.Consumers((ConsumerOverview("a", "live", health="ok"), ConsumerOverview("b", "live", health=stuck)))
+    well = pages.Consumers((ConsumerOverview("a", "live", health="ok"), ConsumerOverview("b", "live", health=stuck)))
     assert [one.consumer for one in well.unwell(("a", "b"))] == ["b"]
 
 
@@ -312,7 +312,7 @@ def test_the_runs_of_a_long_history_are_found_by_halving_it(shop: Cluster) -> No
             rebalance=f"r{number}",
             actor=task("plan", f"run {number}"),
         )
-    (found,) = look.run_rebalances(shop.coordinator, "run 7", 907_000.0, 907_001.0)
+    (found,) = pages.run_rebalances(shop.coordinator, "run 7", 907_000.0, 907_001.0)
     assert found.rebalance == "r7"
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from coordinator_plugin import changes
 from coordinator_plugin.reconcile import reconcile
-from coordinator_ui import look
+from coordinator_ui import pages
 
 from coordinator_tasks.core.model import Ending, Fleet, Silence, State, Unreachable
 from coordinator_tasks.core.names import Paths
@@ -48,8 +48,8 @@ def everything_else(site: Site) -> None:
     transitions.preview(c, ["orders"])
     transitions.explain(c, "orders")
     overview.topics(c)
-    look.cluster_page(c)
-    look.topic_page(c, "orders", 5)
+    pages.cluster_page(c)
+    pages.topic_page(c, "orders", 5)
     fleet.missing(c)
     directives.complete_readmissions(c, LOOP)
     reconcile(c, LOOP)

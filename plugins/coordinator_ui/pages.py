@@ -35,11 +35,11 @@ RUN_RECORDS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class TopicPicture:
+class TopicSummary:
     """One topic now. `owners`: consumer → partitions; `since`: partition → the epoch at which its holding began.
 
     `closing`, `starting`: consumer → partitions not confirmed yet; `blockers`: consumer → what is missing from it;
-    `wishes`: what a person has frozen, paused or pinned; `last` is the newest record; `problem` is why the topic cannot be read (then the figures are empty).
+    `overrides`: what a person has frozen, paused or pinned; `last` is the newest record; `problem` is why the topic cannot be read (then the figures are empty).
     """
 
     topic: str
@@ -54,7 +54,7 @@ class TopicPicture:
     closing: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     starting: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     blockers: Mapping[str, str] = field(default_factory=dict)
-    wishes: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
     last: Record | None = None
     removed: bool = False
     problem: str = ""
@@ -91,11 +91,11 @@ class Consumers:
         """The owners that are absent or whose interface does not answer."""
         return tuple(one for one in self.listed if one.consumer in owners and one.problem)
 
-    def kept(self, picture: TopicPicture) -> dict[str, tuple[int, ...]]:
+    def kept(self, summary: TopicSummary) -> dict[str, tuple[int, ...]]:
         """Who drains and keeps which partitions of a topic that is Stable: nobody else may have them, or it is frozen."""
         drain = {one.consumer for one in self.listed if one.presence == overview.DRAINING}
-        settled = picture.state is State.STABLE
-        return {who: numbers for who, numbers in picture.owners.items() if settled and who in drain}
+        settled = summary.state is State.STABLE
+        return {who: numbers for who, numbers in summary.owners.items() if settled and who in drain}
 
     def unwell(self, owners: Collection[str]) -> tuple[ConsumerOverview, ...]:
         """The owners that answer and say that they are not healthy."""
@@ -112,7 +112,7 @@ class ClusterPage:
     """The overview."""
 
     now: float
-    topics: tuple[TopicPicture, ...]
+    topics: tuple[TopicSummary, ...]
     consumers: Consumers
     recent: tuple[Rebalance, ...]
     problem: str = ""
@@ -123,7 +123,7 @@ class TopicPage:
     """One topic with its history; `more` = there is older history than this."""
 
     now: float
-    picture: TopicPicture
+    summary: TopicSummary
     consumers: Consumers
     rebalances: tuple[Rebalance, ...]
     more: bool = False
@@ -132,17 +132,17 @@ class TopicPage:
 
 def cluster_page(c: Coordinator) -> ClusterPage:
     """The overview of a cluster."""
-    pictures = _pictures(c, transitions.topics(c))
-    newest = sorted((one for one in pictures if one.last is not None), key=_last_at, reverse=True)[:RECENT_TOPICS]
+    summaries = _summaries(c, transitions.topics(c))
+    newest = sorted((one for one in summaries if one.last is not None), key=_last_at, reverse=True)[:RECENT_TOPICS]
     recent, problem = _rebalances(c, [one.topic for one in newest], RECENT) if newest else ((), "")
-    return ClusterPage(c.clock.now(), pictures, _consumers(c), recent, problem)
+    return ClusterPage(c.clock.now(), summaries, _consumers(c), recent, problem)
 
 
 def topic_page(c: Coordinator, topic: str, limit: int) -> TopicPage:
     """One topic and its newest rebalances. A topic that is not managed (any more) still shows its history."""
-    (picture,) = _pictures(c, [topic])
+    (summary,) = _summaries(c, [topic])
     found, problem = _rebalances(c, [topic], limit + 1)
-    return TopicPage(c.clock.now(), picture, _consumers(c), found[:limit], len(found) > limit, problem)
+    return TopicPage(c.clock.now(), summary, _consumers(c), found[:limit], len(found) > limit, problem)
 
 
 def rebalance(c: Coordinator, topic: str, name: str) -> Rebalance:
@@ -194,11 +194,11 @@ def _rebalances(c: Coordinator, topics: Collection[str], limit: int) -> tuple[tu
         return (), str(error)
 
 
-def _last_at(one: TopicPicture) -> float:
+def _last_at(one: TopicSummary) -> float:
     return one.last.at if one.last is not None else 0.0
 
 
-def _pictures(c: Coordinator, topics: Iterable[str]) -> tuple[TopicPicture, ...]:
+def _summaries(c: Coordinator, topics: Iterable[str]) -> tuple[TopicSummary, ...]:
     views: dict[str, TopicView | str] = {}
     for topic in topics:
         try:
@@ -206,15 +206,15 @@ def _pictures(c: Coordinator, topics: Iterable[str]) -> tuple[TopicPicture, ...]
         except (Malformed, Refused) as error:
             views[topic] = str(error)
     missing = _blockers(c, [view for view in views.values() if isinstance(view, TopicView)])
-    return tuple(_picture(c, topic, view, missing.get(topic, {})) for topic, view in views.items())
+    return tuple(_summary(c, topic, view, missing.get(topic, {})) for topic, view in views.items())
 
 
-def _picture(c: Coordinator, topic: str, view: TopicView | str, missing: Mapping[str, str]) -> TopicPicture:
+def _summary(c: Coordinator, topic: str, view: TopicView | str, missing: Mapping[str, str]) -> TopicSummary:
     last, problem = _newest(c, topic)
     if isinstance(view, str):
-        return TopicPicture(topic, last=last, problem=view)
+        return TopicSummary(topic, last=last, problem=view)
     node, state = view.node, view.state
-    return TopicPicture(
+    return TopicSummary(
         topic=topic,
         state=state.state if state is not None else State.INITIAL,
         since_at=state.since_at if state is not None else 0.0,
@@ -227,7 +227,7 @@ def _picture(c: Coordinator, topic: str, view: TopicView | str, missing: Mapping
         closing=dict(state.to_close) if state is not None else {},
         starting=dict(state.to_start) if state is not None else {},
         blockers=missing,
-        wishes=wishes.told(view.config),
+        overrides=wishes.told(view.config),
         last=last,
         removed=view.config.removed,
         problem=problem,
