@@ -5,74 +5,28 @@ not answer at all (`StoreUnavailable`) leaves these functions.
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass
 
 from coordinator_tasks.core.codecs.history_codec import decode_record
 from coordinator_tasks.core.errors import (
-    CoordinatorError,
     DiscoveryUnavailable,
     Malformed,
     NodeMissing,
     NotManaged,
-    Refused,
 )
-from coordinator_tasks.core.machine.confirm import blockers
-from coordinator_tasks.core.machine.world import TopicView, World
-from coordinator_tasks.core.model import Member, Record, State
-from coordinator_tasks.service import history, overview, store, transitions, wishes
+from coordinator_tasks.core.model import Record, State
+from coordinator_tasks.service import history, overview, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.history import Rebalance
-from coordinator_tasks.service.observe import load_claims, load_directives, load_members
 from coordinator_tasks.service.overview import ConsumerOverview
+from coordinator_ui.topic_summary import TopicSummary, summaries
 
-_MOVING = (State.CLOSING, State.STARTING)
 RECENT_TOPICS = 4  # of the overview's newest rebalances: a history is read by the 200
 RECENT = 6
 SEARCHED = (20, 200, 2_000, history.KEEP)
 CLOCK_SLACK_S = 5.0
 RUN_RECORDS = 2_000
-
-
-@dataclass(frozen=True, slots=True)
-class TopicSummary:
-    """One topic now. `owners`: consumer → partitions; `since`: partition → the epoch at which its holding began.
-
-    `closing`, `starting`: consumer → partitions not confirmed yet; `blockers`: consumer → what is missing from it;
-    `overrides`: what a person has frozen, paused or pinned; `last` is the newest record; `problem` is why the topic cannot be read (then the figures are empty).
-    """
-
-    topic: str
-    state: State = State.INITIAL
-    since_at: float = 0.0
-    epoch: int = 0
-    group: str = ""
-    strategy: str = ""
-    partitions: tuple[int, ...] = ()
-    owners: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    since: Mapping[int, int] = field(default_factory=dict)
-    closing: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    starting: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    blockers: Mapping[str, str] = field(default_factory=dict)
-    overrides: tuple[str, ...] = ()
-    last: Record | None = None
-    removed: bool = False
-    problem: str = ""
-
-    @property
-    def unowned(self) -> tuple[int, ...]:
-        """The partitions that nobody has and nobody is to get; none of a topic that was removed."""
-        if self.removed:
-            return ()
-        listed = (*self.owners.values(), *self.closing.values(), *self.starting.values())
-        taken = {p for numbers in listed for p in numbers}
-        return tuple(p for p in self.partitions if p not in taken)
-
-    @property
-    def moving(self) -> tuple[int, ...]:
-        """The partitions whose close or start is not confirmed yet."""
-        listed = (*self.closing.values(), *self.starting.values())
-        return tuple(sorted({p for numbers in listed for p in numbers}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +86,15 @@ class TopicPage:
 
 def cluster_page(c: Coordinator) -> ClusterPage:
     """The overview of a cluster."""
-    summaries = _summaries(c, transitions.topics(c))
-    newest = sorted((one for one in summaries if one.last is not None), key=_last_at, reverse=True)[:RECENT_TOPICS]
-    recent, problem = _rebalances(c, [one.topic for one in newest], RECENT) if newest else ((), "")
-    return ClusterPage(c.clock.now(), summaries, _consumers(c), recent, problem)
+    found = summaries(c, transitions.topics(c))
+    newest = sorted(((one.last.at, one.topic) for one in found if one.last is not None), reverse=True)[:RECENT_TOPICS]
+    recent, problem = _rebalances(c, [topic for _, topic in newest], RECENT) if newest else ((), "")
+    return ClusterPage(c.clock.now(), found, _consumers(c), recent, problem)
 
 
 def topic_page(c: Coordinator, topic: str, limit: int) -> TopicPage:
     """One topic and its newest rebalances. A topic that is not managed (any more) still shows its history."""
-    (summary,) = _summaries(c, [topic])
+    (summary,) = summaries(c, [topic])
     found, problem = _rebalances(c, [topic], limit + 1)
     return TopicPage(c.clock.now(), summary, _consumers(c), found[:limit], len(found) > limit, problem)
 
@@ -194,86 +148,6 @@ def _rebalances(c: Coordinator, topics: Collection[str], limit: int) -> tuple[tu
         return (), str(error)
 
 
-def _last_at(one: TopicSummary) -> float:
-    return one.last.at if one.last is not None else 0.0
-
-
-def _summaries(c: Coordinator, topics: Iterable[str]) -> tuple[TopicSummary, ...]:
-    views: dict[str, TopicView | str] = {}
-    for topic in topics:
-        try:
-            views[topic] = store.load(c.zk, c.paths, topic).view
-        except (Malformed, Refused) as error:
-            views[topic] = str(error)
-    missing = _blockers(c, [view for view in views.values() if isinstance(view, TopicView)])
-    return tuple(_summary(c, topic, view, missing.get(topic, {})) for topic, view in views.items())
-
-
-def _summary(c: Coordinator, topic: str, view: TopicView | str, missing: Mapping[str, str]) -> TopicSummary:
-    last, problem = _newest(c, topic)
-    if isinstance(view, str):
-        return TopicSummary(topic, last=last, problem=view)
-    node, state = view.node, view.state
-    return TopicSummary(
-        topic=topic,
-        state=state.state if state is not None else State.INITIAL,
-        since_at=state.since_at if state is not None else 0.0,
-        epoch=node.epoch if node is not None else 0,
-        group=view.config.group_id,
-        strategy=c.policy.strategies.effective(view.config).strategy,
-        partitions=view.partitions,
-        owners=_by_owner(node.assignments if node is not None else {}),
-        since=dict(node.since) if node is not None else {},
-        closing=dict(state.to_close) if state is not None else {},
-        starting=dict(state.to_start) if state is not None else {},
-        blockers=missing,
-        overrides=wishes.told(view.config),
-        last=last,
-        removed=view.config.removed,
-        problem=problem,
-    )
-
-
-def _newest(c: Coordinator, topic: str) -> tuple[Record | None, str]:
-    try:
-        return next(iter(history.records(c, topic, 1)), None), ""
-    except (Malformed, Refused) as error:
-        return None, str(error)
-
-
-def _by_owner(assignments: Mapping[int, str]) -> dict[str, tuple[int, ...]]:
-    found: dict[str, list[int]] = {}
-    for partition, consumer in sorted(assignments.items()):
-        found.setdefault(consumer, []).append(partition)
-    return {consumer: tuple(numbers) for consumer, numbers in sorted(found.items())}
-
-
-def _blockers(c: Coordinator, views: Iterable[TopicView]) -> dict[str, dict[str, str]]:
-    """Topic → consumer → what is missing from it, for the topics on their way; nobody is asked while there are none."""
-    moving = {view.topic: view for view in views if view.state is not None and view.state.state in _MOVING}
-    if not moving:
-        return {}
-    try:
-        world = _world(c, moving.values())
-    except (DiscoveryUnavailable, Malformed) as error:
-        return {topic: {"the registry of consumers": str(error)} for topic in moving}
-    return {topic: blockers(view, world) for topic, view in moving.items()}
-
-
-def _world(c: Coordinator, views: Iterable[TopicView]) -> World:
-    states = [view.state for view in views if view.state is not None]
-    waited_for = sorted({consumer for state in states for consumer in (*state.to_close, *state.to_start)})
-    unclear: dict[str, str] = {}
-    members, claims = load_members(c, unclear), load_claims(c, waited_for, unclear)
-    asked = [
-        members.get(consumer) or Member(consumer, claims[consumer].incarnation, claims[consumer].address, "")
-        for consumer in waited_for
-        if consumer in members or (consumer in claims and claims[consumer].address)
-    ]
-    directives = load_directives(c, unclear)
-    return World(c.clock.now(), members, claims, directives, c.statuses.ask(asked), unclear=unclear)
-
-
 def _consumers(c: Coordinator) -> Consumers:
     try:
         return Consumers(tuple(overview.consumers(c)))
@@ -281,9 +155,3 @@ def _consumers(c: Coordinator) -> Consumers:
         return Consumers(problem=str(error))
     except NodeMissing:
         return Consumers()
-
-
-def problem_of(error: CoordinatorError) -> str:
-    """The sentence that a page shows for an error."""
-    text = str(error)
-    return text[:1].upper() + text[1:]

@@ -124,4 +124,5 @@ async def _failed(request: Request, error: Any) -> HTMLResponse:
     )
     again = status is HTTPStatus.SERVICE_UNAVAILABLE
     title = "This cannot be read now" if again else status.phrase
-    return page(request, "problem.html", status=status, title=title, sentence=pages.problem_of(error), live=again)
+    sentence = f"{str(error)[:1].upper()}{str(error)[1:]}"
+    return page(request, "problem.html", status=status, title=title, sentence=sentence, live=again)

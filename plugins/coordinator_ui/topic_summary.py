@@ -1,0 +1,129 @@
+"""One topic as the pages show it: who has which partition now, and what the topic waits for.
+
+What cannot be read stands as a sentence in place of its part; only `StoreUnavailable` leaves these functions.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from coordinator_tasks.core.errors import DiscoveryUnavailable, Malformed, Refused
+from coordinator_tasks.core.machine.confirm import blockers
+from coordinator_tasks.core.machine.world import TopicView, World
+from coordinator_tasks.core.model import Member, Record, State, TopicState
+from coordinator_tasks.service import history, overview, store, wishes
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.observe import load_claims, load_directives, load_members
+
+_MOVING = (State.CLOSING, State.STARTING)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSummary:
+    """One topic now. `owners`: consumer → partitions; `since`: partition → the epoch at which its holding began.
+
+    `unowned`: partitions that nobody has and nobody is to get; `closing`, `starting`: consumer → partitions not confirmed yet;
+    `blockers`: consumer → what is missing from it; `overrides`: what a person has frozen, paused or pinned; `last`: the newest
+    record; `problem`: why the topic cannot be read (then the figures are empty).
+    """
+
+    topic: str
+    state: State = State.INITIAL
+    since_at: float = 0.0
+    epoch: int = 0
+    group: str = ""
+    strategy: str = ""
+    partitions: tuple[int, ...] = ()
+    unowned: tuple[int, ...] = ()
+    owners: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    since: Mapping[int, int] = field(default_factory=dict)
+    closing: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    starting: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    blockers: Mapping[str, str] = field(default_factory=dict)
+    overrides: tuple[str, ...] = ()
+    last: Record | None = None
+    removed: bool = False
+    problem: str = ""
+
+    @property
+    def moving(self) -> tuple[int, ...]:
+        """The partitions whose close or start is not confirmed yet."""
+        listed = (*self.closing.values(), *self.starting.values())
+        return tuple(sorted({p for numbers in listed for p in numbers}))
+
+
+def summaries(c: Coordinator, topics: Iterable[str]) -> tuple[TopicSummary, ...]:
+    """These topics, in their order."""
+    views: dict[str, TopicView | str] = {}
+    for topic in topics:
+        try:
+            views[topic] = store.load(c.zk, c.paths, topic).view
+        except (Malformed, Refused) as error:
+            views[topic] = str(error)
+    missing = _blockers(c, [view for view in views.values() if isinstance(view, TopicView)])
+    return tuple(_summary(c, topic, view, missing.get(topic, {})) for topic, view in views.items())
+
+
+def _summary(c: Coordinator, topic: str, view: TopicView | str, missing: Mapping[str, str]) -> TopicSummary:
+    last, problem = _newest(c, topic)
+    if isinstance(view, str):
+        return TopicSummary(topic, last=last, problem=view)
+    node, state = view.node, view.state or TopicState(State.INITIAL)
+    return TopicSummary(
+        topic=topic,
+        state=state.state,
+        since_at=state.since_at,
+        epoch=node.epoch if node is not None else 0,
+        group=view.config.group_id,
+        strategy=c.policy.strategies.effective(view.config).strategy,
+        partitions=view.partitions,
+        unowned=overview.unowned_in(view),
+        owners=_by_owner(node.assignments if node is not None else {}),
+        since=node.since if node is not None else {},
+        closing=state.to_close,
+        starting=state.to_start,
+        blockers=missing,
+        overrides=wishes.told(view.config),
+        last=last,
+        removed=view.config.removed,
+        problem=problem,
+    )
+
+
+def _newest(c: Coordinator, topic: str) -> tuple[Record | None, str]:
+    try:
+        return next(iter(history.records(c, topic, 1)), None), ""
+    except (Malformed, Refused) as error:
+        return None, str(error)
+
+
+def _by_owner(assignments: Mapping[int, str]) -> dict[str, tuple[int, ...]]:
+    found: dict[str, list[int]] = {}
+    for partition, consumer in sorted(assignments.items()):
+        found.setdefault(consumer, []).append(partition)
+    return {consumer: tuple(numbers) for consumer, numbers in sorted(found.items())}
+
+
+def _blockers(c: Coordinator, views: Iterable[TopicView]) -> dict[str, dict[str, str]]:
+    """Topic → consumer → what is missing from it, for the topics on their way; nobody is asked while there are none."""
+    moving = {view.topic: view for view in views if view.state is not None and view.state.state in _MOVING}
+    if not moving:
+        return {}
+    try:
+        world = _world(c, moving.values())
+    except (DiscoveryUnavailable, Malformed) as error:
+        return {topic: {"the registry of consumers": str(error)} for topic in moving}
+    return {topic: blockers(view, world) for topic, view in moving.items()}
+
+
+def _world(c: Coordinator, views: Iterable[TopicView]) -> World:
+    states = [view.state for view in views if view.state is not None]
+    waited_for = sorted({consumer for state in states for consumer in (*state.to_close, *state.to_start)})
+    unclear: dict[str, str] = {}
+    members, claims = load_members(c, unclear), load_claims(c, waited_for, unclear)
+    asked = [
+        members.get(consumer) or Member(consumer, claims[consumer].incarnation, claims[consumer].address, "")
+        for consumer in waited_for
+        if consumer in members or (consumer in claims and claims[consumer].address)
+    ]
+    directives = load_directives(c, unclear)
+    return World(c.clock.now(), members, claims, directives, c.statuses.ask(asked), unclear=unclear)
