@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from coordinator_tasks.core.model import Actor, Explanation, Fleet, Move, MoveKind
+from coordinator_tasks.core.model import Actor, Explanation, Fleet, Move
+from coordinator_tasks.core.move_text import HOW, by_way
 from coordinator_tasks.core.partition_text import named, ranges
 from coordinator_tasks.service.history import Rebalance
 from coordinator_tasks.service.overview import HEALTHY, ConsumerOverview, RunningTopic, TopicOverview
@@ -15,14 +16,6 @@ from coordinator_tasks.service.transitions import TopicReport
 from coordinator_tasks.service.wishes import Pin
 
 NOBODY = "-"
-_HOW: Mapping[MoveKind, str] = {
-    MoveKind.START: "assigned at once: nobody else may run it",
-    MoveKind.HANDOFF: "hand-off: its one possible owner releases it",
-    MoveKind.BARRIER: "barrier: every possible owner confirms first",
-    MoveKind.STOP: "closed, nobody gets it",
-    MoveKind.ADOPT: "adopted: it runs there already",
-    MoveKind.RESTART: "started again where it is held",
-}
 
 
 def as_json(found: object) -> str:
@@ -134,12 +127,9 @@ def pins(found: Iterable[Pin]) -> str:
 
 def moves(found: Iterable[Move]) -> str:
     """Who gives what to whom and how, one line for each way."""
-    grouped: dict[tuple[str, str, MoveKind], list[int]] = {}
-    for one in found:
-        grouped.setdefault((one.giver or NOBODY, one.taker or NOBODY, one.kind), []).append(one.partition)
     rows = [
-        (f"  {len(partitions)}", ranges(partitions), giver, taker, kind.value, _HOW[kind])
-        for (giver, taker, kind), partitions in sorted(grouped.items())
+        (f"  {len(partitions)}", ranges(partitions), giver or NOBODY, taker or NOBODY, kind.value, ": ".join(HOW[kind]))
+        for (giver, taker, kind), partitions in by_way(found).items()
     ]
     return table(("  moves", "partitions", "from", "to", "kind", "how"), rows, "")
 
@@ -153,13 +143,9 @@ def history(found: Iterable[Rebalance]) -> str:
         runs = ", ".join(dict.fromkeys(_actor(run) for run in one.runs))
         lines = [head, f"  why: {one.cause}", f"  run by: {runs}"]
         rows: list[tuple[str, ...]] = []
-        grouped: dict[tuple[str, str, str], list[int]] = {}
-        for move in one.moves:
-            key = (move.giver or NOBODY, move.taker or NOBODY, move.kind.value)
-            grouped.setdefault(key, []).append(move.partition)
         reasons: dict[str, str] = {}
-        for (giver, taker, kind), partitions in grouped.items():
-            rows.append((f"  {ranges(partitions)}", giver, taker, kind))
+        for (giver, taker, kind), partitions in by_way(one.moves).items():
+            rows.append((f"  {ranges(partitions)}", giver or NOBODY, taker or NOBODY, kind.value))
             reasons[ranges(partitions)] = _reasons(one, partitions)
         lines.append(table(("  partitions", "from", "to", "kind"), rows, "  nothing moved"))
         lines += [f"  why {which}: {text}" for which, text in reasons.items() if text]

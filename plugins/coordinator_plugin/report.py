@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from coordinator_tasks.core.model import Explanation, Move, MoveKind
+from coordinator_tasks.core.model import Explanation, Move
+from coordinator_tasks.core.move_text import by_way, way
 from coordinator_tasks.core.partition_text import counted
 
 if TYPE_CHECKING:
@@ -11,7 +12,6 @@ if TYPE_CHECKING:
 
 SHOWN_PARTITIONS = 12
 SHOWN_REASONS = 50
-_NOBODY = "nobody"
 
 
 def lines(reports: "Iterable[TopicReport]") -> Iterator[str]:
@@ -28,11 +28,8 @@ def lines(reports: "Iterable[TopicReport]") -> Iterator[str]:
 
 def moves(planned: Iterable[Move]) -> Iterator[str]:
     """`3 partitions from a to b by hand-off: 1, 4, 7`, for each pair and kind."""
-    grouped: dict[tuple[str, str, MoveKind], list[int]] = {}
-    for move in planned:
-        grouped.setdefault((move.giver, move.taker, move.kind), []).append(move.partition)
-    for (giver, taker, kind), partitions in sorted(grouped.items()):
-        yield f"{counted(len(partitions), 'partition')} {_way(giver, taker, kind)}: {_some(sorted(partitions))}"
+    for (giver, taker, kind), partitions in by_way(planned).items():
+        yield f"{counted(len(partitions), 'partition')} {way(giver, taker, kind)}: {_some(partitions)}"
 
 
 def reasons(found: Explanation) -> Iterator[str]:
@@ -66,20 +63,6 @@ def waiting_lines(sentences: Mapping[str, str], blockers: Mapping[str, Iterable[
     for topic, sentence in sorted(sentences.items()):
         named = ", ".join(blockers.get(topic, ()))
         yield f"{topic}: {sentence}" + (f" (waits for {named})" if named else "")
-
-
-def _way(giver: str, taker: str, kind: MoveKind) -> str:
-    match kind:
-        case MoveKind.START:
-            return f"start on {taker}" + (f", last owner {giver}" if giver else "")
-        case MoveKind.STOP:
-            return f"stop on {giver or _NOBODY}"
-        case MoveKind.ADOPT:
-            return f"stay on {taker}, which runs them already"
-        case MoveKind.RESTART:
-            return f"start again on {taker}"
-        case _:
-            return f"from {giver or _NOBODY} to {taker or _NOBODY} by {'hand-off' if kind is MoveKind.HANDOFF else 'barrier'}"
 
 
 def _some(partitions: list[int]) -> str:

@@ -12,6 +12,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from coordinator_tasks.core.move_text import HOW
 from coordinator_tasks.core.partition_text import counted
 from coordinator_ui import words
 from coordinator_ui.registration import PREFIX
@@ -46,7 +47,7 @@ def environment() -> Environment:
         "actor": words.actor,
         "clock": words.clock,
         "duration": words.duration,
-        "explained": words.explained,
+        "explained": lambda kind: HOW[kind][1],
         "iso": words.iso,
         "meaning": words.meaning,
         "moment": words.moment,
@@ -54,7 +55,7 @@ def environment() -> Environment:
         "segment": lambda text: quote(str(text), safe=""),
         "run_path": words.run_path,
         "task_path": words.task_path,
-        "way": words.way,
+        "way": lambda kind: HOW[kind][0],
         "why": words.why,
     }
     made.globals |= {

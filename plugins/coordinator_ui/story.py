@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.model import Actor, Explanation, Move, MoveKind, Record, State
+from coordinator_tasks.core.move_text import by_way, way
 from coordinator_tasks.core.partition_text import counted
 from coordinator_tasks.service.history import Rebalance
 from coordinator_ui import words
@@ -205,8 +206,8 @@ def _step(record: Record, began_at: float) -> Step:
     for consumer, confirmed in sorted(record.confirmed.items()):
         done = "closed" if record.source is State.CLOSING else "started"
         said.append(f"{consumer} confirmed that it {done} {words.partitions(confirmed)}.")
-    for (kind, giver, taker), numbers in _ways(record.moves).items():
-        said.append(f"Planned: {_planned(kind, giver, taker, words.partitions(numbers))}.")
+    for (giver, taker, kind), numbers in by_way(record.moves).items():
+        said.append(f"Planned: {words.partitions(numbers)} {way(giver, taker, kind)}.")
     said.append(_closing_words(record))
     return Step(
         at=record.at,
@@ -220,26 +221,6 @@ def _step(record: Record, began_at: float) -> Step:
         sequence=record.sequence,
         plan=record.plan,
     )
-
-
-def _ways(moves: Iterable[Move]) -> dict[tuple[MoveKind, str, str], list[int]]:
-    found: dict[tuple[MoveKind, str, str], list[int]] = {}
-    for move in moves:
-        found.setdefault((move.kind, move.giver, move.taker), []).append(move.partition)
-    return found
-
-
-def _planned(kind: MoveKind, giver: str, taker: str, numbers: str) -> str:
-    match kind:
-        case MoveKind.START:
-            return f"{taker} starts {numbers}" + (f", last run by {giver}" if giver else "")
-        case MoveKind.STOP:
-            return f"{giver or words.NOBODY} stops {numbers}"
-        case MoveKind.ADOPT:
-            return f"{taker} keeps {numbers}, which it runs already"
-        case MoveKind.RESTART:
-            return f"{taker} starts {numbers} again"
-    return f"{numbers} from {giver or words.NOBODY} to {taker or words.NOBODY} by {words.way(kind)}"
 
 
 def _closing_words(record: Record) -> str:

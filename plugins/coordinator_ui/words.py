@@ -5,21 +5,10 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from urllib.parse import quote
 
-from coordinator_tasks.core.model import Actor, Ending, MoveKind, State
+from coordinator_tasks.core.model import Actor, Ending, State
 from coordinator_tasks.core.partition_text import ranges
 
-NOBODY = "nobody"
 _MINUTE, _HOUR, _DAY = 60.0, 3_600.0, 86_400.0
-
-HOW: Mapping[MoveKind, tuple[str, str]] = {
-    MoveKind.START: ("start", "nobody else could be running it, so the new owner was told at once"),
-    MoveKind.HANDOFF: ("hand-off", "the old owner commits and releases it, and the new one goes on from that offset"),
-    MoveKind.BARRIER: ("barrier", "several could be running it, so each had to confirm that it stopped first"),
-    MoveKind.STOP: ("stop", "closed and committed, and given to nobody"),
-    MoveKind.ADOPT: ("adopt", "it was running there already, and stayed"),
-    MoveKind.RESTART: ("restart", "its owner did not run it and was told to start it again from the committed offset"),
-}
-"""A short name and the explanation of each way in which a partition changes hands."""
 
 _ENDINGS: Mapping[str, str] = {
     Ending.LEFT.value: "it left cleanly",
@@ -90,16 +79,6 @@ def _cause(part: str) -> str:
         if found := pattern.fullmatch(part):
             return found.expand(phrase)
     return part
-
-
-def way(kind: MoveKind) -> str:
-    """The short name of a way."""
-    return HOW[kind][0]
-
-
-def explained(kind: MoveKind) -> str:
-    """What the way means."""
-    return HOW[kind][1]
 
 
 def meaning(state: State) -> str:

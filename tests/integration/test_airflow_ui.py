@@ -173,7 +173,7 @@ def test_a_stranger_finds_from_the_navigation_what_moved_from_whom_to_whom_why_a
     assert "Why: cy joined" in entry.text
     assert f"{PARTITIONS // 3} partitions moved" in entry.text
     assert told_seconds(entry.text) == pytest.approx(join.lasted_s, abs=0.06 if join.lasted_s < 60 else 1.0)
-    assert "hand-off: the old owner commits and releases it" in entry.text
+    assert "hand-off: its one possible owner releases it" in entry.text
     assert "Stable → Closing → Starting → Stable" in entry.text
 
 
