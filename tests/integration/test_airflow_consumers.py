@@ -4,10 +4,8 @@ import json
 import os
 import signal
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -22,20 +20,17 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.observe import load_claims
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator
+from tests.integration.airflow_site import airflow_of, cluster_of, eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
-ROOT = Path(__file__).parents[2]
 STUB = Path(__file__).with_name("stub_consumer.py")
 LIMIT_S = 120.0
 
 
 @pytest.fixture(scope="module")
 def settings(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Settings:
-    cluster = f"c{uuid.uuid4().hex[:8]}"
-    return Settings(
-        cluster, zookeeper.connect_string, {"bootstrap.servers": kafka.bootstrap_servers}, session_timeout_s=4.0
-    )
+    return cluster_of(zookeeper, kafka)
 
 
 @pytest.fixture(scope="module")
@@ -47,39 +42,15 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def airflow(
     settings: Settings, base: Path, airflow_factory: Callable[..., EmbeddedAirflow]
 ) -> Iterator[EmbeddedAirflow]:
-    extra = json.dumps({"session_timeout_s": 4})
-    secret = json.dumps({"sasl.password": "not-to-be-seen"})
-    server = airflow_factory(
-        ROOT / "dags",
-        ROOT / "plugins",
-        connections={
-            "zookeeper_default": {"conn_type": "generic", "host": settings.zookeeper, "extra": extra},
-            "kafka_default": {"conn_type": "kafka", "host": settings.kafka["bootstrap.servers"], "extra": secret},
-            "spark_default": {"conn_type": "spark", "host": "local[1]"},
-        },
-        env={
-            "COORDINATOR_CLUSTERS": settings.cluster,
-            "COORDINATOR_RUN_BASE": str(base),
-            "PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}",
-        },
-        expected_dags={"consumers", "reconcile"},
-    )
-    yield server
-    server.kill()
+    secret = {"sasl.password": "not-to-be-seen"}
+    with airflow_of(settings, airflow_factory, {"consumers", "reconcile"}, kafka=secret, base=base) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
 def coordinator(settings: Settings) -> Iterator[Coordinator]:
     with open_coordinator(settings) as coordinator:
         yield coordinator
-
-
-def eventually(holds: Callable[[], Any], timeout_s: float = LIMIT_S) -> Any:
-    deadline_s = time.monotonic() + timeout_s
-    while not (found := holds()):
-        assert time.monotonic() < deadline_s, "not within the limit"
-        time.sleep(0.1)
-    return found
 
 
 def driver(base: Path) -> psutil.Process:

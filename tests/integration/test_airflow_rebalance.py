@@ -1,18 +1,15 @@
 """Real Airflow runs the transitions: many topics in one run, runs at once, tasks again, a person asked."""
 
 import itertools
-import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
-from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.model import Actor, State
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.embedded.errors import AirflowUnavailable
@@ -22,11 +19,11 @@ from coordinator_tasks.service import directives, history, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator
+from tests.integration.airflow_site import airflow_of, all_stable, cluster_of, eventually, idle, state_of
 from tests.integration.stub_consumer import StubConsumer
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
-ROOT = Path(__file__).parents[2]
 PERSON = Actor("command", "ada")
 TASKS = ["plan", "confirm_closed", "start", "confirm_started", "settle", "further_run"]
 RUN_LIMIT_S = 180.0
@@ -35,27 +32,15 @@ STUCK_AFTER_S = 6
 
 @pytest.fixture(scope="module")
 def settings(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Settings:
-    cluster = f"c{uuid.uuid4().hex[:8]}"
-    return Settings(
-        cluster, zookeeper.connect_string, {"bootstrap.servers": kafka.bootstrap_servers}, session_timeout_s=4.0
-    )
+    return cluster_of(zookeeper, kafka)
 
 
 @pytest.fixture(scope="module")
 def airflow(settings: Settings, airflow_factory: Callable[..., EmbeddedAirflow]) -> Iterator[EmbeddedAirflow]:
-    extra = {"session_timeout_s": 4, "policy": {"stuck_after_s": STUCK_AFTER_S}}
-    server = airflow_factory(
-        ROOT / "dags",
-        ROOT / "plugins",
-        connections={
-            "zookeeper_default": {"conn_type": "generic", "host": settings.zookeeper, "extra": json.dumps(extra)},
-            "kafka_default": {"conn_type": "kafka", "host": settings.kafka["bootstrap.servers"]},
-        },
-        env={"COORDINATOR_CLUSTERS": settings.cluster},
-        expected_dags={"rebalance", "reconcile", "stuck_topic", "isolate"},
-    )
-    yield server
-    server.kill()
+    policy = {"policy": {"stuck_after_s": STUCK_AFTER_S}}
+    dags = {"rebalance", "reconcile", "stuck_topic", "isolate"}
+    with airflow_of(settings, airflow_factory, dags, zookeeper=policy) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -81,27 +66,6 @@ def make_topics(c: Coordinator, settings: Settings, count: int, partitions: int 
         admin.create_topic(name, partitions)
         topics.add_topic(c, name, f"g-{name}", actor=PERSON)
     return names
-
-
-def state_of(c: Coordinator, topic: str) -> State:
-    node = c.zk.find(c.paths.state(topic))
-    return codec.decode_state(c.paths.state(topic), node.data).state if node else State.INITIAL
-
-
-def eventually(holds: Callable[[], Any], timeout_s: float = 90.0) -> Any:
-    deadline_s = time.monotonic() + timeout_s
-    while not (found := holds()):
-        assert time.monotonic() < deadline_s, "not within the limit"
-        time.sleep(0.2)
-    return found
-
-
-def all_stable(c: Coordinator, names: list[str]) -> bool:
-    return all(state_of(c, name) is State.STABLE for name in names)
-
-
-def idle(airflow: EmbeddedAirflow) -> bool:
-    return all(run["state"] in ("success", "failed") for run in airflow.client.dag_runs("rebalance"))
 
 
 def test_one_run_brings_fifty_topics_to_stable_and_a_second_one_at_the_same_time_has_no_effect(

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,11 +23,11 @@ from coordinator_tasks.service import directives, fleet, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator
+from tests.integration.airflow_site import airflow_of, cluster_of, eventually
 from tests.integration.stub_consumer import BOOT_ID, StubConsumer
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
-ROOT = Path(__file__).parents[2]
 STUB = Path(__file__).with_name("stub_consumer.py")
 PERSON = Actor("command", "ada")
 TOKEN, PASSWORD = "token-not-to-be-seen", "password-not-to-be-seen"
@@ -48,19 +47,9 @@ class Liar(StubConsumer):
         return encode_status(lie)
 
 
-def eventually(holds: Callable[[], Any], timeout_s: float = 150.0) -> Any:
-    deadline_s = time.monotonic() + timeout_s
-    while not (found := holds()):
-        assert time.monotonic() < deadline_s, "not within the limit"
-        time.sleep(0.5)
-    return found
-
-
 @pytest.fixture(scope="module")
 def settings(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Settings:
-    cluster = f"c{uuid.uuid4().hex[:8]}"
-    servers = {"bootstrap.servers": kafka.bootstrap_servers}
-    return Settings(cluster, zookeeper.connect_string, servers, session_timeout_s=4.0, status_token=TOKEN)
+    return cluster_of(zookeeper, kafka, status_token=TOKEN)
 
 
 @pytest.fixture(scope="module")
@@ -77,25 +66,10 @@ def launched(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> It
 def airflow(
     settings: Settings, launched: RunFolder, airflow_factory: Callable[..., EmbeddedAirflow]
 ) -> Iterator[EmbeddedAirflow]:
-    extra = {"session_timeout_s": 4, "policy": {"stuck_after_s": 3}, "status_token": TOKEN}
-    secret = json.dumps({"sasl.password": PASSWORD})
-    server = airflow_factory(
-        ROOT / "dags",
-        ROOT / "plugins",
-        connections={
-            "zookeeper_default": {"conn_type": "generic", "host": settings.zookeeper, "extra": json.dumps(extra)},
-            "kafka_default": {"conn_type": "kafka", "host": settings.kafka["bootstrap.servers"], "extra": secret},
-            "spark_default": {"conn_type": "spark", "host": "local[1]"},
-        },
-        env={
-            "COORDINATOR_CLUSTERS": settings.cluster,
-            "COORDINATOR_RUN_BASE": str(launched.path.parent.parent),
-            "PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}",
-        },
-        expected_dags=set(DAGS),
-    )
-    yield server
-    server.kill()
+    extra = {"policy": {"stuck_after_s": 3}, "status_token": TOKEN}
+    secret, base = {"sasl.password": PASSWORD}, launched.path.parent.parent
+    with airflow_of(settings, airflow_factory, set(DAGS), zookeeper=extra, kafka=secret, base=base) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")

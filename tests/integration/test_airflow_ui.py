@@ -2,10 +2,8 @@
 
 import re
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -19,7 +17,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.errors import KafkaUnavailable
-from coordinator_tasks.core.model import Actor, State
+from coordinator_tasks.core.model import Actor
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
@@ -28,6 +26,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.history import Rebalance
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator
+from tests.integration.airflow_site import airflow_of, all_stable, cluster_of, eventually
 from tests.integration.browser import CHROMIUM, DRIVER, Browser, signed_in
 from tests.integration.stub_consumer import StubConsumer
 
@@ -39,30 +38,17 @@ pytestmark = [
 ROOT = Path(__file__).parents[2]
 TOPIC = "orders"
 PARTITIONS = 12
-LIMIT_S = 180.0
 
 
 @pytest.fixture(scope="module")
 def settings(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Settings:
-    cluster = f"ui-{uuid.uuid4().hex[:8]}"
-    address = {"bootstrap.servers": kafka.bootstrap_servers}
-    return Settings(cluster, zookeeper.connect_string, address, session_timeout_s=4.0)
+    return cluster_of(zookeeper, kafka)
 
 
 @pytest.fixture(scope="module")
 def airflow(settings: Settings, airflow_factory: Callable[..., EmbeddedAirflow]) -> Iterator[EmbeddedAirflow]:
-    server = airflow_factory(
-        ROOT / "dags",
-        ROOT / "plugins",
-        connections={
-            "zookeeper_default": {"conn_type": "generic", "host": settings.zookeeper},
-            "kafka_default": {"conn_type": "kafka", "host": settings.kafka["bootstrap.servers"]},
-        },
-        env={"COORDINATOR_CLUSTERS": settings.cluster},
-        expected_dags={"rebalance"},
-    )
-    yield server
-    server.kill()
+    with airflow_of(settings, airflow_factory, {"rebalance"}) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -70,13 +56,6 @@ def coordinator(settings: Settings, airflow: EmbeddedAirflow) -> Iterator[Coordi
     assert airflow.base_url
     with open_coordinator(settings) as coordinator:
         yield coordinator
-
-
-def eventually(holds: Callable[[], Any]) -> None:
-    deadline_s = time.monotonic() + LIMIT_S
-    while not holds():
-        assert time.monotonic() < deadline_s, f"not within {LIMIT_S:g} s"
-        time.sleep(0.1)
 
 
 def added(c: Coordinator) -> bool:
@@ -90,10 +69,7 @@ def added(c: Coordinator) -> bool:
 
 def newest(c: Coordinator) -> str:
     """The cause of what was done last, once the topic is Stable."""
-    node = c.zk.find(c.paths.state(TOPIC))
-    if node is None or codec.decode_state(c.paths.state(TOPIC), node.data).state is not State.STABLE:
-        return ""
-    return history.records(c, TOPIC, 1)[0].cause
+    return history.records(c, TOPIC, 1)[0].cause if all_stable(c, [TOPIC]) else ""
 
 
 @pytest.fixture(scope="module")

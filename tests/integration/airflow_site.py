@@ -1,0 +1,83 @@
+"""An Airflow with our DAGs over a cluster of its own, and what its tests wait for."""
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from coordinator_tasks.core.codecs import codec
+from coordinator_tasks.core.model import State
+from coordinator_tasks.embedded.airflow import EmbeddedAirflow
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+
+
+def cluster_of(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, **more: Any) -> Settings:
+    """The settings of a new cluster."""
+    servers = {"bootstrap.servers": kafka.bootstrap_servers}
+    return Settings(f"c{uuid.uuid4().hex[:8]}", zookeeper.connect_string, servers, session_timeout_s=4.0, **more)
+
+
+@contextmanager
+def airflow_of(
+    settings: Settings,
+    factory: Callable[..., EmbeddedAirflow],
+    dags: set[str],
+    *,
+    zookeeper: Mapping[str, Any] | None = None,
+    kafka: Mapping[str, Any] | None = None,
+    base: Path | None = None,
+) -> Iterator[EmbeddedAirflow]:
+    """An Airflow that looks after this cluster; these DAGs at least have to be there.
+
+    `zookeeper`, `kafka`: extras of the connections; `base`: the folder of the run folders, where it launches consumers.
+    """
+    extra = json.dumps({"session_timeout_s": 4, **(zookeeper or {})})
+    address = settings.kafka["bootstrap.servers"]
+    launching = {"COORDINATOR_RUN_BASE": str(base), "PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"}
+    server = factory(
+        ROOT / "dags",
+        ROOT / "plugins",
+        connections={
+            "zookeeper_default": {"conn_type": "generic", "host": settings.zookeeper, "extra": extra},
+            "kafka_default": {"conn_type": "kafka", "host": address, "extra": json.dumps(kafka or {})},
+            "spark_default": {"conn_type": "spark", "host": "local[1]"},
+        },
+        env={"COORDINATOR_CLUSTERS": settings.cluster, **(launching if base is not None else {})},
+        expected_dags=dags,
+    )
+    yield server
+    server.kill()
+
+
+def eventually(holds: Callable[[], Any], limit_s: float = 180.0) -> Any:
+    """What `holds` returns as soon as that is true; fails when it is not within the limit."""
+    deadline_s = time.monotonic() + limit_s
+    while not (found := holds()):
+        assert time.monotonic() < deadline_s, f"not within {limit_s:g} s"
+        time.sleep(0.2)
+    return found
+
+
+def state_of(c: Coordinator, topic: str) -> State:
+    """Where the topic stands."""
+    node = c.zk.find(c.paths.state(topic))
+    return codec.decode_state(c.paths.state(topic), node.data).state if node else State.INITIAL
+
+
+def all_stable(c: Coordinator, topics: list[str]) -> bool:
+    """Whether all of them are."""
+    return all(state_of(c, topic) is State.STABLE for topic in topics)
+
+
+def idle(airflow: EmbeddedAirflow) -> bool:
+    """Whether no run of `rebalance` is queued or under way."""
+    return all(run["state"] in ("success", "failed") for run in airflow.client.dag_runs("rebalance"))
