@@ -10,12 +10,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
@@ -40,20 +37,6 @@ _LET_GO = {"spark.yarn.submit.waitAppCompletion": "false", "spark.kubernetes.sub
 _PRIVATE_PREFIXES = ("AIRFLOW", "_AIRFLOW", "COORDINATOR_")
 """Of a task's own environment: connections with their secrets, and settings of other clusters. Not for the consumer."""
 _KEPT = frozenset({"COORDINATOR_EMBEDDED_MARK"})
-
-
-@dataclass(frozen=True, slots=True)
-class _Files:
-    """The run folder, and the two files with secrets in it."""
-
-    folder: RunFolder
-
-    def variables(self) -> dict[str, str]:
-        """What the consumer finds in its environment: names of files, no secret."""
-        return {
-            "COORDINATOR_SETTINGS": str(self.folder.settings),
-            "ASSIGNED_KAFKA_SETTINGS_FILE": str(self.folder.kafka),
-        }
 
 
 class LaunchConsumerOperator(UntemplatedOperator, SparkSubmitOperator):
@@ -92,26 +75,13 @@ class LaunchConsumerOperator(UntemplatedOperator, SparkSubmitOperator):
                 member = registered(coordinator, self.consumer)
                 if member is None and not self.application:
                     self._as_the_fleet_says(coordinator)
-            if member is not None:
-                self.log.info("%s is there already, as incarnation %s", self.consumer, member.incarnation)
-                return {"consumer": self.consumer, "incarnation": member.incarnation, "launched": False}
-            folder = None if launched_elsewhere() else self._launch(hook)
-        self.defer(
-            trigger=RegistrationTrigger(
-                cluster=hook.cluster.name,
-                consumer=self.consumer,
-                folder=str(folder.path) if folder is not None else "",
-                limit_s=self.limit_s,
-                deadline_at=time.time() + self.limit_s,
-            ),
-            method_name="never_resumed",
-            timeout=timedelta(seconds=self.limit_s + 60),
-        )
-        raise AirflowException("a deferred task goes on")  # defer() raises; this is for the reader of types
-
-    def never_resumed(self, context: Context, event: object = None) -> None:
-        """Named to Airflow because it wants a name: the trigger ends the task."""
-        raise AirflowException(f"the launch of {context['ti'].task_id} came back to a worker with {event!r}")
+            if member is None:
+                folder = "" if launched_elsewhere() else str(self._launch(hook).path)
+                deadline_at = time.time() + self.limit_s
+                trigger = RegistrationTrigger(hook.cluster.name, self.consumer, folder, self.limit_s, deadline_at)
+                self.end_in_triggerer(trigger, self.limit_s)
+        self.log.info("%s is there already, as incarnation %s", self.consumer, member.incarnation)
+        return {"consumer": self.consumer, "incarnation": member.incarnation, "launched": False}
 
     def on_kill(self) -> None:
         """Ends nothing: a consumer is stopped by draining it, not by ending the task that launched it."""
@@ -127,57 +97,30 @@ class LaunchConsumerOperator(UntemplatedOperator, SparkSubmitOperator):
     def _launch(self, hook: CoordinatorHook) -> RunFolder:
         folder = RunFolder.of(run_base(self.base), hook.cluster.name, self.consumer)
         self.name = f"{hook.cluster.name}.{self.consumer}"
-        files = _Files(folder)
-        variables = {**files.variables(), **(self.env_vars or {})}
-        submit = self._submit_hook(variables)
-        if submit._connection["deploy_mode"] == "cluster":  # noqa: SLF001 - the base class's own way
-            self._submit_and_leave(submit, hook, files)
-            return folder
-        self.application_args = [*self._arguments(), "--run-folder", str(folder.path)]
-        submit = self._submit_hook(variables)
-        problem = let_go_problem()
-        if problem:
-            raise Refused(problem)
-        self._write(hook, folder)
-        self._let_go(submit, hook, folder, variables)
+        self.application_args = [*(self.application_args or []), "--consumer", self.consumer]
+        if self._get_hook()._connection["deploy_mode"] == "cluster":  # noqa: SLF001 - the base class's own way
+            self._submit(hook, folder)
+        else:
+            self._let_go(hook, folder)
         return folder
 
-    def _arguments(self) -> list[str]:
-        """The application's own arguments, and the one that every consumer understands."""
-        return [*(self.application_args or []), "--consumer", self.consumer]
-
-    def _submit_hook(self, variables: Mapping[str, str]) -> SparkSubmitHook:
-        self.conf = {**(self.conf or {})}
-        self.env_vars = dict(variables)
-        return self._get_hook()
-
-    def _write(self, hook: CoordinatorHook, folder: RunFolder) -> None:
-        plain = hook.plain_settings()
-        folder.make()
-        write_private(folder.settings, plain)
-        write_private(folder.kafka, plain["kafka"])
-
-    def _let_go(
-        self, submit: SparkSubmitHook, hook: CoordinatorHook, folder: RunFolder, variables: Mapping[str, str]
-    ) -> None:
+    def _let_go(self, hook: CoordinatorHook, folder: RunFolder) -> None:
+        """Client mode: the launcher starts the driver, and nothing of Airflow is its parent."""
+        if problem := let_go_problem():
+            raise Refused(problem)
+        _write_files(hook, folder)
+        self.application_args = [*(self.application_args or []), "--run-folder", str(folder.path)]
+        self.env_vars = {**_variables(str(folder.settings), str(folder.kafka)), **(self.env_vars or {})}
         command = [
             *(sys.executable, "-m", "spark_apps.launch.launcher"),
             *("--cluster", hook.cluster.name, "--consumer", self.consumer, "--base", str(folder.path.parent.parent)),
             *("--stop-limit", f"{self.stop_limit_s:g}", "--"),
-            *submit._build_spark_submit_command(self.application),  # noqa: SLF001 - the base class's own command
+            *self._get_hook()._build_spark_submit_command(self.application),  # noqa: SLF001 - the base class's own command
         ]
         inherited = {
             name: value for name, value in os.environ.items() if not name.startswith(_PRIVATE_PREFIXES) or name in _KEPT
         }
-        done = subprocess.run(
-            command,
-            env={**inherited, **variables},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=LAUNCHER_LIMIT_S,
-            check=False,
-        )
+        done = _run(command, {**inherited, **self.env_vars}, LAUNCHER_LIMIT_S)
         if done.returncode != 0:
             raise Refused(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "the launcher said nothing")
         told = json.loads(done.stdout)
@@ -186,31 +129,37 @@ class LaunchConsumerOperator(UntemplatedOperator, SparkSubmitOperator):
         else:
             self.log.info("%s was launched before and has not registered yet: waiting for it", self.consumer)
 
-    def _submit_and_leave(self, submit: SparkSubmitHook, hook: CoordinatorHook, files: _Files) -> None:
+    def _submit(self, hook: CoordinatorHook, folder: RunFolder) -> None:
         """Cluster mode: the files travel with the application, into the driver's working directory."""
-        master = submit._connection["master"]  # noqa: SLF001 - the base class's own way
-        if master.startswith("spark://"):
+        if self._get_hook()._connection["master"].startswith("spark://"):  # noqa: SLF001 - the base class's own way
             raise Refused("Spark's standalone master runs no Python driver in cluster mode: use client mode")
-        self._write(hook, files.folder)
-        self.files = ",".join(filter(None, (self.files, str(files.folder.settings), str(files.folder.kafka))))
+        _write_files(hook, folder)
+        self.files = ",".join(filter(None, (self.files, str(folder.settings), str(folder.kafka))))
         self.conf = {**_LET_GO, **(self.conf or {})}
-        names = {
-            "COORDINATOR_SETTINGS": files.folder.settings.name,
-            "ASSIGNED_KAFKA_SETTINGS_FILE": files.folder.kafka.name,
-        }
-        self.application_args = self._arguments()
-        again = self._submit_hook({**(self.env_vars or {}), **names})
-        command = again._build_spark_submit_command(self.application)  # noqa: SLF001 - the base class's own command
-        done = subprocess.run(
-            command,
-            env={**os.environ, **(again._env or {})},  # noqa: SLF001 - the base class's own environment
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=SUBMIT_LIMIT_S,
-            check=False,
-        )
+        self.env_vars = {**(self.env_vars or {}), **_variables(folder.settings.name, folder.kafka.name)}
+        submit = self._get_hook()
+        command = submit._build_spark_submit_command(self.application)  # noqa: SLF001 - the base class's own command
+        environment = {**os.environ, **(submit._env or {})}  # noqa: SLF001 - the base class's own environment
+        done = _run(command, environment, SUBMIT_LIMIT_S)
         for line in (done.stdout + done.stderr).splitlines()[-20:]:
             self.log.info("  %s", line)
         if done.returncode != 0:
             raise AirflowException(f"spark-submit of {self.consumer} ended with exit code {done.returncode}")
+
+
+def _write_files(hook: CoordinatorHook, folder: RunFolder) -> None:
+    """The settings and Kafka's, with their secrets, in the consumer's run folder."""
+    plain = hook.plain_settings()
+    folder.make()
+    write_private(folder.settings, plain)
+    write_private(folder.kafka, plain["kafka"])
+
+
+def _variables(settings: str, kafka: str) -> dict[str, str]:
+    """What the consumer finds in its environment: names of files, no secret."""
+    return {"COORDINATOR_SETTINGS": settings, "ASSIGNED_KAFKA_SETTINGS_FILE": kafka}
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str], limit_s: float) -> subprocess.CompletedProcess[str]:
+    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+    return subprocess.run(command, env=environment, timeout=limit_s, check=False, **streams)

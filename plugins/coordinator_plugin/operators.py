@@ -178,23 +178,13 @@ class ConfirmationOperator(UntemplatedOperator):
             wait = ConfirmationWait(self.kind, topics, Patience(began_s, self.limit_s, self.patience_s), self.log.info)
             while (outcome := wait.poll(coordinator)) is None and time.monotonic() - began_s < self.look_s:
                 time.sleep(POLL_S / 3)
-        if outcome is not None:
-            self.log.info("%s after %.1f s", outcome.waiting, outcome.waited_s)
-            return outcome.plain()
-        self.log.info("waiting on in the triggerer, for at most %g s", self.limit_s)
-        self.defer(
-            trigger=ConfirmationTrigger(
-                self.cluster, str(self.kind), json.dumps(topics), self.limit_s, self.patience_s
-            ),
-            method_name="never_resumed",
-            # Airflow's own limit is the last resort; the trigger ends itself before.
-            timeout=timedelta(seconds=self.limit_s + 60),
-        )
-        raise AirflowException("a deferred task goes on")  # defer() raises; this is for the reader of types
-
-    def never_resumed(self, context: Context, event: object = None) -> None:
-        """Named to Airflow because it wants a name: the trigger ends the task."""
-        raise AirflowException(f"the wait of {context['ti'].task_id} came back to a worker with {event!r}")
+        if outcome is None:
+            self.log.info("waiting on in the triggerer, for at most %g s", self.limit_s)
+            kind, named = str(self.kind), json.dumps(topics)
+            trigger = ConfirmationTrigger(self.cluster, kind, named, self.limit_s, self.patience_s)
+            self.end_in_triggerer(trigger, self.limit_s)
+        self.log.info("%s after %.1f s", outcome.waiting, outcome.waited_s)
+        return outcome.plain()
 
 
 class ConfirmClosedOperator(ConfirmationOperator):
