@@ -3,9 +3,9 @@
 from datetime import timedelta
 
 from airflow.sdk import DAG
+from coordinator_plugin.base_operators import TriggerRunOperator
 from coordinator_plugin.clusters import Cluster, clusters
 from coordinator_plugin.dagparts import COMMON, cluster_param
-from coordinator_plugin.untemplated import TriggerRunOperator
 from coordinator_plugin.upkeep import ReconcileOperator
 
 DOCS = """

@@ -17,12 +17,11 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
+from coordinator_plugin.base_operators import ClusterOperator, one_line_errors
 from coordinator_plugin.hook import CoordinatorHook
-from coordinator_plugin.operators import one_line_errors
 from coordinator_plugin.run_location import launched_elsewhere, let_go_problem, run_base
 from coordinator_plugin.steps import registered
 from coordinator_plugin.triggers import RegistrationTrigger
-from coordinator_plugin.untemplated import UntemplatedOperator
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.names import check_consumer
 from coordinator_tasks.run_folder import RunFolder, write_private
@@ -39,7 +38,7 @@ _PRIVATE_PREFIXES = ("AIRFLOW", "_AIRFLOW", "COORDINATOR_")
 _KEPT = frozenset({"COORDINATOR_EMBEDDED_MARK"})
 
 
-class LaunchConsumerOperator(UntemplatedOperator, SparkSubmitOperator):
+class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
     """Brings one consumer to life under its stable id, at most once however often the task is tried.
 
     - `consumer`: the id; one that is registered already ends the task at once.
@@ -53,7 +52,6 @@ class LaunchConsumerOperator(UntemplatedOperator, SparkSubmitOperator):
         self,
         *,
         consumer: str,
-        cluster: str = "",
         limit_s: float = LIMIT_S,
         stop_limit_s: float = STOP_LIMIT_S,
         base: str = "",
@@ -62,7 +60,6 @@ class LaunchConsumerOperator(UntemplatedOperator, SparkSubmitOperator):
         super().__init__(**kwargs)
         self.stop_limit_s = stop_limit_s
         self.consumer = consumer
-        self.cluster = cluster
         self.limit_s = limit_s
         self.base = base
 
@@ -141,8 +138,7 @@ class LaunchConsumerOperator(UntemplatedOperator, SparkSubmitOperator):
         command = submit._build_spark_submit_command(self.application)  # noqa: SLF001 - the base class's own command
         environment = {**os.environ, **(submit._env or {})}  # noqa: SLF001 - the base class's own environment
         done = _run(command, environment, SUBMIT_LIMIT_S)
-        for line in (done.stdout + done.stderr).splitlines()[-20:]:
-            self.log.info("  %s", line)
+        self.say((done.stdout + done.stderr).splitlines()[-20:])
         if done.returncode != 0:
             raise AirflowException(f"spark-submit of {self.consumer} ended with exit code {done.returncode}")
 

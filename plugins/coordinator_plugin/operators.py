@@ -4,25 +4,22 @@ Every operator takes the cluster and the topics (none = all) again from the run'
 itself: no task relies on what an earlier one said, so each can be run again at any time and changes nothing then.
 """
 
-import contextlib
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.providers.standard.utils.skipmixin import SkipMixin
 from airflow.sdk import Asset, AssetAlias, Context
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowSkipException
 
+from coordinator_plugin.base_operators import ClusterOperator, TriggerRunOperator, actor_of
 from coordinator_plugin.confirmation import PATIENCE_S, ConfirmationWait, Patience, WaitKind
-from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.report import lines, plain
 from coordinator_plugin.steps import LeftOver, continuation
 from coordinator_plugin.triggers import POLL_S, ConfirmationTrigger
-from coordinator_plugin.untemplated import TriggerRunOperator, UntemplatedOperator
-from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused
-from coordinator_tasks.core.model import Actor, State
+from coordinator_tasks.core.model import State
 from coordinator_tasks.service import transitions, upkeep
 from coordinator_tasks.service.coordinator import Coordinator
 
@@ -32,56 +29,23 @@ LEFT = "left"
 """In an event's extra: what a run has left over, as a digest."""
 
 
-@contextlib.contextmanager
-def one_line_errors() -> Iterator[None]:
-    """Errors as a person reads them: what a retry cannot mend fails at once, the rest is tried again."""
-    try:
-        yield
-    except (Refused, Malformed) as error:
-        raise AirflowFailException(str(error)) from None
-    except CoordinatorError as error:
-        raise AirflowException(f"{type(error).__name__}: {error}") from None
-
-
-def actor_of(context: Context) -> Actor:
-    """Who runs this: dag, run, task and try, and the person who asked for the run."""
-    ti = context["ti"]
-    return Actor(
-        kind="airflow",
-        who=getattr(context["dag_run"], "triggering_user_name", None) or "",
-        dag=ti.dag_id,
-        run=ti.run_id,
-        task=ti.task_id,
-        attempt=ti.try_number,
-    )
-
-
 def topics_of(context: Context) -> tuple[str, ...]:
     """The topics that the run is for; empty = all."""
     return tuple(context["params"].get("topics") or ())
 
 
-class TransitionOperator(UntemplatedOperator):
+class TransitionOperator(ClusterOperator):
     """Applies one transition to every topic of the run that is due, and reports per topic."""
 
     step: Callable[..., "list[transitions.TopicReport]"]
 
-    def __init__(self, *, cluster: str = "", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.cluster = cluster
-
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Run the transition; the reports go to the log and, as plain data, to XCom."""
-        with one_line_errors(), CoordinatorHook(self.cluster).open() as coordinator:
+        with self.coordinator() as coordinator:
             named = topics_of(context) or transitions.topics(coordinator)
             reports = type(self).step(coordinator, named, actor_of(context))
-        self.show(reports)
+        self.say(lines(reports))
         return [plain(report) for report in reports]
-
-    def show(self, reports: "Sequence[transitions.TopicReport]") -> None:
-        """The reports, for the reader of the log."""
-        for line in lines(reports):
-            self.log.info("%s", line)
 
 
 class PlanOperator(TransitionOperator, SkipMixin):
@@ -100,18 +64,17 @@ class PlanOperator(TransitionOperator, SkipMixin):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Plan, or show what would be planned."""
-        with one_line_errors(), CoordinatorHook(self.cluster).open() as coordinator:
+        with self.coordinator() as coordinator:
             named = topics_of(context) or transitions.topics(coordinator)
             if context["params"].get("dry_run", False):
                 self.log.info("dry run: nothing is written")
                 reports = transitions.preview(coordinator, named)
                 idle = self.get_flat_relative_ids(upstream=False)
             else:
-                for line in upkeep.readmit(coordinator, actor_of(context)):  # this run may have been woken for it
-                    self.log.info("%s", line)
+                self.say(upkeep.readmit(coordinator, actor_of(context)))  # this run may have been woken for it
                 reports = transitions.plan(coordinator, named, actor_of(context))
                 idle = self._idle(coordinator, named, reports)
-        self.show(reports)
+        self.say(lines(reports))
         told = [plain(report) for report in reports]
         if idle:
             self.log.info("nothing to do for %s", ", ".join(sorted(idle)))
@@ -145,7 +108,7 @@ class SettleOperator(TransitionOperator):
     step = staticmethod(transitions.settle)
 
 
-class ConfirmationOperator(UntemplatedOperator):
+class ConfirmationOperator(ClusterOperator):
     """Waits for confirmations and ends `confirmed`, `replan` or `blocked`; none of them is a failure.
 
     A wait in the triggerer takes 2.0 to 2.7 s even if there is nothing to wait for (both of its loops turn once a second),
@@ -158,14 +121,12 @@ class ConfirmationOperator(UntemplatedOperator):
     def __init__(
         self,
         *,
-        cluster: str = "",
         limit_s: float = WAIT_LIMIT_S,
         look_s: float = LOOK_S,
         patience_s: float = PATIENCE_S,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.cluster = cluster
         self.limit_s = limit_s
         self.look_s = look_s
         self.patience_s = patience_s
@@ -173,7 +134,7 @@ class ConfirmationOperator(UntemplatedOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Look for a while; then hand over to the triggerer."""
         topics = topics_of(context)
-        with one_line_errors(), CoordinatorHook(self.cluster).open() as coordinator:
+        with self.coordinator() as coordinator:
             began_s = time.monotonic()
             wait = ConfirmationWait(self.kind, topics, Patience(began_s, self.limit_s, self.patience_s), self.log.info)
             while (outcome := wait.poll(coordinator)) is None and time.monotonic() - began_s < self.look_s:
@@ -199,7 +160,7 @@ class ConfirmStartedOperator(ConfirmationOperator):
     kind = WaitKind.STARTED
 
 
-class ContinueOperator(TriggerRunOperator):
+class ContinueOperator(ClusterOperator, TriggerRunOperator):
     """Starts a further run for what this one left over, under the same rebalance id (which stands in ZooKeeper).
 
     What can be done now wakes the DAG as ZooKeeper's watcher does: by an event of the asset `changes`. Airflow makes one run of
@@ -216,18 +177,17 @@ class ContinueOperator(TriggerRunOperator):
     when a run ends that a task has triggered: events would wake nobody until the DAG is parsed again.
     """
 
-    def __init__(self, *, changes: Asset, cluster: str = "", **kwargs: Any) -> None:
+    def __init__(self, *, changes: Asset, **kwargs: Any) -> None:
         # An asset in the outlets would have an event with every success, an alias has those that are added.
         self.left_over = AssetAlias(f"{changes.name}_left_over")
         told = [self.left_over]
         super().__init__(inlets=told, outlets=told, **kwargs)
         self.changes = changes
-        self.cluster = cluster
 
     def execute(self, context: Context) -> None:
         """Wake the DAG, trigger a run for later, or skip when nothing is left over."""
         topics = topics_of(context)
-        with one_line_errors(), CoordinatorHook(self.cluster).open() as coordinator:
+        with self.coordinator() as coordinator:
             left = continuation(coordinator, topics)
         if not left.topics:
             raise AirflowSkipException("nothing is left over")

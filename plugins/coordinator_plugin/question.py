@@ -9,12 +9,10 @@ from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException, TaskAwaitingInput, TaskDeferred
 
-from coordinator_plugin.hook import CoordinatorHook
-from coordinator_plugin.operators import one_line_errors
+from coordinator_plugin.base_operators import ClusterOperator
 from coordinator_plugin.reconcile import ASK_AGAIN_S, unowned_of
 from coordinator_plugin.steps import held_up
 from coordinator_plugin.triggers import QuestionTrigger
-from coordinator_plugin.untemplated import UntemplatedOperator
 from coordinator_tasks.core.names import check_consumer, check_topic
 from coordinator_tasks.core.partition_text import named
 from coordinator_tasks.service import directives, overview, transitions
@@ -43,14 +41,14 @@ owner.
 SHOWN_TOPICS = 10
 
 
-class QuestionOperator(UntemplatedOperator, HITLOperator):
+class QuestionOperator(ClusterOperator, HITLOperator):
     """Asks whether to wait on for the run's `consumer`, which holds up the run's `topic`, or to isolate it.
 
     Without a consumer it says which partitions of the topic have no owner: there is nobody to isolate. The triggerer
     withdraws the question when its topic is removed or no longer stuck.
     """
 
-    def __init__(self, *, cluster: str = "", **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(
             subject="",
             options=[WAIT, ISOLATE],
@@ -58,11 +56,10 @@ class QuestionOperator(UntemplatedOperator, HITLOperator):
             response_timeout=timedelta(seconds=ASK_AGAIN_S),
             **kwargs,
         )
-        self.cluster = cluster
 
     def execute(self, context: Context) -> Any:
         """Ask with what is missing now; nobody is asked about what is no longer missing."""
-        with one_line_errors(), CoordinatorHook(self.cluster).open() as coordinator:
+        with self.coordinator() as coordinator:
             ask = self._about_consumer if context["params"]["consumer"] else self._about_unowned
             ask(coordinator, context)
         with suppress(TaskAwaitingInput, TaskDeferred):  # how Airflow's own operator waits, which no topic can end
@@ -103,12 +100,11 @@ class QuestionOperator(UntemplatedOperator, HITLOperator):
         )
 
 
-class ApplyAnswerOperator(UntemplatedOperator):
+class ApplyAnswerOperator(ClusterOperator):
     """Does what a person answered about a blocker: isolates it, or waits on. `question`: the task that asked."""
 
-    def __init__(self, *, cluster: str = "", question: str, **kwargs: Any) -> None:
+    def __init__(self, *, question: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.cluster = cluster
         self.question = question
 
     def execute(self, context: Context) -> str:
@@ -117,7 +113,7 @@ class ApplyAnswerOperator(UntemplatedOperator):
         who = (answer.get("responded_by_user") or {}).get("name") or "nobody"
         if answer["chosen_options"] != [ISOLATE]:
             raise AirflowSkipException(f"{who}: wait on")
-        with one_line_errors(), CoordinatorHook(self.cluster).open() as coordinator:
+        with self.coordinator() as coordinator:
             topic, consumer, _ = _held_up_now(coordinator, context)
             why = f"held up {topic}"
             directives.isolate(coordinator, consumer, by=who, why=why)

@@ -7,29 +7,26 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from coordinator_plugin.actions import ACTIONS
+from coordinator_plugin.base_operators import ClusterOperator, UntemplatedOperator, actor_of, one_line_errors
 from coordinator_plugin.hook import CoordinatorHook
-from coordinator_plugin.operators import actor_of, one_line_errors
 from coordinator_plugin.reconcile import reconcile, runs
-from coordinator_plugin.untemplated import UntemplatedOperator
 from coordinator_tasks.service import fleet
 
 _ACTIVE = ["queued", "running"]
 
 
-class ReconcileOperator(UntemplatedOperator):
+class ReconcileOperator(ClusterOperator):
     """Does the upkeep and returns the runs to start; `dag_ids` are this cluster's DAGs by their plain name."""
 
-    def __init__(self, *, cluster: str = "", dag_ids: Mapping[str, str], **kwargs: Any) -> None:
+    def __init__(self, *, dag_ids: Mapping[str, str], **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.cluster = cluster
         self.dag_ids = dag_ids
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Look, and say what was found."""
-        with one_line_errors(), CoordinatorHook(self.cluster).open() as coordinator:
+        with self.coordinator() as coordinator:
             findings = reconcile(coordinator, actor_of(context))
-        for line in findings.lines or ["everything is as it should be"]:
-            self.log.info("%s", line)
+        self.say(findings.lines or ["everything is as it should be"])
         ti = context["ti"]
         return runs(
             findings,
@@ -39,22 +36,17 @@ class ReconcileOperator(UntemplatedOperator):
         )
 
 
-class MissingConsumersOperator(UntemplatedOperator):
+class MissingConsumersOperator(ClusterOperator):
     """The consumers that should run and do not; their launches look up themselves what to launch."""
-
-    def __init__(self, *, cluster: str = "", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.cluster = cluster
 
     def execute(self, context: Context) -> list[dict[str, Any]]:  # noqa: ARG002 - Airflow's signature
         """The arguments of each launch."""
         problems: list[str] = []
-        with one_line_errors(), CoordinatorHook(self.cluster).open() as coordinator:
+        with self.coordinator() as coordinator:
             launches = fleet.missing(coordinator, problems)
         for problem in problems:
             self.log.warning("%s", problem)
-        for launch in launches:
-            self.log.info("%s of %s is missing", launch.consumer, launch.app)
+        self.say(f"{launch.consumer} of {launch.app} is missing" for launch in launches)
         return [{"consumer": launch.consumer} for launch in launches]
 
 
@@ -71,8 +63,7 @@ class ActionOperator(UntemplatedOperator):
         dry_run = bool(given.get("dry_run", True))
         with one_line_errors(), CoordinatorHook(given.get("cluster", "")).open() as coordinator:
             lines = list(ACTIONS[self.action](coordinator, given, actor_of(context), dry_run))
-        for line in lines:
-            self.log.info("%s", line)
+        self.say(lines)
         if dry_run:
             context["ti"].xcom_push("return_value", lines)
             raise AirflowSkipException("dry run: nothing was changed; run it again without dry run to do it")
