@@ -3,7 +3,7 @@
 from airflow.sdk import DAG
 from coordinator_plugin.changes import Scope
 from coordinator_plugin.clusters import Cluster, clusters
-from coordinator_plugin.dagparts import COMMON, POOL, changes_of, cluster_param
+from coordinator_plugin.dagparts import POOL, changes_of, cluster_dag
 from coordinator_plugin.launch import LaunchConsumerOperator
 from coordinator_plugin.upkeep import MissingConsumersOperator
 
@@ -16,15 +16,8 @@ on without Airflow. A second launch of a live id has no effect, so every task ma
 
 def build(cluster: Cluster) -> DAG:
     """The DAG of one cluster."""
-    with DAG(
-        cluster.dag_id("consumers"),
-        **COMMON,
-        schedule=[changes_of(cluster, Scope.FLEET)],
-        max_active_runs=1,
-        doc_md=DOCS,
-        tags=["coordinator", cluster.name],
-        params={"cluster": cluster_param(cluster)},
-    ) as dag:
+    schedule = [changes_of(cluster, Scope.FLEET)]
+    with cluster_dag(cluster, "consumers", DOCS, schedule=schedule, max_active_runs=1) as dag:
         missing = MissingConsumersOperator(task_id="missing", cluster=cluster.name)
         LaunchConsumerOperator.partial(
             task_id="launch", cluster=cluster.name, pool=POOL, map_index_template="{{ task.consumer }}"

@@ -3,7 +3,7 @@
 from airflow.sdk import DAG
 from coordinator_plugin.changes import Scope
 from coordinator_plugin.clusters import Cluster, clusters
-from coordinator_plugin.dagparts import COMMON, changes_of, cluster_param, dry_run_param, topics_param
+from coordinator_plugin.dagparts import changes_of, cluster_dag, dry_run_param, topics_param
 from coordinator_plugin.operators import (
     ConfirmClosedOperator,
     ConfirmStartedOperator,
@@ -15,37 +15,26 @@ from coordinator_plugin.operators import (
 
 DOCS = """
 ### Rebalance
-One run serves many topics as a batch: each task applies its transition to every topic that is due, one ZooKeeper
-transaction each, and reports per topic in its log. Every task may be run again at any time; it then changes nothing.
+One run serves many topics as a batch: each task applies its transition to every topic that is due, in one ZooKeeper
+transaction per topic, and reports per topic in its log. Every task may be run again at any time; it then changes nothing.
 
-- **plan**: what joined, left, was added or asked for becomes a plan. Without anything to close it goes on to the starts.
+- **plan**: plans what has joined, left, been added or been asked for. Where nothing has to close, the starts follow.
 - **confirm_closed**, **confirm_started**: ask the consumers' own interfaces; end `confirmed`, `replan` or `blocked`.
 - **start**, **settle**: write what was confirmed.
-- **further_run**: what is left over goes on in a further run under the same rebalance id: it wakes this DAG, as a change in
-  ZooKeeper does, or starts a run for later where something only waits for its time.
+- **further_run**: wakes this DAG for what is left over, as a change in ZooKeeper does, or starts a run for later where
+  something only waits for its time. The rebalance keeps its id.
 
-Woken by changes in ZooKeeper, by `reconcile`, or by hand; two runs at once have one effect.
+Changes in ZooKeeper, `reconcile` or a person start it; two runs at once have one effect.
 """
 MAX_RUNS = 4
-"""Events of more are put together into the next one."""
+"""Airflow puts the events of further changes together into the next run."""
 
 
 def build(cluster: Cluster) -> DAG:
     """The DAG of one cluster."""
-    rebalance_id = cluster.dag_id("rebalance")
-    with DAG(
-        rebalance_id,
-        **COMMON,
-        schedule=[changes_of(cluster, Scope.TOPICS)],
-        max_active_runs=MAX_RUNS,
-        doc_md=DOCS,
-        tags=["coordinator", cluster.name],
-        params={
-            "cluster": cluster_param(cluster),
-            "topics": topics_param(),
-            "dry_run": dry_run_param(default=False),
-        },
-    ) as dag:
+    changes = changes_of(cluster, Scope.TOPICS)
+    params = {"topics": topics_param(), "dry_run": dry_run_param(default=False)}
+    with cluster_dag(cluster, "rebalance", DOCS, params, schedule=[changes], max_active_runs=MAX_RUNS) as dag:
         plan = PlanOperator(
             task_id="plan",
             closing_steps=("confirm_closed", "start"),
@@ -58,10 +47,10 @@ def build(cluster: Cluster) -> DAG:
         settle = SettleOperator(task_id="settle", cluster=cluster.name)
         further = ContinueOperator(
             task_id="further_run",
-            trigger_dag_id=rebalance_id,
+            trigger_dag_id=dag.dag_id,
             trigger_rule="none_failed",
             cluster=cluster.name,
-            changes=changes_of(cluster, Scope.TOPICS),
+            changes=changes,
         )
         plan >> closed >> start >> started >> settle >> further
     return dag

@@ -2,7 +2,7 @@
 
 from airflow.sdk import DAG
 from coordinator_plugin.clusters import Cluster, clusters
-from coordinator_plugin.dagparts import COMMON, blocker_param, cluster_param, topic_param
+from coordinator_plugin.dagparts import blocker_param, cluster_dag, topic_param
 from coordinator_plugin.question import ApplyAnswerOperator, QuestionOperator
 
 DOCS = """
@@ -15,19 +15,8 @@ Also started for a topic that is Stable and has partitions without an owner: the
 
 def build(cluster: Cluster) -> DAG:
     """The DAG of one cluster."""
-    with DAG(
-        cluster.dag_id("stuck_topic"),
-        **COMMON,
-        schedule=None,
-        max_active_runs=50,
-        doc_md=DOCS,
-        tags=["coordinator", cluster.name],
-        params={
-            "cluster": cluster_param(cluster),
-            "topic": topic_param(),
-            "consumer": blocker_param(),
-        },
-    ) as dag:
+    params = {"topic": topic_param(), "consumer": blocker_param()}
+    with cluster_dag(cluster, "stuck_topic", DOCS, params, schedule=None, max_active_runs=50) as dag:
         ask = QuestionOperator(task_id="ask", cluster=cluster.name)
         ask >> ApplyAnswerOperator(task_id="apply_answer", cluster=cluster.name, question=ask.task_id)
     return dag

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import Asset, AssetWatcher, Param
+from airflow.sdk import DAG, Asset, AssetWatcher, Param
 
 from coordinator_plugin.changes import Scope
 from coordinator_plugin.clusters import Cluster, clusters
@@ -15,14 +15,31 @@ from coordinator_tasks.core.names import MAX_WORDS_CHARS
 POOL = os.environ.get("COORDINATOR_LAUNCH_POOL", "default_pool")
 """Airflow never runs a task whose pool is missing, so the launches have one of their own only where it was made."""
 
-DEFAULT_ARGS: Mapping[str, Any] = {
-    "owner": "coordinator",
-    "retries": 3,
-    "retry_delay": timedelta(seconds=2),
-    "retry_exponential_backoff": True,
-    "max_retry_delay": timedelta(seconds=30),
+COMMON: Mapping[str, Any] = {
+    "catchup": False,
+    "is_paused_upon_creation": False,
+    "default_args": {
+        "owner": "coordinator",
+        "retries": 3,
+        "retry_delay": timedelta(seconds=2),
+        "retry_exponential_backoff": True,
+        "max_retry_delay": timedelta(seconds=30),
+    },
 }
-COMMON: Mapping[str, Any] = {"catchup": False, "default_args": dict(DEFAULT_ARGS), "is_paused_upon_creation": False}
+
+
+def cluster_dag(
+    cluster: Cluster, name: str, docs: str, params: Mapping[str, Param] | None = None, **options: Any
+) -> DAG:
+    """A DAG of one cluster, with what all of them have in common."""
+    return DAG(
+        cluster.dag_id(name),
+        **COMMON,
+        doc_md=docs,
+        tags=["coordinator", cluster.name],
+        params={"cluster": cluster_param(cluster), **(params or {})},
+        **options,
+    )
 
 
 def changes_of(cluster: Cluster, scope: Scope) -> Asset:
@@ -44,13 +61,8 @@ def cluster_param(cluster: Cluster | None = None) -> Param:
 
 def topics_param() -> Param:
     """Several topics, none = all."""
-    return Param(
-        [],
-        type="array",
-        items={"type": "string"},
-        title="Topics",
-        description="One per line; none means all that are due.",
-    )
+    description = "One per line; none means all that are due."
+    return Param([], type="array", items={"type": "string"}, title="Topics", description=description)
 
 
 def topic_param() -> Param:
