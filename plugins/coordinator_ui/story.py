@@ -1,13 +1,13 @@
 """A rebalance as a story: its moves with how long each part took, and its steps in words. Pure.
 
-Times are those at which the coordinator wrote its records. A hand-off's taker starts as soon as the release is written,
-which is mostly long before the coordinator asks: what is told here is when each part was confirmed, at the latest.
+Times are those of the coordinator's records: when each part was confirmed. A hand-off's taker starts as soon as the release
+is written, usually long before the coordinator asks.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from coordinator_tasks.core.model import Actor, Explanation, Move, MoveKind, Record, State
+from coordinator_tasks.core.model import Actor, MoveKind, Record, State
 from coordinator_tasks.core.move_text import by_way, way
 from coordinator_tasks.core.partition_text import counted
 from coordinator_tasks.service.history import Rebalance
@@ -45,22 +45,12 @@ class MoveRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One record: what was done, when (`after_s` from the first), from which state into which, and who ran it.
+class StoryStep:
+    """One record in words, and when it was written (`after_s` from the first)."""
 
-    `plan` is how its moves were come to, where a strategy was asked for them.
-    """
-
-    at: float
+    record: Record
     after_s: float
-    source: State
-    target: State
     text: str
-    cause: str
-    actor: Actor
-    epoch: int
-    sequence: int
-    plan: Explanation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +76,18 @@ class Story:
     lasted_s: float
     states: tuple[State, ...]
     rows: tuple[MoveRow, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[StoryStep, ...]
     phases: tuple[Phase, ...]
 
     @property
     def runs(self) -> tuple[Actor, ...]:
-        """One actor of each Airflow run, or of whoever else ran it."""
-        return tuple({(one.actor.kind, one.actor.run or one.actor.who): one.actor for one in self.steps}.values())
+        """One actor of each Airflow run, and of each other that ran a part."""
+        actors = (step.record.actor for step in self.steps)
+        return tuple({(one.kind, one.run or one.who): one for one in actors}.values())
 
 
 def tell(one: Rebalance, now: float) -> Story:
-    """The story of a rebalance; `now` is for one that goes on."""
+    """The story of a rebalance; `now` is for one that is under way."""
     rows = _rows(one.records)
     lasted_s = one.lasted_s if one.ended_at else max(one.lasted_s, now - one.began_at)
     return Story(
@@ -116,10 +107,10 @@ def tell(one: Rebalance, now: float) -> Story:
 
 def only(one: Story, actor_run: str) -> Story | None:
     """The part that one Airflow run did, or `None`: its steps, and the moves that it planned."""
-    steps = tuple(step for step in one.steps if step.actor.run == actor_run)
+    steps = tuple(step for step in one.steps if step.record.actor.run == actor_run)
     if not steps:
         return None
-    planned = {step.at for step in steps}
+    planned = {step.record.at for step in steps}
     return replace(one, steps=steps, rows=tuple(row for row in one.rows if row.planned_at in planned))
 
 
@@ -144,83 +135,44 @@ def _deed(row: MoveRow) -> str:
     return "moved" if row.giver else "assigned"
 
 
-@dataclass(slots=True)
-class _Going:
-    """A move on its way through the records."""
-
-    move: Move
-    record: Record
-    closed_at: float | None = None
-    started_at: float | None = None
-    replaced: bool = False
-
-
 def _rows(records: Iterable[Record]) -> tuple[MoveRow, ...]:
-    current: dict[int, _Going] = {}
-    told: list[_Going] = []
+    """The moves with what was confirmed of them; partitions with the same way and times are one row."""
+    found: list[MoveRow] = []
+    newest: dict[int, int] = {}  # partition → the index of its row
     for record in records:
-        _confirm(current, record)
+        for consumer, numbers in record.confirmed.items():
+            for index in (newest[number] for number in numbers if number in newest):
+                found[index] = _confirmed(found[index], consumer, record)
         for move in record.moves:
-            before = current.get(move.partition)
-            if before is not None and before.started_at is None:
-                before.replaced = True
-            current[move.partition] = going = _Going(move, record)
-            told.append(going)
-    return _grouped(told)
+            before = newest.get(move.partition)
+            if before is not None and found[before].started_s is None:
+                found[before] = replace(found[before], replaced=True)
+            newest[move.partition] = len(found)
+            found.append(MoveRow((move.partition,), move.giver, move.taker, move.kind, record.cause, record.at))
+    grouped: dict[MoveRow, list[int]] = {}
+    for row in found:
+        grouped.setdefault(replace(row, partitions=()), []).extend(row.partitions)
+    return tuple(replace(row, partitions=tuple(sorted(numbers))) for row, numbers in grouped.items())
 
 
-def _confirm(current: Mapping[int, _Going], record: Record) -> None:
+def _confirmed(row: MoveRow, consumer: str, record: Record) -> MoveRow:
     """Closes are confirmed in Closing, starts in Starting; a state sums up, so a record has only one of them."""
-    for consumer, numbers in record.confirmed.items():
-        for number in numbers:
-            going = current.get(number)
-            if going is None:
-                continue
-            if record.source is State.CLOSING:
-                going.closed_at = record.at
-            elif going.move.taker == consumer:
-                going.started_at = record.at
+    after_s = max(0.0, record.at - row.planned_at)
+    if record.source is State.CLOSING:
+        return replace(row, closed_s=after_s)
+    return replace(row, started_s=after_s) if row.taker == consumer else row
 
 
-def _grouped(told: Iterable[_Going]) -> tuple[MoveRow, ...]:
-    found: dict[MoveRow, list[int]] = {}
-    for going in told:
-        at = going.record.at
-        key = MoveRow(
-            partitions=(),
-            giver=going.move.giver,
-            taker=going.move.taker,
-            kind=going.move.kind,
-            cause=going.record.cause,
-            planned_at=at,
-            closed_s=None if going.closed_at is None else max(0.0, going.closed_at - at),
-            started_s=None if going.started_at is None else max(0.0, going.started_at - at),
-            replaced=going.replaced,
-        )
-        found.setdefault(key, []).append(going.move.partition)
-    return tuple(replace(key, partitions=tuple(sorted(numbers))) for key, numbers in found.items())
-
-
-def _step(record: Record, began_at: float) -> Step:
-    said: list[str] = []
-    for consumer, confirmed in sorted(record.confirmed.items()):
-        done = "closed" if record.source is State.CLOSING else "started"
-        said.append(f"{consumer} confirmed that it {done} {words.partitions(confirmed)}.")
+def _step(record: Record, began_at: float) -> StoryStep:
+    done = "closed" if record.source is State.CLOSING else "started"
+    said = [
+        f"{consumer} confirmed that it {done} {words.partitions(confirmed)}."
+        for consumer, confirmed in sorted(record.confirmed.items())
+    ]
     for (giver, taker, kind), numbers in by_way(record.moves).items():
         said.append(f"Planned: {words.partitions(numbers)} {way(giver, taker, kind)}.")
     said.append(_closing_words(record))
-    return Step(
-        at=record.at,
-        after_s=max(0.0, record.at - began_at),
-        source=record.source,
-        target=record.target,
-        text=" ".join(part for part in said if part),
-        cause=record.cause,
-        actor=record.actor,
-        epoch=record.epoch,
-        sequence=record.sequence,
-        plan=record.plan,
-    )
+    return StoryStep(record, max(0.0, record.at - began_at), " ".join(part for part in said if part))
 
 
 def _closing_words(record: Record) -> str:
