@@ -15,7 +15,7 @@ from coordinator_tasks.service.transitions import Waiting, WaitReport
 
 MAX_WATCHED_TOPICS = 200
 PATIENCE_S = 2.0
-"""How long topics that are confirmed wait for those that are not, before they go on without them."""
+"""How long confirmed topics wait for the others before the run continues without those."""
 
 
 class WaitKind(StrEnum):
@@ -56,8 +56,8 @@ class WaitOutcome:
 class Patience:
     """When a wait ends. Pure; times are `time.monotonic()`.
 
-    A topic that is stuck holds up no other: when some can go on and the rest has not changed for `patience_s`, the wait ends
-    as `confirmed` and those go on. What is left over is the next run's.
+    A stuck topic holds up no other: when something can be written and the rest has not changed for `patience_s`, the wait ends
+    as `confirmed`. What is left over is the next run's.
     """
 
     began_s: float
@@ -67,7 +67,7 @@ class Patience:
     _changed_s: float = 0.0
 
     def judge(self, report: WaitReport, others_ready: bool, now_s: float) -> WaitOutcome | None:
-        """The end of the wait, or `None` to wait on. `others_ready`: topics that do not wait for this can go on."""
+        """The end of the wait, or `None` to wait on. `others_ready`: see `Confirmations`."""
         pending = frozenset(report.pending)
         if pending != self._pending or not self._changed_s:
             self._pending, self._changed_s = pending, now_s

@@ -54,7 +54,7 @@ def changes_of(cluster: Cluster, scope: Scope) -> Asset:
 
 
 def cluster_param(cluster: Cluster | None = None) -> Param:
-    """The cluster: fixed where a DAG has one of its own."""
+    """The cluster: fixed in a DAG of one cluster."""
     names = [cluster.name] if cluster is not None else [one.name for one in clusters()]
     return Param(names[0], type="string", enum=names, title="Cluster", description="The cluster to act on.")
 

@@ -1,7 +1,7 @@
-"""The transitions as Airflow tasks: one small operator each, idempotent, in a batch of topics.
+"""The transitions as Airflow tasks: one small operator each, idempotent, for a batch of topics.
 
-Every operator takes the cluster and the topics (none = all) again from the run's parameters and looks at ZooKeeper
-itself: no task relies on what an earlier one said, so each can be run again at any time and changes nothing then.
+Every operator reads the cluster and the topics (none = all) from the run's parameters, and ZooKeeper itself. No task relies
+on an earlier one, so each can be run again at any time and then changes nothing.
 """
 
 import json
@@ -112,8 +112,8 @@ class ConfirmationOperator(ClusterOperator):
     """Waits for confirmations and ends `confirmed`, `replan` or `blocked`; none of them is a failure.
 
     A wait in the triggerer takes 2.0 to 2.7 s even if there is nothing to wait for (both of its loops turn once a second),
-    while a hand-off takes tenths of a second. So the task looks on a worker for up to `look_s`, and hands over to the
-    triggerer only what lasts longer; there it ends, without a worker.
+    while a hand-off takes tenths of a second. So the task waits on a worker for up to `look_s`, and only a longer wait ends in
+    the triggerer, without a worker.
     """
 
     kind: WaitKind
@@ -132,7 +132,7 @@ class ConfirmationOperator(ClusterOperator):
         self.patience_s = patience_s
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Look for a while; then hand over to the triggerer."""
+        """Wait for a while; then hand over to the triggerer."""
         topics = topics_of(context)
         with self.coordinator() as coordinator:
             began_s = time.monotonic()
@@ -166,15 +166,14 @@ class ContinueOperator(ClusterOperator, TriggerRunOperator):
     What can be done now wakes the DAG as ZooKeeper's watcher does: by an event of the asset `changes`. Airflow makes one run of
     all events that come before it. The event says what is left over, which stops duplicates:
 
-    - Another run has told the same since this one began: the run that it woke goes on with it, and this one ends. Else each change
-      that comes during a wait would add a run that is always there, up to the DAG's limit, and the next change would wait for
-      one of them to end.
-    - This run was woken for the same, and has left it although it can be written: the further run comes after a pause. Else a plan
-      that ZooKeeper refuses would be tried without a pause.
+    - Another run has left the same over since this run began: the run that it has woken continues, and this one ends. Otherwise
+      each change during a wait would start one more chain of runs, up to the DAG's limit, and a change would wait for their end.
+    - This run was woken for the same, and has left it although it can be written: the further run comes after a pause. Otherwise
+      a plan that ZooKeeper refuses would be tried without a pause.
 
-    What only waits for its time (an owner that is absent) is a triggered run for that time. Its id names both, and Airflow makes
-    one run of an id. Not all are triggered because Airflow (3.3) does not look again whether a DAG is below its `max_active_runs`
-    when a run ends that a task has triggered: events would wake nobody until the DAG is parsed again.
+    What only waits for its time (an owner that is absent) is a triggered run for that time. Its id names what is left over and
+    the time, and Airflow makes one run of an id. Not all are triggered because Airflow (3.3) does not look again whether a DAG is
+    below its `max_active_runs` when a run ends that a task has triggered: events would wake nobody until the DAG is parsed again.
     """
 
     def __init__(self, *, changes: Asset, **kwargs: Any) -> None:
@@ -196,7 +195,7 @@ class ContinueOperator(ClusterOperator, TriggerRunOperator):
         if left.now and not (left.writable and woken_by):
             began_at = context["dag_run"].start_date or context["dag_run"].run_after
             if _tellers(context["inlet_events"][self.left_over].after(began_at.isoformat()), left) - woken_by:
-                raise AirflowSkipException("another run goes on with it")
+                raise AirflowSkipException("another run continues with it")
             context["outlet_events"][self.left_over].add(self.changes, extra={LEFT: left.digest})
             return
         self.run_after = datetime.now(UTC) + timedelta(seconds=left.pause_s)
@@ -206,5 +205,5 @@ class ContinueOperator(ClusterOperator, TriggerRunOperator):
 
 
 def _tellers(events: Iterable[Any], left: LeftOver) -> set[str]:
-    """The ids of the runs that have told by these asset events that they left the same over."""
+    """The ids of the runs that have left the same over, by these asset events."""
     return {event.source_run_id for event in events if (event.extra or {}).get(LEFT) == left.digest}

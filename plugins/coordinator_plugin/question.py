@@ -42,7 +42,7 @@ SHOWN_TOPICS = 10
 
 
 class QuestionOperator(ClusterOperator, HITLOperator):
-    """Asks whether to wait on for the run's `consumer`, which holds up the run's `topic`, or to isolate it.
+    """Asks whether to wait for the run's `consumer`, which holds up the run's `topic`, or to isolate it.
 
     Without a consumer it says which partitions of the topic have no owner: there is nobody to isolate. The triggerer
     withdraws the question when its topic is removed or no longer stuck.
@@ -101,7 +101,7 @@ class QuestionOperator(ClusterOperator, HITLOperator):
 
 
 class ApplyAnswerOperator(ClusterOperator):
-    """Does what a person answered about a blocker: isolates it, or waits on. `question`: the task that asked."""
+    """Does what a person answered about a blocker: isolates it, or waits. `question`: the task that asked."""
 
     def __init__(self, *, question: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -1,4 +1,4 @@
-"""Whether a consumer that is let go on this host would outlive Airflow, and where its files are kept."""
+"""Whether a consumer that is launched on this host outlives Airflow, and where its files are."""
 
 import os
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ SERVICE_VARIABLE = "COORDINATOR_LAUNCHER_SERVICE"
 
 
 def let_go_problem(environ: Mapping[str, str] = os.environ, proc: Path = Path("/proc")) -> str:
-    """Why a let-go child would die with Airflow, in a sentence; empty = it would live on.
+    """Why a launched child would die with Airflow, in a sentence; empty = it lives on.
 
     In a container whose first process is Airflow, everything ends when that container does.
     """
@@ -31,7 +31,7 @@ def let_go_problem(environ: Mapping[str, str] = os.environ, proc: Path = Path("/
 
 
 def launched_elsewhere(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether a launcher service of its own starts the consumers, so that a launch task only waits for them."""
+    """Whether a launcher service starts the consumers, so that a launch task only waits for them."""
     return environ.get(SERVICE_VARIABLE, "") == "yes"
 
 

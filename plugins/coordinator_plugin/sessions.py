@@ -1,19 +1,28 @@
 """One coordinator per cluster for a whole process: the triggerer runs many waits at once and for months.
 
-A wait borrows the cluster's coordinator and gives it back; the last one back leaves it open for `LINGER_S`, since the
-next wait mostly follows within seconds, and then it is closed with its ZooKeeper session. Thread-safe.
+A wait borrows the cluster's coordinator and gives it back. The last one leaves it open for `LINGER_S`, since the next wait
+usually follows within seconds; then it is closed with its ZooKeeper session. Thread-safe.
 """
 
 import asyncio
+import hashlib
+import json
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from coordinator_tasks.service.coordinator import Coordinator
 
 LINGER_S = 30.0
 Opener = Callable[[], AbstractContextManager[Coordinator]]
+
+
+def session_key(plain: Mapping[str, Any]) -> str:
+    """The key of a cluster's session: another one as soon as its settings have changed."""
+    digest = hashlib.sha256(json.dumps(plain, sort_keys=True, default=str).encode()).hexdigest()
+    return f"{plain['cluster']} {digest}"
 
 
 @dataclass(slots=True)
@@ -86,7 +95,7 @@ class Sessions:
         try:
             coordinator = await asyncio.shield(opening)
         except asyncio.CancelledError:
-            # The thread goes on: what it opens has to be given back all the same.
+            # The thread still opens it: that has to be given back as well.
             opening.add_done_callback(lambda done: self._give_back_late(key, done))
             raise
         try:

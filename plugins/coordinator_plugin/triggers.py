@@ -1,11 +1,10 @@
 """Waits in the triggerer: they ask the consumers' own interfaces, wake up on ZooKeeper's watches, and end their task.
 
-A task that ends here needs no worker to resume on. The triggerer runs one event loop for all: whatever may block runs
-in a thread, and what ZooKeeper's threads say is handed over with `call_soon_threadsafe`.
+A task that ends here needs no worker to resume on. The triggerer runs one event loop for all: what may block runs in a
+thread, and ZooKeeper's threads reach the loop by `call_soon_threadsafe`.
 """
 
 import asyncio
-import hashlib
 import json
 import logging
 import time
@@ -22,7 +21,7 @@ from airflow.triggers.base import BaseTrigger, TaskFailedEvent, TaskSuccessEvent
 from coordinator_plugin.confirmation import PATIENCE_S, ConfirmationWait, Patience, WaitKind, WaitOutcome
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.reconcile import still_asked
-from coordinator_plugin.sessions import SHARED
+from coordinator_plugin.sessions import SHARED, session_key
 from coordinator_plugin.steps import registered
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused, Unavailable
 from coordinator_tasks.run_folder import RunFolder
@@ -58,8 +57,7 @@ class Wake:
 async def borrowed(cluster: str) -> AbstractAsyncContextManager[Coordinator]:
     """This process's coordinator of the cluster, with the connections as they are now."""
     plain = await asyncio.to_thread(lambda: CoordinatorHook(cluster).plain_settings())
-    digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
-    return SHARED.borrow(f"{plain['cluster']} {digest}", lambda: _open(plain))
+    return SHARED.borrow(session_key(plain), lambda: _open(plain))
 
 
 def _open(plain: dict[str, Any]) -> Any:
@@ -196,7 +194,7 @@ class RegistrationTrigger(ZooKeeperTrigger):
 
 
 class QuestionTrigger(HITLTrigger):
-    """Waits for a person's answer about a topic; gives the default itself at the time-out, or when nothing is to be asked."""
+    """Waits for a person's answer about a topic; answers with the default at the time-out, or when nothing is to be asked."""
 
     def __init__(self, *, cluster: str, topic: str, consumer: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -225,13 +223,15 @@ class QuestionTrigger(HITLTrigger):
         return self.timeout_datetime is not None and self.timeout_datetime < datetime.now(UTC)
 
     async def _withdrawn(self) -> bool:
-        """While ZooKeeper or the registry does not answer, the question stands."""
+        """What cannot be read withdraws no question. Borrows at each look: without ZooKeeper an answer still has to be taken."""
         try:
             async with await borrowed(self.cluster) as coordinator:
                 asked = await asyncio.to_thread(still_asked, coordinator, self.topic, self.consumer)
         except CoordinatorError as error:
-            log.warning("whether the question is still to be asked is not known: %s", error)
+            log.warning("the question stands, since its topic cannot be read: %s", error)
             return False
         if not asked:
-            log.info("the question about topic %s is withdrawn: it is no longer stuck, or was removed", self.topic)
+            log.info(
+                "the question about topic %s is withdrawn: the topic is no longer stuck, or was removed", self.topic
+            )
         return not asked

@@ -1,8 +1,8 @@
 """Wakes DAGs when something changes in ZooKeeper: an asset watcher's trigger.
 
-It compares what it sees with what it saw last, which stands in the asset's state store: a change while no triggerer ran
-is found at the next start. Watches wake it, and it looks every few seconds as well. An event says that something is
-different and what, never what to do: whoever is woken looks for itself.
+It compares what it sees with what it saw last, which stands in the asset's state store, so a change while no triggerer ran
+is found at the next start. Watches wake it, and it looks every few seconds as well. An event says what has changed, never
+what to do: the woken run looks for itself.
 """
 
 import asyncio

@@ -1,5 +1,5 @@
 # No `from __future__ import annotations` here: FastAPI resolves these annotations when it builds the dependencies.
-"""Who may read what: whoever may read the runs of a cluster's `rebalance` DAG may read what they did."""
+"""Who may read what: a user who may read the runs of a cluster's `rebalance` DAG may read what they did."""
 
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag

@@ -1,13 +1,11 @@
 """Lets requests read from ZooKeeper without ever holding up the API server.
 
 - One ZooKeeper session for a cluster and process, opened when somebody looks and closed when nobody has for a while.
-- Reading has threads of its own, few of them: a dead ZooKeeper holds these, never those that Airflow serves with.
-- Every page has a time limit, and for a short while after a failure the next page is told so at once.
+- A few threads of its own read: a dead ZooKeeper holds these, never those that Airflow serves with.
+- Every page has a time limit. For a short while after a failure, further pages fail at once.
 """
 
 import asyncio
-import hashlib
-import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +15,7 @@ from typing import TypeVar
 
 from airflow.sdk.exceptions import AirflowNotFoundException
 from coordinator_plugin.hook import CoordinatorHook
-from coordinator_plugin.sessions import Sessions
+from coordinator_plugin.sessions import Sessions, session_key
 
 from coordinator_tasks.core.errors import Refused, StoreUnavailable
 from coordinator_tasks.service.coordinator import Coordinator
@@ -47,8 +45,7 @@ def connect(cluster: str) -> tuple[str, Opener]:
         answer_timeout_s=min(settings.answer_timeout_s, ANSWER_LIMIT_S),
         ask_timeout_s=min(settings.ask_timeout_s, ASK_LIMIT_S),
     )
-    digest = hashlib.sha256(json.dumps(plain, sort_keys=True, default=str).encode()).hexdigest()
-    return f"{cluster} {digest}", lambda: open_coordinator(patient)
+    return session_key(plain), lambda: open_coordinator(patient)
 
 
 @dataclass(frozen=True, slots=True)

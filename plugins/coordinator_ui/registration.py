@@ -36,7 +36,7 @@ def _icon(colour: str) -> str:
 
 
 def _root() -> str:
-    """The path under which this Airflow is served, mostly empty."""
+    """The path under which this Airflow is served, usually empty."""
     return urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
 
 

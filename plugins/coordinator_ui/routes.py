@@ -29,7 +29,7 @@ STATUSES: Mapping[type[CoordinatorError], HTTPStatus] = {
     Refused: HTTPStatus.BAD_REQUEST,
     Malformed: HTTPStatus.INTERNAL_SERVER_ERROR,
 }
-"""First match wins; anything else passes by itself, mostly."""
+"""The first match wins; any other error usually passes by itself."""
 T = TypeVar("T")
 
 router = APIRouter(default_response_class=HTMLResponse)

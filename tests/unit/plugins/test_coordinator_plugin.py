@@ -711,7 +711,7 @@ def test_of_runs_that_leave_the_same_over_the_one_that_began_last_goes_on(
     left = "something else" if other else continuation(shop.coordinator, []).digest
     lately = [told(left, ago_s)]
     if skipped:
-        with pytest.raises(AirflowSkipException, match="another run goes on with it"):
+        with pytest.raises(AirflowSkipException, match="another run continues with it"):
             goes_on(shop, monkeypatch, lately=lately)
         # The one that was woken for it is that other run, also where the clocks of Airflow's hosts differ.
         assert goes_on(shop, monkeypatch, woken_by=lately)[0]
