@@ -1,4 +1,4 @@
-"""What the watcher of ZooKeeper compares: a small picture of everything that may call for a plan, or for a launch."""
+"""What the watcher of ZooKeeper compares: a number for each thing whose change may need a plan, or a launch."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -21,9 +21,9 @@ class Scope(StrEnum):
 
 
 def observe(c: Coordinator, scope: Scope, watcher: Watcher) -> Seen:
-    """The picture now; `watcher` is called once at the next change of any of it. Raises `StoreUnavailable` and the like."""
+    """What is there now; `watcher` is called once at the next change of any of it. Raises `StoreUnavailable` and the like."""
     c.discovery.watch(watcher)
-    members = {name: _registration(member.registered_at) for name, member in c.discovery.members().items()}
+    members = {name: int(member.registered_at * 1000) for name, member in c.discovery.members().items()}
     if scope is Scope.FLEET:
         return {"member": members, "fleet": _modified(c, c.paths.fleets, watcher)}
     topics = _modified(c, c.paths.configs, watcher)
@@ -37,36 +37,29 @@ def observe(c: Coordinator, scope: Scope, watcher: Watcher) -> Seen:
 
 
 def differences(before: Seen, now: Seen) -> list[str]:
-    """One sentence for each difference that calls for somebody; an empty `before` is a first look, which always does."""
+    """One sentence for each difference that needs a run; an empty `before` is a first look, which always does."""
     if not before:
         return ["first look"]
-    found: list[str] = []
-    for kind, things in now.items():
-        if kind == "state of":
-            # A state appears by a plan of ours; only one that vanished calls for a plan.
-            gone = before.get(kind, {}).keys() - things.keys()
-            found.extend(f"{kind} {name} is gone" for name in sorted(gone))
-        elif kind == "member" and "fleet" in now:
-            gone = before.get(kind, {}).keys() - things.keys()
-            found.extend(f"{kind} {name} left" for name in sorted(gone))
-        else:
-            found.extend(_compared(kind, before.get(kind, {}), things))
-    return found
+    # Our own plans make states, and a member that joins changes nothing for its fleet: there only a loss counts.
+    lost_only = {"state of", "member"} if "fleet" in now else {"state of"}
+    return [
+        line
+        for kind, things in now.items()
+        for line in _compared(kind, before.get(kind, {}), things, lost_only=kind in lost_only)
+    ]
 
 
-def _compared(kind: str, before: Mapping[str, int], now: Mapping[str, int]) -> Iterator[str]:
+def _compared(kind: str, before: Mapping[str, int], now: Mapping[str, int], *, lost_only: bool) -> Iterator[str]:
     joined, left = ("joined", "left") if kind == "member" else ("is new", "is gone")
     for name in sorted(before.keys() | now.keys()):
-        if name not in before:
-            yield f"{kind} {name} {joined}"
-        elif name not in now:
+        if name not in now:
             yield f"{kind} {name} {left}"
+        elif lost_only:
+            continue
+        elif name not in before:
+            yield f"{kind} {name} {joined}"
         elif before[name] != now[name]:
             yield f"{kind} {name} changed"
-
-
-def _registration(registered_at: float) -> int:
-    return int(registered_at * 1000)
 
 
 def _children(c: Coordinator, folder: str, watcher: Watcher) -> Sequence[str]:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
     from coordinator_tasks.service.coordinator import Coordinator
-    from coordinator_tasks.settings import Settings
 
 _GROUPS = ("zookeeper_access", "policy", "parameters", "strategies")
 _OWN_EXTRAS = frozenset({"chroot", "kafka"})
@@ -39,18 +38,13 @@ class CoordinatorHook(BaseHook):
         kafka = self.get_connection(self.cluster.kafka_conn_id)
         return {**zookeeper_settings(zookeeper), "cluster": self.cluster.name, "kafka": kafka_settings(kafka)}
 
-    def settings(self) -> "Settings":
-        """The settings of the cluster; raises `Refused` with the name of what is wrong."""
-        from coordinator_tasks.settings import settings_of  # noqa: PLC0415 - costs time to import
-
-        return settings_of(self.plain_settings())
-
     @contextmanager
     def open(self) -> "Iterator[Coordinator]":
-        """The coordinator, for the length of a task."""
+        """The coordinator, for the length of a task; raises `Refused` with the name of what is wrong in the settings."""
+        from coordinator_tasks.settings import settings_of  # noqa: PLC0415 - costs time to import
         from coordinator_tasks.wiring import open_coordinator  # noqa: PLC0415 - connects, and costs time to import
 
-        with open_coordinator(self.settings()) as coordinator:
+        with open_coordinator(settings_of(self.plain_settings())) as coordinator:
             yield coordinator
 
 

@@ -32,15 +32,11 @@ _PHRASES: tuple[tuple[re.Pattern[str], str], ...] = (
 
 def duration(seconds: float) -> str:
     """`34 ms`, `2.3 s`, `1 min 15 s`, `1 h 2 min`, `3 d 4 h`."""
-    if seconds < 1:
-        return f"{max(0, round(seconds * 1000))} ms"
-    if seconds < _MINUTE:
-        return f"{seconds:.1f} s"
-    for unit, name, below, small in ((_MINUTE, "min", 1.0, "s"), (_HOUR, "h", _MINUTE, "min"), (_DAY, "d", _HOUR, "h")):
-        if seconds < unit * (60 if unit < _HOUR else 24 if unit < _DAY else 10_000_000):
+    for unit, name, below, small in ((_DAY, "d", _HOUR, "h"), (_HOUR, "h", _MINUTE, "min"), (_MINUTE, "min", 1.0, "s")):
+        if seconds >= unit:
             whole, rest = divmod(seconds, unit)
             return f"{int(whole)} {name} {int(rest // below)} {small}"
-    return "for ever"
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{max(0, round(seconds * 1000))} ms"
 
 
 def moment(at: float) -> str:
