@@ -44,8 +44,9 @@ from coordinator_tasks.core.protocol.holding import Reading
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from spark_apps.agent.ownership.held import Held, Phase
+from spark_apps.agent.ownership.held import Held
 from spark_apps.agent.ownership.holder import Holder
+from spark_apps.agent.ownership.phases import Phase
 from spark_apps.agent.process.consumer_process import ConsumerSettings
 from spark_apps.agent.settings import Pacing
 from spark_apps.consumer import Consumer, SparkSettings

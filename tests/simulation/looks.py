@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.model import Committed, Token
-from spark_apps.agent.ownership.held import Held, Phase
+from spark_apps.agent.ownership.held import Held
+from spark_apps.agent.ownership.phases import Phase
 from spark_apps.agent.ownership.work import Commit, Done, Look, Looked, Result, Work
 from tests.simulation.consumer import Consumer
 

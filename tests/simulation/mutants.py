@@ -771,7 +771,7 @@ MUTANTS = (
     ),
     Mutant(
         "Held.place",
-        "self.phase = Phase.STARTING",
+        "self.advance(event)",
         "self.phase = Phase.READY",
         "the start is committed before anything is read",
     ),
@@ -807,8 +807,8 @@ MUTANTS = (
     ),
     Mutant(
         "Held.guard",
-        "if now - self.guarded_at > guard_s:",
-        "if now - self.guarded_at > guard_s / 2:",
+        "if now - self.committed_at > guard_s:",
+        "if now - self.committed_at > guard_s / 2:",
         "a guarded start stays its own for longer than the commit time-out",
     ),
     Mutant(

@@ -38,7 +38,8 @@ from coordinator_tasks.core.model import (
 )
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.protocol.holding import grants
-from spark_apps.agent.ownership.held import Held, Phase
+from spark_apps.agent.ownership.held import Held
+from spark_apps.agent.ownership.phases import Phase
 from spark_apps.records.batches import Range
 from tests.simulation.consumer import Consumer, Query
 from tests.simulation.excuses import LOOK_S, Excuse, Excuses

@@ -13,7 +13,7 @@ def misplaced(held: Held, beginning: int | None, now: float, ahead_s: float) -> 
         return ""
     if beginning is not None and held.position < beginning:
         return f"offsets {held.position} to {beginning - 1} are gone, the log begins at {beginning}"
-    if min(held.position, held.asked_from) <= held.end:
+    if held.asked_from is None or min(held.position, held.asked_from) <= held.end:
         held.ahead_since = None
         return ""
     held.ahead_since = now if held.ahead_since is None else held.ahead_since

@@ -7,18 +7,7 @@ from math import exp, inf
 from coordinator_tasks.core.model import Committed, RunningPartition, Token
 from coordinator_tasks.core.protocol.fence import Judgement
 from coordinator_tasks.core.protocol.holding import Grant
-
-
-class Phase(StrEnum):
-    """How far the acquisition has come. Nothing is read before `READY`."""
-
-    CLAIMING = "claiming"  # the sink keeps the positions: our token has to be put there
-    LOOKING = "looking"  # the committed entry has to be read
-    SURVEYING = "surveying"  # no position is known: the log's bounds have to be read
-    ASSIGNING = "assigning"  # the application is told, and may begin elsewhere
-    STARTING = "starting"  # the start position has to be committed under the new token
-    GUARDING = "guarding"  # the start commit has to stay our own for longer than the commit time-out
-    READY = "ready"
+from spark_apps.agent.ownership.phases import TRANSITIONS, Event, Phase
 
 
 class Listened(StrEnum):
@@ -87,8 +76,7 @@ class Held:
     sought: int = 0  # the epoch of the seek that it began at: what was committed before says nothing of it
     handed: bool = False
     pending: bool = False  # part of a batch that has not passed the sink
-    measured: bool = False  # the log's end was asked for
-    asked_from: int = 0  # the position when that was
+    asked_from: int | None = None  # the position when the log's end was asked for
     end: int | None = None
     goal: int | None = None  # the log's end when it was taken up
     inflow: Inflow | None = None
@@ -96,7 +84,6 @@ class Held:
     ahead_since: float | None = None
     looked_at: float = -inf
     doubted_until: float = -inf
-    guarded_at: float = -inf
     committed_at: float = -inf
     failing_at: float | None = None
     progressed_at: float = -inf
@@ -149,10 +136,14 @@ class Held:
         """Offsets between what passed the sink and the log's end."""
         return None if self.end is None else max(0, self.end - self.passed)
 
-    def place(self, offset: int) -> None:
+    def advance(self, event: Event) -> None:
+        """To the next phase, by the table."""
+        self.phase = TRANSITIONS[self.phase][event]
+
+    def place(self, offset: int, event: Event) -> None:
         """The start position is known."""
         self.position = self.passed = offset
-        self.phase = Phase.STARTING
+        self.advance(event)
 
     def fence(self) -> None:
         """Somebody newer owns it: no further commit."""
@@ -165,16 +156,14 @@ class Held:
         self.rewrite = False
         self.failing_at = None
         if self.phase is Phase.STARTING:
-            self.phase = Phase.GUARDING if guarded else Phase.READY
+            self.advance(Event.COMMITTED_GUARDED if guarded else Event.COMMITTED)
             self.progressed_at = now
-        if self.phase is Phase.GUARDING:
-            self.guarded_at = now
 
     def guard(self, verdict: Judgement, entry: Committed | None, now: float, guard_s: float) -> None:
         """One look at a guarded start commit: free after `guard_s` undisturbed, else the larger offset once more."""
         if verdict is Judgement.OURS:
-            if now - self.guarded_at > guard_s:
-                self.phase = Phase.READY
+            if now - self.committed_at > guard_s:
+                self.advance(Event.UNDISTURBED)
             return
         known = entry is not None and entry.token is not None and entry.topic_id == self.topic_id
         if known and entry is not None and entry.token is not None and entry.token.epoch >= self.sought:
@@ -213,7 +202,7 @@ class Held:
         """The log no longer has our position: begin anew at `offset`, which may also be an earlier one."""
         self.committed = self.ahead_since = self.handed_from = None
         self.settled = True
-        self.place(offset)
+        self.place(offset, Event.NOT_IN_LOG)
 
     def status(self, alive: bool, paused: bool) -> RunningPartition:
         """`paused` counts as started: there is nothing that a batch could show."""

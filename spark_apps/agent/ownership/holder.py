@@ -22,9 +22,10 @@ from coordinator_tasks.core.protocol.holding import (
 )
 from spark_apps.agent.ownership.batch_times import BatchTimes
 from spark_apps.agent.ownership.first import FirstOffsets
-from spark_apps.agent.ownership.held import Held, Phase
+from spark_apps.agent.ownership.held import Held
 from spark_apps.agent.ownership.ledger import Ledger
 from spark_apps.agent.ownership.listening import Telling, next_telling, take_answer
+from spark_apps.agent.ownership.phases import Phase
 from spark_apps.agent.ownership.releasing import Releasing
 from spark_apps.agent.ownership.work import Result, Work, perform
 from spark_apps.agent.reports import Reports

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from coordinator_tasks.core.model import Handoff, Token, TopicNode
 from spark_apps.agent.ownership.first import FirstOffsets
-from spark_apps.agent.ownership.held import Held, Phase
+from spark_apps.agent.ownership.held import Held
+from spark_apps.agent.ownership.phases import Phase
 from spark_apps.agent.settings import Terms
 
 

@@ -30,9 +30,9 @@ from coordinator_tasks.core.protocol.fence import (
 )
 from coordinator_tasks.core.protocol.holding import Grant, Via
 from spark_apps.agent.ownership.bounds import misplaced, overtaken
-from spark_apps.agent.ownership.claims import settle
-from spark_apps.agent.ownership.held import Held, Listened, Phase
+from spark_apps.agent.ownership.held import Held, Listened
 from spark_apps.agent.ownership.holdings import Holdings, Owing
+from spark_apps.agent.ownership.phases import Event, Phase
 from spark_apps.agent.ownership.schedule import Schedule
 from spark_apps.agent.ownership.work import (
     Claim,
@@ -240,7 +240,8 @@ class Ledger(Holdings):
         if held.grant.release is None and not known:
             # A start that was found in the log already stands: looking for it at every look, slow brokers would never
             # let it be committed.
-            held.phase = Phase.SURVEYING if held.phase is Phase.LOOKING else held.phase
+            if held.phase is Phase.LOOKING:
+                held.advance(Event.NOT_COMMITTED)
             return
         start = self._start(partition, entry, held.grant.release, Bounds(0, 0))
         stands = held.grant.release if start.source == "release" else entry
@@ -251,19 +252,22 @@ class Ledger(Holdings):
         self._begin(held, start.offset if held.shown is None else held.shown[1])
 
     def _begin(self, held: Held, offset: int) -> None:
-        held.place(offset)
-        self._announce(held)
-
-    def _announce(self, held: Held) -> None:
-        if self.terms.listening and held.phase is Phase.STARTING and held.listened is Listened.NOTHING:
-            held.phase = Phase.ASSIGNING
+        to_tell = self.terms.listening and held.listened is Listened.NOTHING
+        held.place(offset, Event.START_TO_TELL if to_tell else Event.START_KNOWN)
 
     def _claimed(self, claim: Claim, found: Mapping[int, Standing]) -> None:
-        mine = self.of_request(claim.tokens, claim.number)
-        for partition, standing in settle(mine, found, self._identity.consumer).items():
-            self.refused(partition, standing)
-        for _, held in mine:
-            self._announce(held)
+        """Begin at the positions that stand in the sink. A partition that it left out is asked for again."""
+        for partition, held in self.of_request(claim.tokens, claim.number):
+            standing = found.get(partition)
+            if standing is None:
+                continue
+            if standing.refuses(held.token, self._identity.consumer):
+                self.refused(partition, standing)
+            elif standing.offset is None:
+                held.advance(Event.NOT_IN_SINK)
+            else:
+                self._begin(held, standing.offset)
+                held.settled = True
         if found.keys() < claim.tokens.keys():
             self._schedule.pause_claims()
 

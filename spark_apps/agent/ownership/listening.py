@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from spark_apps.agent.ownership.held import Held, Listened, Phase
+from spark_apps.agent.ownership.held import Held, Listened
+from spark_apps.agent.ownership.phases import Event, Phase
 
 
 class Happening(StrEnum):
@@ -53,7 +54,7 @@ def take_answer(
         if telling.happening is not Happening.ASSIGNED:
             one.listened = Listened.ALL
         elif one.phase is Phase.ASSIGNING and not one.closing:
-            one.phase = Phase.STARTING
+            one.advance(Event.TOLD)
             offset = wanted.get(partition, one.position)
             if offset != one.position and _is_offset(offset) and adjustable:
                 one.position = one.passed = offset

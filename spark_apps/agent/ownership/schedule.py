@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from math import inf
 
-from coordinator_tasks.core.model import Committed
+from coordinator_tasks.core.model import Committed, Token
 from coordinator_tasks.core.ports import Clock
-from spark_apps.agent.ownership.claims import superseded, unclaimed
-from spark_apps.agent.ownership.held import Held, Phase
+from spark_apps.agent.ownership.held import Held
 from spark_apps.agent.ownership.holdings import Holdings
+from spark_apps.agent.ownership.phases import Phase
 from spark_apps.agent.ownership.work import Claim, Commit, Look, Measure, Survey, Work
 from spark_apps.agent.settings import Identity, Timing
 
@@ -105,7 +105,7 @@ class Schedule:
         if due:
             times.append(self._commit_at)
         times += [h.looked_at + self._timing.guard_look_s for h in held.values() if h.phase is Phase.GUARDING]
-        if unclaimed(held, self._holdings.node):
+        if self._unclaimed:
             times.append(self._claim_at)
         if self._measure_wanted:
             times.append(self._measured_at + self._measure_s)
@@ -125,14 +125,28 @@ class Schedule:
             return self._commit(due)
         if self._wants_id(now):
             return self._look((), now)
-        node = self._holdings.node
-        tokens = unclaimed(self._holdings.held, node)
-        if tokens and node is not None and now >= self._claim_at:
-            return Claim(self._identity, node.topic_id, tokens, superseded(tokens, node), self._next_number)
+        tokens = self._unclaimed
+        if tokens and now >= self._claim_at:
+            return self._claim(tokens)
         unknown = self._holdings.unknown
         if unknown and now >= self._survey_at:
             return Survey(unknown, self._next_number, self._times_ms(unknown))
         return self._measure(now) or self._recommit(now)
+
+    @property
+    def _unclaimed(self) -> dict[int, Token]:
+        """The tokens that the sink has to know before these holdings go on."""
+        waiting = {p: h for p, h in self._holdings.held.items() if h.phase is Phase.CLAIMING}
+        return {p: h.token for p, h in sorted(waiting.items()) if h.topic_id == self._topic_id}
+
+    def _claim(self, tokens: Mapping[int, Token]) -> Claim:
+        seeks = self._holdings.node.seeks if self._holdings.node is not None else {}
+        forget = {p: seek.epoch for p, seek in seeks.items() if p in tokens}
+        return Claim(self._identity, self._topic_id, tokens, forget, self._next_number)
+
+    @property
+    def _topic_id(self) -> str:
+        return self._holdings.node.topic_id if self._holdings.node is not None else ""
 
     def _undoubted(self, now: float) -> dict[int, Held]:
         """What stands to be committed and may be: no commit of it was late just now."""
@@ -150,8 +164,7 @@ class Schedule:
     # Looks -----------------------------------------------------------------------------------------------------------
 
     def _look(self, partitions: tuple[int, ...], now: float) -> Look:
-        node = self._holdings.node
-        topic_id = node.topic_id if node is not None else ""
+        topic_id = self._topic_id
         held = {p: h.token for p, h in self._holdings.held.items() if not h.fenced and h.topic_id == topic_id}
         return Look(partitions, self._next_number, topic_id, held, self._id_due(now))
 
@@ -216,15 +229,15 @@ class Schedule:
         allowed = wanted or now >= self._ends_at
         if not allowed:
             # Somebody waits for those that have just begun, and for no other.
-            ready = {p: h for p, h in ready.items() if not h.measured}
+            ready = {p: h for p, h in ready.items() if h.asked_from is None}
         if not ready:
             return None
         everything = wanted and now - self._bounds_at >= self._timing.bounds_s
         # What was just released has just been read: its start does not wait for a second question.
-        bounds = [p for p, h in ready.items() if everything or (not h.measured and h.grant.release is None)]
+        bounds = [p for p, h in ready.items() if everything or (h.asked_from is None and h.grant.release is None)]
         self._bounds_at = now if everything else self._bounds_at
         for held in ready.values():
-            held.measured, held.asked_from = True, held.position
+            held.asked_from = held.position
         if allowed:
             self._measure_wanted = False
             self._measured_at = now

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from coordinator_tasks.core.model import Handoff, Seek, StartRule, Token
-from spark_apps.agent.ownership.held import Phase
 from spark_apps.agent.ownership.listening import Happening, Telling
+from spark_apps.agent.ownership.phases import Phase
 from spark_apps.agent.ownership.planner import BatchPlanner
 from spark_apps.agent.ownership.work import Claim, Failed, perform
 from spark_apps.agent.settings import Pacing, Terms

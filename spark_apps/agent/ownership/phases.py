@@ -1,0 +1,46 @@
+"""How a consumer takes up a partition: the phases, and what leads from one to the next. Nothing else changes a phase.
+
+`docs/architecture.md` draws this table, and a test compares the two. A partition ends from any phase: `Held.closing`.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class Phase(StrEnum):
+    """How far the acquisition has come. Nothing is read before `READY`."""
+
+    CLAIMING = "claiming"  # the sink keeps the positions: our token has to be put there
+    LOOKING = "looking"  # the committed entry has to be read
+    SURVEYING = "surveying"  # no position is known: the log's bounds have to be read
+    ASSIGNING = "assigning"  # the application is told, and may begin elsewhere
+    STARTING = "starting"  # the start position has to be committed under the new token
+    GUARDING = "guarding"  # the start commit has to stay our own for longer than the commit time-out
+    READY = "ready"
+
+
+class Event(StrEnum):
+    """What leads to the next phase; the labels of the diagram."""
+
+    NOT_IN_SINK = "the sink has no position"
+    NOT_COMMITTED = "nothing is committed or released"
+    START_KNOWN = "the start is known"
+    START_TO_TELL = "the start is known, and a listener wants to be told"
+    TOLD = "the listener has answered"
+    COMMITTED = "the start is committed"
+    COMMITTED_GUARDED = "the start of a guarded partition is committed"
+    UNDISTURBED = "the commit has stayed ours for guard_s"
+    NOT_IN_LOG = "the log no longer has the position"
+
+
+_START = {Event.START_KNOWN: Phase.STARTING, Event.START_TO_TELL: Phase.ASSIGNING}
+
+TRANSITIONS: Mapping[Phase, Mapping[Event, Phase]] = {
+    Phase.CLAIMING: {Event.NOT_IN_SINK: Phase.LOOKING, **_START},
+    Phase.LOOKING: {Event.NOT_COMMITTED: Phase.SURVEYING, **_START},
+    Phase.SURVEYING: _START,
+    Phase.ASSIGNING: {Event.TOLD: Phase.STARTING},
+    Phase.STARTING: {**_START, Event.COMMITTED: Phase.READY, Event.COMMITTED_GUARDED: Phase.GUARDING},
+    Phase.GUARDING: {Event.UNDISTURBED: Phase.READY},
+    Phase.READY: {Event.NOT_IN_LOG: Phase.STARTING},
+}
