@@ -7,17 +7,13 @@ def misplaced(held: Held, beginning: int | None, now: float, ahead_s: float) -> 
     """Why the next offset to hand out is not one of the log's, in a sentence without its end; empty if it is.
 
     While a batch is under way it is the executors that find out. A position behind the log's end has to stay there for
-    `ahead_s`; `now` is the clock's monotonic time. What was read since the end was asked for may lie beyond it.
+    `ahead_s`; `now` is the clock's monotonic time.
     """
     if held.pending or held.end is None:
         return ""
     if beginning is not None and held.position < beginning:
         return f"offsets {held.position} to {beginning - 1} are gone, the log begins at {beginning}"
-    if held.asked_from is None or min(held.position, held.asked_from) <= held.end:
-        held.ahead_since = None
-        return ""
-    held.ahead_since = now if held.ahead_since is None else held.ahead_since
-    if now - held.ahead_since < ahead_s:
+    if held.ahead_since is None or now - held.ahead_since < ahead_s:
         return ""
     return f"its position {held.position} is behind the log's end {held.end} (truncated, or committed by somebody else)"
 

@@ -81,7 +81,7 @@ class Held:
     goal: int | None = None  # the log's end when it was taken up
     inflow: Inflow | None = None
     handed_from: int | None = None  # the first offset that was handed out since the log's beginning was looked at
-    ahead_since: float | None = None
+    ahead_since: float | None = None  # since when the position is behind the log's end
     looked_at: float = -inf
     doubted_until: float = -inf
     committed_at: float = -inf
@@ -171,6 +171,13 @@ class Held:
             self.position = self.passed = max(self.passed, entry.offset)
         self.rewrite = True
 
+    def told(self, start: int | None) -> None:
+        """The application knows that it begins, and wants it to begin at `start` instead, if that is given."""
+        self.advance(Event.TOLD)
+        if start is not None:
+            self.position = self.passed = start
+            self.settled = True
+
     def hand_out(self, end: int, commit_first: bool = False) -> None:
         """A batch up to `end` is planned: it counts as running until that has passed the sink."""
         self.handed_from = self.position if self.handed_from is None else self.handed_from
@@ -193,6 +200,10 @@ class Held:
     def measure(self, end: int, now: float) -> None:
         """The log's end as just read; at the end, nothing is expected to move."""
         self.end = end
+        if not self.pending:
+            # What was read after the end was asked for may lie beyond it.
+            ahead = self.asked_from is not None and min(self.position, self.asked_from) > end
+            self.ahead_since = (now if self.ahead_since is None else self.ahead_since) if ahead else None
         self.goal = end if self.goal is None else self.goal
         self.inflow = Inflow(end, now, now) if self.inflow is None else self.inflow.seen(end, now)
         if self.passed >= end:

@@ -22,9 +22,9 @@ from coordinator_tasks.core.protocol.holding import (
 )
 from spark_apps.agent.ownership.batch_times import BatchTimes
 from spark_apps.agent.ownership.first import FirstOffsets
-from spark_apps.agent.ownership.held import Held
+from spark_apps.agent.ownership.held import Held, Listened
 from spark_apps.agent.ownership.ledger import Ledger
-from spark_apps.agent.ownership.listening import Telling, next_telling, take_answer
+from spark_apps.agent.ownership.listening import Happening, Telling, next_telling, starts_after
 from spark_apps.agent.ownership.phases import Phase
 from spark_apps.agent.ownership.releasing import Releasing
 from spark_apps.agent.ownership.work import Result, Work, perform
@@ -300,12 +300,21 @@ class Holder:
 
     def telling(self) -> Telling | None:
         """What the application is to be told now; answer it before asking for the next."""
-        return next_telling(self._ledger.held, self._isolated)
+        telling = next_telling(self._ledger.held, self._isolated)
+        for partition in telling.offsets if telling is not None else ():
+            self._ledger.held[partition].listened = Listened.ASSIGNED
+        return telling
 
     def told(self, telling: Telling, wanted: Mapping[int, int]) -> None:
         """It has been told; `wanted`: where it wants partitions to begin instead."""
-        adjustable = not self._ledger.terms.claims
-        for sentence in take_answer(self._ledger.held, telling, wanted, adjustable):
+        held = self._ledger.held
+        starts, left_out = starts_after(held, telling, wanted, adjustable=not self._ledger.terms.claims)
+        for partition, start in starts.items():
+            held[partition].told(start)
+        if telling.happening is not Happening.ASSIGNED:
+            for partition in telling.offsets:
+                held[partition].listened = Listened.ALL
+        for sentence in left_out:
             self.reports.add("listener", sentence)
         self._settle()
 

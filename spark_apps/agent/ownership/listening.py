@@ -1,15 +1,15 @@
-"""When the application is told of its partitions, and what its answer changes. Pure; one telling at a time.
+"""When the application is told of its partitions, and what follows from its answer. Pure; one telling at a time.
 
 A holding is told before it begins, and told its end once its last batch has passed the sink: its last commit, its close
 and its release come after that.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from spark_apps.agent.ownership.held import Held, Listened
-from spark_apps.agent.ownership.phases import Event, Phase
+from spark_apps.agent.ownership.held import Held
+from spark_apps.agent.ownership.phases import Phase
 
 
 class Happening(StrEnum):
@@ -36,33 +36,27 @@ def next_telling(held: Mapping[int, Held], isolated: bool) -> Telling | None:
     coming = {p: h for p, h in held.items() if h.phase is Phase.ASSIGNING and not h.closing}
     for happening, found in ((Happening.LOST, lost), (Happening.REVOKED, revoked), (Happening.ASSIGNED, coming)):
         if found:
-            for one in found.values():
-                one.listened = Listened.ASSIGNED
             return Telling(happening, {p: h.passed for p, h in sorted(found.items())})
     return None
 
 
-def take_answer(
+def starts_after(
     held: Mapping[int, Held], telling: Telling, wanted: Mapping[int, int], adjustable: bool
-) -> Iterable[str]:
-    """The application has been told; `wanted` are the offsets at which it wants partitions to begin instead.
+) -> tuple[dict[int, int | None], list[str]]:
+    """By partition: what begins now that the application was told, and where it wants it to begin instead (`None` = nowhere).
 
-    Returns a sentence for each that is left out.
+    `wanted` is its answer. Also a sentence for each offset that is left out.
     """
-    for partition in telling.offsets:
-        one = held[partition]
-        if telling.happening is not Happening.ASSIGNED:
-            one.listened = Listened.ALL
-        elif one.phase is Phase.ASSIGNING and not one.closing:
-            one.advance(Event.TOLD)
-            offset = wanted.get(partition, one.position)
-            if offset != one.position and _is_offset(offset) and adjustable:
-                one.position = one.passed = offset
-                one.settled = True
-            elif offset != one.position:
-                yield _left_out(partition, offset, adjustable)
-    for partition in sorted(wanted.keys() - telling.offsets.keys(), key=str):
-        yield f"the listener gave an offset for partition {partition!r}, of which it was not told: left out"
+    begins = {p: held[p] for p in telling.offsets if telling.happening is Happening.ASSIGNED}
+    begins = {p: h for p, h in begins.items() if h.phase is Phase.ASSIGNING and not h.closing}
+    moved = {p: wanted[p] for p, h in begins.items() if wanted.get(p, h.position) != h.position}
+    starts = {p: moved[p] if p in moved and adjustable and _is_offset(moved[p]) else None for p in begins}
+    left_out = [_left_out(p, offset, adjustable) for p, offset in moved.items() if starts[p] is None]
+    left_out += [
+        f"the listener gave an offset for partition {partition!r}, of which it was not told: left out"
+        for partition in sorted(wanted.keys() - telling.offsets.keys(), key=str)
+    ]
+    return starts, left_out
 
 
 def _is_offset(found: object) -> bool:
