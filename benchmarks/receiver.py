@@ -44,8 +44,9 @@ from coordinator_tasks.core.protocol.holding import Reading
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from spark_apps.agent.ownership.batches import Batches
+from spark_apps.agent.ownership.grants import Grants
 from spark_apps.agent.ownership.held import Held
-from spark_apps.agent.ownership.holder import Holder
 from spark_apps.agent.ownership.phases import Phase
 from spark_apps.agent.process.consumer_process import ConsumerSettings
 from spark_apps.agent.settings import Pacing
@@ -88,12 +89,12 @@ class Stamps:
         return {**found, "in all": (self.at[-1] - self.at[0]) * 1000}
 
 
-def on_node(stamps: Stamps, _: Holder, reading: Reading, seen: TopicNode) -> None:
+def on_node(stamps: Stamps, _: Grants, reading: Reading, seen: TopicNode) -> None:
     if reading is Reading.ACT and MOVED in seen.handoff:
         stamps.reach("plan seen", seen.handoff[MOVED].epoch)
 
 
-def on_releases(stamps: Stamps, _: Holder, __: None, releases: Mapping[int, Release]) -> None:
+def on_releases(stamps: Stamps, _: Grants, __: None, releases: Mapping[int, Release]) -> None:
     if MOVED in releases:
         stamps.reach("release seen", releases[MOVED].epoch)
 
@@ -108,7 +109,7 @@ def on_end(stamps: Stamps, held: Held, *_: Any) -> None:
         stamps.reach("end known", held.token.epoch)
 
 
-def hand_out(stamps: Stamps, _: Holder, __: None, ___: int, ranges: Sequence[Range]) -> None:
+def hand_out(stamps: Stamps, _: Batches, __: None, ___: int, ranges: Sequence[Range]) -> None:
     for one in ranges:
         if one.partition == MOVED:
             stamps.reach("waiting for Spark", one.token_epoch)
@@ -117,11 +118,11 @@ def hand_out(stamps: Stamps, _: Holder, __: None, ___: int, ranges: Sequence[Ran
 def watch(stamps: Stamps) -> None:
     """Let the consumer's own classes stamp what they have just done."""
     for kind, name, note in (
-        (Holder, "on_node", on_node),
-        (Holder, "on_releases", on_releases),
+        (Grants, "on_node", on_node),
+        (Grants, "on_releases", on_releases),
         (Held, "acknowledge", acknowledge),
         (Held, "measure", on_end),
-        (Holder, "hand_out", hand_out),
+        (Batches, "hand_out", hand_out),
     ):
         setattr(kind, name, stamped(stamps, getattr(kind, name), note))
 

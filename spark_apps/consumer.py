@@ -161,7 +161,7 @@ class SparkTopic:
 
 
 def _opened(holder: Holder) -> bool:
-    return holder.opened
+    return holder.grants.opened
 
 
 def _quietly(stop: Callable[[], None]) -> None:
@@ -316,7 +316,9 @@ class Consumer:
 
     def trouble(self) -> str:
         """That the application has no executors."""
-        busy = any(one.runner.see(lambda holder: holder.outstanding is not None) for one in self._topics.values())
+        busy = any(
+            one.runner.see(lambda holder: holder.batches.outstanding is not None) for one in self._topics.values()
+        )
         return "" if self._executors is None else self._executors.missing(busy=busy)
 
     def halt(self) -> None:

@@ -138,8 +138,8 @@ class PlainTopic:
         now = time.monotonic()
         if now >= self._ends_at:
             self._ends_at = now + ENDS_EVERY_S
-            self.runner.edit(Holder.want_ends)
-        ready, starting = self.runner.see(lambda holder: (self._ready(holder), holder.starting))
+            self.runner.edit(lambda holder: holder.requests.want_ends())
+        ready, starting = self.runner.see(lambda holder: (self._ready(holder), holder.holdings.starting))
         if starting:
             self._starting_until = now + STARTING_S
         if now >= self._stuck_at:
@@ -179,8 +179,8 @@ class PlainTopic:
     @staticmethod
     def _stalled(holder: Holder) -> dict[int, int]:
         """The positions of those that do not move while Kafka goes on telling where their logs end."""
-        now, told_s, ready = time.monotonic(), STUCK_S + ENDS_EVERY_S, holder.ready()
-        stalled = {p: ready[p] for p in holder.stalled(STUCK_S)}
+        now, told_s, ready = time.monotonic(), STUCK_S + ENDS_EVERY_S, holder.holdings.ready()
+        stalled = {p: ready[p] for p in holder.batches.stalled(STUCK_S)}
         return {p: h.position for p, h in stalled.items() if h.inflow is not None and now - h.inflow.at < told_s}
 
     def _warm_up(self) -> None:
@@ -198,7 +198,7 @@ class PlainTopic:
     @staticmethod
     def _ready(holder: Holder) -> dict[int, tuple[int, int]]:
         # What was just released has just been read; any other position is first compared with the log.
-        known = {p: h for p, h in holder.readable().items() if h.end is not None or h.grant.release is not None}
+        known = {p: h for p, h in holder.batches.readable().items() if h.end is not None or h.grant.release is not None}
         return {p: (held.token.epoch, held.position) for p, held in known.items()}
 
     def _process(self, messages: Sequence[Message]) -> None:
@@ -230,31 +230,31 @@ class PlainTopic:
         """Ask for these again later, and let the agent compare their positions with the log: it stops what is not there."""
         self._drop(refused.keys())
         self._again_at |= dict.fromkeys(refused, time.monotonic() + AGAIN_S)
-        self.runner.edit(lambda holder: holder.cannot_read({p: error.str() for p, error in refused.items()}))
+        self.runner.edit(lambda holder: holder.requests.cannot_read({p: error.str() for p, error in refused.items()}))
 
     def _pass(self, ranges: Mapping[int, Range], came: Mapping[int, Sequence[Message]]) -> None:
         """Let a batch that is handed out go through the sink."""
         lost = self.runner.confirmed() if self._output.delivery is Delivery.AT_MOST_ONCE else frozenset()
         kept = [one for p, one in ranges.items() if p not in lost]
         self._deliver([(one, m) for one in kept for m in came.get(one.partition, ()) if (m.offset() or 0) >= one.start])
-        self.runner.edit(lambda holder: holder.cover(self._batch))
+        self.runner.edit(lambda holder: holder.batches.cover(self._batch))
 
     def _deliver(self, records: Sequence[Record]) -> None:
         output = self._output
         if output.store is not None:
-            writer, steps = self.runner.edit(lambda holder: (holder.writer, holder.adds()))
+            writer, steps = self.runner.edit(lambda holder: (holder.writer, holder.batches.adds()))
             refused = output.store.write(writer, steps, _table(self.runner.topic, records))
-            self.runner.edit(lambda holder: holder.refuse(refused))
+            self.runner.edit(lambda holder: holder.batches.refuse(refused))
         elif output.sink is not None and records:
             output.sink(self.runner.topic, records)
 
     def _hand_out(self, holder: Holder, ends: Mapping[int, int]) -> dict[int, Range]:
-        held = holder.readable().items()
+        held = holder.batches.readable().items()
         ready = {p: h for p, h in held if p in ends and self._assigned.get(p) == h.token.epoch}
         ranges = {p: Range(p, h.position, ends[p], h.token.epoch) for p, h in ready.items() if ends[p] > h.position}
         if ranges:
             self._batch += 1
-            holder.hand_out(self._batch, tuple(ranges.values()))
+            holder.batches.hand_out(self._batch, tuple(ranges.values()))
         for partition in ends.keys() & self._again_at.keys():
             del self._again_at[partition]
             holder.reports.clear(f"read {partition}")

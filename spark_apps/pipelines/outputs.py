@@ -36,8 +36,8 @@ def agreed_writer(runner: TopicRunner, output: Output, hooks: Hooks) -> DataStre
 def _transaction(runner: TopicRunner, sink: TransactionalSink) -> Callable[[DataFrame, int], None]:
     def write(batch: DataFrame, _: int) -> None:
         rows = batch.toArrow()
-        writer, steps = runner.edit(lambda holder: (holder.writer, holder.adds()))
+        writer, steps = runner.edit(lambda holder: (holder.writer, holder.batches.adds()))
         refused = sink.write(writer, steps, rows)
-        runner.edit(lambda holder: holder.refuse(refused))
+        runner.edit(lambda holder: holder.batches.refuse(refused))
 
     return write

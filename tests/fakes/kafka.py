@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from coordinator_tasks.core.codecs.status_codec import decode_metadata, encode_metadata
 from coordinator_tasks.core.errors import CoordinatorError, GroupInUse, KafkaUnavailable
 from coordinator_tasks.core.model import Committed, Token, TopicDescription
-from coordinator_tasks.core.ports import GroupAnswer, Wanted
+from coordinator_tasks.core.ports import GroupAnswer, GroupOffsets, Wanted
+from spark_apps.agent.ownership.holder import Holder
+from spark_apps.agent.ownership.work import perform
 
 
 @dataclass(slots=True)
@@ -146,3 +148,12 @@ class FakeGroupOffsets:
         found = self.kafka.describe([topic])[topic]
         count = found.partition_count if found is not None else 0
         return sorted(p for p in partitions if p < count and p not in self.kafka.leaderless)
+
+
+def perform_due(holder: Holder, offsets: GroupOffsets, limit: int = 20) -> None:
+    """Perform all that a holder asks of Kafka now, at most `limit` requests."""
+    for _ in range(limit):
+        work = holder.requests.work()
+        if work is None:
+            return
+        holder.requests.answer(perform(offsets, holder.topic, work))

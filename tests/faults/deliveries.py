@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from coordinator_tasks.wiring import Settings
-from spark_apps.agent.ownership.holder import Holder
+from spark_apps.agent.ownership.batches import Batches
 from spark_apps.agent.process.agent import AgentTiming
 from spark_apps.agent.process.consumer_process import ConsumerSettings, leave_on_signals
 from spark_apps.agent.settings import Timing
@@ -31,7 +31,7 @@ from tests.integration.agent_site import Site, Traffic, wait_for
 BOUND_S = 60.0
 TIMING = Timing(commit_timeout_s=1.0, guard_s=0.2, guard_look_s=0.1, commit_s=0.01)
 COMMIT = "c/initial/work.perform/GroupOffsets.commit"
-BATCH = tuple(f"c/initial/batch/{name}" for name in ("Holder.hand_out", "Holder.cover"))
+BATCH = tuple(f"c/initial/batch/{name}" for name in ("Batches.hand_out", "Batches.cover"))
 SINK = tuple(f"c/initial/sink/{name}" for name in ("Sink.transaction", "Sink.rows", "Sink.end"))
 CLAIM = "c/initial/sink/Claim.transaction"
 
@@ -110,7 +110,7 @@ def consume(life: Life) -> None:
     points = Failpoints("c", life.folder, life.kills)
     wrap_production(points)
     for name in ("hand_out", "cover"):
-        setattr(Holder, name, _around(points, name, getattr(Holder, name)))
+        setattr(Batches, name, _around(points, name, getattr(Batches, name)))
     database, table = MarkedDatabase(life.url, points, "Sink"), Table(points)
 
     def sink(topic: str, records: Sequence[Record]) -> None:
@@ -133,10 +133,10 @@ def consume(life: Life) -> None:
 
 
 def _around(points: Failpoints, name: str, act: Callable[..., object]) -> Callable[..., object]:
-    def acted(self: Holder, *arguments: object) -> object:
+    def acted(self: Batches, *arguments: object) -> object:
         if name == "cover" and self.outstanding is None:
             return act(self, *arguments)
-        with points.around(f"Holder.{name}", "batch"):
+        with points.around(f"Batches.{name}", "batch"):
             return act(self, *arguments)
 
     return acted

@@ -15,6 +15,7 @@ from coordinator_tasks.core.model import Directive, Handoff, Isolation, Release,
 from coordinator_tasks.core.ports import Create, SetData
 from spark_apps.agent.interface.status_server import Interface, StatusServer
 from spark_apps.records.batches import Range
+from tests.fakes.kafka import perform_due
 from tests.faults.malformed import unreadable
 from tests.unit.spark_apps.agent.process.test_agent import PATHS, Stage
 
@@ -30,12 +31,12 @@ def busy() -> Stage:
     stage.own(KEPT, GIVEN)
     stage.step()
     holder = stage.topics.holders["t"]
-    holder.hand_out(1, [Range(p, 0, 5, 1) for p in (KEPT, GIVEN)])
+    holder.batches.hand_out(1, [Range(p, 0, 5, 1) for p in (KEPT, GIVEN)])
     stage.write(assignments={KEPT: "a"}, since={KEPT: 1}, handoff=moves(2))
     stage.directive(Directive("a"))
     stage.step()
     assert stage.runs == {KEPT, GIVEN}
-    assert holder.awaited().keys() == {TAKEN}
+    assert holder.grants.awaited().keys() == {TAKEN}
     return stage
 
 
@@ -43,10 +44,10 @@ def releasing() -> Stage:
     """The batch has passed: what is given away is closed, and its release is to be written on a node that is garbage."""
     stage = busy()
     put(stage, PATHS.partition("t", GIVEN), b"{")
-    stage.topics.holders["t"].cover(1)
+    stage.topics.holders["t"].batches.cover(1)
     stage.step()
     assert stage.runs == {KEPT}
-    assert stage.topics.holders["t"].outbox.keys() == {GIVEN}
+    assert stage.topics.holders["t"].releasing.outbox.keys() == {GIVEN}
     return stage
 
 
@@ -78,11 +79,11 @@ def everything(stage: Stage) -> object:
     holder = stage.topics.holders["t"]
     status = stage.agent.status()
     return (
-        holder.picture,
+        holder.holdings.accepted,
         status.topics["t"].running,
         status.topics["t"].held,
         status.health,
-        (holder.outstanding, dict(holder.outbox), holder.awaited()),
+        (holder.batches.outstanding, dict(holder.releasing.outbox), holder.grants.awaited()),
         stage.topics.names(),
         stage.offsets.committed("t", range(4)),
     )
@@ -137,7 +138,7 @@ def test_what_cannot_be_read_is_named_and_changes_nothing(name: str) -> None:
         assert stage.reported(place.path), raw[:200]
     put(stage, place.path, place.good(stage))
     stage.step(1.0)
-    stage.topics.holders["t"].cover(1)
+    stage.topics.holders["t"].batches.cover(1)
     stage.step()
     stage.step()
     assert not stage.reported(place.path)
@@ -166,7 +167,7 @@ def test_a_topic_node_that_is_posted_and_cannot_be_read_is_refused_and_changes_n
             assert (code, said["error"].startswith(PATHS.topic("t"))) == (400, True), (raw[:200], said)
             assert everything(stage) == before, raw[:200]
         assert post(server.address, assigned_more(stage)) == (200, {"taken": True})
-        stage.topics.holders["t"].tick(stage.offsets)
+        perform_due(stage.topics.holders["t"], stage.offsets)
         assert stage.runs == {KEPT, GIVEN, NEW}
     finally:
         server.close()

@@ -143,7 +143,7 @@ class Consumer(Host):
             return False
         holder = self.holder(topic) if topic else None
         if kind == "kafka" and holder is not None:
-            return holder.next_at() <= self.kernel.now
+            return holder.requests.next_at() <= self.kernel.now
         return kind == "agent" and self.woken
 
     def _cut_short(self) -> bool:
@@ -198,16 +198,16 @@ class Consumer(Host):
     def _worker_step(self, topic: str) -> Callable[[], None] | None:
         """As the runner does it: ask the holder, perform outside of its lock, answer."""
         holder = self.holder(topic)
-        if holder is None or holder.picture is None:
+        if holder is None or holder.holdings.accepted is None:
             return None
-        work, offsets = holder.work(), Offsets(self._brokers, self, holder.picture.group_id)
+        work, offsets = holder.requests.work(), Offsets(self._brokers, self, holder.holdings.accepted.group_id)
         if work is None:
             return None
         self.on_request(topic, work)
 
         def run() -> None:
             result = perform(offsets, topic, work)
-            holder.answer(result)
+            holder.requests.answer(result)
             self.on_answer(topic, result)
 
         return run
@@ -223,7 +223,7 @@ class Consumer(Host):
             return True
         if query.current is not None:
             query.start, query.current, query.passed = query.current, None, False
-        if not query.holder.opened:
+        if not query.holder.grants.opened:
             query.holder.open()
         try:
             query.current = query.planner.offer(query.start)

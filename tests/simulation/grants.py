@@ -76,7 +76,7 @@ class Grants:
 def by_picture(one: Consumer, topic: str, partition: int, held: Held) -> bool:
     """Whether the node that this process has accepted gives it the partition under the token that it holds."""
     holder = one.holder(topic)
-    picture = holder.picture if holder is not None else None
+    picture = holder.holdings.accepted if holder is not None else None
     if picture is None or picture.removed or picture.incarnations.get(one.consumer) != one.incarnation:
         return False
     entry = picture.handoff.get(partition)

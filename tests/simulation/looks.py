@@ -108,7 +108,7 @@ class Looks:
 
 def _held(one: Consumer, topic: str) -> dict[int, Held]:
     holder = one.holder(topic)
-    return dict(holder._ledger.held) if holder is not None else {}
+    return dict(holder.holdings.held) if holder is not None else {}
 
 
 def _is_newer(token: Token | None, own: Token) -> bool:

@@ -151,9 +151,9 @@ MUTANTS = (
         "nothing is committed on an old look",
     ),
     Mutant(
-        "Holder.readable",
-        "return {p: h for p, h in self.ready().items() if h.is_sure(now, self._fresh_s)}",
-        "return self.ready()",
+        "Batches.readable",
+        "return {p: h for p, h in self._holdings.ready().items() if h.is_sure(now, self._fresh_s)}",
+        "return self._holdings.ready()",
         "nothing is handed out on an old look",
     ),
     Mutant(
@@ -164,15 +164,15 @@ MUTANTS = (
     ),
     Mutant(
         "BatchPlanner._available",
-        "ready = sorted(self.holder.readable().items())",
-        "ready = sorted(self.holder.ready().items())",
+        "ready = sorted(self.holder.batches.readable().items())",
+        "ready = sorted(self.holder.holdings.ready().items())",
         "a batch of Spark's is planned on a fresh look",
     ),
     # The plain consumer and the topic's worker
     Mutant(
         "PlainTopic._hand_out",
-        "held = holder.readable().items()",
-        "held = holder.ready().items()",
+        "held = holder.batches.readable().items()",
+        "held = holder.holdings.ready().items()",
         "a plain consumer hands out on a fresh look",
     ),
     Mutant(
@@ -219,7 +219,7 @@ MUTANTS = (
     ),
     Mutant(
         "PlainTopic._deliver",
-        "self.runner.edit(lambda holder: holder.refuse(refused))",
+        "self.runner.edit(lambda holder: holder.batches.refuse(refused))",
         "pass",
         "what a store refuses stops at a plain consumer",
     ),
@@ -237,8 +237,8 @@ MUTANTS = (
     ),
     Mutant(
         "TopicRunner._work",
-        "self.edit(lambda holder: holder.answer(result))",
-        "self.holder.answer(result)",
+        "self.edit(lambda holder: holder.requests.answer(result))",
+        "self.holder.requests.answer(result)",
         "an answer of Kafka wakes whoever waits for it",
     ),
     Mutant(
@@ -254,19 +254,19 @@ MUTANTS = (
         "the log's ends are those that the present reader reaches",
     ),
     Mutant(
-        "Ledger._doubt",
+        "Requests._doubt",
         "if now - self._schedule.asked_at > self._timing.fresh_s:",
         "if False:",
         "nothing is committed while a late commit may have hidden a newer owner's entry",
     ),
     Mutant(
-        "Ledger._judge",
+        "Requests._judge",
         "if verdict is Judgement.FENCED and entry is not None:",
         "if False:",
         "a newer token means stop at once",
     ),
     Mutant(
-        "Ledger._committed",
+        "Requests._committed",
         "held.grant.via is Via.GUARDED",
         "False",
         "a guarded start waits until its commit has stayed its own",
@@ -284,7 +284,7 @@ MUTANTS = (
         "an answer says nothing of a holding that began after it was asked for",
     ),
     Mutant(
-        "Ledger._looked",
+        "Requests._looked",
         "if looked.topic_id and looked.topic_id != held.topic_id:",
         "if False:",
         "a topic that was created anew is noticed at every look",
@@ -308,7 +308,7 @@ MUTANTS = (
         "who was fenced releases nothing",
     ),
     Mutant(
-        "Holder._barred",
+        "Holdings.barred",
         "return bar is not None and epoch <= bar.epoch and",
         "return False and",
         "what was fenced is not started again under the same grant",
@@ -386,9 +386,9 @@ MUTANTS = (
         "an epoch that was given out twice is recovered from",
     ),
     Mutant(
-        "Holder._steps",
-        "if self._astray or not self._acquiring:",
-        "if not self._acquiring:",
+        "Grants._steps",
+        "if self._astray or not self.opened:",
+        "if not self.opened:",
         "nothing is begun while another node is stored",
     ),
     Mutant(
@@ -465,7 +465,7 @@ MUTANTS = (
     ),
     Mutant(
         "Agent._go_on_leaving",
-        "clean = self._halted and not self._any(lambda holder: not holder.idle)",
+        "clean = self._halted and not self._any(lambda holder: not holder.grants.idle)",
         "clean = self._halted",
         "a clean end is said only after the last commit",
     ),
@@ -547,7 +547,7 @@ MUTANTS = (
     ),
     Mutant(
         "Releasing.owe",
-        "answered, self._ledger.answered = self._ledger.answered, {}",
+        "answered, self._holdings.answered = self._holdings.answered, {}",
         "return",
         "what does not run here is released as well",
     ),
@@ -690,15 +690,15 @@ MUTANTS = (
         "what two run after a loss is closed first",
     ),
     Mutant(
-        "Holder.on_unreadable",
-        'self.reports.add("node", sentence)',
+        "Grants.on_unreadable",
+        'self._reports.add("node", sentence)',
         "self.stop(sentence)",
         "a node that has vanished or cannot be read stops nothing",
     ),
     Mutant(
-        "Holder.on_unreadable",
-        'self._astray = True\n        self.reports.add("node", sentence)',
-        'pass\n        self.reports.add("node", sentence)',
+        "Grants.on_unreadable",
+        'self._astray = True\n        self._reports.add("node", sentence)',
+        'pass\n        self._reports.add("node", sentence)',
         "nothing is begun while the node cannot be read",
     ),
     Mutant(
@@ -776,7 +776,7 @@ MUTANTS = (
         "the start is committed before anything is read",
     ),
     Mutant(
-        "Ledger._judge",
+        "Requests._judge",
         "if verdict is Judgement.FENCED and entry is not None:",
         "if verdict is Judgement.FENCED and entry is not None and held.phase is Phase.READY:",
         "a start is checked like any other commit",
@@ -853,10 +853,10 @@ MUTANTS = (
         "an incarnation is kept over sessions",
     ),
     Mutant(
-        "Holder.on_node",
-        "self.picture = self._ledger.node = seen",
-        "self.picture = self._ledger.node = __import__('dataclasses').replace("
-        "seen, handoff={**getattr(self.picture, 'handoff', {}), **seen.handoff})",
+        "Grants.on_node",
+        "self._holdings.accepted = seen",
+        "self._holdings.accepted = __import__('dataclasses').replace("
+        "seen, handoff={**getattr(accepted, 'handoff', {}), **seen.handoff})",
         "a node is acted on as one whole read",
     ),
     Mutant(
@@ -872,15 +872,15 @@ MUTANTS = (
         "the giver of a hand-off stands in `toClose`",
     ),
     Mutant("Draft.move", "self.to_start[partition] = taker", "pass", "the taker of what is moved stands in `toStart`"),
-    Mutant("Holder.on_node", "elif self.picture is not None:", "elif False:", "a node that is kept back is reported"),
+    Mutant("Grants.on_node", "elif accepted is not None:", "elif False:", "a node that is kept back is reported"),
     Mutant(
-        "Ledger._judge",
+        "Requests._judge",
         'if entry is not None and entry.topic_id not in ("", held.topic_id):',
         "if False:",
         "a commit of another topic id is reported",
     ),
     Mutant(
-        "Ledger._judge",
+        "Requests._judge",
         'self._reports.add(\n                f"rewritten {partition}",',
         'max(\n                f"rewritten {partition}",',
         "what was overwritten is reported",
@@ -902,13 +902,13 @@ MUTANTS = (
         "the absence of a lost giver or taker guards the write as well",
     ),
     Mutant(
-        "Ledger._committed",
+        "Requests._committed",
         "held.acknowledge(offsets[partition].offset, guarded, now)",
         "held.acknowledge(held.passed, guarded, now)",
         "an acknowledgement is for the offset that was sent",
     ),
     Mutant(
-        "Ledger._judge",
+        "Requests._judge",
         "held.looked_at = self._schedule.asked_at",
         "held.looked_at = now",
         "a look is as old as its request, not as its answer",

@@ -288,7 +288,7 @@ class Oracle:
     @staticmethod
     def _items(one: Consumer, topic: str) -> Iterable[tuple[int, Held]]:
         holder = one.holder(topic)
-        return holder._ledger.held.items() if holder is not None else ()
+        return holder.holdings.held.items() if holder is not None else ()
 
     def _tokens(self, one: Consumer, topic: str) -> dict[int, Token]:
         return {p: h.token for p, h in self._items(one, topic)}
@@ -337,7 +337,7 @@ class Oracle:
             raise Broken("acts on what it reads", ignored)
         runs: Runs = {}
         for topic, query in one.topics.queries.items():
-            held = query.holder._ledger.held
+            held = query.holder.holdings.held
             self._changes(one, topic, held)
             for p, h in held.items():
                 if (h.phase in _RUNS or h.pending or h.sent) and not h.fenced:
@@ -367,13 +367,13 @@ class Oracle:
         was = self._held.get(key, {})
         holder = one.holder(topic)
         assert holder is not None
-        picture = holder.picture
+        picture = holder.holdings.accepted
         if picture is not None and self._pictures.get(key) is not picture:
             before = self._pictures.get(key)
             grows = before is None or picture.epoch > before.epoch
             self.expect("epochs never fall", grows, f"{one.name} went to epoch {picture.epoch} of {topic}")
             self._pictures[key] = picture
-        if holder._isolated:
+        if holder.grants.isolated:
             self._let_go[key] = {p: h.token for p, h in held.items() if h.closing}
         if now == was:
             return
@@ -396,12 +396,12 @@ class Oracle:
     def _stopped(self, one: Consumer, topic: str, partition: int, token: Token) -> None:
         holder = one.holder(topic)
         assert holder is not None
-        found = grants(holder.picture, one.consumer, one.incarnation, holder._releases, False)
+        found = grants(holder.holdings.accepted, one.consumer, one.incarnation, holder.grants._releases, False)
         grant = found.get(partition)
-        still = grant is not None and grant.token == token and not holder._is_void(grant.token)
+        still = grant is not None and grant.token == token and not holder.grants._is_void(grant.token)
         # What it began to stop under an isolation is stopped, even if ZooKeeper was lost then and the isolation with it.
-        told = holder._isolated or self._let_go.get((one.name, topic), {}).get(partition) == token
-        reason = not still or partition in holder._ledger.bars or holder._stopping or told
+        told = holder.grants.isolated or self._let_go.get((one.name, topic), {}).get(partition) == token
+        reason = not still or partition in holder.holdings.bars or holder.grants._stopping or told
         self.expect("hold means hold", reason, f"{one.name} stopped {topic}-{partition} for no reason")
         self.looks.on_stopped(one, topic, partition)
 
@@ -475,7 +475,7 @@ class Oracle:
 
     def on_offer(self, one: Consumer, topic: str, query: Query) -> None:
         """Only what it holds by its picture, does not close, and has looked at lately is part of a batch."""
-        held, batch = query.holder._ledger.held, query.current
+        held, batch = query.holder.holdings.held, query.current
         ranges = batch.ranges if batch is not None else {}
         self.looks.on_offer(one, topic, ranges)
         for p in ranges:
@@ -504,7 +504,7 @@ class Oracle:
         if one.topics is None:
             return
         for topic, query in one.topics.queries.items():
-            picture = query.holder.picture
+            picture = query.holder.holdings.accepted
             if picture is not None:
                 for p, _ in self._items(one, topic):
                     self._of(picture.topic_id, p).tainted = True

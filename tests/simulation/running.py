@@ -75,7 +75,10 @@ def _shape(one: Consumer, news: int) -> tuple[object, ...]:
     found: list[object] = [news]
     for query in one.topics.queries.values() if one.topics is not None else ():
         holder = query.holder
-        found += (id(holder.picture), holder._isolated)  # the oracle keeps the last picture: no other one has its place
-        for p, h in holder._ledger.held.items():
+        found += (
+            id(holder.holdings.accepted),
+            holder.grants.isolated,
+        )  # the oracle keeps the last picture: no other one has its place
+        for p, h in holder.holdings.held.items():
             found += (p, h, h.phase, h.pending, h.sent, h.fenced, h.closing)
     return tuple(found)

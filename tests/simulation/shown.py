@@ -46,7 +46,7 @@ class Shown:
         """A node that it has read and should have accepted, in a sentence; empty = there is none."""
         for topic, node in self._nodes.get(one.name, {}).items():
             holder = one.holder(topic)
-            picture = holder.picture if holder is not None else None
+            picture = holder.holdings.accepted if holder is not None else None
             if holder is not None and (picture is None or _replaces(picture, node)):
                 known = f"epoch {picture.epoch} of {picture.generation}" if picture is not None else "nothing"
                 return f"{one.name} has read epoch {node.epoch} of {node.generation} of {topic} and acts on {known}"

@@ -11,8 +11,9 @@ from coordinator_tasks.core.model import Committed, Ending, Handoff, Token
 from coordinator_tasks.core.protocol.fence import Judgement, start_position
 from coordinator_tasks.core.protocol.holding import Changes, Reading
 from coordinator_tasks.service import directives, fleet, topics
-from spark_apps.agent.ownership import holder, ledger
-from spark_apps.agent.ownership.holder import Holder
+from spark_apps.agent.ownership import grants, requests
+from spark_apps.agent.ownership.batches import Batches
+from spark_apps.agent.ownership.grants import Grants
 from spark_apps.agent.ownership.schedule import Schedule
 from tests.simulation.actions import Action, perform
 from tests.simulation.consumer import Consumer, Query
@@ -63,26 +64,27 @@ def _with_a_batch(world: World) -> tuple[Consumer, Query]:
 
 
 def test_what_a_consumer_keeps_that_its_picture_has_taken_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    due = Holder._steps
-    monkeypatch.setattr(Holder, "_steps", lambda self, owed: replace(due(self, owed), stop=()))
+    due = Grants._steps
+    monkeypatch.setattr(Grants, "_steps", lambda self, owed: replace(due(self, owed), stop=()))
     with settled() as world:
         closing(world, 0, 1)
         assert "which its picture does not give it" in has_broken(world)
 
 
 def test_what_is_wrong_after_a_turn_and_right_again_at_the_end_of_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    due, told = Holder._steps, set[tuple[str, int]]()
+    due, told = Grants._steps, set[tuple[str, int]]()
 
-    def once_more(self: Holder, owed: Mapping[int, Handoff]) -> Changes:
+    def once_more(self: Grants, owed: Mapping[int, Handoff]) -> Changes:
         found = due(self, owed)
-        at = self.identity.consumer, self.picture.epoch if self.picture is not None else 0
+        accepted = self._holdings.accepted
+        at = self._identity.consumer, accepted.epoch if accepted is not None else 0
         if not found.stop or at in told:
             return found
         told.add(at)
         return replace(found, stop=())
 
     with settled() as world:
-        monkeypatch.setattr(Holder, "_steps", once_more)
+        monkeypatch.setattr(Grants, "_steps", once_more)
         closing(world, 0, 1)
         assert "which its picture does not give it" in has_broken(world)
 
@@ -97,7 +99,7 @@ def test_an_owner_that_is_taken_for_closed_and_runs(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_consumer_that_has_read_its_isolation_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Holder, "on_isolated", lambda *_: None)
+    monkeypatch.setattr(Grants, "on_isolated", lambda *_: None)
     with settled() as world:
         world.by_hand(lambda c: directives.isolate(c, "a", by="ada", why="odd"))
         assert "and has read that it is isolated" in has_broken(world)
@@ -105,7 +107,7 @@ def test_a_consumer_that_has_read_its_isolation_and_goes_on(monkeypatch: pytest.
 
 def test_a_node_that_is_read_and_not_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     with settled() as world:
-        monkeypatch.setattr(holder, "accepts", lambda *_: Reading.OLDER)
+        monkeypatch.setattr(grants, "accepts", lambda *_: Reading.OLDER)
         closing(world, 0, 1)
         assert "acts on what it reads" in has_broken(world)
 
@@ -114,7 +116,7 @@ def test_a_batch_with_records_of_what_is_being_closed() -> None:
     with settled() as world:
         one, query = _with_a_batch(world)
         world.oracle.on_offer(one, "orders", query)
-        for held in query.holder._ledger.held.values():
+        for held in query.holder.holdings.held.values():
             held.closing = True
         with pytest.raises(Broken, match="hands out records"):
             world.oracle.on_offer(one, "orders", query)
@@ -159,7 +161,7 @@ def _read(world: World, one: Consumer) -> None:
 
 
 def test_an_owner_that_reads_on_an_old_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Holder, "readable", Holder.ready)
+    monkeypatch.setattr(Batches, "readable", lambda self: self._holdings.ready())
     with settled() as world:
         owner = world.alive(world.oracle.nodes["orders"].assignments[0])[0]
         _with_records(world)
@@ -199,7 +201,7 @@ def test_what_is_read_again_after_a_holding_that_began_where_all_had_passed() ->
 def test_an_owner_that_sees_a_newer_one_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     with settled() as world:
         _with_records(world)
-        monkeypatch.setattr(ledger, "judge", lambda *_: Judgement.OURS)
+        monkeypatch.setattr(requests, "judge", lambda *_: Judgement.OURS)
         _overwrite(world, Token(99, 1, "another"))
         assert "has seen a newer owner of orders-0 and goes on" in has_broken(world, "chores")
 
@@ -207,8 +209,8 @@ def test_an_owner_that_sees_a_newer_one_and_goes_on(monkeypatch: pytest.MonkeyPa
 def test_an_owner_that_leaves_its_entry_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
     with settled() as world:
         _with_records(world)
-        monkeypatch.setattr(ledger, "judge", lambda *_: Judgement.OURS)
-        monkeypatch.setattr(ledger, "_behind", lambda *_: False)
+        monkeypatch.setattr(requests, "judge", lambda *_: Judgement.OURS)
+        monkeypatch.setattr(requests, "_behind", lambda *_: False)
         _overwrite(world)
         assert "has seen its entry of orders-0 overwritten and leaves it" in has_broken(world)
 
@@ -224,7 +226,7 @@ def test_a_taker_that_begins_at_a_foreign_commit_and_not_where_the_giver_was(mon
             world.go((world.alive(owner)[0], "kafka orders"), 1)
             world.go((world.alive(owner)[0], "query orders"), 1)
             world.advance(0.01)
-        monkeypatch.setattr(ledger, "start_position", lambda p, c, _, *rest: start(p, c, None, *rest))
+        monkeypatch.setattr(requests, "start_position", lambda p, c, _, *rest: start(p, c, None, *rest))
         _overwrite(world)
         assert "was released at" in has_broken(world)
 

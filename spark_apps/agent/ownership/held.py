@@ -221,3 +221,8 @@ class Held:
         started = alive and proved and self.phase is Phase.READY
         rate = self.inflow.rate if self.inflow is not None else None
         return RunningPartition(self.passed, self.token, started, self.closing, self.lag, rate)
+
+
+def shown(token: Token | None) -> str:
+    """A token in a report."""
+    return "unknown" if token is None else f"epoch {token.epoch}, incarnation {token.incarnation}"

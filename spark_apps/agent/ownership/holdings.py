@@ -1,12 +1,15 @@
-"""What a consumer holds, owes and may not take up again of one topic. The holder and Kafka's answers change it."""
+"""What a consumer holds, owes and may not take up again of one topic. Data and views of it: the rules stand elsewhere."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import inf
 
 from coordinator_tasks.core.model import Handoff, Token, TopicNode
+from coordinator_tasks.core.protocol.holding import Grant
 from spark_apps.agent.ownership.first import FirstOffsets
 from spark_apps.agent.ownership.held import Held
 from spark_apps.agent.ownership.phases import Phase
+from spark_apps.agent.ownership.work import Commit, Work
 from spark_apps.agent.settings import Terms
 
 
@@ -32,19 +35,39 @@ class Bar:
 class Holdings:
     """By partition: `held`, `owing`, `bars`, and `answered`, what the release that is owed has to say.
 
-    `node` is the topic node that is acted on; `awaiting`: it names us as the taker of what is not released yet. `first`: what
-    the application's options say of new groups.
+    `accepted`: the topic node that is acted on. `awaiting`: it names us as the taker of what is not released yet. `first`:
+    what the application's options say of new groups. `request`: what Kafka or the sink is asked at present; `number`: of
+    the last request.
     """
 
     held: dict[int, Held] = field(default_factory=dict)
     owing: dict[int, Owing] = field(default_factory=dict)
     answered: dict[int, tuple[Handoff, int, Token]] = field(default_factory=dict)
     bars: dict[int, Bar] = field(default_factory=dict)
-    node: TopicNode | None = None
+    accepted: TopicNode | None = None
     awaiting: bool = False
     first: FirstOffsets | None = None
     terms: Terms = field(default_factory=Terms)
     fail_on_data_loss: bool = True
+    request: Work | None = None
+    number: int = 0
+
+    # Views -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def topic_id(self) -> str:
+        """Kafka's id of the topic by the accepted node; empty without one."""
+        return self.accepted.topic_id if self.accepted is not None else ""
+
+    @property
+    def generation(self) -> str:
+        """That of the accepted node; empty without one."""
+        return self.accepted.generation if self.accepted is not None else ""
+
+    @property
+    def paused(self) -> frozenset[int]:
+        """The partitions that are held and not read."""
+        return self.accepted.paused if self.accepted is not None else frozenset()
 
     @property
     def due(self) -> dict[int, Held]:
@@ -62,11 +85,63 @@ class Holdings:
         held = {p for p, h in self.held.items() if h.phase is Phase.SURVEYING and not h.closing}
         return tuple(sorted(held | {p for p, owing in self.owing.items() if owing.unknown}))
 
+    @property
+    def starting(self) -> bool:
+        """Something was granted and is ready soon."""
+        soon = (Phase.LOOKING, Phase.STARTING)
+        return any(h.phase in soon and not h.closing for h in self.held.values())
+
+    @property
+    def expecting(self) -> bool:
+        """A partition is on its way to us: its release is awaited, or it is taken up and not ready yet."""
+        return self.awaiting or any(h.phase is not Phase.READY and not h.closing for h in self.held.values())
+
+    def ready(self) -> dict[int, Held]:
+        """The partitions that have started and are neither paused nor being closed."""
+        paused = self.paused
+        return {p: h for p, h in self.held.items() if h.phase is Phase.READY and not h.closing and p not in paused}
+
+    def reach(self) -> dict[int, tuple[int, int]]:
+        """What has passed the sink and the log's end as last read, of what is held."""
+        return {p: (min(h.passed, h.end), h.end) for p, h in self.held.items() if h.end is not None}
+
     def of_request(self, partitions: Iterable[int], number: int) -> list[tuple[int, Held]]:
         """The holdings that request `number` was about: one that began after it is another one."""
         found = [(p, self.held[p]) for p in partitions if p in self.held]
         return [(p, h) for p, h in found if number > h.born]
 
+    def committing(self, partition: int) -> bool:
+        """Whether a commit of this partition is on its way."""
+        return isinstance(self.request, Commit) and partition in self.request.offsets
+
+    def barred(self, partition: int, epoch: int) -> bool:
+        """Whether a grant of this epoch is not taken up again."""
+        bar = self.bars.get(partition)
+        # What stopped a holding of a topic says nothing of the one that was created anew under its name.
+        return bar is not None and epoch <= bar.epoch and self.accepted is not None and bar.topic_id == self.topic_id
+
+    # Changes ---------------------------------------------------------------------------------------------------------
+
+    def acquire(self, grant: Grant) -> None:
+        """Begin to hold a partition."""
+        phase = Phase.CLAIMING if self.terms.claims else Phase.LOOKING
+        self.held[grant.partition] = Held(grant, self.topic_id, self.number, phase)
+
     def bar(self, held: Held, by: Token | None = None) -> None:
         """Do not take this holding up again under its grant."""
         self.bars[held.grant.partition] = Bar(held.token.epoch, held.topic_id, by)
+
+    def stop(self, held: Held) -> None:
+        """It ends, and is not taken up again under its grant."""
+        held.closing = True
+        self.bar(held)
+
+    def fence(self, held: Held, by: Token | None = None) -> None:
+        """Somebody newer owns it: no further commit, and it is not taken up again under its grant."""
+        held.fence()
+        self.bar(held, by)
+
+    def look_soon(self) -> None:
+        """Rely on no earlier look: others may own what we hold."""
+        for held in self.held.values():
+            held.looked_at = -inf

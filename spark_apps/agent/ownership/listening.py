@@ -1,4 +1,4 @@
-"""When the application is told of its partitions, and what follows from its answer. Pure; one telling at a time.
+"""When the application is told of its partitions, and what follows from its answer; one telling at a time.
 
 A holding is told before it begins, and told its end once its last batch has passed the sink: its last commit, its close
 and its release come after that.
@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from spark_apps.agent.ownership.held import Held
+from spark_apps.agent.ownership.grants import Grants
+from spark_apps.agent.ownership.held import Held, Listened
+from spark_apps.agent.ownership.holdings import Holdings
 from spark_apps.agent.ownership.phases import Phase
+from spark_apps.agent.reports import Reports
 
 
 class Happening(StrEnum):
@@ -26,6 +29,35 @@ class Telling:
 
     happening: Happening
     offsets: Mapping[int, int]
+
+
+class Listening:
+    """What the application is told of one topic, and what it answers."""
+
+    def __init__(self, holdings: Holdings, grants: Grants, reports: Reports) -> None:
+        self._holdings = holdings
+        self._grants = grants
+        self._reports = reports
+
+    def telling(self) -> Telling | None:
+        """What the application is to be told now; answer it before asking for the next."""
+        telling = next_telling(self._holdings.held, self._grants.isolated)
+        for partition in telling.offsets if telling is not None else ():
+            self._holdings.held[partition].listened = Listened.ASSIGNED
+        return telling
+
+    def told(self, telling: Telling, wanted: Mapping[int, int]) -> None:
+        """It has been told; `wanted`: where it wants partitions to begin instead."""
+        held = self._holdings.held
+        starts, left_out = starts_after(held, telling, wanted, adjustable=not self._holdings.terms.claims)
+        for partition, start in starts.items():
+            held[partition].told(start)
+        if telling.happening is not Happening.ASSIGNED:
+            for partition in telling.offsets:
+                held[partition].listened = Listened.ALL
+        for sentence in left_out:
+            self._reports.add("listener", sentence)
+        self._grants.apply()
 
 
 def next_telling(held: Mapping[int, Held], isolated: bool) -> Telling | None:

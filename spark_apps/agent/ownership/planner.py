@@ -8,7 +8,7 @@
 - A partition that is being stopped is in no further batch; it is closed as soon as its last one has passed the sink,
   which the next `offer(start)` says by its `start` alone.
 - The same `start` gives the same batch until it has passed: it counts once.
-- A new batch needs a fresh look at the committed entries (`Holder.readable`): a process that slept looks first.
+- A new batch needs a fresh look at the committed entries (`Batches.readable`): a process that slept looks first.
 - At most once: a batch is offered when its ends are committed.
 """
 
@@ -63,9 +63,9 @@ class BatchPlanner:
                 "plan; give every start of the application a checkpoint folder of its own"
             )
         self._cover(start.batch)
-        if self._last is not None and self.holder.outstanding is not None:
+        if self._last is not None and self.holder.batches.outstanding is not None:
             return self._confirmed(self._last)
-        self.holder.want_ends()
+        self.holder.requests.want_ends()
         available = self._available()
         started = self._started(available)
         if not available or not (self._due(available) or started):
@@ -74,22 +74,22 @@ class BatchPlanner:
         ranges = admit(available, self._limit(soon=self._expecting() or started))
         piece = piece_size(ranges, pacing.min_partitions, pacing.max_records_per_task)
         batch = start.following(ranges, pacing.parallelism, piece)
-        self.holder.hand_out(batch.batch, tuple(batch.ranges.values()))
+        self.holder.batches.hand_out(batch.batch, tuple(batch.ranges.values()))
         self._last, self._planned_at = batch, now
         self._next_at, self._latest_at = now + pacing.batch_interval_s, now + pacing.max_delay_s
         return self._confirmed(batch)
 
     def _cover(self, batch: int) -> None:
-        under_way = self.holder.outstanding
-        self.holder.cover(batch)
+        under_way = self.holder.batches.outstanding
+        self.holder.batches.cover(batch)
         took_s = self._clock.monotonic() - self._planned_at
-        if under_way is not None and self.holder.outstanding is None and took_s > 0:
+        if under_way is not None and self.holder.batches.outstanding is None and took_s > 0:
             self._per_second = sum(one.size for one in under_way[1]) / took_s
 
     def _expecting(self) -> bool:
         """Whether a partition comes to us, and has not been coming for too long."""
         now = self._clock.monotonic()
-        if not self.holder.expecting:
+        if not self.holder.holdings.expecting:
             self._expecting_since = None
         elif self._expecting_since is None:
             self._expecting_since = now
@@ -110,12 +110,12 @@ class BatchPlanner:
 
         What was taken from us meanwhile is left out.
         """
-        waiting, lost = self.holder.unconfirmed()
+        waiting, lost = self.holder.batches.unconfirmed()
         if lost and batch.batch != self._offered:
             batch = self._last = replace(batch, ranges={p: one for p, one in batch.ranges.items() if p not in lost})
-            self.holder.withdraw(lost)
+            self.holder.batches.withdraw(lost)
         if not batch.ranges:
-            self.holder.cover(batch.batch)
+            self.holder.batches.cover(batch.batch)
             return None
         if waiting and batch.batch != self._offered:
             return None
@@ -129,7 +129,7 @@ class BatchPlanner:
         enough = self.until_goal or sum(one.size for one in available) >= self.pacing.min_offsets
         if enough or now >= self._latest_at:
             return True
-        self.holder.waits(one.partition for one in available)
+        self.holder.batches.waits(one.partition for one in available)
         return False
 
     @property
@@ -139,7 +139,7 @@ class BatchPlanner:
 
     def report(self) -> BatchOffset | None:
         """How far the log goes, as ranges from what has passed the sink to there."""
-        reach = self.holder.reach()
+        reach = self.holder.holdings.reach()
         if not reach:
             return None
         batch = self._last.batch if self._last is not None else 0
@@ -148,7 +148,7 @@ class BatchPlanner:
 
     def _available(self) -> list[Range]:
         """What could be read now; with `until_goal`, of what was there when each partition was taken up."""
-        ready = sorted(self.holder.readable().items())
+        ready = sorted(self.holder.batches.readable().items())
         ends = {p: h.goal if self.until_goal else h.end for p, h in ready}
         return [
             Range(p, h.position, end, h.token.epoch)
@@ -157,5 +157,5 @@ class BatchPlanner:
         ]
 
     def _started(self, available: list[Range]) -> bool:
-        ready = self.holder.ready()
+        ready = self.holder.holdings.ready()
         return any(not ready[one.partition].handed for one in available)

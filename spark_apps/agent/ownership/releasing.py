@@ -7,22 +7,22 @@ releases nothing, and what somebody newer has taken is not ours to release.
 from collections.abc import Iterable, Mapping
 from math import inf
 
-from coordinator_tasks.core.model import Handoff, Release, Token, TopicNode
+from coordinator_tasks.core.model import Handoff, Release, Token
 from coordinator_tasks.core.ports import Clock
 from coordinator_tasks.core.protocol.holding import owes_release
 from spark_apps.agent.ownership.held import Held
-from spark_apps.agent.ownership.ledger import Ledger
+from spark_apps.agent.ownership.holdings import Holdings, Owing
 from spark_apps.agent.settings import Identity, Timing
 
 
 class Releasing:
     """`outbox`: by partition, what is to be written on its node; `written`: the epoch of the last one that was."""
 
-    def __init__(self, identity: Identity, ledger: Ledger, clock: Clock, timing: Timing) -> None:
+    def __init__(self, identity: Identity, holdings: Holdings, clock: Clock, timing: Timing) -> None:
         self.outbox: dict[int, Release] = {}
         self.written: dict[int, int] = {}
         self._identity = identity
-        self._ledger = ledger
+        self._holdings = holdings
         self._clock = clock
         self._timing = timing
         self._waits_until = -inf
@@ -30,7 +30,7 @@ class Releasing:
     @property
     def posted(self) -> Mapping[int, Release]:
         """What of the outbox is to be written now: all at once costs less than one after the other, here and at the takers."""
-        committing = any(h.closing and not (h.pending or h.parting or h.fenced) for h in self._ledger.held.values())
+        committing = any(h.closing and not (h.pending or h.parting or h.fenced) for h in self._holdings.held.values())
         return {} if committing and self._clock.monotonic() < self._waits_until else self.outbox
 
     def note(self, partition: int, epoch: int) -> None:
@@ -43,45 +43,44 @@ class Releasing:
         """Whether the entry's release is."""
         return self.written.get(partition) == entry.epoch
 
-    def owed(self, picture: TopicNode | None, isolated: bool) -> dict[int, Handoff]:
+    def owed(self, isolated: bool) -> dict[int, Handoff]:
         """The entries that are ours to release."""
         mine = self._identity
-        owed = owes_release(picture, mine.consumer, mine.incarnation, isolated)
+        owed = owes_release(self._holdings.accepted, mine.consumer, mine.incarnation, isolated)
         return {p: entry for p, entry in owed.items() if not self._fenced_since(p, entry)}
 
     def _fenced_since(self, partition: int, entry: Handoff) -> bool:
         """Somebody newer than the entry took the partition from us: it is not ours to release."""
-        bar = self._ledger.bars.get(partition)
+        bar = self._holdings.bars.get(partition)
         return bar is not None and bar.by is not None and entry.epoch <= bar.by.epoch
 
     def prune(self, owed: Mapping[int, Handoff]) -> None:
         """Drop what is posted or asked for entries that are no longer owed."""
         self.outbox = {p: r for p, r in self.outbox.items() if p in owed and owed[p].epoch == r.epoch}
-        owing = self._ledger.owing
+        owing = self._holdings.owing
         for partition in [p for p, one in owing.items() if owed.get(p) != one.entry]:
             del owing[partition]
 
-    def closed(self, held: Held, entry: Handoff, generation: str) -> None:
+    def closed(self, held: Held, entry: Handoff) -> None:
         """What ran here is closed. What ran in the topic of this name before says nothing of the new one."""
-        node = self._ledger.node
-        same = node is not None and node.topic_id == held.topic_id
+        same = held.topic_id == self._holdings.topic_id
         if held.sent and not held.fenced and same:
-            self._post(held.grant.partition, entry, held.passed, generation, held.token)
+            self._post(held.grant.partition, entry, held.passed, held.token)
 
-    def owe(self, partitions: Iterable[int], owed: Mapping[int, Handoff], generation: str) -> None:
+    def owe(self, partitions: Iterable[int], owed: Mapping[int, Handoff]) -> None:
         """These do not run here: post what Kafka has said of them, or ask."""
-        answered, self._ledger.answered = self._ledger.answered, {}
+        answered, self._holdings.answered = self._holdings.answered, {}
         for partition in partitions:
             entry, found = owed[partition], answered.get(partition)
-            if partition in self.outbox or partition in self._ledger.owing:
+            if partition in self.outbox or partition in self._holdings.owing:
                 continue
             if found is not None and found[0] == entry:
-                self._post(partition, entry, found[1], generation, found[2])
+                self._post(partition, entry, found[1], found[2])
             else:
-                self._ledger.owe(partition, entry)
+                self._holdings.owing[partition] = Owing(entry, self._holdings.number)
 
-    def _post(self, partition: int, entry: Handoff, offset: int, generation: str, token: Token) -> None:
-        mine = self._identity
+    def _post(self, partition: int, entry: Handoff, offset: int, token: Token) -> None:
+        mine, generation = self._identity, self._holdings.generation
         if not self.outbox:
             self._waits_until = self._clock.monotonic() + self._timing.together_s
         self.outbox[partition] = Release(entry.epoch, mine.consumer, mine.incarnation, offset, generation, token)

@@ -1,4 +1,4 @@
-"""Which request to Kafka or to the sink is due, by the rules of `ledger`; one at a time, each with a number."""
+"""Which request to Kafka or to the sink is due, by the rules of `requests`; one at a time, each with a number."""
 
 from collections.abc import Iterable, Mapping
 from math import inf
@@ -15,11 +15,10 @@ from spark_apps.agent.settings import Identity, Timing
 class Schedule:
     """The times of the requests about some holdings, in the clock's monotonic seconds.
 
-    `number` is that of the last request, which was made at `asked_at`.
+    The last request was made at `asked_at`.
     """
 
     def __init__(self, holdings: Holdings, identity: Identity, clock: Clock, timing: Timing) -> None:
-        self.number = 0
         self.asked_at = -inf
         self._holdings = holdings
         self._identity = identity
@@ -82,7 +81,7 @@ class Schedule:
             return None
         work = self._due(now)
         if work is not None:
-            self.number += 1
+            self._holdings.number += 1
             self.asked_at = now
         return work
 
@@ -137,16 +136,12 @@ class Schedule:
     def _unclaimed(self) -> dict[int, Token]:
         """The tokens that the sink has to know before these holdings go on."""
         waiting = {p: h for p, h in self._holdings.held.items() if h.phase is Phase.CLAIMING}
-        return {p: h.token for p, h in sorted(waiting.items()) if h.topic_id == self._topic_id}
+        return {p: h.token for p, h in sorted(waiting.items()) if h.topic_id == self._holdings.topic_id}
 
     def _claim(self, tokens: Mapping[int, Token]) -> Claim:
-        seeks = self._holdings.node.seeks if self._holdings.node is not None else {}
+        seeks = self._holdings.accepted.seeks if self._holdings.accepted is not None else {}
         forget = {p: seek.epoch for p, seek in seeks.items() if p in tokens}
-        return Claim(self._identity, self._topic_id, tokens, forget, self._next_number)
-
-    @property
-    def _topic_id(self) -> str:
-        return self._holdings.node.topic_id if self._holdings.node is not None else ""
+        return Claim(self._identity, self._holdings.topic_id, tokens, forget, self._next_number)
 
     def _undoubted(self, now: float) -> dict[int, Held]:
         """What stands to be committed and may be: no commit of it was late just now."""
@@ -159,12 +154,12 @@ class Schedule:
 
     @property
     def _next_number(self) -> int:
-        return self.number + 1
+        return self._holdings.number + 1
 
     # Looks -----------------------------------------------------------------------------------------------------------
 
     def _look(self, partitions: tuple[int, ...], now: float) -> Look:
-        topic_id = self._topic_id
+        topic_id = self._holdings.topic_id
         held = {p: h.token for p, h in self._holdings.held.items() if not h.fenced and h.topic_id == topic_id}
         return Look(partitions, self._next_number, topic_id, held, self._id_due(now))
 
@@ -184,7 +179,7 @@ class Schedule:
             return True
         begun = [h for h in holdings.held.values() if h.phase is not Phase.READY and not h.closing]
         begins = any(h.grant.release is None for h in begun) or (bool(begun) and not self._knows_id(now))
-        partitions = holdings.node.initial_partitions if holdings.node is not None else 0
+        partitions = holdings.accepted.initial_partitions if holdings.accepted is not None else 0
         return begins or bool(holdings.owing) or now - self._id_at >= partitions * self._timing.id_each_s
 
     def _wants_id(self, now: float) -> bool:
@@ -193,7 +188,7 @@ class Schedule:
 
     def _knows_id(self, now: float) -> bool:
         """Whether Kafka has lately told the id that the topic node has."""
-        node, (topic_id, at) = self._holdings.node, self._known_id
+        node, (topic_id, at) = self._holdings.accepted, self._known_id
         return node is not None and topic_id == node.topic_id and now - at <= self._timing.id_fresh_s
 
     # Commits ---------------------------------------------------------------------------------------------------------
@@ -217,7 +212,7 @@ class Schedule:
     # The log's bounds ------------------------------------------------------------------------------------------------
 
     def _times_ms(self, partitions: Iterable[int]) -> dict[int, int]:
-        first, node = self._holdings.first, self._holdings.node
+        first, node = self._holdings.first, self._holdings.accepted
         if first is None or node is None:
             return {}
         times = {p: first.time_ms(p) for p in partitions if p < node.initial_partitions}

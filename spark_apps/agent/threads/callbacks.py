@@ -53,7 +53,7 @@ class Callbacks:
         while True:
             with self._turn:
                 # Without `edit`: that wakes everybody, and whoever waits for us would wake us again.
-                telling = self._holder.telling() if self._hooks.listener is not None else None
+                telling = self._holder.listening.telling() if self._hooks.listener is not None else None
                 offsets = self._commits.popleft() if telling is None and self._commits else None
                 if telling is None and offsets is None:
                     if self._closed:
@@ -85,4 +85,4 @@ class Callbacks:
     def _answer(holder: Holder, telling: Telling, wanted: Mapping[int, int], problem: str) -> None:
         if problem:
             holder.reports.add("listener", problem)
-        holder.told(telling, wanted)
+        holder.listening.told(telling, wanted)

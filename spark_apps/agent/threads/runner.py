@@ -87,9 +87,9 @@ class TopicRunner:
         """Wait until the batch handed out may be delivered; returns the partitions that must not be, withdrawn by now."""
         with self._turn:
             while True:
-                waiting, lost = self.holder.unconfirmed()
+                waiting, lost = self.holder.batches.unconfirmed()
                 if lost:
-                    self.holder.withdraw(lost)
+                    self.holder.batches.withdraw(lost)
                 if not waiting or self._closed:
                     return lost | waiting
                 self._turn.wait(LONGEST_SLEEP_S)
@@ -97,9 +97,9 @@ class TopicRunner:
     def edit(self, change: Callable[[Holder], V]) -> V:
         """Look at or change the holder; whoever waits for it looks again."""
         with self._turn:
-            before = dict(self.holder.posted)
+            before = dict(self.holder.releasing.posted)
             result = change(self.holder)
-            posted = self.holder.posted.items() - before.items()
+            posted = self.holder.releasing.posted.items() - before.items()
             self._turn.notify_all()
         if posted:
             self._changed()
@@ -135,13 +135,13 @@ class TopicRunner:
     def _work(self) -> None:
         offsets = self._connected()
         with self._turn:
-            work = self.holder.work() if offsets is not None else None
+            work = self.holder.requests.work() if offsets is not None else None
             if offsets is None or work is None:
-                pause = self.holder.next_at() - self._clock.monotonic()
+                pause = self.holder.requests.next_at() - self._clock.monotonic()
                 self._turn.wait(max(0.001, min(pause, LONGEST_SLEEP_S)))
                 return
         result = self._perform(offsets, work)
-        self.edit(lambda holder: holder.answer(result))
+        self.edit(lambda holder: holder.requests.answer(result))
         if self._callbacks is not None and isinstance(work, Commit) and isinstance(result, Done):
             self._callbacks.committed({p: entry.offset for p, entry in work.offsets.items()})
 
@@ -196,7 +196,7 @@ class TopicRunner:
 
     def latest(self, reader: str, start: BatchOffset) -> BatchOffset:  # noqa: ARG002
         deadline = self._clock.monotonic() + LONGEST_WAIT_S
-        before = dict(self.holder.posted)
+        before = dict(self.holder.releasing.posted)
         try:
             with self._turn:
                 while True:
@@ -209,7 +209,7 @@ class TopicRunner:
                         return start
                     self._turn.wait(max(0.001, self._pause(now, deadline)))
         finally:
-            if self.holder.posted.items() - before.items():
+            if self.holder.releasing.posted.items() - before.items():
                 self._changed()
 
     def _pause(self, now: float, deadline: float) -> float:
@@ -231,7 +231,7 @@ class TopicRunner:
     @property
     def over(self) -> bool:
         """Whether the query was to read what was there, and has."""
-        return self.planner.until_goal and self.holder.caught_up
+        return self.planner.until_goal and self.holder.batches.caught_up
 
     def detach(self, reader: str) -> None:
         """The query's own end is noticed by who started it; a reader may also be made anew."""

@@ -33,7 +33,7 @@ class Runner:
     topic = "orders"
 
     def __init__(self, opened: bool) -> None:
-        self.holder = SimpleNamespace(opened=opened)
+        self.holder = SimpleNamespace(grants=SimpleNamespace(opened=opened))
 
     def edit(self, change: Any) -> Any:
         return change(self.holder)

@@ -25,7 +25,9 @@ class Runner:
     def __init__(self) -> None:
         self.agreed: list[object] = []
         self.refused: list[object] = []
-        self.holder = SimpleNamespace(writer=WRITER, adds=lambda: STEPS, refuse=self.refused.append)
+        self.holder = SimpleNamespace(
+            writer=WRITER, batches=SimpleNamespace(adds=lambda: STEPS, refuse=self.refused.append)
+        )
 
     def agree(self, *terms: object) -> None:
         self.agreed.append(terms)

@@ -62,7 +62,7 @@ class Walk(Play):
             incarnations={"a": self.life, "b": 1},
             guarded=frozenset(p for p in since if guarded and since[p] == epoch),
         )
-        self.holder.on_node(self.node)
+        self.holder.grants.on_node(self.node)
 
     # What may happen -------------------------------------------------------------------------------------------------
 
@@ -94,23 +94,23 @@ class Walk(Play):
 
     def transact(self) -> None:
         """As a sink with transactions: rows and positions together, under the token that stands there."""
-        for p, added in self.holder.adds().items():
+        for p, added in self.holder.batches.adds().items():
             standing = self.sink.positions[p]
             assert (standing.token, standing.offset) in {(added.token, None), (added.token, added.start)}
             self.sink.positions[p] = replace(standing, offset=added.end)
             self.sunk[p].append((added.start, added.end))
 
     def tell_next(self) -> None:
-        self.telling = self.telling or self.holder.telling()
+        self.telling = self.telling or self.holder.listening.telling()
 
     def answer(self) -> None:
         if self.telling is not None:
-            self.holder.told(self.telling, {})
+            self.holder.listening.told(self.telling, {})
             self.telling = None
 
     def heal(self) -> None:
         self.kafka.down = self.sink.down = False
-        self.holder.on_isolated(False)
+        self.holder.grants.on_isolated(False)
 
     def die(self) -> None:
         """At once, or with a request that has been performed and not answered."""
@@ -119,10 +119,10 @@ class Walk(Play):
         self.assign(self.some(), guarded=True)
 
     def lose_an_answer(self) -> None:
-        work = self.holder.work() if self.chance.random() < 0.7 else None
+        work = self.holder.requests.work() if self.chance.random() < 0.7 else None
         if work is not None:
             perform(self.offsets, "t", work, self.sink)
-            self.holder.answer(Failed("no answer"))
+            self.holder.requests.answer(Failed("no answer"))
 
     def own_some(self) -> None:
         self.assign(self.some(), guarded=False)
@@ -134,14 +134,14 @@ class Walk(Play):
         since = {p: self.node.since[p] for p in left}
         entries = {p: Handoff("a", "b", epoch) for p in gone}
         self.node = replace(self.node, epoch=epoch, assignments=left, since=since, handoff=entries)
-        self.holder.on_node(self.node)
+        self.holder.grants.on_node(self.node)
 
     def pause(self) -> None:
         self.node = replace(self.node, epoch=self.node.epoch + 1, paused=frozenset(self.some()))
-        self.holder.on_node(self.node)
+        self.holder.grants.on_node(self.node)
 
     def isolate(self) -> None:
-        self.holder.on_isolated(True)
+        self.holder.grants.on_isolated(True)
 
     def kafka_fails(self) -> None:
         self.kafka.down = True
@@ -169,7 +169,7 @@ class Walk(Play):
     def read_to_the_end(self) -> bool:
         """Of what stays, everything has passed the sink and is committed, and nothing else runs."""
         stays, ends = PARTITIONS[:2], self.offsets.ends("t", PARTITIONS)
-        passed = {p: (held.passed, held.committed) for p, held in self.holder.ready().items()}
+        passed = {p: (held.passed, held.committed) for p, held in self.holder.holdings.ready().items()}
         return passed == {p: (ends[p], ends[p]) for p in stays} and self.running.keys() == set(stays)
 
 

@@ -15,7 +15,7 @@ from spark_apps.agent.settings import Identity, Pacing, Timing
 from spark_apps.records.batches import SMALL_RECORDS, BatchOffset, Range, plan_tasks
 from spark_apps.records.options import LATEST, Starting, parse_options
 from tests.fakes.clock import FakeClock
-from tests.fakes.kafka import FakeGroupOffsets, FakeKafka
+from tests.fakes.kafka import FakeGroupOffsets, FakeKafka, perform_due
 
 TIMING = Timing(guard_s=2.0)
 GENERATION = "g1"
@@ -40,7 +40,7 @@ class Stage:
 
     def read(self, **changes: object) -> Reading:
         self.node = replace(self.node, epoch=self.node.epoch + 1, **changes)  # type: ignore[arg-type]
-        reading = self.holder.on_node(self.node)
+        reading = self.holder.grants.on_node(self.node)
         self.tick()
         return reading
 
@@ -55,7 +55,7 @@ class Stage:
 
     def tick(self, seconds: float = 0.0) -> None:
         self.clock.advance(seconds)
-        self.holder.tick(self.offsets)
+        perform_due(self.holder, self.offsets)
 
     def wait(self, seconds: float) -> None:
         """Time passes, and the agent looks often."""
@@ -64,11 +64,11 @@ class Stage:
 
     def hand_out(self, partition: int, end: int) -> None:
         self.batch += 1
-        held = self.holder.ready()[partition]
-        self.holder.hand_out(self.batch, (Range(partition, held.position, end, held.token.epoch),))
+        held = self.holder.holdings.ready()[partition]
+        self.holder.batches.hand_out(self.batch, (Range(partition, held.position, end, held.token.epoch),))
 
     def cover(self) -> None:
-        self.holder.cover(self.batch)
+        self.holder.batches.cover(self.batch)
         self.tick()
 
     def committed(self, partition: int) -> Committed:
@@ -113,34 +113,34 @@ def release_of(stage: Stage, partition: int, offset: int, token: Token) -> Relea
 
 
 def test_a_new_group_starts_also_where_every_request_takes_half_a_second(stage: Stage) -> None:
-    stage.holder.on_node(replace(stage.node, epoch=1, assignments={1: "a"}, since={1: 1}))
+    stage.holder.grants.on_node(replace(stage.node, epoch=1, assignments={1: "a"}, since={1: 1}))
     for _ in range(6):
-        work = stage.holder.work()
+        work = stage.holder.requests.work()
         assert work is not None
         result = perform(stage.offsets, "t", work)
         stage.clock.advance(0.5)
-        stage.holder.answer(result)
+        stage.holder.requests.answer(result)
     assert stage.committed(1).offset == 0
-    assert 1 in stage.holder.ready()
+    assert 1 in stage.holder.holdings.ready()
 
 
 def test_the_start_is_committed_under_the_new_token_before_anything_is_read(stage: Stage) -> None:
     stage.node = replace(stage.node, epoch=8)
-    stage.holder.on_node(replace(stage.node, epoch=9, assignments={1: "a"}, since={1: 9}))
-    while (work := stage.holder.work()) is not None:
-        assert not stage.holder.ready()
-        stage.holder.answer(perform(stage.offsets, "t", work))
+    stage.holder.grants.on_node(replace(stage.node, epoch=9, assignments={1: "a"}, since={1: 9}))
+    while (work := stage.holder.requests.work()) is not None:
+        assert not stage.holder.holdings.ready()
+        stage.holder.requests.answer(perform(stage.offsets, "t", work))
         if isinstance(work, Commit):
             break
     assert stage.committed(1) == Committed(0, Token(9, 5, GENERATION), "a", "c", "id-1")
-    assert stage.holder.ready().keys() == {1}
+    assert stage.holder.holdings.ready().keys() == {1}
 
 
 def start_of(stage: Stage) -> Commit:
     """Everything is answered up to the commit of a start, which is not."""
-    while not isinstance(work := stage.holder.work(), Commit):
+    while not isinstance(work := stage.holder.requests.work(), Commit):
         assert work is not None
-        stage.holder.answer(perform(stage.offsets, "t", work))
+        stage.holder.requests.answer(perform(stage.offsets, "t", work))
     return work
 
 
@@ -150,15 +150,15 @@ def start_of(stage: Stage) -> Commit:
 def test_a_late_commit_does_not_set_a_start_back_whose_outcome_is_unknown(stage: Stage, late: Token | None) -> None:
     stage.commit(0, 100, Token(1, 5, GENERATION), owner="a")
     stage.node = replace(stage.node, epoch=8)
-    stage.holder.on_node(replace(stage.node, epoch=9, assignments={0: "a"}, since={0: 9}))
+    stage.holder.grants.on_node(replace(stage.node, epoch=9, assignments={0: "a"}, since={0: 9}))
     work = start_of(stage)
     perform(stage.offsets, "t", work)
-    stage.holder.answer(Failed("no answer within 2 s"))
+    stage.holder.requests.answer(Failed("no answer within 2 s"))
     assert stage.committed(0).offset == 100
     stage.offsets.commit("t", {0: Committed(83, late, "a", "c", "id-1" if late else "")})
     stage.tick(TIMING.fresh_s + 1)
     assert stage.committed(0) == Committed(100, Token(9, 5, GENERATION), "a", "c", "id-1")
-    assert stage.holder.ready()[0].position == 100
+    assert stage.holder.holdings.ready()[0].position == 100
 
 
 @pytest.mark.parametrize(
@@ -169,25 +169,25 @@ def test_a_late_commit_does_not_set_a_start_back_whose_outcome_is_unknown(stage:
 def test_a_newer_commit_that_comes_to_light_sets_a_start_back_all_the_same(stage: Stage, standing: Committed) -> None:
     stage.offsets.commit("t", {0: standing})
     stage.node = replace(stage.node, epoch=8)
-    stage.holder.on_node(replace(stage.node, epoch=9, assignments={0: "a"}, since={0: 9}))
+    stage.holder.grants.on_node(replace(stage.node, epoch=9, assignments={0: "a"}, since={0: 9}))
     start_of(stage)
-    stage.holder.answer(Failed("no answer within 2 s"))
+    stage.holder.requests.answer(Failed("no answer within 2 s"))
     stage.commit(0, 60, Token(2, 7, GENERATION))
     stage.tick(TIMING.fresh_s + 1)
-    assert stage.holder.ready()[0].position == 60
+    assert stage.holder.holdings.ready()[0].position == 60
 
 
 def late_commit(stage: Stage, timely: bool = False) -> None:
     """It processes up to 50, and sleeps while that commit is on its way; another takes the partition over meanwhile."""
     stage.own(0, 1)
     stage.hand_out(0, 50)
-    stage.holder.cover(stage.batch)
+    stage.holder.batches.cover(stage.batch)
     stage.clock.advance(TIMING.commit_s)
     work = start_of(stage)
     assert work.offsets[0].offset == 50
     stage.commit(0, 40, Token(2, 6, GENERATION))
     stage.clock.advance(TIMING.fresh_s + (0 if timely else 1))
-    stage.holder.answer(perform(stage.offsets, "t", work))
+    stage.holder.requests.answer(perform(stage.offsets, "t", work))
     stage.hand_out(0, 70)
     stage.cover()
 
@@ -211,16 +211,16 @@ def test_what_passes_after_a_commit_that_came_late_is_committed_when_nobody_has_
 ) -> None:
     stage.own(0, 1)
     stage.hand_out(0, 50)
-    stage.holder.cover(stage.batch)
+    stage.holder.batches.cover(stage.batch)
     stage.clock.advance(TIMING.commit_s)
     work = start_of(stage)
     stage.clock.advance(TIMING.fresh_s + 1)
-    stage.holder.answer(Failed("no answer") if failed else perform(stage.offsets, "t", work))
+    stage.holder.requests.answer(Failed("no answer") if failed else perform(stage.offsets, "t", work))
     stage.hand_out(0, 70)
     stage.cover()
     stage.wait(TIMING.doubt_s - 0.1)
     assert stage.committed(0).offset == (0 if failed else 50)
-    assert stage.holder.next_at() - stage.clock.monotonic() == pytest.approx(0.1, abs=1e-6)
+    assert stage.holder.requests.next_at() - stage.clock.monotonic() == pytest.approx(0.1, abs=1e-6)
     stage.tick(0.11)
     assert stage.committed(0).offset == 70
 
@@ -241,10 +241,10 @@ def test_whoever_is_still_the_owner_plans_on_after_the_look(stage: Stage) -> Non
     planner, start = BatchPlanner(stage.holder, stage.clock), BatchOffset("t")
     stage.own(0)
     stage.clock.advance(TIMING.fresh_s)
-    assert stage.holder.readable().keys() == {0}
+    assert stage.holder.batches.readable().keys() == {0}
     stage.clock.advance(0.1)
     assert planner.offer(start) is None
-    assert stage.holder.ready().keys() == {0}, "it is held all the same"
+    assert stage.holder.holdings.ready().keys() == {0}, "it is held all the same"
     stage.tick()
     batch = planner.offer(start)
     assert batch is not None
@@ -255,11 +255,13 @@ def test_after_a_commit_that_came_late_nothing_is_handed_out_until_a_newer_owner
     stage: Stage,
 ) -> None:
     late_commit(stage)
-    assert stage.holder.readable().keys() == {1}, "no commit of partition 1 was late, and it was looked at just now"
+    assert stage.holder.batches.readable().keys() == {1}, (
+        "no commit of partition 1 was late, and it was looked at just now"
+    )
     stage.wait(TIMING.doubt_s - 0.1)
-    assert 0 not in stage.holder.readable()
+    assert 0 not in stage.holder.batches.readable()
     stage.wait(TIMING.look_s + 0.2)
-    assert stage.holder.readable().keys() == {0, 1}
+    assert stage.holder.batches.readable().keys() == {0, 1}
 
 
 def test_an_older_entry_is_written_over_at_once_also_after_a_commit_that_came_late(stage: Stage) -> None:
@@ -288,14 +290,14 @@ def test_a_hand_off_after_a_commit_that_came_late_waits_for_that_alone(stage: St
 def test_a_look_that_began_before_the_grant_says_nothing_of_it(stage: Stage) -> None:
     stage.own(0, 1)
     stage.clock.advance(1.0)
-    look = stage.holder.work()
+    look = stage.holder.requests.work()
     assert isinstance(look, Look)
     result = perform(stage.offsets, "t", look)
-    stage.holder.on_node(replace(stage.node, epoch=7, assignments={0: "a", 1: "a"}, since={0: 1, 1: 7}))
+    stage.holder.grants.on_node(replace(stage.node, epoch=7, assignments={0: "a", 1: "a"}, since={0: 1, 1: 7}))
     stage.commit(1, 50, Token(3, 6, GENERATION))
-    stage.holder.answer(result)
+    stage.holder.requests.answer(result)
     stage.tick()
-    assert stage.holder.ready()[1].position == 50
+    assert stage.holder.holdings.ready()[1].position == 50
 
 
 @pytest.mark.parametrize(
@@ -417,11 +419,11 @@ def asked_ends(stage: Stage, seconds: float) -> list[tuple[int, ...]]:
     found = []
     for _ in range(round(seconds / 0.01)):
         stage.clock.advance(0.01)
-        stage.holder.want_ends()
-        while (work := stage.holder.work()) is not None:
+        stage.holder.requests.want_ends()
+        while (work := stage.holder.requests.work()) is not None:
             if isinstance(work, Measure):
                 found.append(work.partitions)
-            stage.holder.answer(perform(stage.offsets, "t", work))
+            stage.holder.requests.answer(perform(stage.offsets, "t", work))
     return found
 
 
@@ -436,20 +438,20 @@ def test_the_ends_of_many_partitions_are_asked_for_less_often_but_those_of_a_new
     changed = replace(
         stage.node, assignments=dict.fromkeys(range(401), "a"), since={**stage.node.since, 400: stage.node.epoch}
     )
-    stage.holder.on_node(changed)
+    stage.holder.grants.on_node(changed)
     assert asked_ends(stage, 0.01) == [(400,)]
 
 
 def test_a_release_from_before_the_topic_was_created_anew_starts_nothing_in_the_new_one(stage: Stage) -> None:
     take(stage, 0)
-    stage.holder.on_releases({0: release_of(stage, 0, 40, Token(0, 6, GENERATION))})
+    stage.holder.grants.on_releases({0: release_of(stage, 0, 40, Token(0, 6, GENERATION))})
     stage.kafka.create_topic("t", 4)
     stage.kafka.append("t", 0, 100)
     stage.node = replace(stage.node, topic_id="id-2")
     stage.offsets = stage.kafka.offsets("h")
     stage.own(0)
     stage.wait(1.0)
-    assert stage.holder.ready()[0].position == 0
+    assert stage.holder.holdings.ready()[0].position == 0
     assert stage.committed(0).offset == 0
 
 
@@ -487,9 +489,9 @@ def test_a_newer_token_at_acquisition_keeps_the_partition_closed(stage: Stage) -
 def test_a_guarded_start_is_read_only_after_its_commit_stayed_our_own_for_the_commit_timeout(stage: Stage) -> None:
     stage.own(0, guarded=frozenset({0}))
     stage.wait(1.9)
-    assert not stage.holder.ready()
+    assert not stage.holder.holdings.ready()
     stage.wait(0.7)
-    assert stage.holder.ready().keys() == {0}
+    assert stage.holder.holdings.ready().keys() == {0}
 
 
 def test_a_guard_lasts_longer_than_a_commit_may_be_on_its_way() -> None:
@@ -506,10 +508,10 @@ def test_a_guarded_start_goes_on_from_what_a_survivor_commits_meanwhile_and_wait
     stage.wait(1.5)
     stage.commit(0, survivors, Token(1, 6, GENERATION))
     stage.wait(1.5)
-    assert not stage.holder.ready()
+    assert not stage.holder.holdings.ready()
     assert stage.committed(0) == Committed(goes_on, Token(9, 5, GENERATION), "a", "c", "id-1")
     stage.wait(1.5)
-    assert stage.holder.ready()[0].position == goes_on
+    assert stage.holder.holdings.ready()[0].position == goes_on
 
 
 def test_another_incarnation_runs_and_releases_nothing() -> None:
@@ -517,7 +519,7 @@ def test_another_incarnation_runs_and_releases_nothing() -> None:
     stage.own(0)
     give(stage, 0)
     assert stage.running == {}
-    assert stage.holder.outbox == {}
+    assert stage.holder.releasing.outbox == {}
 
 
 # Stopping and releasing ----------------------------------------------------------------------------------------------
@@ -530,14 +532,14 @@ def test_a_partition_runs_until_a_later_start_covers_its_batch_then_is_committed
     stage.hand_out(0, 30)
     give(stage, 0)
     assert stage.running == {0: True, 1: False}
-    assert stage.holder.outbox == {}
-    assert stage.holder.ready().keys() == {1}
-    stage.holder.cover(stage.batch)
-    assert stage.holder.outbox == {}, "the commit comes before the release"
+    assert stage.holder.releasing.outbox == {}
+    assert stage.holder.holdings.ready().keys() == {1}
+    stage.holder.batches.cover(stage.batch)
+    assert stage.holder.releasing.outbox == {}, "the commit comes before the release"
     stage.tick()
     assert stage.committed(0).offset == 30
     assert stage.running == {1: False}
-    assert stage.holder.outbox == {0: Release(2, "a", 5, 30, GENERATION, Token(1, 5, GENERATION))}
+    assert stage.holder.releasing.outbox == {0: Release(2, "a", 5, 30, GENERATION, Token(1, 5, GENERATION))}
 
 
 def test_a_release_waits_for_an_acknowledged_commit(stage: Stage) -> None:
@@ -548,81 +550,81 @@ def test_a_release_waits_for_an_acknowledged_commit(stage: Stage) -> None:
     stage.cover()
     stage.wait(3)
     assert stage.running == {0: True}
-    assert stage.holder.outbox == {}
+    assert stage.holder.releasing.outbox == {}
     stage.kafka.down = False
     stage.wait(2)
-    assert stage.holder.outbox[0].offset == 30
+    assert stage.holder.releasing.outbox[0].offset == 30
 
 
 def test_a_partition_that_has_no_batch_is_released_at_once(stage: Stage) -> None:
     stage.own(0)
     give(stage, 0)
-    assert stage.holder.outbox[0].offset == 0
+    assert stage.holder.releasing.outbox[0].offset == 0
 
 
 def test_a_giver_that_does_not_run_the_partition_releases_it_with_the_committed_offset(stage: Stage) -> None:
     stage.commit(3, 60, Token(1, 6, GENERATION))
     stage.node = replace(stage.node, epoch=4)
     give(stage, 3)
-    assert stage.holder.outbox == {3: Release(5, "a", 5, 60, GENERATION, Token(1, 6, GENERATION))}
+    assert stage.holder.releasing.outbox == {3: Release(5, "a", 5, 60, GENERATION, Token(1, 6, GENERATION))}
 
 
 def test_a_giver_without_any_committed_offset_releases_where_it_would_have_started(stage: Stage) -> None:
     stage.node = replace(stage.node, start=StartRule.LATEST)
     give(stage, 3)
-    assert stage.holder.outbox[3].offset == 100
+    assert stage.holder.releasing.outbox[3].offset == 100
 
 
 def test_an_isolated_consumer_stops_everything_and_releases_nothing(stage: Stage) -> None:
     stage.own(0, 1)
     stage.hand_out(0, 30)
-    stage.holder.on_isolated(True)
+    stage.holder.grants.on_isolated(True)
     give(stage, 0, 1)
     stage.cover()
     assert stage.running == {}
-    assert stage.holder.outbox == {}
+    assert stage.holder.releasing.outbox == {}
     assert stage.holder.status().acted_epoch == 2
     assert stage.committed(0).offset == 30
 
 
 def test_what_a_lost_isolation_has_ended_begins_again_when_the_node_is_there_and_says_so(stage: Stage) -> None:
     stage.own(0)
-    stage.holder.on_isolated(True)
+    stage.holder.grants.on_isolated(True)
     stage.tick()
-    stage.holder.on_isolation_lost()
+    stage.holder.grants.on_isolation_lost()
     stage.wait(1)
     assert stage.running == {}
-    assert stage.holder.on_node(stage.node) is Reading.SAME
+    assert stage.holder.grants.on_node(stage.node) is Reading.SAME
     stage.wait(1)
     assert stage.running == {0: False}
 
 
 def test_what_is_granted_and_neither_ready_nor_closing_is_starting(stage: Stage) -> None:
-    assert not stage.holder.starting
+    assert not stage.holder.holdings.starting
     stage.node = replace(stage.node, epoch=1, assignments={0: "a"}, since={0: 1})
-    stage.holder.on_node(stage.node)
-    assert stage.holder.starting
+    stage.holder.grants.on_node(stage.node)
+    assert stage.holder.holdings.starting
     stage.wait(1)
-    assert not stage.holder.starting
+    assert not stage.holder.holdings.starting
     stage.read(assignments={0: "a", 1: "a"}, since={0: 1, 1: 2})
     assert stage.running == {0: False, 1: False}
-    assert not stage.holder.starting
+    assert not stage.holder.holdings.starting
 
 
 def test_a_start_that_is_taken_back_is_not_starting(stage: Stage) -> None:
     stage.node = replace(stage.node, epoch=1, assignments={0: "a"}, since={0: 1})
-    stage.holder.on_node(stage.node)
-    work = stage.holder.work()
+    stage.holder.grants.on_node(stage.node)
+    work = stage.holder.requests.work()
     assert work is not None
-    stage.holder.on_node(replace(stage.node, epoch=2, assignments={}, since={}))
-    assert not stage.holder.starting
+    stage.holder.grants.on_node(replace(stage.node, epoch=2, assignments={}, since={}))
+    assert not stage.holder.holdings.starting
 
 
 def test_an_isolated_consumer_looks_before_its_last_commit_and_leaves_a_newer_owner_alone(stage: Stage) -> None:
     stage.own(0)
     stage.hand_out(0, 30)
     stage.commit(0, 50, Token(9, 6, GENERATION))
-    stage.holder.on_isolated(True)
+    stage.holder.grants.on_isolated(True)
     stage.cover()
     assert stage.committed(0).offset == 50
 
@@ -630,26 +632,26 @@ def test_an_isolated_consumer_looks_before_its_last_commit_and_leaves_a_newer_ow
 def test_an_unwritten_release_is_dropped_when_the_next_plan_no_longer_asks_for_it(stage: Stage) -> None:
     stage.own(0)
     give(stage, 0)
-    assert stage.holder.outbox
+    assert stage.holder.releasing.outbox
     stage.own(0)
-    assert stage.holder.outbox == {}
-    assert stage.holder.ready().keys() == {0}
+    assert stage.holder.releasing.outbox == {}
+    assert stage.holder.holdings.ready().keys() == {0}
 
 
 def test_an_unwritten_release_gives_way_to_that_of_a_newer_hand_off(stage: Stage) -> None:
     stage.own(0)
     give(stage, 0)
-    older = stage.holder.outbox[0].epoch
+    older = stage.holder.releasing.outbox[0].epoch
     give(stage, 0)
-    assert stage.holder.outbox[0].epoch == stage.node.epoch == older + 1
+    assert stage.holder.releasing.outbox[0].epoch == stage.node.epoch == older + 1
 
 
 def test_a_written_release_is_not_written_again(stage: Stage) -> None:
     stage.own(0)
     give(stage, 0)
-    stage.holder.released(0, 2)
+    stage.holder.releasing.note(0, 2)
     stage.read()
-    assert stage.holder.outbox == {}
+    assert stage.holder.releasing.outbox == {}
 
 
 def test_a_holding_older_than_since_is_stopped_and_started_again_from_the_committed_position(stage: Stage) -> None:
@@ -659,7 +661,7 @@ def test_a_holding_older_than_since_is_stopped_and_started_again_from_the_commit
     assert stage.running == {0: True}
     stage.cover()
     stage.tick()
-    held = stage.holder.ready()[0]
+    held = stage.holder.holdings.ready()[0]
     assert (held.position, held.token.epoch) == (30, 2)
 
 
@@ -680,9 +682,9 @@ def test_the_taker_starts_at_the_released_offset_under_the_epoch_of_the_entry(st
     take(stage, 1)
     stage.wait(1)
     assert stage.running == {}
-    stage.holder.on_releases({1: release_of(stage, 1, 55, Token(1, 6, GENERATION))})
+    stage.holder.grants.on_releases({1: release_of(stage, 1, 55, Token(1, 6, GENERATION))})
     stage.tick()
-    assert stage.holder.ready()[1].position == 55
+    assert stage.holder.holdings.ready()[1].position == 55
     assert stage.committed(1).token == Token(1, 5, GENERATION)
 
 
@@ -690,9 +692,9 @@ def test_the_taker_prefers_a_committed_position_with_a_token_as_new_as_the_relea
     stage.node = replace(stage.node, epoch=4)
     stage.commit(1, 60, Token(3, 6, GENERATION))
     take(stage, 1)
-    stage.holder.on_releases({1: release_of(stage, 1, 55, Token(3, 6, GENERATION))})
+    stage.holder.grants.on_releases({1: release_of(stage, 1, 55, Token(3, 6, GENERATION))})
     stage.tick()
-    assert stage.holder.ready()[1].position == 60
+    assert stage.holder.holdings.ready()[1].position == 60
 
 
 @pytest.mark.parametrize(
@@ -707,15 +709,15 @@ def test_the_taker_prefers_a_committed_position_with_a_token_as_new_as_the_relea
 def test_a_release_that_is_not_the_entrys_own_starts_nothing(stage: Stage, spoil: Callable[[Release], Release]) -> None:
     stage.node = replace(stage.node, epoch=4)
     take(stage, 1)
-    stage.holder.on_releases({1: spoil(release_of(stage, 1, 55, Token(1, 6, GENERATION)))})
+    stage.holder.grants.on_releases({1: spoil(release_of(stage, 1, 55, Token(1, 6, GENERATION)))})
     stage.tick()
     assert stage.running == {}
-    assert 1 in stage.holder.awaited()
+    assert 1 in stage.holder.grants.awaited()
 
 
 def test_nothing_restarts_when_the_hand_off_becomes_an_assignment(stage: Stage) -> None:
     take(stage, 1)
-    stage.holder.on_releases({1: release_of(stage, 1, 55, Token(0, 6, GENERATION))})
+    stage.holder.grants.on_releases({1: release_of(stage, 1, 55, Token(0, 6, GENERATION))})
     stage.tick()
     stage.hand_out(1, 70)
     stage.own(1, epoch=1)
@@ -744,7 +746,7 @@ def test_a_fenced_partition_neither_commits_nor_releases_and_its_grant_is_not_ta
     give(stage, 0)
     stage.wait(1.0)
     assert stage.running == {}
-    assert stage.holder.outbox == {}
+    assert stage.holder.releasing.outbox == {}
     assert stage.committed(0).offset == 20
 
 
@@ -756,7 +758,7 @@ def test_an_entry_newer_than_the_fence_is_released_with_the_committed_offset_not
     stage.node = replace(stage.node, epoch=11)
     give(stage, 0)
     stage.cover()
-    assert stage.holder.outbox[0].offset == 20
+    assert stage.holder.releasing.outbox[0].offset == 20
 
 
 def test_a_newer_grant_lifts_the_fence(stage: Stage) -> None:
@@ -765,7 +767,7 @@ def test_a_newer_grant_lifts_the_fence(stage: Stage) -> None:
     stage.wait(1.0)
     stage.node = replace(stage.node, epoch=11)
     stage.own(0)
-    assert stage.holder.ready()[0].position == 20
+    assert stage.holder.holdings.ready()[0].position == 20
 
 
 @pytest.mark.parametrize(
@@ -806,12 +808,12 @@ def test_a_look_whose_answer_came_late_allows_no_last_commit(stage: Stage) -> No
     stage.hand_out(0, 30)
     give(stage, 0)
     stage.clock.advance(TIMING.look_s)
-    work = stage.holder.work()
+    work = stage.holder.requests.work()
     assert isinstance(work, Look)
     answer = perform(stage.offsets, "t", work)
     stage.commit(0, 80, Token(9, 6, GENERATION))
     stage.clock.advance(TIMING.fresh_s + 0.1)
-    stage.holder.answer(answer)
+    stage.holder.requests.answer(answer)
     stage.cover()
     assert stage.committed(0).offset == 80
     assert stage.running == {}
@@ -850,7 +852,7 @@ def test_only_what_a_start_covers_is_committed_and_never_backwards(stage: Stage)
     stage.cover()
     stage.wait(0.2)
     assert stage.committed(0).offset == 30
-    stage.holder.cover(0)
+    stage.holder.batches.cover(0)
     stage.wait(0.2)
     assert stage.committed(0).offset == 30
 
@@ -858,13 +860,13 @@ def test_only_what_a_start_covers_is_committed_and_never_backwards(stage: Stage)
 def test_what_passes_while_a_commit_is_on_its_way_is_committed_after_it(stage: Stage) -> None:
     stage.own(0)
     stage.hand_out(0, 30)
-    stage.holder.cover(stage.batch)
+    stage.holder.batches.cover(stage.batch)
     stage.clock.advance(TIMING.commit_s)
     work = start_of(stage)
     assert work.offsets[0].offset == 30
     stage.hand_out(0, 50)
-    stage.holder.cover(stage.batch)
-    stage.holder.answer(perform(stage.offsets, "t", work))
+    stage.holder.batches.cover(stage.batch)
+    stage.holder.requests.answer(perform(stage.offsets, "t", work))
     stage.wait(TIMING.commit_s + 0.1)
     assert stage.committed(0).offset == 50
 
@@ -890,11 +892,11 @@ def test_a_group_with_subscribed_members_is_named_and_nothing_is_read(stage: Sta
     stage.kafka.members["g"] = ("intruder",)
     stage.own(0)
     stage.wait(2)
-    assert not stage.holder.ready()
+    assert not stage.holder.holdings.ready()
     assert stage.reported("intruder")
     stage.kafka.members.clear()
     stage.wait(2)
-    assert stage.holder.ready()
+    assert stage.holder.holdings.ready()
     assert not stage.reported("intruder")
 
 
@@ -905,7 +907,7 @@ def test_a_partition_whose_commits_fail_for_too_long_stops_and_says_so(stage: St
     stage.cover()
     for _ in range(130):
         stage.tick(1.0)
-    assert not stage.holder.ready()
+    assert not stage.holder.holdings.ready()
     assert stage.reported("partition 0 stopped: its commits failed")
 
 
@@ -916,7 +918,7 @@ def test_what_cannot_be_committed_as_kafka_is_away_stops_as_well_and_says_so(sta
     stage.cover()
     for _ in range(round(TIMING.give_up_s) + 10):
         stage.tick(1.0)
-    assert stage.holder.ready().keys() == {1}, "of what waits for no commit nothing is at stake"
+    assert stage.holder.holdings.ready().keys() == {1}, "of what waits for no commit nothing is at stake"
     assert stage.reported("partition 0 stopped: its commits failed for 120 s")
     stage.kafka.down = False
     stage.wait(2)
@@ -935,28 +937,28 @@ def test_an_outage_that_ends_in_time_stops_nothing_then_or_later(stage: Stage) -
         stage.kafka.down = False
         stage.wait(2)
         assert stage.committed(0).offset == end
-        assert stage.holder.ready()
+        assert stage.holder.holdings.ready()
 
 
 def test_a_commit_that_failed_is_not_sent_again_once_there_is_a_newer_one(stage: Stage) -> None:
     stage.own(0)
     stage.hand_out(0, 30)
-    stage.holder.cover(stage.batch)
+    stage.holder.batches.cover(stage.batch)
     stage.clock.advance(0.1)
-    first = stage.holder.work()
+    first = stage.holder.requests.work()
     assert isinstance(first, Commit)
     assert first.offsets[0].offset == 30
     stage.hand_out(0, 60)
-    stage.holder.cover(stage.batch)
-    stage.holder.answer(Failed("no answer"))
+    stage.holder.batches.cover(stage.batch)
+    stage.holder.requests.answer(Failed("no answer"))
     sent = []
     for _ in range(20):
         stage.clock.advance(0.1)
-        work = stage.holder.work()
+        work = stage.holder.requests.work()
         if isinstance(work, Commit):
             sent.append(work.offsets[0].offset)
         if work is not None:
-            stage.holder.answer(perform(stage.offsets, "t", work))
+            stage.holder.requests.answer(perform(stage.offsets, "t", work))
     assert sent == [60]
     assert stage.committed(0).offset == 60
 
@@ -967,21 +969,21 @@ def test_a_commit_that_failed_is_not_sent_again_once_there_is_a_newer_one(stage:
 def test_an_older_epoch_and_a_foreign_generation_are_kept_out_and_reported(stage: Stage) -> None:
     stage.node = replace(stage.node, epoch=5)
     stage.own(0)
-    assert stage.holder.on_node(replace(stage.node, epoch=4, assignments={}, since={})) is Reading.OLDER
+    assert stage.holder.grants.on_node(replace(stage.node, epoch=4, assignments={}, since={})) is Reading.OLDER
     assert stage.running == {0: False}
     foreign = replace(stage.node, epoch=50, generation="g2", assignments={}, since={})
-    assert stage.holder.on_node(foreign) is Reading.FOREIGN
+    assert stage.holder.grants.on_node(foreign) is Reading.FOREIGN
     assert stage.reported("kept")
-    assert stage.holder.on_node(replace(foreign, supersedes={GENERATION: 6})) is Reading.ACT
+    assert stage.holder.grants.on_node(replace(foreign, supersedes={GENERATION: 6})) is Reading.ACT
     assert stage.running == {}
 
 
 @pytest.mark.parametrize(
     "stray",
     [
-        pytest.param(lambda stage: stage.holder.on_node(replace(stage.node, epoch=4)), id="older"),
-        pytest.param(lambda stage: stage.holder.on_node(replace(stage.node, generation="g2")), id="foreign"),
-        pytest.param(lambda stage: stage.holder.on_unreadable("it has vanished"), id="vanished"),
+        pytest.param(lambda stage: stage.holder.grants.on_node(replace(stage.node, epoch=4)), id="older"),
+        pytest.param(lambda stage: stage.holder.grants.on_node(replace(stage.node, generation="g2")), id="foreign"),
+        pytest.param(lambda stage: stage.holder.grants.on_unreadable("it has vanished"), id="vanished"),
     ],
 )
 def test_while_another_node_stands_there_what_runs_goes_on_and_nothing_is_begun(
@@ -992,10 +994,10 @@ def test_while_another_node_stands_there_what_runs_goes_on_and_nothing_is_begun(
     assignments, since, epoch = stage.node.assignments, stage.node.since, stage.node.epoch + 1
     stage.read(assignments=assignments, since=since, handoff={1: Handoff("b", "a", epoch)})
     stray(stage)
-    stage.holder.on_releases({1: release_of(stage, 1, 55, Token(1, 6, GENERATION))})
+    stage.holder.grants.on_releases({1: release_of(stage, 1, 55, Token(1, 6, GENERATION))})
     stage.wait(1)
     assert stage.running == {0: False}
-    assert stage.holder.on_node(stage.node) is Reading.SAME
+    assert stage.holder.grants.on_node(stage.node) is Reading.SAME
     stage.tick()
     assert stage.running == {0: False, 1: False}
 
@@ -1005,14 +1007,14 @@ def test_progress_stands_still_only_where_there_is_lag(stage: Stage) -> None:
     stage.hand_out(0, 100)
     stage.cover()
     for _ in range(10):
-        stage.holder.want_ends()
+        stage.holder.requests.want_ends()
         stage.tick(60)
-    assert stage.holder.stalled(300) == ()
+    assert stage.holder.batches.stalled(300) == ()
     stage.kafka.append("t", 0, 1)
     for _ in range(6):
-        stage.holder.want_ends()
+        stage.holder.requests.want_ends()
         stage.tick(60)
-    assert stage.holder.stalled(300) == (0,)
+    assert stage.holder.batches.stalled(300) == (0,)
 
 
 # Seeks ---------------------------------------------------------------------------------------------------------------
@@ -1031,13 +1033,13 @@ def test_a_seek_is_done_by_stopping_and_starting_anew_and_only_once(stage: Stage
     assert stage.committed(0).offset == 0
     stage.cover()
     assert stage.committed(0) == Committed(20, Token(2, 5, GENERATION), "a", "c", "id-1")
-    assert {p: h.position for p, h in stage.holder.ready().items()} == {0: 20, 1: 0}
+    assert {p: h.position for p, h in stage.holder.holdings.ready().items()} == {0: 20, 1: 0}
     stage.hand_out(0, 50)
     stage.cover()
     stage.tick(0.1)
     assert stage.committed(0).offset == 50
     stage.own(0, 1, epoch=9)
-    assert stage.holder.ready()[0].position == 50, "a later start goes on from what is committed"
+    assert stage.holder.holdings.ready()[0].position == 50, "a later start goes on from what is committed"
 
 
 def test_a_seek_counts_where_nothing_is_committed(stage: Stage) -> None:
@@ -1052,9 +1054,9 @@ def test_a_taker_goes_on_at_the_seek_unless_its_giver_had_started_there(
     stage.commit(1, 90, Token(acquired, 6, GENERATION))
     stage.node = replace(stage.node, epoch=8, seeks={1: Seek(30, 7)})
     take(stage, 1)
-    stage.holder.on_releases({1: release_of(stage, 1, 90, Token(acquired, 6, GENERATION))})
+    stage.holder.grants.on_releases({1: release_of(stage, 1, 90, Token(acquired, 6, GENERATION))})
     stage.tick()
-    assert stage.holder.ready()[1].position == begins
+    assert stage.holder.holdings.ready()[1].position == begins
 
 
 def test_what_a_survivor_commits_from_before_a_seek_does_not_undo_it(stage: Stage) -> None:
@@ -1064,7 +1066,7 @@ def test_what_a_survivor_commits_from_before_a_seek_does_not_undo_it(stage: Stag
     stage.commit(0, 65, Token(2, 6, GENERATION))
     stage.wait(6.0)
     assert stage.committed(0).offset == 10
-    assert stage.holder.ready()[0].position == 10
+    assert stage.holder.holdings.ready()[0].position == 10
 
 
 # Positions that are not in the log ------------------------------------------------------------------------------------
@@ -1104,14 +1106,14 @@ def test_a_look_before_the_new_start_is_committed_does_not_bring_back_the_lost_o
     stage.commit(0, 10, Token(1, 6, GENERATION))
     stage.kafka.expire("t", 0, 40)
     opened(stage, fails=False)
-    stage.holder.on_node(replace(stage.node, epoch=4, assignments={0: "a"}, since={0: 4}))
-    work = stage.holder.work()
+    stage.holder.grants.on_node(replace(stage.node, epoch=4, assignments={0: "a"}, since={0: 4}))
+    work = stage.holder.requests.work()
     while work is not None and not isinstance(work, Measure):
-        stage.holder.answer(perform(stage.offsets, "t", work))
-        work = stage.holder.work()
+        stage.holder.requests.answer(perform(stage.offsets, "t", work))
+        work = stage.holder.requests.work()
     assert work is not None
     stage.clock.advance(1.0)  # a broker that takes its time: the next look is due
-    stage.holder.answer(perform(stage.offsets, "t", work))
+    stage.holder.requests.answer(perform(stage.offsets, "t", work))
     stage.tick()
     assert stage.committed(0).offset == 40
 
@@ -1130,12 +1132,12 @@ def test_lost_records_stop_their_partition_alone_and_nothing_of_them_is_committe
     stage.own(0, 1)
     measured(stage, planner, BatchOffset("t"))
     stage.tick(1.0)
-    assert stage.holder.ready().keys() == {1}
+    assert stage.holder.holdings.ready().keys() == {1}
     assert stage.committed(0).offset == 10
     assert stage.reported("offsets 10 to 39 are gone, the log begins at 40: stopped; reset its offsets")
     stage.kafka.expire("t", 0, 0)
     stage.own(0, 1)
-    assert 0 in stage.holder.ready(), "asked to start again, it tries again"
+    assert 0 in stage.holder.holdings.ready(), "asked to start again, it tries again"
 
 
 def test_a_position_behind_the_logs_end_is_believed_only_after_a_while(stage: Stage) -> None:
@@ -1163,27 +1165,27 @@ def test_a_leader_that_knows_less_for_a_moment_changes_nothing(stage: Stage) -> 
     stage.kafka.append("t", 0, 60)
     for _ in range(8):
         measured(stage, planner, BatchOffset("t"), 1.0)
-    assert stage.holder.outstanding is not None
+    assert stage.holder.batches.outstanding is not None
     assert not stage.reported("behind the log's end")
 
 
 def test_answers_that_come_late_say_nothing_of_what_was_read_meanwhile(stage: Stage) -> None:
     stage.own(0)
     for round_number in range(1, 9):
-        stage.holder.want_ends()
-        work = stage.holder.work()
+        stage.holder.requests.want_ends()
+        work = stage.holder.requests.work()
         while work is not None and not isinstance(work, Measure):
-            stage.holder.answer(perform(stage.offsets, "t", work))
-            work = stage.holder.work()
+            stage.holder.requests.answer(perform(stage.offsets, "t", work))
+            work = stage.holder.requests.work()
         assert work is not None
         end = perform(stage.offsets, "t", work)
         stage.kafka.append("t", 0, 10)  # the answer is on its way while these come, are read and pass
         stage.clock.advance(1.0)
         stage.hand_out(0, 100 + 10 * round_number)
-        stage.holder.cover(stage.batch)
-        stage.holder.answer(end)
+        stage.holder.batches.cover(stage.batch)
+        stage.holder.requests.answer(end)
     assert not stage.reported("behind the log's end")
-    assert 0 in stage.holder.ready()
+    assert 0 in stage.holder.holdings.ready()
 
 
 def test_retention_that_catches_up_while_a_batch_is_read_is_said(stage: Stage) -> None:
@@ -1242,7 +1244,7 @@ def test_a_stop_is_served_by_the_covering_start_alone(stage: Stage) -> None:
     give(stage, 0)
     assert planner.offer(batch) is None
     stage.tick()
-    assert stage.holder.outbox[0].offset == 100
+    assert stage.holder.releasing.outbox[0].offset == 100
 
 
 def test_a_batch_is_bounded_in_proportion_to_what_waits(stage: Stage) -> None:
@@ -1258,7 +1260,7 @@ def sizes_of(stage: Stage, planner: BatchPlanner, seconds: Callable[[int], float
     while True:
         for partition in range(4):
             stage.kafka.append("t", partition, 1_000_000)
-        planner.holder.want_ends()
+        planner.holder.requests.want_ends()
         stage.tick(0.1)
         batch = planner.offer(offset)
         assert batch is not None
@@ -1277,7 +1279,7 @@ def test_a_backlog_keeps_no_partition_waiting_that_comes_to_us(stage: Stage) -> 
     stage.read(handoff={1: Handoff("b", "a", stage.node.epoch + 1)})
     awaiting = next(batches)
     assert awaiting == {0: int(before / 10.1 * 0.3)}
-    stage.holder.on_releases({1: release_of(stage, 1, 0, Token(0, 6, GENERATION))})
+    stage.holder.grants.on_releases({1: release_of(stage, 1, 0, Token(0, 6, GENERATION))})
     with_it = next(batches)
     assert with_it.keys() == {0, 1}
     assert sum(with_it.values()) < SMALL_RECORDS + 2
@@ -1286,11 +1288,11 @@ def test_a_backlog_keeps_no_partition_waiting_that_comes_to_us(stage: Stage) -> 
 
 def test_a_partition_is_expected_from_its_grant_until_it_is_ready(stage: Stage) -> None:
     stage.own(0)
-    assert not stage.holder.expecting
+    assert not stage.holder.holdings.expecting
     stage.own(0, 1, guarded=frozenset({1}))
-    assert stage.holder.expecting
+    assert stage.holder.holdings.expecting
     stage.wait(TIMING.guard_s + 0.5)
-    assert not stage.holder.expecting
+    assert not stage.holder.holdings.expecting
 
 
 def test_a_bounded_batch_grows_until_it_takes_as_long_as_it_may(stage: Stage) -> None:
@@ -1331,7 +1333,7 @@ def test_a_batch_waits_for_enough_records_or_for_its_time_and_is_not_stalled_mea
         assert planner.offer(first) is None
         stage.tick(60.0)
         planner.offer(first)
-        assert stage.holder.stalled(300) == ()
+        assert stage.holder.batches.stalled(300) == ()
     stage.kafka.append("t", 0, 1)
     planner.offer(first)
     stage.tick(1.0)
@@ -1356,7 +1358,7 @@ def test_a_partition_that_waits_for_more_records_is_released_at_once(stage: Stag
     assert planner.offer(first) is None
     give(stage, 0)
     stage.tick()
-    assert stage.holder.outbox[0].offset == 100
+    assert stage.holder.releasing.outbox[0].offset == 100
 
 
 def test_the_offset_carries_into_how_many_tasks_it_is_cut(stage: Stage) -> None:
@@ -1369,24 +1371,24 @@ def test_the_offset_carries_into_how_many_tasks_it_is_cut(stage: Stage) -> None:
 def test_until_now_is_what_was_there_when_each_partition_was_taken_up(stage: Stage) -> None:
     planner = planner_of(stage)
     planner.until_goal = True
-    assert not stage.holder.caught_up, "nothing has been given to it yet"
+    assert not stage.holder.batches.caught_up, "nothing has been given to it yet"
     stage.own(0)
     first = planner.offer(BatchOffset("t"))
     assert first is not None
     stage.kafka.append("t", 0, 50)
     stage.tick(1.0)
-    assert not stage.holder.caught_up
+    assert not stage.holder.batches.caught_up
     planner.offer(first)
     stage.tick(1.0)
     assert planner.offer(first) is None, "what came later is another's"
-    assert stage.holder.caught_up
+    assert stage.holder.batches.caught_up
     stage.own(0, 1, epoch=1)
-    assert not stage.holder.caught_up, "it was given one more"
+    assert not stage.holder.batches.caught_up, "it was given one more"
     second = planner.offer(first)
     assert second is not None
     assert {p: one.end for p, one in second.ranges.items()} == {1: 100}
     planner.offer(second)
-    assert stage.holder.caught_up
+    assert stage.holder.batches.caught_up
 
 
 def test_progress_reaches_from_what_has_passed_to_the_logs_end(stage: Stage) -> None:

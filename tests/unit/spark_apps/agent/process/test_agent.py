@@ -29,7 +29,7 @@ from spark_apps.agent.settings import Identity
 from spark_apps.agent.zookeeper import view
 from spark_apps.records.batches import Range
 from tests.fakes.clock import FakeClock
-from tests.fakes.kafka import FakeKafka
+from tests.fakes.kafka import FakeKafka, perform_due
 from tests.fakes.zookeeper import FakeZooKeeperServer
 
 PATHS = Paths("c")
@@ -119,7 +119,7 @@ class Stage:
         for _ in range(3):
             self.agent.step()
             for holder in self.topics.holders.values():
-                holder.tick(self.offsets)
+                perform_due(holder, self.offsets)
 
     def directive(self, directive: Directive) -> None:
         path = PATHS.directive("a")
@@ -164,7 +164,9 @@ def test_it_registers_when_the_queries_of_the_topics_that_are_there_read(stage: 
     stage.own(0)
     stage.step()
     assert stage.site.find(PATHS.member("a")) is None
-    assert stage.topics.holders["t"].picture is None, "a node that was read before the registration is not acted on"
+    assert stage.topics.holders["t"].holdings.accepted is None, (
+        "a node that was read before the registration is not acted on"
+    )
     stage.topics.holders["t"].open()
     stage.step()
     assert stage.site.find(PATHS.member("a")) is not None
@@ -253,7 +255,7 @@ def test_a_release_is_written_after_the_stop_and_an_older_one_never_replaces_a_n
     stage.step()
     assert stage.release(0) == Release(2, "a", 1, 0, "g1", Token(1, 1, "g1"))
     assert stage.release(1) == newer
-    assert not stage.topics.holders["t"].outbox
+    assert not stage.topics.holders["t"].releasing.outbox
 
 
 def test_a_release_makes_no_partition_of_a_topic_whose_nodes_were_lost(stage: Stage) -> None:
@@ -317,8 +319,8 @@ def test_releases_that_come_together_are_read_and_taken_together(stage: Stage) -
     stage.write(handoff={p: Handoff("b", "a", 1) for p in (1, 2, 3)})
     stage.step()
     holder, taken = stage.topics.holders["t"], list[set[int]]()
-    on_releases = holder.on_releases
-    holder.on_releases = lambda found: (taken.append(set(found)), on_releases(found))  # type: ignore[method-assign, assignment]
+    on_releases = holder.grants.on_releases
+    holder.grants.on_releases = lambda found: (taken.append(set(found)), on_releases(found))  # type: ignore[method-assign, assignment]
     release = encode_release(Release(1, "b", 1, 0, "g1", Token(0, 1, "g1")))
     stage.site.transact([SetData(PATHS.partition("t", p), data) for p, data in ((1, release), (2, b"?"), (3, release))])
     stage.step()
@@ -519,7 +521,7 @@ def test_a_consumer_that_slept_past_its_deadline_still_waits_for_its_last_batch(
     stage.kafka.append("t", 0, 10)
     stage.own(0)
     stage.step()
-    held = stage.topics.holders["t"].ready()[0]
+    held = stage.topics.holders["t"].holdings.ready()[0]
     held.hand_out(5)
     stage.agent.leave()
     stage.step()
@@ -536,7 +538,7 @@ def test_a_leave_that_could_not_commit_does_not_claim_to_be_clean(stage: Stage) 
     stage.kafka.append("t", 0, 10)
     stage.own(0)
     stage.step()
-    held = stage.topics.holders["t"].ready()[0]
+    held = stage.topics.holders["t"].holdings.ready()[0]
     held.hand_out(5)
     held.cover(5, stage.clock.monotonic())
     stage.kafka.down = True
@@ -564,10 +566,10 @@ def test_a_dead_query_makes_the_consumer_leave_with_its_reason(stage: Stage) -> 
 
 def batch(stage: Stage, number: int, records: int = 10) -> None:
     """Hand out a batch of partition 0 that does not end."""
-    held = stage.topics.holders["t"].ready()[0]
+    held = stage.topics.holders["t"].holdings.ready()[0]
     stage.kafka.append("t", 0, records)
     start = held.position
-    stage.topics.edit("t", lambda h: h.hand_out(number, [Range(0, start, start + records, held.token.epoch)]))
+    stage.topics.edit("t", lambda h: h.batches.hand_out(number, [Range(0, start, start + records, held.token.epoch)]))
 
 
 def usual_batches(stage: Stage) -> None:
@@ -577,7 +579,7 @@ def usual_batches(stage: Stage) -> None:
     for number in (1, 2, 3):
         batch(stage, number)
         stage.step(2.0)
-        stage.topics.edit("t", lambda h, number=number: h.cover(number))
+        stage.topics.edit("t", lambda h, number=number: h.batches.cover(number))
         stage.step()
 
 
@@ -588,7 +590,7 @@ def test_a_batch_that_takes_far_longer_than_usual_makes_the_consumer_unhealthy_a
     assert stage.health == "ok"
     stage.step(2.0)
     assert stage.health == "stuck: topic t: a batch of 10 offsets has not ended for 31 s (2.0 s is usual)"
-    stage.topics.edit("t", lambda h: h.cover(4))
+    stage.topics.edit("t", lambda h: h.batches.cover(4))
     stage.step()
     assert stage.health == "ok"
 
@@ -607,7 +609,7 @@ def test_without_executors_the_consumer_is_unhealthy_and_goes_on(stage: Stage) -
 def test_the_lag_is_that_of_the_logs_end_while_a_batch_does_not_end(stage: Stage) -> None:
     stage.own(0)
     stage.step()
-    stage.topics.edit("t", Holder.want_ends)
+    stage.topics.edit("t", lambda holder: holder.requests.want_ends())
     stage.step(1.0)
     batch(stage, 1, records=14)
     stage.step(6.0)

@@ -27,6 +27,10 @@ class Topic:
         self.answers: list[tuple[Telling, Mapping[int, int]]] = []
         self.asked = threading.Event()
 
+    @property
+    def listening(self) -> "Topic":
+        return self
+
     def telling(self) -> Telling | None:
         self.asked.set()
         return self.due.popleft() if self.due else None

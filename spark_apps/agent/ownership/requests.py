@@ -14,9 +14,8 @@ Rules, those of the asking in `schedule`:
 
 import logging
 from collections.abc import Iterable, Mapping
-from math import inf
 
-from coordinator_tasks.core.model import Committed, Handoff, Release, StartRule, Token, TopicNode
+from coordinator_tasks.core.model import Committed, Release, StartRule, Token
 from coordinator_tasks.core.ports import Clock
 from coordinator_tasks.core.protocol.fence import (
     Bounds,
@@ -28,9 +27,10 @@ from coordinator_tasks.core.protocol.fence import (
     sought,
     start_position,
 )
-from coordinator_tasks.core.protocol.holding import Grant, Via
+from coordinator_tasks.core.protocol.holding import Via
 from spark_apps.agent.ownership.bounds import misplaced, overtaken
-from spark_apps.agent.ownership.held import Held, Listened
+from spark_apps.agent.ownership.grants import Grants
+from spark_apps.agent.ownership.held import Held, Listened, shown
 from spark_apps.agent.ownership.holdings import Holdings, Owing
 from spark_apps.agent.ownership.phases import Event, Phase
 from spark_apps.agent.ownership.schedule import Schedule
@@ -56,66 +56,55 @@ from spark_apps.delivery import Standing
 log = logging.getLogger(__name__)
 
 
-class Ledger(Holdings):
-    """The holdings of one topic; the holder acquires, stops and forgets them."""
+class Requests:
+    """What is asked of Kafka and of the sink, one request at a time; `work` says what is due, `answer` takes the result."""
 
-    def __init__(self, identity: Identity, clock: Clock, timing: Timing, reports: Reports) -> None:
-        super().__init__()
-        self.flight: Work | None = None
+    def __init__(
+        self, identity: Identity, holdings: Holdings, grants: Grants, clock: Clock, timing: Timing, reports: Reports
+    ) -> None:
         self._identity = identity
+        self._holdings = holdings
+        self._grants = grants
         self._clock = clock
         self._timing = timing
         self._reports = reports
-        self._schedule = Schedule(self, identity, clock, timing)
-
-    # What the holder tells -------------------------------------------------------------------------------------------
-
-    def acquire(self, grant: Grant, node: TopicNode) -> None:
-        """Begin to hold a partition."""
-        phase = Phase.CLAIMING if self.terms.claims else Phase.LOOKING
-        self.held[grant.partition] = Held(grant, node.topic_id, self._schedule.number, phase)
-        self._reports.clear(grant.partition)
-
-    def owe(self, partition: int, entry: Handoff) -> None:
-        """A release is owed for a partition that does not run here."""
-        self.owing[partition] = Owing(entry, self._schedule.number)
-
-    def committing(self, partition: int) -> bool:
-        """Whether a commit of this partition is on its way."""
-        return isinstance(self.flight, Commit) and partition in self.flight.offsets
-
-    def want_ends(self) -> None:
-        """Somebody plans batches: read the log's ends as soon as that is allowed again."""
-        self._schedule.want_ends()
-
-    def want_bounds(self) -> None:
-        """Somebody cannot read: compare all positions with the log's bounds as soon as that is allowed again."""
-        self._schedule.want_bounds()
-        self._schedule.want_ends()
-
-    def look_soon(self) -> None:
-        """Rely on no earlier look: others may own what we hold."""
-        for held in self.held.values():
-            held.looked_at = -inf
+        self._schedule = Schedule(holdings, identity, clock, timing)
 
     # What is due -----------------------------------------------------------------------------------------------------
 
     def work(self) -> Work | None:
-        """The next request to Kafka, if one is due; it has to be answered by `answer` before there is another."""
-        if self.flight is not None:
+        """The request that is due, if any; answer it before asking for the next."""
+        if self._holdings.request is not None:
             return None
-        self.flight = self._schedule.next()
-        return self.flight
+        self._holdings.request = self._schedule.next()
+        return self._holdings.request
 
     def next_at(self) -> float:
-        """When something is due next if nothing happens (the clock's monotonic seconds; infinite = never)."""
+        """When `work` has something next if nothing happens (the clock's monotonic seconds; infinite = never)."""
         return self._schedule.next_at()
+
+    def want_ends(self) -> None:
+        """Batches are being planned: read the log's ends as soon as that is allowed again."""
+        self._schedule.want_ends()
+
+    def cannot_read(self, refused: Mapping[int, str]) -> None:
+        """Kafka gives nothing at the positions of these partitions, each with its reason: look whether the log has them."""
+        for partition, why in refused.items():
+            self._reports.add(
+                f"read {partition}", f"partition {partition} cannot be read: {why}; it is asked for again"
+            )
+        self._schedule.want_bounds()
+        self._schedule.want_ends()
 
     # What came back --------------------------------------------------------------------------------------------------
 
     def answer(self, result: Result) -> None:
-        """Take the result of the request under way."""
-        work, self.flight = self.flight, None
+        """The result of the request that `work` gave."""
+        work, self._holdings.request = self._holdings.request, None
+        self._take(work, result)
+        self._grants.apply()
+
+    def _take(self, work: Work | None, result: Result) -> None:
         now = self._clock.monotonic()
         if isinstance(work, Commit):
             self._doubt(work, now)
@@ -142,7 +131,7 @@ class Ledger(Holdings):
 
     def _doubt(self, work: Commit, now: float) -> None:
         if now - self._schedule.asked_at > self._timing.fresh_s:
-            for _, held in self.of_request(work.offsets, work.number):
+            for _, held in self._holdings.of_request(work.offsets, work.number):
                 held.doubted_until = now + self._timing.doubt_s
 
     def _failed(self, work: Work | None, failed: Failed, now: float) -> None:
@@ -157,44 +146,41 @@ class Ledger(Holdings):
         self._reports.add("group" if failed.refused else "kafka", failed.reason)
         match work:
             case Commit(offsets, number):
-                waiting = self.of_request(offsets, number)
+                waiting = self._holdings.of_request(offsets, number)
             case Look(number=number):  # nothing is committed on an old look
-                waiting = self.of_request(self.due, number)
+                waiting = self._holdings.of_request(self._holdings.due, number)
             case _:
                 return
         for partition, held in waiting:
             held.failing_at = held.failing_at if held.failing_at is not None else now
             if held.phase is Phase.READY and not held.closing and now - held.failing_at >= self._timing.give_up_s:
-                held.closing = True
-                self.bar(held)
+                self._holdings.stop(held)
                 lasted = f"its commits failed for {self._timing.give_up_s:g} s"
                 self._reports.add(partition, f"partition {partition} stopped: {lasted}: {failed.reason}")
 
     def _refused(self, work: Commit, failed: Failed) -> None:
         """The broker knows a newer owner, or one that was wrong: we stop either way, and hold it again when granted anew."""
-        for partition, held in self.of_request(failed.fenced, work.number):
-            held.fence()
-            self.bar(held)
+        for partition, held in self._holdings.of_request(failed.fenced, work.number):
+            self._holdings.fence(held)
             self._reports.add(partition, f"partition {partition} stopped: {failed.reason}")
 
     def _looked(self, look: Look, looked: Looked, now: float) -> None:
         self._schedule.looked(bool(look.partitions), looked.topic_id)
-        known = self.node.epoch if self.node is not None else 0
+        known = self._holdings.accepted.epoch if self._holdings.accepted is not None else 0
         entries = {partition: credible(entry, known) for partition, entry in looked.entries.items()}
-        for partition, held in self.of_request(look.partitions, look.number):
+        for partition, held in self._holdings.of_request(look.partitions, look.number):
             if looked.topic_id and looked.topic_id != held.topic_id:
                 self._created_anew(partition, held, looked.topic_id)
             elif not held.fenced:
                 self._judge(partition, held, entries.get(partition), now)
         for partition in look.partitions:
-            owing = self.owing.get(partition)
+            owing = self._holdings.owing.get(partition)
             if owing is not None and look.number > owing.born:
                 self._owed(partition, owing, entries.get(partition))
 
     def _created_anew(self, partition: int, held: Held, topic_id: str) -> None:
         """Our position means other records now: nothing more is committed."""
-        held.fence()
-        self.bar(held)
+        self._holdings.fence(held)
         self._reports.add(
             f"topic id {partition}",
             f"partition {partition} stopped: its topic was created anew in Kafka (topic id {topic_id}, held is "
@@ -212,10 +198,9 @@ class Ledger(Holdings):
             )
         verdict = judge(held.token, entry, held.topic_id, self._identity.consumer)
         if verdict is Judgement.FENCED and entry is not None:
-            held.fence()
-            self.bar(held, entry.token)
+            self._holdings.fence(held, entry.token)
             self._reports.add(
-                partition, f"partition {partition} was taken by {entry.owner} ({_shown(entry.token)}): stopped"
+                partition, f"partition {partition} was taken by {entry.owner} ({shown(entry.token)}): stopped"
             )
         elif held.phase in (Phase.LOOKING, Phase.STARTING) and not held.settled:
             self._place(partition, held, entry)
@@ -231,7 +216,8 @@ class Ledger(Holdings):
 
     def _place(self, partition: int, held: Held, entry: Committed | None) -> None:
         known = entry is not None and entry.topic_id in ("", held.topic_id)
-        asked = self.node.seeks.get(partition) if self.node is not None else None
+        accepted = self._holdings.accepted
+        asked = accepted.seeks.get(partition) if accepted is not None else None
         seek = sought(entry, held.grant.release, held.topic_id, asked)
         if seek is not None:
             self._begin(held, seek.offset)
@@ -252,17 +238,17 @@ class Ledger(Holdings):
         self._begin(held, start.offset if held.shown is None else held.shown[1])
 
     def _begin(self, held: Held, offset: int) -> None:
-        to_tell = self.terms.listening and held.listened is Listened.NOTHING
+        to_tell = self._holdings.terms.listening and held.listened is Listened.NOTHING
         held.place(offset, Event.START_TO_TELL if to_tell else Event.START_KNOWN)
 
     def _claimed(self, claim: Claim, found: Mapping[int, Standing]) -> None:
         """Begin at the positions that stand in the sink. A partition that it left out is asked for again."""
-        for partition, held in self.of_request(claim.tokens, claim.number):
+        for partition, held in self._holdings.of_request(claim.tokens, claim.number):
             standing = found.get(partition)
             if standing is None:
                 continue
             if standing.refuses(held.token, self._identity.consumer):
-                self.refused(partition, standing)
+                self._grants.refused(partition, standing)
             elif standing.offset is None:
                 held.advance(Event.NOT_IN_SINK)
             else:
@@ -271,29 +257,17 @@ class Ledger(Holdings):
         if found.keys() < claim.tokens.keys():
             self._schedule.pause_claims()
 
-    def refused(self, partition: int, standing: Standing) -> None:
-        """The sink has another owner's token: ours is over."""
-        held = self.held[partition]
-        held.fence()
-        self.bar(held, standing.token)
-        self._reports.add(
-            partition,
-            f"partition {partition} stands in the sink under {standing.consumer} ({_shown(standing.token)}): stopped; if "
-            "that was before ZooKeeper was lost or the topic was added again, delete its row there (docs/delivery.md)",
-        )
-
     def _surveyed(self, partitions: Iterable[int], number: int, surveyed: Surveyed) -> None:
         self._note_leaderless(partitions, surveyed.bounds)
-        for partition, held in self.of_request(partitions, number):
+        for partition, held in self._holdings.of_request(partitions, number):
             if held.phase is Phase.SURVEYING and partition in surveyed.bounds:
                 try:
                     self._begin(held, self._initial(partition, surveyed).offset)
                 except NoStart as error:
-                    held.closing = True
-                    self.bar(held)
+                    self._holdings.stop(held)
                     self._reports.add(partition, str(error))
         for partition in partitions:
-            owing = self.owing.get(partition)
+            owing = self._holdings.owing.get(partition)
             if owing is not None and owing.unknown and partition in surveyed.bounds:
                 try:
                     offset = self._initial(partition, surveyed).offset
@@ -304,22 +278,22 @@ class Ledger(Holdings):
 
     def _initial(self, partition: int, surveyed: Surveyed) -> Start:
         """Where nothing is committed and nothing was released: as the application wants it, else the topic's rule."""
-        bounds, node = surveyed.bounds[partition], self.node
+        bounds, node, first = surveyed.bounds[partition], self._holdings.accepted, self._holdings.first
         wanted = None
-        if self.first is not None and node is not None and partition < node.initial_partitions:
-            wanted = self.first.start(partition, bounds, surveyed.at.get(partition))
+        if first is not None and node is not None and partition < node.initial_partitions:
+            wanted = first.start(partition, bounds, surveyed.at.get(partition))
         return wanted or self._start(partition, None, None, bounds)
 
     def _start(self, partition: int, entry: Committed | None, release: Release | None, bounds: Bounds) -> Start:
-        node = self.node
+        node = self._holdings.accepted
         if node is None:
             raise NoStart(f"partition {partition} is held without a topic node")
         return start_position(partition, entry, release, node.topic_id, node.start, node.initial_partitions, bounds)
 
     def _committed(self, offsets: Mapping[int, Committed], number: int, now: float) -> None:
-        for partition, held in self.of_request(offsets, number):
+        for partition, held in self._holdings.of_request(offsets, number):
             # A sink with our token takes no older one's rows: nothing has to be waited for.
-            guarded = held.grant.via is Via.GUARDED and not self.terms.claims
+            guarded = held.grant.via is Via.GUARDED and not self._holdings.terms.claims
             held.acknowledge(offsets[partition].offset, guarded, now)
 
     def _note_leaderless(self, partitions: Iterable[int], known: Mapping[int, object]) -> None:
@@ -335,7 +309,7 @@ class Ledger(Holdings):
 
     def _measured(self, partitions: Iterable[int], number: int, measured: Measured, now: float) -> None:
         self._note_leaderless(partitions, measured.ends)
-        for partition, held in self.of_request(partitions, number):
+        for partition, held in self._holdings.of_request(partitions, number):
             if partition not in measured.ends:
                 continue
             held.measure(measured.ends[partition], now)
@@ -344,17 +318,21 @@ class Ledger(Holdings):
             if sentence:
                 self._misplaced(partition, held, sentence, beginning)
             elif beginning is not None:
-                if not self.fail_on_data_loss and (sentence := overtaken(held, beginning)):
+                if not self._holdings.fail_on_data_loss and (sentence := overtaken(held, beginning)):
                     self._lost(partition, sentence)
                 held.handed_from = None
 
     def _misplaced(self, partition: int, held: Held, sentence: str, beginning: int | None) -> None:
         """The log does not have our position: go on as the start rule says, or stop the partition."""
-        rule = self.node.start if self.node is not None else StartRule.NONE
-        if self.fail_on_data_loss or rule is StartRule.NONE or self.terms.claims:
-            held.closing = True
-            self.bar(held)
-            otherwise = ", or set failOnDataLoss=false" if self.fail_on_data_loss and not self.terms.claims else ""
+        accepted = self._holdings.accepted
+        rule = accepted.start if accepted is not None else StartRule.NONE
+        if self._holdings.fail_on_data_loss or rule is StartRule.NONE or self._holdings.terms.claims:
+            self._holdings.stop(held)
+            otherwise = (
+                ", or set failOnDataLoss=false"
+                if self._holdings.fail_on_data_loss and not self._holdings.terms.claims
+                else ""
+            )
             self._lost(partition, f"{sentence}: stopped; reset its offsets{otherwise}")
         elif beginning is None:
             self._schedule.want_bounds()
@@ -369,22 +347,17 @@ class Ledger(Holdings):
             log.warning("partition %d: %s", partition, sentence)
 
     def _owed(self, partition: int, owing: Owing, entry: Committed | None) -> None:
-        known = entry is not None and self.node is not None and entry.topic_id in ("", self.node.topic_id)
-        if known and entry is not None:
+        accepted = self._holdings.accepted
+        if entry is not None and accepted is not None and entry.topic_id in ("", accepted.topic_id):
             self._settle_debt(partition, owing, entry.offset, entry.token)
         else:
             owing.unknown = True
 
     def _settle_debt(self, partition: int, owing: Owing, offset: int, token: Token | None) -> None:
-        generation = self.node.generation if self.node is not None else ""
-        del self.owing[partition]
-        self.answered[partition] = (owing.entry, offset, token or Token(0, 0, generation))
+        del self._holdings.owing[partition]
+        self._holdings.answered[partition] = (owing.entry, offset, token or Token(0, 0, self._holdings.generation))
 
 
 def _behind(entry: Committed | None, held: Held) -> bool:
     """Whether an earlier commit of ours came late and overwrote our last: nothing of ours is on its way now."""
     return entry is not None and entry.offset < (held.committed or 0)
-
-
-def _shown(token: Token | None) -> str:
-    return "unknown" if token is None else f"epoch {token.epoch}, incarnation {token.incarnation}"
