@@ -46,7 +46,7 @@ from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from spark_apps.agent.ownership.batches import Batches
 from spark_apps.agent.ownership.grants import Grants
-from spark_apps.agent.ownership.held import Held
+from spark_apps.agent.ownership.owned_partition import OwnedPartition
 from spark_apps.agent.ownership.phases import Phase
 from spark_apps.agent.process.consumer_process import ConsumerSettings
 from spark_apps.agent.settings import Pacing
@@ -99,12 +99,12 @@ def on_releases(stamps: Stamps, _: Grants, __: None, releases: Mapping[int, Rele
         stamps.reach("release seen", releases[MOVED].epoch)
 
 
-def acknowledge(stamps: Stamps, held: Held, *_: Any) -> None:
+def acknowledge(stamps: Stamps, held: OwnedPartition, *_: Any) -> None:
     if held.grant.partition == MOVED and held.phase is Phase.READY:
         stamps.reach("start committed", held.token.epoch)
 
 
-def on_end(stamps: Stamps, held: Held, *_: Any) -> None:
+def on_end(stamps: Stamps, held: OwnedPartition, *_: Any) -> None:
     if held.grant.partition == MOVED and held.end is not None and held.end > held.position:
         stamps.reach("end known", held.token.epoch)
 
@@ -120,8 +120,8 @@ def watch(stamps: Stamps) -> None:
     for kind, name, note in (
         (Grants, "on_node", on_node),
         (Grants, "on_releases", on_releases),
-        (Held, "acknowledge", acknowledge),
-        (Held, "measure", on_end),
+        (OwnedPartition, "acknowledge", acknowledge),
+        (OwnedPartition, "measure", on_end),
         (Batches, "hand_out", hand_out),
     ):
         setattr(kind, name, stamped(stamps, getattr(kind, name), note))

@@ -134,7 +134,7 @@ def agent(servers: str, topic: str) -> TopicRunner:
     runner = TopicRunner(
         topic, node, Identity("a", "c", 1), SystemClock(), connect, bool, brokers=servers, acquiring=False
     )
-    runner.edit(lambda holder: holder.grants.on_node(node))
+    runner.edit(lambda ownership: ownership.grants.on_node(node))
     return runner
 
 

@@ -30,7 +30,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from coordinator_tasks.core import topic_patterns
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import TopicNode
-from spark_apps.agent.ownership.holder import Holder
+from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.process.consumer_process import ConsumerSettings, Process, leave_on_signals, open_process
 from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.delivery.hooks import Hooks
@@ -90,7 +90,7 @@ class Pipeline:
 
 
 class SparkTopic:
-    """One topic: its holder and its query, which starts in a thread of its own."""
+    """One topic: its ownership and its query, which starts in a thread of its own."""
 
     def __init__(self, runner: TopicRunner, start: Callable[[], StreamingQuery]) -> None:
         self.runner = runner
@@ -160,8 +160,8 @@ class SparkTopic:
         return True
 
 
-def _opened(holder: Holder) -> bool:
-    return holder.grants.opened
+def _opened(ownership: TopicOwnership) -> bool:
+    return ownership.grants.opened
 
 
 def _quietly(stop: Callable[[], None]) -> None:
@@ -303,8 +303,8 @@ class Consumer:
         check_stateless(writer, state_stays_behind=self._how.state_stays_behind)
         return progress.start(writer.option("checkpointLocation", str(self._checkpoints / topic)).queryName(topic))
 
-    def edit(self, topic: str, change: Callable[[Holder], V]) -> V:
-        """Look at or change a topic's holder."""
+    def edit(self, topic: str, change: Callable[[TopicOwnership], V]) -> V:
+        """Look at or change a topic's ownership."""
         return self._topics[topic].runner.edit(change)
 
     def failure(self) -> str:
@@ -317,16 +317,16 @@ class Consumer:
     def trouble(self) -> str:
         """That the application has no executors."""
         busy = any(
-            one.runner.see(lambda holder: holder.batches.outstanding is not None) for one in self._topics.values()
+            one.runner.see(lambda ownership: ownership.batches.outstanding is not None) for one in self._topics.values()
         )
         return "" if self._executors is None else self._executors.missing(busy=busy)
 
     def halt(self) -> None:
-        """Stop all queries; a holder whose tasks do not end goes on counting them as running."""
+        """Stop all queries; what tasks that do not end have read still counts as running."""
         for topic, one in self._topics.items():
             if one.halt(self._active_tasks):
                 why = one.problem
-                one.runner.edit(lambda holder: holder.query_ended(why))  # noqa: B023 - called at once
+                one.runner.edit(lambda ownership: ownership.query_ended(why))  # noqa: B023 - called at once
             else:
                 log.error("the query of topic %s did not end within %g s", topic, STOP_TIMEOUT_S)
 

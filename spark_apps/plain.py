@@ -23,7 +23,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.core.model import TopicNode
 from coordinator_tasks.library_log import LIBRARY_LOG
-from spark_apps.agent.ownership.holder import Holder
+from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.process.consumer_process import (
     ConsumerSettings,
     Process,
@@ -111,7 +111,7 @@ class PlainTopic:
             log.error("reading topic %s did not end within %g s", self.runner.topic, JOIN_TIMEOUT_S)
             return
         why = self.failure
-        self.runner.edit(lambda holder: holder.query_ended(why))
+        self.runner.edit(lambda ownership: ownership.query_ended(why))
 
     def close(self) -> None:
         """End also where nobody has halted it: a consumer whose id is in use reads nothing, and has its readers already."""
@@ -138,8 +138,8 @@ class PlainTopic:
         now = time.monotonic()
         if now >= self._ends_at:
             self._ends_at = now + ENDS_EVERY_S
-            self.runner.edit(lambda holder: holder.requests.want_ends())
-        ready, starting = self.runner.see(lambda holder: (self._ready(holder), holder.holdings.starting))
+            self.runner.edit(lambda ownership: ownership.requests.want_ends())
+        ready, starting = self.runner.see(lambda ownership: (self._ready(ownership), ownership.holdings.starting))
         if starting:
             self._starting_until = now + STARTING_S
         if now >= self._stuck_at:
@@ -177,10 +177,10 @@ class PlainTopic:
         threading.Thread(target=old.close, name=f"close-{self.runner.topic}", daemon=True).start()
 
     @staticmethod
-    def _stalled(holder: Holder) -> dict[int, int]:
+    def _stalled(ownership: TopicOwnership) -> dict[int, int]:
         """The positions of those that do not move while Kafka goes on telling where their logs end."""
-        now, told_s, ready = time.monotonic(), STUCK_S + ENDS_EVERY_S, holder.holdings.ready()
-        stalled = {p: ready[p] for p in holder.batches.stalled(STUCK_S)}
+        now, told_s, ready = time.monotonic(), STUCK_S + ENDS_EVERY_S, ownership.holdings.ready()
+        stalled = {p: ready[p] for p in ownership.batches.stalled(STUCK_S)}
         return {p: h.position for p, h in stalled.items() if h.inflow is not None and now - h.inflow.at < told_s}
 
     def _warm_up(self) -> None:
@@ -196,9 +196,11 @@ class PlainTopic:
         return STARTING_POLL_S if time.monotonic() < self._starting_until else POLL_S
 
     @staticmethod
-    def _ready(holder: Holder) -> dict[int, tuple[int, int]]:
+    def _ready(ownership: TopicOwnership) -> dict[int, tuple[int, int]]:
         # What was just released has just been read; any other position is first compared with the log.
-        known = {p: h for p, h in holder.batches.readable().items() if h.end is not None or h.grant.release is not None}
+        known = {
+            p: h for p, h in ownership.batches.readable().items() if h.end is not None or h.grant.release is not None
+        }
         return {p: (held.token.epoch, held.position) for p, held in known.items()}
 
     def _process(self, messages: Sequence[Message]) -> None:
@@ -218,7 +220,7 @@ class PlainTopic:
             ends[partition] = max(ends.get(partition, 0), offset + (error is None))
             if error is None:
                 came.setdefault(partition, []).append(message)
-        ranges = self.runner.edit(lambda holder: self._hand_out(holder, ends)) if ends else {}
+        ranges = self.runner.edit(lambda ownership: self._hand_out(ownership, ends)) if ends else {}
         # What came and is not handed out would be missing in the next range: it is fetched again.
         self._drop([p for p in came if p not in ranges])
         if refused:
@@ -230,34 +232,36 @@ class PlainTopic:
         """Ask for these again later, and let the agent compare their positions with the log: it stops what is not there."""
         self._drop(refused.keys())
         self._again_at |= dict.fromkeys(refused, time.monotonic() + AGAIN_S)
-        self.runner.edit(lambda holder: holder.requests.cannot_read({p: error.str() for p, error in refused.items()}))
+        self.runner.edit(
+            lambda ownership: ownership.requests.cannot_read({p: error.str() for p, error in refused.items()})
+        )
 
     def _pass(self, ranges: Mapping[int, Range], came: Mapping[int, Sequence[Message]]) -> None:
         """Let a batch that is handed out go through the sink."""
         lost = self.runner.confirmed() if self._output.delivery is Delivery.AT_MOST_ONCE else frozenset()
         kept = [one for p, one in ranges.items() if p not in lost]
         self._deliver([(one, m) for one in kept for m in came.get(one.partition, ()) if (m.offset() or 0) >= one.start])
-        self.runner.edit(lambda holder: holder.batches.cover(self._batch))
+        self.runner.edit(lambda ownership: ownership.batches.cover(self._batch))
 
     def _deliver(self, records: Sequence[Record]) -> None:
         output = self._output
         if output.store is not None:
-            writer, steps = self.runner.edit(lambda holder: (holder.writer, holder.batches.adds()))
+            writer, steps = self.runner.edit(lambda ownership: (ownership.writer, ownership.batches.adds()))
             refused = output.store.write(writer, steps, _table(self.runner.topic, records))
-            self.runner.edit(lambda holder: holder.batches.refuse(refused))
+            self.runner.edit(lambda ownership: ownership.batches.refuse(refused))
         elif output.sink is not None and records:
             output.sink(self.runner.topic, records)
 
-    def _hand_out(self, holder: Holder, ends: Mapping[int, int]) -> dict[int, Range]:
-        held = holder.batches.readable().items()
+    def _hand_out(self, ownership: TopicOwnership, ends: Mapping[int, int]) -> dict[int, Range]:
+        held = ownership.batches.readable().items()
         ready = {p: h for p, h in held if p in ends and self._assigned.get(p) == h.token.epoch}
         ranges = {p: Range(p, h.position, ends[p], h.token.epoch) for p, h in ready.items() if ends[p] > h.position}
         if ranges:
             self._batch += 1
-            holder.batches.hand_out(self._batch, tuple(ranges.values()))
+            ownership.batches.hand_out(self._batch, tuple(ranges.values()))
         for partition in ends.keys() & self._again_at.keys():
             del self._again_at[partition]
-            holder.reports.clear(f"read {partition}")
+            ownership.reports.clear(f"read {partition}")
         return ranges
 
 
@@ -271,7 +275,7 @@ FIXED = {
 
 
 class PlainTopics:
-    """Implements `topics.Topics`: a holder and a reading thread for every topic that the consumer wants."""
+    """Implements `topics.Topics`: the ownership of, and a reading thread for, every topic that the consumer wants."""
 
     def __init__(self, process: Process, output: Output) -> None:
         self._process = process
@@ -297,7 +301,7 @@ class PlainTopics:
         self._topics[topic] = PlainTopic(runner, node, process.settings.site.kafka, self._output)
         return ""
 
-    def edit(self, topic: str, change: Callable[[Holder], V]) -> V:
+    def edit(self, topic: str, change: Callable[[TopicOwnership], V]) -> V:
         return self._topics[topic].runner.edit(change)
 
     def failure(self) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How a holder paces what it asks of Kafka.
+    """How a consumer paces what it asks of Kafka for one topic.
 
     - `look_s`: every owner looks at the committed entries at least this often; `fresh_s`: no commit on an older look.
     - `doubt_s`: a commit that was on its way for longer than `fresh_s` may have written over a newer owner's entry: for so

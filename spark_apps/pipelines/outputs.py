@@ -1,4 +1,4 @@
-"""From what a pipeline returns to the writer of its query, agreed with the topic's holder before anything is granted."""
+"""From what a pipeline returns to the writer of its query, agreed with the topic's runner before anything is granted."""
 
 from collections.abc import Callable
 
@@ -36,8 +36,8 @@ def agreed_writer(runner: TopicRunner, output: Output, hooks: Hooks) -> DataStre
 def _transaction(runner: TopicRunner, sink: TransactionalSink) -> Callable[[DataFrame, int], None]:
     def write(batch: DataFrame, _: int) -> None:
         rows = batch.toArrow()
-        writer, steps = runner.edit(lambda holder: (holder.writer, holder.batches.adds()))
+        writer, steps = runner.edit(lambda ownership: (ownership.writer, ownership.batches.adds()))
         refused = sink.write(writer, steps, rows)
-        runner.edit(lambda holder: holder.batches.refuse(refused))
+        runner.edit(lambda ownership: ownership.batches.refuse(refused))
 
     return write

@@ -7,7 +7,7 @@ from coordinator_tasks.core.codecs.status_codec import decode_metadata, encode_m
 from coordinator_tasks.core.errors import CoordinatorError, GroupInUse, KafkaUnavailable
 from coordinator_tasks.core.model import Committed, Token, TopicDescription
 from coordinator_tasks.core.ports import GroupAnswer, GroupOffsets, Wanted
-from spark_apps.agent.ownership.holder import Holder
+from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.ownership.work import perform
 
 
@@ -150,10 +150,10 @@ class FakeGroupOffsets:
         return sorted(p for p in partitions if p < count and p not in self.kafka.leaderless)
 
 
-def perform_due(holder: Holder, offsets: GroupOffsets, limit: int = 20) -> None:
-    """Perform all that a holder asks of Kafka now, at most `limit` requests."""
+def perform_due(ownership: TopicOwnership, offsets: GroupOffsets, limit: int = 20) -> None:
+    """Perform all that is asked of Kafka for a topic now, at most `limit` requests."""
     for _ in range(limit):
-        work = holder.requests.work()
+        work = ownership.requests.work()
         if work is None:
             return
-        holder.requests.answer(perform(offsets, holder.topic, work))
+        ownership.requests.answer(perform(offsets, ownership.topic, work))

@@ -30,13 +30,13 @@ def busy() -> Stage:
     stage = Stage()
     stage.own(KEPT, GIVEN)
     stage.step()
-    holder = stage.topics.holders["t"]
-    holder.batches.hand_out(1, [Range(p, 0, 5, 1) for p in (KEPT, GIVEN)])
+    ownership = stage.topics.ownerships["t"]
+    ownership.batches.hand_out(1, [Range(p, 0, 5, 1) for p in (KEPT, GIVEN)])
     stage.write(assignments={KEPT: "a"}, since={KEPT: 1}, handoff=moves(2))
     stage.directive(Directive("a"))
     stage.step()
     assert stage.runs == {KEPT, GIVEN}
-    assert holder.grants.awaited().keys() == {TAKEN}
+    assert ownership.grants.awaited().keys() == {TAKEN}
     return stage
 
 
@@ -44,10 +44,10 @@ def releasing() -> Stage:
     """The batch has passed: what is given away is closed, and its release is to be written on a node that is garbage."""
     stage = busy()
     put(stage, PATHS.partition("t", GIVEN), b"{")
-    stage.topics.holders["t"].batches.cover(1)
+    stage.topics.ownerships["t"].batches.cover(1)
     stage.step()
     assert stage.runs == {KEPT}
-    assert stage.topics.holders["t"].releasing.outbox.keys() == {GIVEN}
+    assert stage.topics.ownerships["t"].releasing.outbox.keys() == {GIVEN}
     return stage
 
 
@@ -76,14 +76,14 @@ def isolated(_: Stage) -> bytes:
 
 def everything(stage: Stage) -> object:
     """What a consumer has, does and has committed."""
-    holder = stage.topics.holders["t"]
+    ownership = stage.topics.ownerships["t"]
     status = stage.agent.status()
     return (
-        holder.holdings.accepted,
+        ownership.holdings.accepted,
         status.topics["t"].running,
         status.topics["t"].held,
         status.health,
-        (holder.batches.outstanding, dict(holder.releasing.outbox), holder.grants.awaited()),
+        (ownership.batches.outstanding, dict(ownership.releasing.outbox), ownership.grants.awaited()),
         stage.topics.names(),
         stage.offsets.committed("t", range(4)),
     )
@@ -95,7 +95,7 @@ def tree(stage: Stage) -> dict[str, bytes]:
 
 
 def forget_reports(stage: Stage) -> None:
-    for reports in (stage.agent.reports, stage.topics.holders["t"].reports):
+    for reports in (stage.agent.reports, stage.topics.ownerships["t"].reports):
         reports._texts.clear()
 
 
@@ -112,7 +112,7 @@ class Place:
 
 PLACES = {
     "topic node": Place("topic node", PATHS.topic("t"), assigned_more, frozenset({KEPT, NEW})),
-    "node of a topic without a holder": Place(
+    "node of a topic without an ownership": Place(
         "topic node", PATHS.topic(STRANGER), lambda stage: encode_node(stage.node), frozenset({KEPT})
     ),
     "release that is awaited": Place("release", PATHS.partition("t", TAKEN), released, frozenset({KEPT, TAKEN})),
@@ -138,7 +138,7 @@ def test_what_cannot_be_read_is_named_and_changes_nothing(name: str) -> None:
         assert stage.reported(place.path), raw[:200]
     put(stage, place.path, place.good(stage))
     stage.step(1.0)
-    stage.topics.holders["t"].batches.cover(1)
+    stage.topics.ownerships["t"].batches.cover(1)
     stage.step()
     stage.step()
     assert not stage.reported(place.path)
@@ -146,7 +146,7 @@ def test_what_cannot_be_read_is_named_and_changes_nothing(name: str) -> None:
     assert (stage.release(GIVEN) is None) == (name == "directive"), "an isolated consumer releases nothing"
 
 
-@pytest.mark.parametrize("name", ["node of a topic without a holder", "node for our own release", "directive"])
+@pytest.mark.parametrize("name", ["node of a topic without an ownership", "node for our own release", "directive"])
 def test_what_cannot_be_read_keeps_nothing_else_waiting(name: str) -> None:
     place = PLACES[name]
     stage = place.situation()
@@ -167,7 +167,7 @@ def test_a_topic_node_that_is_posted_and_cannot_be_read_is_refused_and_changes_n
             assert (code, said["error"].startswith(PATHS.topic("t"))) == (400, True), (raw[:200], said)
             assert everything(stage) == before, raw[:200]
         assert post(server.address, assigned_more(stage)) == (200, {"taken": True})
-        perform_due(stage.topics.holders["t"], stage.offsets)
+        perform_due(stage.topics.ownerships["t"], stage.offsets)
         assert stage.runs == {KEPT, GIVEN, NEW}
     finally:
         server.close()

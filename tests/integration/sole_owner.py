@@ -41,7 +41,7 @@ def sole_owner(servers: str, topic: str, group: str) -> TopicRunner:
         brokers=node.bootstrap_servers,
         acquiring=False,
     )
-    runner.edit(lambda holder: holder.grants.on_node(node))
+    runner.edit(lambda ownership: ownership.grants.on_node(node))
     return runner
 
 
@@ -54,7 +54,7 @@ def begun(runner: TopicRunner, start: Callable[[], StreamingQuery]) -> Streaming
     """A query that has begun to read; started again where Python was too slow for Spark, as consumers do."""
     for _ in range(START_ATTEMPTS):
         query = start()
-        while query.isActive and not runner.edit(lambda holder: holder.grants.opened):
+        while query.isActive and not runner.edit(lambda ownership: ownership.grants.opened):
             time.sleep(0.02)
         if SLOW_START not in str(query.exception()):
             break

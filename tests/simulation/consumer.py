@@ -1,4 +1,4 @@
-"""One consumer process: the production agent, its holders and batch planners, with a query that reads and a sink.
+"""One consumer process: the production agent, its topics' ownership and batch planners, with a query that reads and a sink.
 
 Its three kinds of thread are fibers: the agent's, a worker per topic that talks to Kafka, and the query, whose batches
 are planned, pass the sink, and are covered by the next one.
@@ -15,8 +15,8 @@ from coordinator_tasks.core.model import ConsumerStatus, Member, TopicNode
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Clock
 from coordinator_tasks.core.protocol.claims import MAX_STEP
-from spark_apps.agent.ownership.holder import Holder
 from spark_apps.agent.ownership.planner import BatchPlanner
+from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.ownership.work import Result, Work, perform
 from spark_apps.agent.process.agent import Agent, AgentTiming
 from spark_apps.agent.settings import Identity, Pacing
@@ -34,7 +34,7 @@ V = TypeVar("V")
 class Query:
     """The query of one topic: `current` is the batch under way, `passed` whether the sink has it."""
 
-    holder: Holder
+    ownership: TopicOwnership
     planner: BatchPlanner
     start: BatchOffset
     current: BatchOffset | None = None
@@ -42,7 +42,7 @@ class Query:
 
 
 class Queries:
-    """`topics.Topics`; a query opens its holder with its first look."""
+    """`topics.Topics`; a query opens its ownership with its first look."""
 
     def __init__(self, identity: Identity, clock: Clock) -> None:
         self.queries: dict[str, Query] = {}
@@ -54,14 +54,14 @@ class Queries:
         return tuple(self.queries)
 
     def appeared(self, topic: str, node: TopicNode) -> str:
-        holder = Holder(topic, self._identity, self._clock, acquiring=False)
-        planner = BatchPlanner(holder, self._clock, Pacing(max_offsets=40))
-        self.queries[topic] = Query(holder, planner, planner.initial())
+        ownership = TopicOwnership(topic, self._identity, self._clock, acquiring=False)
+        planner = BatchPlanner(ownership, self._clock, Pacing(max_offsets=40))
+        self.queries[topic] = Query(ownership, planner, planner.initial())
         del node
         return ""
 
-    def edit(self, topic: str, change: Callable[[Holder], V]) -> V:
-        return change(self.queries[topic].holder)
+    def edit(self, topic: str, change: Callable[[TopicOwnership], V]) -> V:
+        return change(self.queries[topic].ownership)
 
     def failure(self) -> str:
         return self.broken
@@ -72,7 +72,7 @@ class Queries:
     def halt(self) -> None:
         for query in self.queries.values():
             query.current = None
-            query.holder.query_ended(self.broken)
+            query.ownership.query_ended(self.broken)
 
 
 class Consumer(Host):
@@ -141,9 +141,9 @@ class Consumer(Host):
         fiber = self.slots.get(slot)
         if not self.running or (fiber is not None and fiber.wake_at > self.kernel.now):
             return False
-        holder = self.holder(topic) if topic else None
-        if kind == "kafka" and holder is not None:
-            return holder.requests.next_at() <= self.kernel.now
+        ownership = self.ownership(topic) if topic else None
+        if kind == "kafka" and ownership is not None:
+            return ownership.requests.next_at() <= self.kernel.now
         return kind == "agent" and self.woken
 
     def _cut_short(self) -> bool:
@@ -196,18 +196,18 @@ class Consumer(Host):
         self.woken = True
 
     def _worker_step(self, topic: str) -> Callable[[], None] | None:
-        """As the runner does it: ask the holder, perform outside of its lock, answer."""
-        holder = self.holder(topic)
-        if holder is None or holder.holdings.accepted is None:
+        """As the runner does it: ask the ownership, perform outside of its lock, answer."""
+        ownership = self.ownership(topic)
+        if ownership is None or ownership.holdings.accepted is None:
             return None
-        work, offsets = holder.requests.work(), Offsets(self._brokers, self, holder.holdings.accepted.group_id)
+        work, offsets = ownership.requests.work(), Offsets(self._brokers, self, ownership.holdings.accepted.group_id)
         if work is None:
             return None
         self.on_request(topic, work)
 
         def run() -> None:
             result = perform(offsets, topic, work)
-            holder.requests.answer(result)
+            ownership.requests.answer(result)
             self.on_answer(topic, result)
 
         return run
@@ -215,7 +215,7 @@ class Consumer(Host):
     def _query(self, topic: str) -> bool:
         """One step of the query: plan a batch (which covers the last), or let the one under way pass the sink."""
         query = self.topics.queries[topic] if self.topics is not None else None
-        if query is None or self.hanging or not query.holder.alive:
+        if query is None or self.hanging or not query.ownership.alive:
             return False
         if query.current is not None and not query.passed:
             query.passed = True
@@ -223,8 +223,8 @@ class Consumer(Host):
             return True
         if query.current is not None:
             query.start, query.current, query.passed = query.current, None, False
-        if not query.holder.grants.opened:
-            query.holder.open()
+        if not query.ownership.grants.opened:
+            query.ownership.open()
         try:
             query.current = query.planner.offer(query.start)
         except Refused as error:
@@ -254,9 +254,9 @@ class Consumer(Host):
 
     # Life and death ---------------------------------------------------------------------------------------------------
 
-    def holder(self, topic: str) -> Holder | None:
+    def ownership(self, topic: str) -> TopicOwnership | None:
         query = self.topics.queries.get(topic) if self.topics is not None else None
-        return query.holder if query is not None else None
+        return query.ownership if query is not None else None
 
     def ends(self) -> None:
         """The process is over; its session is closed as the last thing."""

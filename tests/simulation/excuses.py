@@ -100,7 +100,7 @@ class Excuses:
                 for topic in stood.keys() | queries.keys():
                     epochs = [self._forgotten.get((one.name, topic), -1), stood.get(topic, -1)]
                     if topic in queries:
-                        epochs += [held.token.epoch for held in queries[topic].holder.holdings.held.values()]
+                        epochs += [held.token.epoch for held in queries[topic].ownership.holdings.held.values()]
                     self._forgotten[one.name, topic] = max(epochs)
 
     def _forget(self, consumer: str, incarnation: int, nodes: dict[str, TopicNode]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.model import TopicNode, TopicState
-from spark_apps.agent.ownership.held import Held
+from spark_apps.agent.ownership.owned_partition import OwnedPartition
 from tests.simulation.consumer import Consumer
 
 Owner = tuple[str, int]  # consumer and incarnation; 0 = any
@@ -73,10 +73,10 @@ class Grants:
         return {p: frozenset((c, known.get(c, 0)) for c in owners) for p, owners in found.items()}
 
 
-def by_picture(one: Consumer, topic: str, partition: int, held: Held) -> bool:
+def by_picture(one: Consumer, topic: str, partition: int, held: OwnedPartition) -> bool:
     """Whether the node that this process has accepted gives it the partition under the token that it holds."""
-    holder = one.holder(topic)
-    picture = holder.holdings.accepted if holder is not None else None
+    ownership = one.ownership(topic)
+    picture = ownership.holdings.accepted if ownership is not None else None
     if picture is None or picture.removed or picture.incarnations.get(one.consumer) != one.incarnation:
         return False
     entry = picture.handoff.get(partition)

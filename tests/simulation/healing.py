@@ -158,8 +158,8 @@ def _wanting(world: World) -> str:
             return f"{topic} is not balanced: {counts}"
         for partition, owner in node.assignments.items():
             position = world.brokers.entries.get((node.group_id, topic, partition), (0, ""))[0]
-            holder = live[owner].holder(topic)
-            if holder is None or partition not in holder.status().running:
+            ownership = live[owner].ownership(topic)
+            if ownership is None or partition not in ownership.status().running:
                 return f"{owner} does not run {topic}-{partition}"
             if position != log.ends[partition]:
                 return f"{topic}-{partition} is committed up to {position} of {log.ends[partition]}"
@@ -167,8 +167,8 @@ def _wanting(world: World) -> str:
 
 
 def _runs(one: Consumer, topic: str) -> bool:
-    holder = one.holder(topic)
-    return holder is not None and bool(holder.status().running)
+    ownership = one.ownership(topic)
+    return ownership is not None and bool(ownership.status().running)
 
 
 def _registered(world: World, one: Consumer) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.model import Committed, Token
-from spark_apps.agent.ownership.held import Held
+from spark_apps.agent.ownership.owned_partition import OwnedPartition
 from spark_apps.agent.ownership.phases import Phase
 from spark_apps.agent.ownership.work import Commit, Done, Look, Looked, Result, Work
 from tests.simulation.consumer import Consumer
@@ -26,7 +26,7 @@ class Asked:
 
     work: Work
     at: float
-    held: dict[int, Held]
+    held: dict[int, OwnedPartition]
     ready: frozenset[int]
 
 
@@ -35,8 +35,8 @@ class Owner:
     """One topic of one process: when each holding was looked at, and what has to be written again."""
 
     asked: Asked | None = None
-    looked: dict[int, tuple[Held, float]] = field(default_factory=dict)
-    overwritten: dict[int, Held] = field(default_factory=dict)
+    looked: dict[int, tuple[OwnedPartition, float]] = field(default_factory=dict)
+    overwritten: dict[int, OwnedPartition] = field(default_factory=dict)
 
 
 @dataclass
@@ -106,15 +106,15 @@ class Looks:
         self.expect("looks", written, f"{one.name} lets go of {topic}-{partition}, whose entry it has seen overwritten")
 
 
-def _held(one: Consumer, topic: str) -> dict[int, Held]:
-    holder = one.holder(topic)
-    return dict(holder.holdings.held) if holder is not None else {}
+def _held(one: Consumer, topic: str) -> dict[int, OwnedPartition]:
+    ownership = one.ownership(topic)
+    return dict(ownership.holdings.held) if ownership is not None else {}
 
 
 def _is_newer(token: Token | None, own: Token) -> bool:
     return token is not None and token > own
 
 
-def _is_own(entry: Committed | None, held: Held) -> bool:
+def _is_own(entry: Committed | None, held: OwnedPartition) -> bool:
     same = entry is not None and entry.topic_id == held.topic_id and entry.token == held.token
     return same and entry is not None and entry.offset >= (held.committed or 0)

@@ -157,22 +157,22 @@ MUTANTS = (
         "nothing is handed out on an old look",
     ),
     Mutant(
-        "Held.is_sure",
+        "OwnedPartition.is_sure",
         "return now - self.looked_at <= fresh_s and not self.doubted(self.looked_at)",
         "return now - self.looked_at <= fresh_s",
         "nothing is handed out or committed on a look that a late commit may have deceived",
     ),
     Mutant(
         "BatchPlanner._available",
-        "ready = sorted(self.holder.batches.readable().items())",
-        "ready = sorted(self.holder.holdings.ready().items())",
+        "ready = sorted(self.ownership.batches.readable().items())",
+        "ready = sorted(self.ownership.holdings.ready().items())",
         "a batch of Spark's is planned on a fresh look",
     ),
     # The plain consumer and the topic's worker
     Mutant(
         "PlainTopic._hand_out",
-        "held = holder.batches.readable().items()",
-        "held = holder.holdings.ready().items()",
+        "held = ownership.batches.readable().items()",
+        "held = ownership.holdings.ready().items()",
         "a plain consumer hands out on a fresh look",
     ),
     Mutant(
@@ -219,13 +219,13 @@ MUTANTS = (
     ),
     Mutant(
         "PlainTopic._deliver",
-        "self.runner.edit(lambda holder: holder.batches.refuse(refused))",
+        "self.runner.edit(lambda ownership: ownership.batches.refuse(refused))",
         "pass",
         "what a store refuses stops at a plain consumer",
     ),
     Mutant(
         "PlainTopic.halt",
-        "self.runner.edit(lambda holder: holder.query_ended(why))",
+        "self.runner.edit(lambda ownership: ownership.query_ended(why))",
         "pass",
         "a plain consumer that has ended its reading runs nothing",
     ),
@@ -237,8 +237,8 @@ MUTANTS = (
     ),
     Mutant(
         "TopicRunner._work",
-        "self.edit(lambda holder: holder.requests.answer(result))",
-        "self.holder.requests.answer(result)",
+        "self.edit(lambda ownership: ownership.requests.answer(result))",
+        "self.ownership.requests.answer(result)",
         "an answer of Kafka wakes whoever waits for it",
     ),
     Mutant(
@@ -290,13 +290,13 @@ MUTANTS = (
         "a topic that was created anew is noticed at every look",
     ),
     Mutant(
-        "Held.done",
+        "OwnedPartition.done",
         "return not (self.pending or self.parting) and (self.fenced or not self.due)",
         "return not (self.pending or self.parting)",
         "the last commit comes before the release",
     ),
     Mutant(
-        "Held.done",
+        "OwnedPartition.done",
         "return not (self.pending or self.parting) and (self.fenced or not self.due)",
         "return self.fenced or not self.due",
         "a partition runs until its last batch has passed",
@@ -465,7 +465,7 @@ MUTANTS = (
     ),
     Mutant(
         "Agent._go_on_leaving",
-        "clean = self._halted and not self._any(lambda holder: not holder.grants.idle)",
+        "clean = self._halted and not self._any(lambda ownership: not ownership.grants.idle)",
         "clean = self._halted",
         "a clean end is said only after the last commit",
     ),
@@ -770,7 +770,7 @@ MUTANTS = (
         "Schedule._look_due", "if now >= self._look_at or", "if", "an owner that is idle looks as well, once a second"
     ),
     Mutant(
-        "Held.place",
+        "OwnedPartition.place",
         "self.advance(event)",
         "self.phase = Phase.READY",
         "the start is committed before anything is read",
@@ -782,13 +782,13 @@ MUTANTS = (
         "a start is checked like any other commit",
     ),
     Mutant(
-        "Held.guard",
+        "OwnedPartition.guard",
         "self.position = self.passed = max(self.passed, entry.offset)",
         "self.position = self.passed = entry.offset",
         "a guarded start never goes back",
     ),
     Mutant(
-        "Held.guard",
+        "OwnedPartition.guard",
         "self.position = self.passed = max(self.passed, entry.offset)",
         "pass",
         "a guarded start goes on from what a survivor has committed",
@@ -806,7 +806,7 @@ MUTANTS = (
         "speculative execution is refused",
     ),
     Mutant(
-        "Held.guard",
+        "OwnedPartition.guard",
         "if now - self.committed_at > guard_s:",
         "if now - self.committed_at > guard_s / 2:",
         "a guarded start stays its own for longer than the commit time-out",

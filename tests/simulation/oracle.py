@@ -38,7 +38,7 @@ from coordinator_tasks.core.model import (
 )
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.protocol.holding import grants
-from spark_apps.agent.ownership.held import Held
+from spark_apps.agent.ownership.owned_partition import OwnedPartition
 from spark_apps.agent.ownership.phases import Phase
 from spark_apps.records.batches import Range
 from tests.simulation.consumer import Consumer, Query
@@ -67,7 +67,7 @@ class Progress:
     frontier: int = 0
     token: Token | None = None
     position: int = 0
-    holding: Held | None = None
+    holding: OwnedPartition | None = None
     overwritten: bool = False
     tainted: bool = False
     doubled: int = 0
@@ -286,9 +286,9 @@ class Oracle:
     # What the processes do --------------------------------------------------------------------------------------------
 
     @staticmethod
-    def _items(one: Consumer, topic: str) -> Iterable[tuple[int, Held]]:
-        holder = one.holder(topic)
-        return holder.holdings.held.items() if holder is not None else ()
+    def _items(one: Consumer, topic: str) -> Iterable[tuple[int, OwnedPartition]]:
+        ownership = one.ownership(topic)
+        return ownership.holdings.held.items() if ownership is not None else ()
 
     def _tokens(self, one: Consumer, topic: str) -> dict[int, Token]:
         return {p: h.token for p, h in self._items(one, topic)}
@@ -337,7 +337,7 @@ class Oracle:
             raise Broken("acts on what it reads", ignored)
         runs: Runs = {}
         for topic, query in one.topics.queries.items():
-            held = query.holder.holdings.held
+            held = query.ownership.holdings.held
             self._changes(one, topic, held)
             for p, h in held.items():
                 if (h.phase in _RUNS or h.pending or h.sent) and not h.fenced:
@@ -346,7 +346,9 @@ class Oracle:
                     runs[topic, p] = h.token, excuse
         self.running.runs(one, runs)
 
-    def _still_granted(self, one: Consumer, topic: str, partition: int, held: Held, excuse: Excuse | None) -> None:
+    def _still_granted(
+        self, one: Consumer, topic: str, partition: int, held: OwnedPartition, excuse: Excuse | None
+    ) -> None:
         """What it runs and does not close is its own by its picture; by what is stored, nobody else's yet."""
         by_stored = excuse is None and self.grants.is_known(topic)
         self.expect("granted", True, "", excused=held.closing and not by_stored)
@@ -360,20 +362,20 @@ class Oracle:
             return
         raise Broken("granted", f"{one.name} runs {topic}-{partition} at epoch {held.token.epoch}, {why}")
 
-    def _changes(self, one: Consumer, topic: str, held: dict[int, Held]) -> None:
+    def _changes(self, one: Consumer, topic: str, held: dict[int, OwnedPartition]) -> None:
         """What this process has begun or stopped to hold since the last look."""
         key = (one.name, topic)
         now = {p: h.token for p, h in held.items()}
         was = self._held.get(key, {})
-        holder = one.holder(topic)
-        assert holder is not None
-        picture = holder.holdings.accepted
+        ownership = one.ownership(topic)
+        assert ownership is not None
+        picture = ownership.holdings.accepted
         if picture is not None and self._pictures.get(key) is not picture:
             before = self._pictures.get(key)
             grows = before is None or picture.epoch > before.epoch
             self.expect("epochs never fall", grows, f"{one.name} went to epoch {picture.epoch} of {topic}")
             self._pictures[key] = picture
-        if holder.grants.isolated:
+        if ownership.grants.isolated:
             self._let_go[key] = {p: h.token for p, h in held.items() if h.closing}
         if now == was:
             return
@@ -394,14 +396,14 @@ class Oracle:
                 self._stopped(one, topic, p, token)
 
     def _stopped(self, one: Consumer, topic: str, partition: int, token: Token) -> None:
-        holder = one.holder(topic)
-        assert holder is not None
-        found = grants(holder.holdings.accepted, one.consumer, one.incarnation, holder.grants._releases, False)
+        ownership = one.ownership(topic)
+        assert ownership is not None
+        found = grants(ownership.holdings.accepted, one.consumer, one.incarnation, ownership.grants._releases, False)
         grant = found.get(partition)
-        still = grant is not None and grant.token == token and not holder.grants._is_void(grant.token)
+        still = grant is not None and grant.token == token and not ownership.grants._is_void(grant.token)
         # What it began to stop under an isolation is stopped, even if ZooKeeper was lost then and the isolation with it.
-        told = holder.grants.isolated or self._let_go.get((one.name, topic), {}).get(partition) == token
-        reason = not still or partition in holder.holdings.bars or holder.grants._stopping or told
+        told = ownership.grants.isolated or self._let_go.get((one.name, topic), {}).get(partition) == token
+        reason = not still or partition in ownership.holdings.bars or ownership.grants._stopping or told
         self.expect("hold means hold", reason, f"{one.name} stopped {topic}-{partition} for no reason")
         self.looks.on_stopped(one, topic, partition)
 
@@ -458,7 +460,7 @@ class Oracle:
         release = held.grant.release if held is not None else None
         return release.offset if release is not None and release.token == token else 0
 
-    def _held_by(self, who: str, topic: str, partition: int) -> Held | None:
+    def _held_by(self, who: str, topic: str, partition: int) -> OwnedPartition | None:
         one = next(c for c in self.consumers if c.name == who)
         return dict(self._items(one, topic)).get(partition)
 
@@ -475,7 +477,7 @@ class Oracle:
 
     def on_offer(self, one: Consumer, topic: str, query: Query) -> None:
         """Only what it holds by its picture, does not close, and has looked at lately is part of a batch."""
-        held, batch = query.holder.holdings.held, query.current
+        held, batch = query.ownership.holdings.held, query.current
         ranges = batch.ranges if batch is not None else {}
         self.looks.on_offer(one, topic, ranges)
         for p in ranges:
@@ -504,7 +506,7 @@ class Oracle:
         if one.topics is None:
             return
         for topic, query in one.topics.queries.items():
-            picture = query.holder.holdings.accepted
+            picture = query.ownership.holdings.accepted
             if picture is not None:
                 for p, _ in self._items(one, topic):
                     self._of(picture.topic_id, p).tainted = True

@@ -74,11 +74,11 @@ def _shape(one: Consumer, news: int) -> tuple[object, ...]:
     """What the judgement of a process depends on, apart from what is stored."""
     found: list[object] = [news]
     for query in one.topics.queries.values() if one.topics is not None else ():
-        holder = query.holder
+        ownership = query.ownership
         found += (
-            id(holder.holdings.accepted),
-            holder.grants.isolated,
+            id(ownership.holdings.accepted),
+            ownership.grants.isolated,
         )  # the oracle keeps the last picture: no other one has its place
-        for p, h in holder.holdings.held.items():
+        for p, h in ownership.holdings.held.items():
             found += (p, h, h.phase, h.pending, h.sent, h.fenced, h.closing)
     return tuple(found)

@@ -45,9 +45,9 @@ class Shown:
     def ignored(self, one: Consumer) -> str:
         """A node that it has read and should have accepted, in a sentence; empty = there is none."""
         for topic, node in self._nodes.get(one.name, {}).items():
-            holder = one.holder(topic)
-            picture = holder.holdings.accepted if holder is not None else None
-            if holder is not None and (picture is None or _replaces(picture, node)):
+            ownership = one.ownership(topic)
+            picture = ownership.holdings.accepted if ownership is not None else None
+            if ownership is not None and (picture is None or _replaces(picture, node)):
                 known = f"epoch {picture.epoch} of {picture.generation}" if picture is not None else "nothing"
                 return f"{one.name} has read epoch {node.epoch} of {node.generation} of {topic} and acts on {known}"
         return ""

@@ -116,7 +116,7 @@ def test_a_batch_with_records_of_what_is_being_closed() -> None:
     with settled() as world:
         one, query = _with_a_batch(world)
         world.oracle.on_offer(one, "orders", query)
-        for held in query.holder.holdings.held.values():
+        for held in query.ownership.holdings.held.values():
             held.closing = True
         with pytest.raises(Broken, match="hands out records"):
             world.oracle.on_offer(one, "orders", query)

@@ -149,7 +149,7 @@ class World:
 
     def _on_pass(self, one: Consumer) -> Callable[[str, Query], None]:
         def passed(topic: str, query: Query) -> None:
-            batch, held = query.current, query.holder.holdings.held
+            batch, held = query.current, query.ownership.holdings.held
             assert batch is not None
             self.digest.update(f"{one.name}{batch.ranges}".encode())
             if self.trace is not None:

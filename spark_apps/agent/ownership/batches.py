@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Mapping
 from coordinator_tasks.core.ports import Clock
 from spark_apps.agent.ownership.batch_times import BatchTimes
 from spark_apps.agent.ownership.grants import Grants
-from spark_apps.agent.ownership.held import Held
 from spark_apps.agent.ownership.holdings import Holdings
+from spark_apps.agent.ownership.owned_partition import OwnedPartition
 from spark_apps.agent.ownership.phases import Phase
 from spark_apps.delivery import Standing, Step
 from spark_apps.records.batches import Range
@@ -27,7 +27,7 @@ class Batches:
         self._fresh_s = fresh_s
         self._times = BatchTimes()
 
-    def readable(self) -> dict[int, Held]:
+    def readable(self) -> dict[int, OwnedPartition]:
         """The partitions that may be part of the next batch: those that are ready, on a look as fresh as a commit needs."""
         now = self._clock.monotonic()
         return {p: h for p, h in self._holdings.ready().items() if h.is_sure(now, self._fresh_s)}

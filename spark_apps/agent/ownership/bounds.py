@@ -1,9 +1,9 @@
 """Whether the log still has what a consumer is to read: retention, truncation, an offset that was committed wrongly. Pure."""
 
-from spark_apps.agent.ownership.held import Held
+from spark_apps.agent.ownership.owned_partition import OwnedPartition
 
 
-def misplaced(held: Held, beginning: int | None, now: float, ahead_s: float) -> str:
+def misplaced(held: OwnedPartition, beginning: int | None, now: float, ahead_s: float) -> str:
     """Why the next offset to hand out is not one of the log's, in a sentence without its end; empty if it is.
 
     While a batch is under way it is the executors that find out. A position behind the log's end has to stay there for
@@ -18,7 +18,7 @@ def misplaced(held: Held, beginning: int | None, now: float, ahead_s: float) -> 
     return f"its position {held.position} is behind the log's end {held.end} (truncated, or committed by somebody else)"
 
 
-def overtaken(held: Held, beginning: int) -> str:
+def overtaken(held: OwnedPartition, beginning: int) -> str:
     """What may have been gone when it was read, because the log's beginning has passed it since it was handed out."""
     first = held.handed_from
     if first is None or beginning <= first:

@@ -17,8 +17,8 @@ from coordinator_tasks.core.protocol.holding import (
     may_hold,
     takes_over,
 )
-from spark_apps.agent.ownership.held import shown
 from spark_apps.agent.ownership.holdings import Holdings
+from spark_apps.agent.ownership.owned_partition import shown
 from spark_apps.agent.ownership.releasing import Releasing
 from spark_apps.agent.reports import Reports
 from spark_apps.agent.settings import Identity

@@ -7,7 +7,7 @@ from math import inf
 from coordinator_tasks.core.model import Handoff, Token, TopicNode
 from coordinator_tasks.core.protocol.holding import Grant
 from spark_apps.agent.ownership.first import FirstOffsets
-from spark_apps.agent.ownership.held import Held
+from spark_apps.agent.ownership.owned_partition import OwnedPartition
 from spark_apps.agent.ownership.phases import Phase
 from spark_apps.agent.ownership.work import Commit, Work
 from spark_apps.agent.settings import Terms
@@ -40,7 +40,7 @@ class Holdings:
     the last request.
     """
 
-    held: dict[int, Held] = field(default_factory=dict)
+    held: dict[int, OwnedPartition] = field(default_factory=dict)
     owing: dict[int, Owing] = field(default_factory=dict)
     answered: dict[int, tuple[Handoff, int, Token]] = field(default_factory=dict)
     bars: dict[int, Bar] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Holdings:
         return self.accepted.paused if self.accepted is not None else frozenset()
 
     @property
-    def due(self) -> dict[int, Held]:
+    def due(self) -> dict[int, OwnedPartition]:
         """What stands to be committed."""
         return {p: h for p, h in self.held.items() if h.due}
 
@@ -96,7 +96,7 @@ class Holdings:
         """A partition is on its way to us: its release is awaited, or it is taken up and not ready yet."""
         return self.awaiting or any(h.phase is not Phase.READY and not h.closing for h in self.held.values())
 
-    def ready(self) -> dict[int, Held]:
+    def ready(self) -> dict[int, OwnedPartition]:
         """The partitions that have started and are neither paused nor being closed."""
         paused = self.paused
         return {p: h for p, h in self.held.items() if h.phase is Phase.READY and not h.closing and p not in paused}
@@ -105,7 +105,7 @@ class Holdings:
         """What has passed the sink and the log's end as last read, of what is held."""
         return {p: (min(h.passed, h.end), h.end) for p, h in self.held.items() if h.end is not None}
 
-    def of_request(self, partitions: Iterable[int], number: int) -> list[tuple[int, Held]]:
+    def of_request(self, partitions: Iterable[int], number: int) -> list[tuple[int, OwnedPartition]]:
         """The holdings that request `number` was about: one that began after it is another one."""
         found = [(p, self.held[p]) for p in partitions if p in self.held]
         return [(p, h) for p, h in found if number > h.born]
@@ -125,18 +125,18 @@ class Holdings:
     def acquire(self, grant: Grant) -> None:
         """Begin to hold a partition."""
         phase = Phase.CLAIMING if self.terms.claims else Phase.LOOKING
-        self.held[grant.partition] = Held(grant, self.topic_id, self.number, phase)
+        self.held[grant.partition] = OwnedPartition(grant, self.topic_id, self.number, phase)
 
-    def bar(self, held: Held, by: Token | None = None) -> None:
+    def bar(self, held: OwnedPartition, by: Token | None = None) -> None:
         """Do not take this holding up again under its grant."""
         self.bars[held.grant.partition] = Bar(held.token.epoch, held.topic_id, by)
 
-    def stop(self, held: Held) -> None:
+    def stop(self, held: OwnedPartition) -> None:
         """It ends, and is not taken up again under its grant."""
         held.closing = True
         self.bar(held)
 
-    def fence(self, held: Held, by: Token | None = None) -> None:
+    def fence(self, held: OwnedPartition, by: Token | None = None) -> None:
         """Somebody newer owns it: no further commit, and it is not taken up again under its grant."""
         held.fence()
         self.bar(held, by)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from spark_apps.agent.ownership.grants import Grants
-from spark_apps.agent.ownership.held import Held, Listened
 from spark_apps.agent.ownership.holdings import Holdings
+from spark_apps.agent.ownership.owned_partition import Listened, OwnedPartition
 from spark_apps.agent.ownership.phases import Phase
 from spark_apps.agent.reports import Reports
 
@@ -60,7 +60,7 @@ class Listening:
         self._grants.apply()
 
 
-def next_telling(held: Mapping[int, Held], isolated: bool) -> Telling | None:
+def next_telling(held: Mapping[int, OwnedPartition], isolated: bool) -> Telling | None:
     """The next thing to tell, if any. Ends go before beginnings, as in Kafka."""
     parting = {p: h for p, h in held.items() if h.parting and not h.pending}
     lost = {p: h for p, h in parting.items() if h.fenced or isolated}
@@ -73,7 +73,7 @@ def next_telling(held: Mapping[int, Held], isolated: bool) -> Telling | None:
 
 
 def starts_after(
-    held: Mapping[int, Held], telling: Telling, wanted: Mapping[int, int], adjustable: bool
+    held: Mapping[int, OwnedPartition], telling: Telling, wanted: Mapping[int, int], adjustable: bool
 ) -> tuple[dict[int, int | None], list[str]]:
     """By partition: what begins now that the application was told, and where it wants it to begin instead (`None` = nowhere).
 

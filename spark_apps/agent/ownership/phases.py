@@ -1,6 +1,6 @@
 """How a consumer takes up a partition: the phases, and what leads from one to the next. Nothing else changes a phase.
 
-`docs/architecture.md` draws this table, and a test compares the two. A partition ends from any phase: `Held.closing`.
+`docs/architecture.md` draws this table, and a test compares the two. A partition ends from any phase: `OwnedPartition.closing`.
 """
 
 from collections.abc import Mapping

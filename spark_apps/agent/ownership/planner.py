@@ -1,4 +1,4 @@
-"""Which batch comes next: paced, bounded, and never keeping a hand-off waiting. Pure over the holder; no threads.
+"""Which batch comes next: paced, bounded, and never keeping a hand-off waiting. No threads.
 
 - A batch at most every `batch_interval_s`, but at once when a partition that was just started has something to read.
 - With `min_offsets`, a batch waits until there are so many, or `max_delay_s` have passed since the last one. Nothing that
@@ -16,17 +16,17 @@ from dataclasses import replace
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.ports import Clock
-from spark_apps.agent.ownership.holder import Holder
+from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.settings import Pacing
 from spark_apps.records.batches import SMALL_RECORDS, BatchOffset, Range, admit, piece_size
 from spark_apps.records.options import SourceOptions
 
 
 class BatchPlanner:
-    """Plans the batches of one topic from what its holder may run."""
+    """Plans the batches of one topic from what the consumer may run."""
 
-    def __init__(self, holder: Holder, clock: Clock, pacing: Pacing | None = None) -> None:
-        self.holder = holder
+    def __init__(self, ownership: TopicOwnership, clock: Clock, pacing: Pacing | None = None) -> None:
+        self.ownership = ownership
         self.pacing = pacing or Pacing()
         self._clock = clock
         self._last: BatchOffset | None = None
@@ -53,19 +53,19 @@ class BatchPlanner:
 
     def initial(self) -> BatchOffset:
         """The offset before the first batch."""
-        return BatchOffset(self.holder.topic)
+        return BatchOffset(self.ownership.topic)
 
     def offer(self, start: BatchOffset) -> BatchOffset | None:
         """The batch after `start`, all of which has passed the sink; `None` = nothing now. Raises `Refused`."""
         if start.batch > (self._last.batch if self._last is not None else 0):
             raise Refused(
-                f"the checkpoint of topic '{self.holder.topic}' is at batch {start.batch}, which this process did not "
+                f"the checkpoint of topic '{self.ownership.topic}' is at batch {start.batch}, which this process did not "
                 "plan; give every start of the application a checkpoint folder of its own"
             )
         self._cover(start.batch)
-        if self._last is not None and self.holder.batches.outstanding is not None:
+        if self._last is not None and self.ownership.batches.outstanding is not None:
             return self._confirmed(self._last)
-        self.holder.requests.want_ends()
+        self.ownership.requests.want_ends()
         available = self._available()
         started = self._started(available)
         if not available or not (self._due(available) or started):
@@ -74,22 +74,22 @@ class BatchPlanner:
         ranges = admit(available, self._limit(soon=self._expecting() or started))
         piece = piece_size(ranges, pacing.min_partitions, pacing.max_records_per_task)
         batch = start.following(ranges, pacing.parallelism, piece)
-        self.holder.batches.hand_out(batch.batch, tuple(batch.ranges.values()))
+        self.ownership.batches.hand_out(batch.batch, tuple(batch.ranges.values()))
         self._last, self._planned_at = batch, now
         self._next_at, self._latest_at = now + pacing.batch_interval_s, now + pacing.max_delay_s
         return self._confirmed(batch)
 
     def _cover(self, batch: int) -> None:
-        under_way = self.holder.batches.outstanding
-        self.holder.batches.cover(batch)
+        under_way = self.ownership.batches.outstanding
+        self.ownership.batches.cover(batch)
         took_s = self._clock.monotonic() - self._planned_at
-        if under_way is not None and self.holder.batches.outstanding is None and took_s > 0:
+        if under_way is not None and self.ownership.batches.outstanding is None and took_s > 0:
             self._per_second = sum(one.size for one in under_way[1]) / took_s
 
     def _expecting(self) -> bool:
         """Whether a partition comes to us, and has not been coming for too long."""
         now = self._clock.monotonic()
-        if not self.holder.holdings.expecting:
+        if not self.ownership.holdings.expecting:
             self._expecting_since = None
         elif self._expecting_since is None:
             self._expecting_since = now
@@ -110,12 +110,12 @@ class BatchPlanner:
 
         What was taken from us meanwhile is left out.
         """
-        waiting, lost = self.holder.batches.unconfirmed()
+        waiting, lost = self.ownership.batches.unconfirmed()
         if lost and batch.batch != self._offered:
             batch = self._last = replace(batch, ranges={p: one for p, one in batch.ranges.items() if p not in lost})
-            self.holder.batches.withdraw(lost)
+            self.ownership.batches.withdraw(lost)
         if not batch.ranges:
-            self.holder.batches.cover(batch.batch)
+            self.ownership.batches.cover(batch.batch)
             return None
         if waiting and batch.batch != self._offered:
             return None
@@ -129,7 +129,7 @@ class BatchPlanner:
         enough = self.until_goal or sum(one.size for one in available) >= self.pacing.min_offsets
         if enough or now >= self._latest_at:
             return True
-        self.holder.batches.waits(one.partition for one in available)
+        self.ownership.batches.waits(one.partition for one in available)
         return False
 
     @property
@@ -139,16 +139,16 @@ class BatchPlanner:
 
     def report(self) -> BatchOffset | None:
         """How far the log goes, as ranges from what has passed the sink to there."""
-        reach = self.holder.holdings.reach()
+        reach = self.ownership.holdings.reach()
         if not reach:
             return None
         batch = self._last.batch if self._last is not None else 0
         ranges = {p: Range(p, passed, end, 0) for p, (passed, end) in sorted(reach.items())}
-        return BatchOffset(self.holder.topic, batch, 1, ranges)
+        return BatchOffset(self.ownership.topic, batch, 1, ranges)
 
     def _available(self) -> list[Range]:
         """What could be read now; with `until_goal`, of what was there when each partition was taken up."""
-        ready = sorted(self.holder.batches.readable().items())
+        ready = sorted(self.ownership.batches.readable().items())
         ends = {p: h.goal if self.until_goal else h.end for p, h in ready}
         return [
             Range(p, h.position, end, h.token.epoch)
@@ -157,5 +157,5 @@ class BatchPlanner:
         ]
 
     def _started(self, available: list[Range]) -> bool:
-        ready = self.holder.holdings.ready()
+        ready = self.ownership.holdings.ready()
         return any(not ready[one.partition].handed for one in available)

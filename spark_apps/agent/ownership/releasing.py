@@ -1,4 +1,4 @@
-"""The releases that one topic's holder owes: what is asked of Kafka first, what waits to be written, what is written.
+"""The releases that a consumer owes for one topic: what is asked of Kafka first, what waits to be written, what is written.
 
 A release comes after the last commit of what ran here, or says the committed offset of what did not. Who was fenced
 releases nothing, and what somebody newer has taken is not ours to release.
@@ -10,8 +10,8 @@ from math import inf
 from coordinator_tasks.core.model import Handoff, Release, Token
 from coordinator_tasks.core.ports import Clock
 from coordinator_tasks.core.protocol.holding import owes_release
-from spark_apps.agent.ownership.held import Held
 from spark_apps.agent.ownership.holdings import Holdings, Owing
+from spark_apps.agent.ownership.owned_partition import OwnedPartition
 from spark_apps.agent.settings import Identity, Timing
 
 
@@ -61,7 +61,7 @@ class Releasing:
         for partition in [p for p, one in owing.items() if owed.get(p) != one.entry]:
             del owing[partition]
 
-    def closed(self, held: Held, entry: Handoff) -> None:
+    def closed(self, held: OwnedPartition, entry: Handoff) -> None:
         """What ran here is closed. What ran in the topic of this name before says nothing of the new one."""
         same = held.topic_id == self._holdings.topic_id
         if held.sent and not held.fenced and same:

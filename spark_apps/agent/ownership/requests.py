@@ -30,8 +30,8 @@ from coordinator_tasks.core.protocol.fence import (
 from coordinator_tasks.core.protocol.holding import Via
 from spark_apps.agent.ownership.bounds import misplaced, overtaken
 from spark_apps.agent.ownership.grants import Grants
-from spark_apps.agent.ownership.held import Held, Listened, shown
 from spark_apps.agent.ownership.holdings import Holdings, Owing
+from spark_apps.agent.ownership.owned_partition import Listened, OwnedPartition, shown
 from spark_apps.agent.ownership.phases import Event, Phase
 from spark_apps.agent.ownership.schedule import Schedule
 from spark_apps.agent.ownership.work import (
@@ -178,7 +178,7 @@ class Requests:
             if owing is not None and look.number > owing.born:
                 self._owed(partition, owing, entries.get(partition))
 
-    def _created_anew(self, partition: int, held: Held, topic_id: str) -> None:
+    def _created_anew(self, partition: int, held: OwnedPartition, topic_id: str) -> None:
         """Our position means other records now: nothing more is committed."""
         self._holdings.fence(held)
         self._reports.add(
@@ -188,7 +188,7 @@ class Requests:
             "remove the topic from the coordinator and add it again, or correct the consumer's bootstrap.servers",
         )
 
-    def _judge(self, partition: int, held: Held, entry: Committed | None, now: float) -> None:
+    def _judge(self, partition: int, held: OwnedPartition, entry: Committed | None, now: float) -> None:
         held.looked_at = self._schedule.asked_at
         if entry is not None and entry.topic_id not in ("", held.topic_id):
             self._reports.add(
@@ -214,7 +214,7 @@ class Requests:
                 f"partition {partition}: its committed entry was overwritten by {who} and written again",
             )
 
-    def _place(self, partition: int, held: Held, entry: Committed | None) -> None:
+    def _place(self, partition: int, held: OwnedPartition, entry: Committed | None) -> None:
         known = entry is not None and entry.topic_id in ("", held.topic_id)
         accepted = self._holdings.accepted
         asked = accepted.seeks.get(partition) if accepted is not None else None
@@ -237,7 +237,7 @@ class Requests:
         # While our start is on its way, an earlier commit that comes late may hide what an earlier look has shown.
         self._begin(held, start.offset if held.shown is None else held.shown[1])
 
-    def _begin(self, held: Held, offset: int) -> None:
+    def _begin(self, held: OwnedPartition, offset: int) -> None:
         to_tell = self._holdings.terms.listening and held.listened is Listened.NOTHING
         held.place(offset, Event.START_TO_TELL if to_tell else Event.START_KNOWN)
 
@@ -322,7 +322,7 @@ class Requests:
                     self._lost(partition, sentence)
                 held.handed_from = None
 
-    def _misplaced(self, partition: int, held: Held, sentence: str, beginning: int | None) -> None:
+    def _misplaced(self, partition: int, held: OwnedPartition, sentence: str, beginning: int | None) -> None:
         """The log does not have our position: go on as the start rule says, or stop the partition."""
         accepted = self._holdings.accepted
         rule = accepted.start if accepted is not None else StartRule.NONE
@@ -358,6 +358,6 @@ class Requests:
         self._holdings.answered[partition] = (owing.entry, offset, token or Token(0, 0, self._holdings.generation))
 
 
-def _behind(entry: Committed | None, held: Held) -> bool:
+def _behind(entry: Committed | None, held: OwnedPartition) -> bool:
     """Whether an earlier commit of ours came late and overwrote our last: nothing of ours is on its way now."""
     return entry is not None and entry.offset < (held.committed or 0)

@@ -5,8 +5,8 @@ from math import inf
 
 from coordinator_tasks.core.model import Committed, Token
 from coordinator_tasks.core.ports import Clock
-from spark_apps.agent.ownership.held import Held
 from spark_apps.agent.ownership.holdings import Holdings
+from spark_apps.agent.ownership.owned_partition import OwnedPartition
 from spark_apps.agent.ownership.phases import Phase
 from spark_apps.agent.ownership.work import Claim, Commit, Look, Measure, Survey, Work
 from spark_apps.agent.settings import Identity, Timing
@@ -97,7 +97,7 @@ class Schedule:
         times += [h.doubted_until for p, h in self._holdings.due.items() if p not in due]
         return max(min(times, default=inf), self._retry_at)
 
-    def _times(self, due: Mapping[int, Held]) -> list[float]:
+    def _times(self, due: Mapping[int, OwnedPartition]) -> list[float]:
         """When each kind of request about what is held is due, apart from what somebody waits for."""
         held = self._holdings.held
         times = [self._look_at]
@@ -143,12 +143,12 @@ class Schedule:
         forget = {p: seek.epoch for p, seek in seeks.items() if p in tokens}
         return Claim(self._identity, self._holdings.topic_id, tokens, forget, self._next_number)
 
-    def _undoubted(self, now: float) -> dict[int, Held]:
+    def _undoubted(self, now: float) -> dict[int, OwnedPartition]:
         """What stands to be committed and may be: no commit of it was late just now."""
         return {p: h for p, h in self._holdings.due.items() if not h.doubted(now)}
 
     @staticmethod
-    def _urgent(due: Mapping[int, Held]) -> bool:
+    def _urgent(due: Mapping[int, OwnedPartition]) -> bool:
         """Whether somebody waits for these commits: a start, a stop, an entry that was overwritten."""
         return any(h.closing or h.rewrite or h.promised or h.committed is None for h in due.values())
 
@@ -193,14 +193,14 @@ class Schedule:
 
     # Commits ---------------------------------------------------------------------------------------------------------
 
-    def _commit(self, due: Mapping[int, Held]) -> Commit:
+    def _commit(self, due: Mapping[int, OwnedPartition]) -> Commit:
         pause_s = max(self._timing.commit_s, len(self._holdings.held) * self._timing.commit_each_s)
         self._commit_at = self._clock.monotonic() + pause_s
         for held in due.values():
             held.sent = True
         return Commit({p: self._entry(h) for p, h in sorted(due.items())}, self._next_number)
 
-    def _entry(self, held: Held) -> Committed:
+    def _entry(self, held: OwnedPartition) -> Committed:
         offset = max(held.passed, held.committed or 0)
         return Committed(offset, held.token, self._identity.consumer, self._identity.cluster, held.topic_id)
 

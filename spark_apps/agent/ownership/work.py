@@ -1,6 +1,6 @@
-"""What a holder asks of Kafka and of its sink, as values: the holder says what is due, somebody performs it and hands back the result.
+"""What is asked of Kafka and of the sink, as values: `requests` says what is due, `perform` does it and returns the result.
 
-Between the two anything may happen, as between any two requests: the holder judges a result by when it was asked for.
+Between the two anything may happen: `requests` judges a result by when it was asked for.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""The consumer's agent: registered in ZooKeeper, it keeps its holders in line with what the coordinator wrote.
+"""The consumer's agent: registered in ZooKeeper, it keeps what it owns in line with what the coordinator wrote.
 
 One thread calls `step`; callbacks and other threads only wake it. Rules:
 - A topic node is acted on only when it was read after the registration and in its session.
@@ -29,7 +29,7 @@ from coordinator_tasks.core.model import ConsumerStatus, Draining, Ending, Membe
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Clock, Connection, Create, Delete, Operation, Registry, SetData, ZooKeeper
 from coordinator_tasks.core.protocol import claims
-from spark_apps.agent.ownership.holder import Holder
+from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.reports import Reports
 from spark_apps.agent.settings import Identity
 from spark_apps.agent.threads.topics import Topics
@@ -125,7 +125,7 @@ class Agent:
         if topic not in self._topics.names():
             return False
         seen = decode_node(self._paths.topic(topic), raw)
-        self._topics.edit(topic, lambda holder: holder.grants.on_node(seen))
+        self._topics.edit(topic, lambda ownership: ownership.grants.on_node(seen))
         return True
 
     def status(self) -> ConsumerStatus:
@@ -136,7 +136,7 @@ class Agent:
             incarnation=self.identity.incarnation,
             boot_id=self._member.boot_id,
             health=self.health(),
-            topics={topic: self._topics.edit(topic, Holder.status) for topic in sorted(self._topics.names())},
+            topics={topic: self._topics.edit(topic, TopicOwnership.status) for topic in sorted(self._topics.names())},
             reports=self.reports.all(),
         )
 
@@ -197,7 +197,7 @@ class Agent:
         if self._prepare_until is None:
             self._prepare_until = now + self._timing.prepare_s
         self._view.prepare()
-        return now >= self._prepare_until or not self._any(lambda holder: not holder.grants.opened)
+        return now >= self._prepare_until or not self._any(lambda ownership: not ownership.grants.opened)
 
     def _register(self, now: float) -> None:
         session = self._zk.session_id
@@ -223,13 +223,13 @@ class Agent:
             return
         found, trouble, limits = self._topics.failure(), self._topics.trouble(), self._timing
         for topic in self._topics.names():
-            stalled = self._topics.edit(topic, lambda holder: holder.batches.stalled(limits.stalled_s))
+            stalled = self._topics.edit(topic, lambda ownership: ownership.batches.stalled(limits.stalled_s))
             if stalled and not found:
                 found = f"topic {topic}: no progress for {limits.stalled_s:g} s in partitions {list(stalled)}"
-            kept = self._topics.edit(topic, lambda holder: holder.batches.kept(limits.stop_s, limits.stalled_s))
+            kept = self._topics.edit(topic, lambda ownership: ownership.batches.kept(limits.stop_s, limits.stalled_s))
             if kept and not found:
                 found = f"topic {topic}: {kept}"
-            overdue = self._topics.edit(topic, lambda holder: holder.batches.overdue(limits.slow_batch_s))
+            overdue = self._topics.edit(topic, lambda ownership: ownership.batches.overdue(limits.slow_batch_s))
             if overdue and not trouble:
                 trouble = f"topic {topic}: {overdue}"
         self._trouble = trouble
@@ -245,7 +245,7 @@ class Agent:
         draining = self._view.directive.draining
         if draining is None or draining.incarnation != 0:
             return False
-        return not self._any(lambda holder: holder.grants.involved or holder.grants.incarnation is not None)
+        return not self._any(lambda ownership: ownership.grants.involved or ownership.grants.incarnation is not None)
 
     def _mark_draining(self) -> None:
         mine = self.identity
@@ -253,7 +253,7 @@ class Agent:
         if draining is not None and mine.incarnation in (draining.incarnation, draining.leaving):
             return
         if draining is not None and draining.incarnation == 0:
-            if not self._any(lambda holder: holder.grants.involved):
+            if not self._any(lambda ownership: ownership.grants.involved):
                 return
             # A person's draining stays, and lets the last consumer keep everything: that this life ends is said beside it.
             draining = replace(draining, leaving=mine.incarnation)
@@ -267,23 +267,23 @@ class Agent:
 
     def _go_on_leaving(self, until: float) -> None:
         now = self._clock.monotonic()
-        if not self._stopping and (now >= until or not self._any(lambda holder: holder.grants.involved)):
+        if not self._stopping and (now >= until or not self._any(lambda ownership: ownership.grants.involved)):
             for topic in self._topics.names():
-                self._topics.edit(topic, lambda holder: holder.grants.stop())
+                self._topics.edit(topic, lambda ownership: ownership.grants.stop())
             self._stopping = True
             # Half of the time that is left, however late it is, is the last batches'.
             self._halt_at = (max(now, until) + until + self._timing.finish_s) / 2
         if not self._stopping:
             return
-        idle = not self._any(lambda holder: not holder.grants.idle)
+        idle = not self._any(lambda ownership: not ownership.grants.idle)
         if not self._halted and (idle or self.failure or now >= self._halt_at):
             self._topics.halt()
             self._halted = True
         # Without the last commits nothing is said of the end: others find out that the process is gone.
-        clean = self._halted and not self._any(lambda holder: not holder.grants.idle)
+        clean = self._halted and not self._any(lambda ownership: not ownership.grants.idle)
         self.finished = (clean and self._deregister()) or now >= until + self._timing.finish_s
 
-    def _any(self, holds: Callable[[Holder], bool]) -> bool:
+    def _any(self, holds: Callable[[TopicOwnership], bool]) -> bool:
         return any(self._topics.edit(topic, holds) for topic in self._topics.names())
 
     def _deregister(self) -> bool:

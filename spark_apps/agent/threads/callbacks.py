@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from spark_apps.agent.ownership.holder import Holder
 from spark_apps.agent.ownership.listening import Happening, Telling
+from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.delivery.hooks import ConsumerRebalanceListener, Hooks, committed
 
 LONGEST_SLEEP_S = 0.5
@@ -19,21 +19,21 @@ MOST_COMMITS = 1_000
 JOIN_TIMEOUT_S = 5.0
 log = logging.getLogger(__name__)
 
-Edit = Callable[[Callable[[Holder], Any]], Any]
+Edit = Callable[[Callable[[TopicOwnership], Any]], Any]
 
 
 class Callbacks:
-    """The calls for one holder, one at a time; `turn` is the holder's lock, `edit` changes the holder under it."""
+    """The calls for one ownership, one at a time; `turn` is the ownership's lock, `edit` changes the ownership under it."""
 
-    def __init__(self, holder: Holder, hooks: Hooks, turn: threading.Condition, edit: Edit) -> None:
-        self._holder = holder
-        self._topic = holder.topic
+    def __init__(self, ownership: TopicOwnership, hooks: Hooks, turn: threading.Condition, edit: Edit) -> None:
+        self._ownership = ownership
+        self._topic = ownership.topic
         self._hooks = hooks
         self._turn = turn
         self._edit = edit
         self._commits: deque[Mapping[int, int]] = deque(maxlen=MOST_COMMITS)
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name=f"callbacks-{holder.topic}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"callbacks-{ownership.topic}", daemon=True)
         self._thread.start()
 
     def committed(self, offsets: Mapping[int, int]) -> None:
@@ -53,7 +53,7 @@ class Callbacks:
         while True:
             with self._turn:
                 # Without `edit`: that wakes everybody, and whoever waits for us would wake us again.
-                telling = self._holder.listening.telling() if self._hooks.listener is not None else None
+                telling = self._ownership.listening.telling() if self._hooks.listener is not None else None
                 offsets = self._commits.popleft() if telling is None and self._commits else None
                 if telling is None and offsets is None:
                     if self._closed:
@@ -79,10 +79,10 @@ class Callbacks:
         except Exception as error:  # the edge of a user's function: a partition is not kept from anybody by it
             log.exception("on_partitions_%s of topic %s failed", telling.happening, self._topic)
             problem = f"on_partitions_{telling.happening} failed: {type(error).__name__}: {error}"
-        self._edit(lambda holder: self._answer(holder, telling, wanted, problem))
+        self._edit(lambda ownership: self._answer(ownership, telling, wanted, problem))
 
     @staticmethod
-    def _answer(holder: Holder, telling: Telling, wanted: Mapping[int, int], problem: str) -> None:
+    def _answer(ownership: TopicOwnership, telling: Telling, wanted: Mapping[int, int], problem: str) -> None:
         if problem:
-            holder.reports.add("listener", problem)
-        holder.listening.told(telling, wanted)
+            ownership.reports.add("listener", problem)
+        ownership.listening.told(telling, wanted)

@@ -1,4 +1,4 @@
-"""One topic's holder in a process with threads: a lock, a worker that talks to Kafka, and the answers to the reader.
+"""One topic's ownership in a process with threads: a lock, a worker that talks to Kafka, and the answers to the reader.
 
 Requests to Kafka are made outside the lock, by the topic's own worker, so that a broker that does not answer keeps
 neither the status, nor ZooKeeper, nor another topic waiting.
@@ -15,8 +15,8 @@ from coordinator_tasks.core.errors import CoordinatorError
 from coordinator_tasks.core.model import TopicNode, TopicStatus
 from coordinator_tasks.core.ports import Clock, GroupOffsets
 from spark_apps.agent.ownership.first import FirstOffsets
-from spark_apps.agent.ownership.holder import Holder
 from spark_apps.agent.ownership.planner import BatchPlanner
+from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.ownership.work import Commit, Done, Failed, Result, Work, perform
 from spark_apps.agent.settings import Identity, Pacing, Terms, Timing
 from spark_apps.agent.threads.callbacks import Callbacks
@@ -38,7 +38,7 @@ Connect = Callable[[TopicNode], GroupOffsets]
 class TopicRunner:
     """Implements `link.Planner`. `changed` is called, without the lock, when a release has been posted.
 
-    `node` says which group, and how records are fetched; what it assigns counts only once the agent hands it to the holder.
+    `node` says which group, and how records are fetched; what it assigns counts only once the agent hands it to the ownership.
     `brokers`: this consumer's own, whatever the node names: others can write the node, and our login goes to them.
     """
 
@@ -57,8 +57,8 @@ class TopicRunner:
         acquiring: bool = True,
     ) -> None:
         self.topic = topic
-        self.holder = Holder(topic, identity, clock, timing, acquiring=acquiring)
-        self.planner = BatchPlanner(self.holder, clock, pacing)
+        self.ownership = TopicOwnership(topic, identity, clock, timing, acquiring=acquiring)
+        self.planner = BatchPlanner(self.ownership, clock, pacing)
         self._node = node
         self._brokers = brokers
         self._clock = clock
@@ -78,40 +78,40 @@ class TopicRunner:
         if self._callbacks is not None:  # a query that is started once more is agreed on once more
             self._callbacks.close()
         if hooks is not None and hooks.any:
-            self._callbacks = Callbacks(self.holder, hooks, self._turn, self.edit)
+            self._callbacks = Callbacks(self.ownership, hooks, self._turn, self.edit)
         listening = hooks is not None and hooks.listener is not None
         terms = Terms(delivery is Delivery.EXACTLY_ONCE, delivery is Delivery.AT_MOST_ONCE, listening)
-        self.edit(lambda holder: holder.agree(terms))
+        self.edit(lambda ownership: ownership.agree(terms))
 
     def confirmed(self) -> frozenset[int]:
         """Wait until the batch handed out may be delivered; returns the partitions that must not be, withdrawn by now."""
         with self._turn:
             while True:
-                waiting, lost = self.holder.batches.unconfirmed()
+                waiting, lost = self.ownership.batches.unconfirmed()
                 if lost:
-                    self.holder.batches.withdraw(lost)
+                    self.ownership.batches.withdraw(lost)
                 if not waiting or self._closed:
                     return lost | waiting
                 self._turn.wait(LONGEST_SLEEP_S)
 
-    def edit(self, change: Callable[[Holder], V]) -> V:
-        """Look at or change the holder; whoever waits for it looks again."""
+    def edit(self, change: Callable[[TopicOwnership], V]) -> V:
+        """Look at or change the ownership; whoever waits for it looks again."""
         with self._turn:
-            before = dict(self.holder.releasing.posted)
-            result = change(self.holder)
-            posted = self.holder.releasing.posted.items() - before.items()
+            before = dict(self.ownership.releasing.posted)
+            result = change(self.ownership)
+            posted = self.ownership.releasing.posted.items() - before.items()
             self._turn.notify_all()
         if posted:
             self._changed()
         return result
 
-    def see(self, look: Callable[[Holder], V]) -> V:
-        """Look at the holder and change nothing of it; nobody is woken."""
+    def see(self, look: Callable[[TopicOwnership], V]) -> V:
+        """Look at the ownership and change nothing of it; nobody is woken."""
         with self._turn:
-            return look(self.holder)
+            return look(self.ownership)
 
     def status(self) -> TopicStatus:
-        return self.see(Holder.status)
+        return self.see(TopicOwnership.status)
 
     def close(self) -> None:
         """End the worker; nothing more is committed."""
@@ -135,13 +135,13 @@ class TopicRunner:
     def _work(self) -> None:
         offsets = self._connected()
         with self._turn:
-            work = self.holder.requests.work() if offsets is not None else None
+            work = self.ownership.requests.work() if offsets is not None else None
             if offsets is None or work is None:
-                pause = self.holder.requests.next_at() - self._clock.monotonic()
+                pause = self.ownership.requests.next_at() - self._clock.monotonic()
                 self._turn.wait(max(0.001, min(pause, LONGEST_SLEEP_S)))
                 return
         result = self._perform(offsets, work)
-        self.edit(lambda holder: holder.requests.answer(result))
+        self.edit(lambda ownership: ownership.requests.answer(result))
         if self._callbacks is not None and isinstance(work, Commit) and isinstance(result, Done):
             self._callbacks.committed({p: entry.offset for p, entry in work.offsets.items()})
 
@@ -159,7 +159,7 @@ class TopicRunner:
                 offsets = self._connect(node)
             except CoordinatorError as error:
                 sentence = str(error)
-                self.edit(lambda holder: holder.reports.add("kafka", sentence))
+                self.edit(lambda ownership: ownership.reports.add("kafka", sentence))
                 self._clock.sleep(LONGEST_SLEEP_S)
             with self._turn:  # unless a reader has come meanwhile that reads otherwise
                 self._offsets = offsets if node is self._node else None
@@ -181,7 +181,7 @@ class TopicRunner:
             self.planner.configure(options)
             self._read_as({**properties, **options.kafka})
         first, fails = FirstOffsets(options.starting), options.fail_on_data_loss
-        self.edit(lambda holder: holder.open(first, fail_on_data_loss=fails))
+        self.edit(lambda ownership: ownership.open(first, fail_on_data_loss=fails))
         return {**properties, "group.id": self._node.group_id, "bootstrap.servers": self._brokers}
 
     def _read_as(self, kafka: Mapping[str, str]) -> None:
@@ -196,7 +196,7 @@ class TopicRunner:
 
     def latest(self, reader: str, start: BatchOffset) -> BatchOffset:  # noqa: ARG002
         deadline = self._clock.monotonic() + LONGEST_WAIT_S
-        before = dict(self.holder.releasing.posted)
+        before = dict(self.ownership.releasing.posted)
         try:
             with self._turn:
                 while True:
@@ -209,7 +209,7 @@ class TopicRunner:
                         return start
                     self._turn.wait(max(0.001, self._pause(now, deadline)))
         finally:
-            if self.holder.releasing.posted.items() - before.items():
+            if self.ownership.releasing.posted.items() - before.items():
                 self._changed()
 
     def _pause(self, now: float, deadline: float) -> float:
@@ -231,7 +231,7 @@ class TopicRunner:
     @property
     def over(self) -> bool:
         """Whether the query was to read what was there, and has."""
-        return self.planner.until_goal and self.holder.batches.caught_up
+        return self.planner.until_goal and self.ownership.batches.caught_up
 
     def detach(self, reader: str) -> None:
         """The query's own end is noticed by who started it; a reader may also be made anew."""

@@ -1,4 +1,4 @@
-"""What the consumer reads in ZooKeeper and hands to its holders, and the releases that it writes.
+"""What the consumer reads in ZooKeeper and hands to each topic's ownership, and the releases that it writes.
 
 Level-triggered: a watch only says where to look at once, and everything is looked at once per poll, a topic with very many
 partitions less often. A node that has vanished or cannot be read is reported and changes nothing. All of it happens in
@@ -145,9 +145,9 @@ class View:
         lost = was_isolated and not isolated and (node is None or found.version <= before.version)
         for topic in self._topics.names():
             if lost:
-                self._topics.edit(topic, lambda holder: holder.grants.on_isolation_lost())
+                self._topics.edit(topic, lambda ownership: ownership.grants.on_isolation_lost())
             else:
-                self._topics.edit(topic, lambda holder: holder.grants.on_isolated(isolated))
+                self._topics.edit(topic, lambda ownership: ownership.grants.on_isolated(isolated))
 
     @property
     def isolated(self) -> bool:
@@ -189,7 +189,7 @@ class View:
         except Malformed as error:
             sentence = f"{path} has vanished; held as it is" if node is None else str(error)
             if known:
-                self._topics.edit(topic, lambda holder: holder.grants.on_unreadable(sentence))
+                self._topics.edit(topic, lambda ownership: ownership.grants.on_unreadable(sentence))
             else:
                 self._reports.add(path, sentence)
             return
@@ -203,12 +203,12 @@ class View:
                 self._reports.add(path, refusal)
                 return
             isolated = self.isolated
-            self._topics.edit(topic, lambda holder: holder.grants.on_isolated(isolated))
+            self._topics.edit(topic, lambda ownership: ownership.grants.on_isolated(isolated))
         self._reports.clear(path)
         if self._generations.get(topic) != seen.generation:  # the topic may have been added anew, with new nodes
             self._generations[topic] = seen.generation
             self._known.pop(topic, None)
-        self._topics.edit(topic, lambda holder: holder.grants.on_node(seen))
+        self._topics.edit(topic, lambda ownership: ownership.grants.on_node(seen))
 
     def _read_releases(self, topic: str, polling: bool) -> None:
         """All that came since together: what it starts is committed together.
@@ -216,19 +216,19 @@ class View:
         What has fired is usually the release, and then needs no watch any more; what is still awaited gets one. A giver
         writes its releases at once: where one is the others are, though their watches are still on the way.
         """
-        awaited = self._topics.edit(topic, lambda holder: holder.grants.awaited())
+        awaited = self._topics.edit(topic, lambda ownership: ownership.grants.awaited())
         givers = {entry.giver for p, entry in awaited.items() if self._watches.take(self._paths.partition(topic, p))}
         self._hand_over(topic, [p for p, entry in awaited.items() if entry.giver in givers], lambda _: None)
-        left = self._topics.edit(topic, lambda holder: holder.grants.awaited())
+        left = self._topics.edit(topic, lambda ownership: ownership.grants.awaited())
         due = [p for p in left if polling or not self._watches.is_armed(self._paths.partition(topic, p))]
         self._hand_over(topic, due, self._watches.arm)
 
     def _hand_over(self, topic: str, partitions: Sequence[int], watcher: Callable[[str], Watcher | None]) -> None:
-        """Read these partitions' nodes, each with this watcher for its path, and hand the releases to the holder."""
+        """Read these partitions' nodes, each with this watcher for its path, and hand the releases to the ownership."""
         read = self._read_nodes(topic, partitions, watcher)
         releases = {p: release for p, release in read.items() if release is not None}
         if releases:
-            self._topics.edit(topic, lambda holder: holder.grants.on_releases(releases))
+            self._topics.edit(topic, lambda ownership: ownership.grants.on_releases(releases))
 
     def _read_nodes(
         self, topic: str, partitions: Sequence[int], watcher: Callable[[str], Watcher | None] = lambda _: None
@@ -259,15 +259,15 @@ class View:
     def _learn(self, topic: str) -> None:
         """Read the nodes of what is owned, some at every poll: its release then needs no read before it is written."""
         known = self._known.get(topic, {})
-        new = [p for p in self._topics.edit(topic, lambda holder: holder.holdings.ready()) if p not in known]
+        new = [p for p in self._topics.edit(topic, lambda ownership: ownership.holdings.ready()) if p not in known]
         self._read_nodes(topic, new[:LEARNT_AT_ONCE])
 
     # Releasing -------------------------------------------------------------------------------------------------------
 
     def write_releases(self) -> None:
-        """Write what the holders have posted, each by compare-and-set: an older release never replaces a newer one."""
+        """Write what is posted, each by compare-and-set: an older release never replaces a newer one."""
         for topic in self._topics.names():
-            posted = self._topics.edit(topic, lambda holder: dict(holder.releasing.posted))
+            posted = self._topics.edit(topic, lambda ownership: dict(ownership.releasing.posted))
             partitions = sorted(posted)
             for begin in range(0, len(partitions), MAX_RELEASES_AT_ONCE):
                 chunk = partitions[begin : begin + MAX_RELEASES_AT_ONCE]
@@ -296,4 +296,4 @@ class View:
             self._written(topic, partition, releases[partition])
 
     def _written(self, topic: str, partition: int, release: Release) -> None:
-        self._topics.edit(topic, lambda holder: holder.releasing.note(partition, release.epoch))
+        self._topics.edit(topic, lambda ownership: ownership.releasing.note(partition, release.epoch))

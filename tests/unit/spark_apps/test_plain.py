@@ -103,7 +103,7 @@ def test_polls_are_short_while_a_partition_is_taken_up(topic: plain.PlainTopic) 
     given = replace(NODE, epoch=2, assignments={0: "a"}, since={0: 2}, incarnations={"a": 1})
     assert set(Client.polls) <= {plain.POLL_S}
     Client.kafka.down = True
-    topic.runner.edit(lambda holder: holder.grants.on_node(given))
+    topic.runner.edit(lambda ownership: ownership.grants.on_node(given))
     wait_for(lambda: plain.STARTING_POLL_S in Client.polls)
     Client.kafka.down = False
     wait_for(lambda: Client.polls[-1] == plain.POLL_S)
@@ -120,7 +120,7 @@ def test_another_client_is_asked_for_records_that_do_not_come(topic: plain.Plain
     Client.kafka.append("t", 0, 5)
     Client.free.set()
     given = replace(NODE, epoch=2, assignments={0: "a"}, since={0: 2}, incarnations={"a": 1})
-    topic.runner.edit(lambda holder: holder.grants.on_node(given))
+    topic.runner.edit(lambda ownership: ownership.grants.on_node(given))
     wait_for(lambda: len(Client.assigned) > 1 and bool(Client.closed))
     first, second = Client.assigned[:2]
     assert first != second

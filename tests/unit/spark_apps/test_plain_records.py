@@ -120,7 +120,7 @@ class Stage:
     def see(self, **changes: object) -> None:
         """The next node; a partition that is not in `since` has been held since then."""
         self.node = replace(self.node, epoch=self.node.epoch + 1, **changes)  # type: ignore[arg-type]
-        self.runner.edit(lambda holder: holder.grants.on_node(self.node))
+        self.runner.edit(lambda ownership: ownership.grants.on_node(self.node))
         self.tick()
 
     def own(self, *partitions: int) -> None:
@@ -128,7 +128,7 @@ class Stage:
 
     def tick(self, seconds: float = 0.0) -> None:
         self.clock.advance(seconds)
-        self.runner.edit(lambda holder: perform_due(holder, self.offsets))
+        self.runner.edit(lambda ownership: perform_due(ownership, self.offsets))
 
     def fetch(self) -> list[Message]:
         self.topic._follow()
@@ -190,7 +190,7 @@ def test_what_was_fetched_for_an_earlier_holding_is_not_handed_out_under_a_later
     stage.kafka.append("t", 0, 10)
     fetched = stage.fetch()
     stage.see(since={0: 3}, seeks={0: Seek(0, 3)})
-    assert stage.runner.holder.holdings.ready()[0].token == Token(3, 1)
+    assert stage.runner.ownership.holdings.ready()[0].token == Token(3, 1)
     stage.process(*fetched)
     assert stage.read(0) == list(range(10)), "with offset 10 behind 0, those between would be taken for read"
     stage.turn()
@@ -322,7 +322,7 @@ def test_a_batch_whose_commit_is_not_known_is_not_delivered_at_most_once(make: M
     stage = make(plain.Output(lambda _, records: rows.extend(records), Delivery.AT_MOST_ONCE))
     stage.own(0)
     stage.turn()  # its worker has ended: nobody commits
-    assert stage.runner.holder.status().last_batch["offsets"] == 10
+    assert stage.runner.ownership.status().last_batch["offsets"] == 10
     assert rows == []
 
 
@@ -348,10 +348,12 @@ def test_a_transactional_store_is_given_the_rows_with_the_positions_and_what_it_
 ) -> None:
     store = Store()
     stage = make(plain.Output(None, Delivery.EXACTLY_ONCE, store))
-    stage.runner.edit(lambda holder: holder.grants.on_node(replace(NODE, epoch=2, assignments={0: "a"}, since={0: 2})))
+    stage.runner.edit(
+        lambda ownership: ownership.grants.on_node(replace(NODE, epoch=2, assignments={0: "a"}, since={0: 2}))
+    )
     for _ in range(4):
-        while (work := stage.runner.holder.requests.work()) is not None:
-            stage.runner.holder.requests.answer(perform(stage.offsets, "t", work, store))
+        while (work := stage.runner.ownership.requests.work()) is not None:
+            stage.runner.ownership.requests.answer(perform(stage.offsets, "t", work, store))
         stage.topic._follow()
     stage.process(*stage.client.consume(0, 0.0))
     assert store.steps == {0: Step(Token(2, 1), 3, 10)}

@@ -33,10 +33,10 @@ class Runner:
     topic = "orders"
 
     def __init__(self, opened: bool) -> None:
-        self.holder = SimpleNamespace(grants=SimpleNamespace(opened=opened))
+        self.ownership = SimpleNamespace(grants=SimpleNamespace(opened=opened))
 
     def edit(self, change: Any) -> Any:
-        return change(self.holder)
+        return change(self.ownership)
 
 
 @pytest.fixture(autouse=True)
@@ -253,7 +253,7 @@ HOOKS = Hooks(ConsumerRebalanceListener())
 
 
 def query_of(operator: str, monkeypatch: pytest.MonkeyPatch, **how: Any) -> dict[str, Any]:
-    """What Spark and the topic's holder were told for a query of this operator."""
+    """What Spark and the topic's ownership were told for a query of this operator."""
     told: dict[str, Any] = {}
 
     def build(stream: object, settings: object) -> Any:

@@ -1,4 +1,4 @@
-"""What a pipeline may return, and what is agreed with the topic's holder for it."""
+"""What a pipeline may return, and what is agreed with the topic's ownership for it."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,14 +18,14 @@ HOOKS = Hooks()
 
 
 class Runner:
-    """Takes down what is agreed; its holder has one batch under way."""
+    """Takes down what is agreed; its ownership has one batch under way."""
 
     topic = "orders"
 
     def __init__(self) -> None:
         self.agreed: list[object] = []
         self.refused: list[object] = []
-        self.holder = SimpleNamespace(
+        self.ownership = SimpleNamespace(
             writer=WRITER, batches=SimpleNamespace(adds=lambda: STEPS, refuse=self.refused.append)
         )
 
@@ -33,7 +33,7 @@ class Runner:
         self.agreed.append(terms)
 
     def edit(self, change: Any) -> Any:
-        return change(self.holder)
+        return change(self.ownership)
 
 
 class Rows:

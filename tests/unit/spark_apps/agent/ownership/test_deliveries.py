@@ -48,21 +48,21 @@ class Play(Stage):
     def __init__(self, terms: Terms) -> None:
         super().__init__()
         self.sink = MemorySink()
-        self.holder.agree(terms)
+        self.ownership.agree(terms)
 
     def tick(self, seconds: float = 0.0) -> None:
         self.clock.advance(seconds)
         for _ in range(20):
-            work = self.holder.requests.work()
+            work = self.ownership.requests.work()
             if work is None:
                 return
-            self.holder.requests.answer(perform(self.offsets, "t", work, self.sink))
+            self.ownership.requests.answer(perform(self.offsets, "t", work, self.sink))
 
     def tell(self, wanted: Mapping[int, int] | None = None) -> Telling | None:
         """The application's thread: take what is to be told, and answer."""
-        telling = self.holder.listening.telling()
+        telling = self.ownership.listening.telling()
         if telling is not None:
-            self.holder.listening.told(telling, wanted or {})
+            self.ownership.listening.told(telling, wanted or {})
             self.tick()
         return telling
 
@@ -75,11 +75,11 @@ def once() -> Play:
 def claim_of(play: Play) -> Claim:
     """What goes to Kafka first is answered; the claim is not."""
     for _ in range(10):
-        work = play.holder.requests.work()
+        work = play.ownership.requests.work()
         if isinstance(work, Claim):
             return work
         assert work is not None
-        play.holder.requests.answer(perform(play.offsets, "t", work))
+        play.ownership.requests.answer(perform(play.offsets, "t", work))
     raise AssertionError("no claim was due")
 
 
@@ -91,9 +91,9 @@ def test_the_position_of_the_sink_wins_over_kafkas(once: Play, in_sink: int) -> 
     once.sink.positions[2] = Standing(OLD, "z", in_sink)
     once.commit(2, 30, OLD)
     once.own(2)
-    assert once.holder.holdings.ready()[2].position == in_sink
+    assert once.ownership.holdings.ready()[2].position == in_sink
     assert once.committed(2).offset == in_sink
-    assert once.sink.positions[2] == Standing(once.holder.holdings.ready()[2].token, "a", in_sink)
+    assert once.sink.positions[2] == Standing(once.ownership.holdings.ready()[2].token, "a", in_sink)
 
 
 def test_a_partition_that_a_person_has_sent_elsewhere_begins_there_and_only_once(once: Play) -> None:
@@ -101,34 +101,34 @@ def test_a_partition_that_a_person_has_sent_elsewhere_begins_there_and_only_once
     once.commit(2, 40, OLD)
     once.node = replace(once.node, seeks={2: Seek(7, 2)}, epoch=1)
     once.own(2)
-    held = once.holder.holdings.ready()[2]
+    held = once.ownership.holdings.ready()[2]
     assert (held.position, once.committed(2).offset) == (7, 7)
     once.sink.positions[2] = Standing(held.token, "a", 9)
     once.own(2)
-    assert once.holder.holdings.ready()[2].position == 9
+    assert once.ownership.holdings.ready()[2].position == 9
 
 
 def test_a_position_that_the_log_no_longer_has_stops_the_partition_whatever_the_options_say(once: Play) -> None:
     once.sink.positions[2] = Standing(OLD, "z", 40)
     once.kafka.expire("t", 2, 60)
-    once.holder.open(fail_on_data_loss=False)
+    once.ownership.open(fail_on_data_loss=False)
     once.own(2)
     once.wait(1)
-    assert once.holder.holdings.ready() == {}
+    assert once.ownership.holdings.ready() == {}
     assert once.reported("offsets 40 to 59 are gone, the log begins at 60: stopped; reset its offsets")
 
 
 def test_where_the_sink_has_no_position_kafkas_counts_and_then_the_start_rule(once: Play) -> None:
     once.commit(2, 30, OLD)
     once.own(2, 3)
-    assert {p: held.position for p, held in once.holder.holdings.ready().items()} == {2: 30, 3: 0}
+    assert {p: held.position for p, held in once.ownership.holdings.ready().items()} == {2: 30, 3: 0}
 
 
 def test_a_position_in_the_sink_needs_no_start_rule(once: Play) -> None:
     once.sink.positions[2] = Standing(OLD, "z", 40)
     once.node = replace(once.node, start=StartRule.NONE)
     once.own(2, 3)
-    assert {p: held.position for p, held in once.holder.holdings.ready().items()} == {2: 40}
+    assert {p: held.position for p, held in once.ownership.holdings.ready().items()} == {2: 40}
     assert once.reported("partition 3 has no committed offset")
 
 
@@ -136,17 +136,17 @@ def test_nothing_is_read_or_committed_while_the_sink_is_away_and_the_fence_is_lo
     once.sink.down = True
     once.own(2)
     once.wait(3)
-    assert once.holder.holdings.ready() == {}
+    assert once.ownership.holdings.ready() == {}
     assert once.offsets.committed("t", [2]) == {}
     assert once.reported("the sink is away")
     once.commit(2, 5, Token(99, 1, "g1"), owner="b")
     once.wait(1)
     assert once.reported("was taken by b")
-    assert once.holder.grants.idle
+    assert once.ownership.grants.idle
     once.sink.down = False
     once.own(3)
     once.wait(1)
-    assert once.holder.holdings.ready().keys() == {3}
+    assert once.ownership.holdings.ready().keys() == {3}
     assert not once.reported("the sink is away")
 
 
@@ -154,7 +154,7 @@ def test_a_claim_that_the_sink_refuses_ends_the_holding_and_is_not_repeated(once
     newer = Standing(Token(77, 3, "g0"), "b", 40)
     once.sink.positions[2] = newer
     once.own(1, 2)
-    assert once.holder.holdings.ready().keys() == {1}
+    assert once.ownership.holdings.ready().keys() == {1}
     assert once.reported("partition 2 stands in the sink under b (epoch 77, incarnation 3): stopped")
     assert once.sink.positions[2] == newer
     assert once.offsets.committed("t", [2]) == {}
@@ -165,59 +165,59 @@ def test_a_claim_that_the_sink_refuses_ends_the_holding_and_is_not_repeated(once
 def test_a_partition_that_the_sink_leaves_out_is_asked_for_again_and_not_at_once(once: Play) -> None:
     once.sink.silent = {2}
     once.own(1, 2)
-    assert once.holder.holdings.ready().keys() == {1}
-    assert once.holder.requests.work() is None
+    assert once.ownership.holdings.ready().keys() == {1}
+    assert once.ownership.requests.work() is None
     once.sink.silent = set()
     once.wait(2)
-    assert once.holder.holdings.ready().keys() == {1, 2}
+    assert once.ownership.holdings.ready().keys() == {1, 2}
 
 
 def test_a_claim_of_a_holding_that_has_ended_meanwhile_says_nothing_of_the_next(once: Play) -> None:
-    once.holder.grants.on_node(replace(once.node, epoch=1, assignments={2: "a"}, since={2: 1}))
+    once.ownership.grants.on_node(replace(once.node, epoch=1, assignments={2: "a"}, since={2: 1}))
     result = perform(once.offsets, "t", claim_of(once), once.sink)
-    once.holder.grants.on_node(replace(once.node, epoch=2))
-    once.holder.grants.on_node(replace(once.node, epoch=3, assignments={2: "a"}, since={2: 3}))
-    once.holder.requests.answer(result)
-    (phase,) = [held.phase for held in once.holder.holdings.held.values()]
+    once.ownership.grants.on_node(replace(once.node, epoch=2))
+    once.ownership.grants.on_node(replace(once.node, epoch=3, assignments={2: "a"}, since={2: 3}))
+    once.ownership.requests.answer(result)
+    (phase,) = [held.phase for held in once.ownership.holdings.held.values()]
     assert phase is Phase.CLAIMING
 
 
 def test_kafkas_entry_does_not_move_a_start_that_the_sink_gave(once: Play) -> None:
     once.sink.positions[2] = Standing(OLD, "z", 40)
-    once.holder.grants.on_node(replace(once.node, epoch=1, assignments={2: "a"}, since={2: 2}))
-    once.holder.requests.answer(perform(once.offsets, "t", claim_of(once), once.sink))
+    once.ownership.grants.on_node(replace(once.node, epoch=1, assignments={2: "a"}, since={2: 2}))
+    once.ownership.requests.answer(perform(once.offsets, "t", claim_of(once), once.sink))
     once.commit(2, 55, OLD)
     once.tick()
-    assert once.holder.holdings.ready()[2].position == 40
+    assert once.ownership.holdings.ready()[2].position == 40
     assert once.committed(2).offset == 40
 
 
 def test_after_an_isolation_the_new_owner_need_not_wait_for_late_commits(once: Play) -> None:
     once.sink.positions[2] = Standing(OLD, "z", 40)
     once.own(2, guarded=frozenset({2}))
-    assert once.holder.holdings.ready().keys() == {2}
+    assert once.ownership.holdings.ready().keys() == {2}
 
 
 def test_what_the_sink_left_out_of_a_batch_is_neither_committed_nor_released(once: Play) -> None:
     once.own(1, 2)
     once.hand_out(2, 20)
-    assert once.holder.batches.adds() == {2: Step(once.holder.holdings.ready()[2].token, 0, 20)}
-    once.holder.batches.refuse({2: Standing(Token(9, 6, "g1"), "b", 0)})
+    assert once.ownership.batches.adds() == {2: Step(once.ownership.holdings.ready()[2].token, 0, 20)}
+    once.ownership.batches.refuse({2: Standing(Token(9, 6, "g1"), "b", 0)})
     give(once, 2)
     once.cover()
     assert once.committed(2).offset == 0
-    assert once.holder.releasing.outbox == {}
+    assert once.ownership.releasing.outbox == {}
     assert once.running == {1: False}
 
 
 def test_what_the_sink_left_out_is_lost_at_the_offset_before_it(once: Play) -> None:
-    once.holder.agree(Terms(claims=True, listening=True))
+    once.ownership.agree(Terms(claims=True, listening=True))
     once.own(2)
     once.tell()
     once.hand_out(2, 20)
     once.cover()
     once.hand_out(2, 30)
-    once.holder.batches.refuse({2: Standing(Token(9, 6, "g1"), "b", 20)})
+    once.ownership.batches.refuse({2: Standing(Token(9, 6, "g1"), "b", 20)})
     once.cover()
     telling = once.tell()
     assert telling is not None
@@ -225,7 +225,7 @@ def test_what_the_sink_left_out_is_lost_at_the_offset_before_it(once: Play) -> N
 
 
 def test_without_a_sink_a_claim_fails_and_raises_nothing(once: Play) -> None:
-    once.holder.grants.on_node(replace(once.node, epoch=1, assignments={2: "a"}, since={2: 1}))
+    once.ownership.grants.on_node(replace(once.node, epoch=1, assignments={2: "a"}, since={2: 1}))
     assert isinstance(perform(once.offsets, "t", claim_of(once)), Failed)
 
 
@@ -240,7 +240,7 @@ def test_a_sink_of_the_applications_own_that_raises_anything_is_asked_again(
         once.own(2)
     assert once.reported("the sink failed to take claims (ZeroDivisionError")
     once.wait(2)
-    assert once.holder.holdings.ready().keys() == {2}
+    assert once.ownership.holdings.ready().keys() == {2}
 
 
 # At most once --------------------------------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ def first() -> Play:
 
 
 def planner_of(play: Play) -> BatchPlanner:
-    return BatchPlanner(play.holder, play.clock, Pacing(batch_interval_s=0.0))
+    return BatchPlanner(play.ownership, play.clock, Pacing(batch_interval_s=0.0))
 
 
 def waiting(play: Play, *partitions: int) -> tuple[BatchPlanner, BatchOffset]:
@@ -297,13 +297,13 @@ def test_a_commit_that_a_batch_waits_for_is_not_put_off(first: Play) -> None:
         first.hand_out(1, end)
         first.tick()
         assert first.committed(1).offset == end
-        first.holder.batches.cover(first.batch)
+        first.ownership.batches.cover(first.batch)
 
 
 def test_what_is_taken_from_us_before_its_commit_is_left_out_of_the_batch(first: Play) -> None:
     planner, start = waiting(first, 1, 2)
     first.commit(2, 0, Token(99, 1, "g1"), owner="b")
-    first.holder.holdings.look_soon()
+    first.ownership.holdings.look_soon()
     first.wait(1)
     batch = planner.offer(start)
     assert batch is not None
@@ -314,10 +314,10 @@ def test_what_is_taken_from_us_before_its_commit_is_left_out_of_the_batch(first:
 def test_a_batch_of_which_nothing_is_left_is_none_and_its_number_is_used_again(first: Play) -> None:
     planner, start = waiting(first, 2)
     first.commit(2, 0, Token(99, 1, "g1"), owner="b")
-    first.holder.holdings.look_soon()
+    first.ownership.holdings.look_soon()
     first.wait(1)
     assert planner.offer(start) is None
-    assert first.holder.grants.idle
+    assert first.ownership.grants.idle
     first.own(1)
     first.wait(1)
     assert planner.offer(start) is None
@@ -331,31 +331,31 @@ def test_a_batch_that_waits_for_its_commit_is_delivered_before_the_partition_is_
     planner, start = waiting(first, 2)
     give(first, 2)
     first.wait(1)
-    assert first.holder.releasing.outbox == {}
+    assert first.ownership.releasing.outbox == {}
     batch = planner.offer(start)
     assert batch is not None
     assert planner.offer(batch) is None
     first.wait(1)
-    assert first.holder.releasing.outbox[2].offset == 100
+    assert first.ownership.releasing.outbox[2].offset == 100
 
 
 def test_a_batch_that_waits_for_its_commit_is_delivered_before_its_end_is_told(first: Play) -> None:
-    first.holder.agree(Terms(commit_first=True, listening=True))
+    first.ownership.agree(Terms(commit_first=True, listening=True))
     planner, start = waiting(first, 2)
     give(first, 2)
     first.wait(1)
-    assert first.holder.listening.telling() is None
+    assert first.ownership.listening.telling() is None
     batch = planner.offer(start)
     assert batch is not None
     assert planner.offer(batch) is None
     telling = first.tell()
     assert telling is not None
     assert (telling.happening, telling.offsets) == (Happening.REVOKED, {2: 100})
-    assert first.holder.releasing.outbox[2].offset == 100
+    assert first.ownership.releasing.outbox[2].offset == 100
 
 
 def test_commits_after_the_sink_need_no_confirmation(first: Play) -> None:
-    first.holder.agree(Terms())
+    first.ownership.agree(Terms())
     first.own(2)
     first.wait(1)
     batch = planner_of(first).offer(BatchOffset("t"))
@@ -375,33 +375,33 @@ def test_an_assigned_partition_begins_when_the_listener_has_been_told_and_where_
     heard.commit(2, 30, OLD)
     heard.own(1, 2)
     heard.wait(2)
-    assert heard.holder.holdings.ready() == {}
+    assert heard.ownership.holdings.ready() == {}
     assert (heard.committed(2).offset, heard.running) == (30, {})
     telling = heard.tell({2: 17, 3: 5})
     assert telling is not None
     assert (telling.happening, telling.offsets) == (Happening.ASSIGNED, {1: 0, 2: 30})
-    assert {p: held.position for p, held in heard.holder.holdings.ready().items()} == {1: 0, 2: 17}
+    assert {p: held.position for p, held in heard.ownership.holdings.ready().items()} == {1: 0, 2: 17}
     assert heard.committed(2).offset == 17
     assert heard.reported("gave an offset for partition 3, of which it was not told")
-    assert heard.holder.listening.telling() is None
+    assert heard.ownership.listening.telling() is None
 
 
 @pytest.mark.parametrize("wanted", [-1, "7", True, None])
 def test_a_start_that_is_no_offset_is_left_out_and_reported(heard: Play, wanted: object) -> None:
     heard.own(2)
     heard.tell({2: wanted})  # type: ignore[dict-item]
-    assert heard.holder.holdings.ready()[2].position == 0
+    assert heard.ownership.holdings.ready()[2].position == 0
     assert heard.reported("partition 2: the listener's start")
 
 
 def test_with_exactly_once_the_listener_is_told_the_sinks_position_and_moves_nothing(heard: Play) -> None:
-    heard.holder.agree(Terms(claims=True, listening=True))
+    heard.ownership.agree(Terms(claims=True, listening=True))
     heard.sink.positions[2] = Standing(OLD, "z", 40)
     heard.own(2)
     telling = heard.tell({2: 50})
     assert telling is not None
     assert telling.offsets == {2: 40}
-    assert heard.holder.holdings.ready()[2].position == 40
+    assert heard.ownership.holdings.ready()[2].position == 40
     assert heard.reported("the sink's position counts")
 
 
@@ -410,15 +410,15 @@ def test_a_partition_is_revoked_after_its_last_batch_and_before_its_last_commit_
     heard.tell()
     heard.hand_out(2, 20)
     give(heard, 2)
-    assert heard.holder.listening.telling() is None  # its batch is still under way
+    assert heard.ownership.listening.telling() is None  # its batch is still under way
     heard.cover()
     heard.wait(1)
-    assert (heard.committed(2).offset, heard.holder.releasing.outbox) == (0, {})
+    assert (heard.committed(2).offset, heard.ownership.releasing.outbox) == (0, {})
     telling = heard.tell()
     assert telling is not None
     assert (telling.happening, telling.offsets) == (Happening.REVOKED, {2: 20})
     assert heard.committed(2).offset == 20
-    assert heard.holder.releasing.outbox[2].offset == 20
+    assert heard.ownership.releasing.outbox[2].offset == 20
     assert heard.running == {1: False}
 
 
@@ -430,56 +430,56 @@ def test_a_fenced_partition_is_lost_and_so_is_all_of_an_isolated_consumer(heard:
     telling = heard.tell()
     assert telling is not None
     assert (telling.happening, telling.offsets.keys()) == (Happening.LOST, {2})
-    heard.holder.grants.on_isolated(True)
+    heard.ownership.grants.on_isolated(True)
     telling = heard.tell()
     assert telling is not None
     assert (telling.happening, telling.offsets.keys()) == (Happening.LOST, {1})
-    assert heard.holder.grants.idle
+    assert heard.ownership.grants.idle
 
 
 def test_a_partition_that_is_taken_while_the_listener_is_told_of_it_is_revoked_without_having_begun(
     heard: Play,
 ) -> None:
     heard.own(2)
-    telling = heard.holder.listening.telling()
+    telling = heard.ownership.listening.telling()
     assert telling is not None
     give(heard, 2)
-    heard.holder.listening.told(telling, {2: 50})
+    heard.ownership.listening.told(telling, {2: 50})
     heard.tick()
     revoked = heard.tell()
     assert revoked is not None
     assert (revoked.happening, revoked.offsets) == (Happening.REVOKED, {2: 0})
     assert heard.offsets.committed("t", [2]) == {}
-    assert heard.holder.listening.telling() is None
+    assert heard.ownership.listening.telling() is None
 
 
 def test_a_partition_of_which_nobody_was_told_is_not_revoked(heard: Play) -> None:
     heard.own(2)
     heard.read(assignments={}, since={}, handoff={2: Handoff("a", "b", heard.node.epoch + 1)})
-    assert heard.holder.listening.telling() is None
+    assert heard.ownership.listening.telling() is None
 
 
 def test_a_holding_that_is_granted_anew_is_told_its_end_before_the_next_begins(heard: Play) -> None:
     heard.own(2)
-    telling = heard.holder.listening.telling()
+    telling = heard.ownership.listening.telling()
     assert telling is not None
     heard.own(2)
-    heard.holder.listening.told(telling, {2: 50})
+    heard.ownership.listening.told(telling, {2: 50})
     told = [heard.tell(), heard.tell(), heard.tell()]
     assert [one and (one.happening, one.offsets) for one in told] == [
         (Happening.REVOKED, {2: 0}),
         (Happening.ASSIGNED, {2: 0}),
         None,
     ]
-    assert heard.holder.holdings.ready().keys() == {2}
+    assert heard.ownership.holdings.ready().keys() == {2}
 
 
 def test_a_stop_tells_that_everything_is_revoked(heard: Play) -> None:
     heard.own(1, 2)
     heard.tell()
-    heard.holder.grants.stop()
-    assert not heard.holder.grants.idle
+    heard.ownership.grants.stop()
+    assert not heard.ownership.grants.idle
     telling = heard.tell()
     assert telling is not None
     assert (telling.happening, telling.offsets) == (Happening.REVOKED, {1: 0, 2: 0})
-    assert heard.holder.grants.idle
+    assert heard.ownership.grants.idle

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.core.model import Handoff
-from spark_apps.agent.ownership.holder import Holder
 from spark_apps.agent.ownership.listening import Telling
 from spark_apps.agent.ownership.planner import BatchPlanner
+from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.ownership.work import Failed, perform
 from spark_apps.agent.settings import Identity, Pacing, Terms
 from spark_apps.records.batches import BatchOffset
@@ -38,9 +38,9 @@ class Walk(Play):
     def begin(self) -> None:
         """A new process under the same id."""
         self.life += 1
-        self.holder = Holder("t", Identity("a", "c", self.life), self.clock, TIMING)
-        self.holder.agree(self.terms)
-        self.planner = BatchPlanner(self.holder, self.clock, self.pacing)
+        self.ownership = TopicOwnership("t", Identity("a", "c", self.life), self.clock, TIMING)
+        self.ownership.agree(self.terms)
+        self.planner = BatchPlanner(self.ownership, self.clock, self.pacing)
         self.passed = self.planner.initial()
         self.under_way: BatchOffset | None = None
         self.telling: Telling | None = None
@@ -62,7 +62,7 @@ class Walk(Play):
             incarnations={"a": self.life, "b": 1},
             guarded=frozenset(p for p in since if guarded and since[p] == epoch),
         )
-        self.holder.grants.on_node(self.node)
+        self.ownership.grants.on_node(self.node)
 
     # What may happen -------------------------------------------------------------------------------------------------
 
@@ -94,23 +94,23 @@ class Walk(Play):
 
     def transact(self) -> None:
         """As a sink with transactions: rows and positions together, under the token that stands there."""
-        for p, added in self.holder.batches.adds().items():
+        for p, added in self.ownership.batches.adds().items():
             standing = self.sink.positions[p]
             assert (standing.token, standing.offset) in {(added.token, None), (added.token, added.start)}
             self.sink.positions[p] = replace(standing, offset=added.end)
             self.sunk[p].append((added.start, added.end))
 
     def tell_next(self) -> None:
-        self.telling = self.telling or self.holder.listening.telling()
+        self.telling = self.telling or self.ownership.listening.telling()
 
     def answer(self) -> None:
         if self.telling is not None:
-            self.holder.listening.told(self.telling, {})
+            self.ownership.listening.told(self.telling, {})
             self.telling = None
 
     def heal(self) -> None:
         self.kafka.down = self.sink.down = False
-        self.holder.grants.on_isolated(False)
+        self.ownership.grants.on_isolated(False)
 
     def die(self) -> None:
         """At once, or with a request that has been performed and not answered."""
@@ -119,10 +119,10 @@ class Walk(Play):
         self.assign(self.some(), guarded=True)
 
     def lose_an_answer(self) -> None:
-        work = self.holder.requests.work() if self.chance.random() < 0.7 else None
+        work = self.ownership.requests.work() if self.chance.random() < 0.7 else None
         if work is not None:
             perform(self.offsets, "t", work, self.sink)
-            self.holder.requests.answer(Failed("no answer"))
+            self.ownership.requests.answer(Failed("no answer"))
 
     def own_some(self) -> None:
         self.assign(self.some(), guarded=False)
@@ -134,14 +134,14 @@ class Walk(Play):
         since = {p: self.node.since[p] for p in left}
         entries = {p: Handoff("a", "b", epoch) for p in gone}
         self.node = replace(self.node, epoch=epoch, assignments=left, since=since, handoff=entries)
-        self.holder.grants.on_node(self.node)
+        self.ownership.grants.on_node(self.node)
 
     def pause(self) -> None:
         self.node = replace(self.node, epoch=self.node.epoch + 1, paused=frozenset(self.some()))
-        self.holder.grants.on_node(self.node)
+        self.ownership.grants.on_node(self.node)
 
     def isolate(self) -> None:
-        self.holder.grants.on_isolated(True)
+        self.ownership.grants.on_isolated(True)
 
     def kafka_fails(self) -> None:
         self.kafka.down = True
@@ -169,7 +169,7 @@ class Walk(Play):
     def read_to_the_end(self) -> bool:
         """Of what stays, everything has passed the sink and is committed, and nothing else runs."""
         stays, ends = PARTITIONS[:2], self.offsets.ends("t", PARTITIONS)
-        passed = {p: (held.passed, held.committed) for p, held in self.holder.holdings.ready().items()}
+        passed = {p: (held.passed, held.committed) for p, held in self.ownership.holdings.ready().items()}
         return passed == {p: (ends[p], ends[p]) for p in stays} and self.running.keys() == set(stays)
 
 

@@ -10,8 +10,8 @@ import pytest
 from coordinator_tasks.core.model import Handoff, Seek, Token
 from coordinator_tasks.core.protocol.fence import Bounds
 from spark_apps.agent.ownership.first import FirstOffsets
-from spark_apps.agent.ownership.holder import Holder
 from spark_apps.agent.ownership.planner import BatchPlanner
+from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.ownership.work import Commit, Failed, Look, Measure, Survey, Surveyed, Work, perform
 from spark_apps.agent.reports import MAX_REPORTS, Reports
 from spark_apps.agent.settings import Pacing, Terms
@@ -32,11 +32,11 @@ def stage() -> Stage:
 def asked(stage: Stage, kind: type[Work]) -> Work:
     """The next request of this kind; what comes before it is answered."""
     for _ in range(10):
-        work = stage.holder.requests.work()
+        work = stage.ownership.requests.work()
         assert work is not None
         if isinstance(work, kind):
             return work
-        stage.holder.requests.answer(perform(stage.offsets, "t", work))
+        stage.ownership.requests.answer(perform(stage.offsets, "t", work))
     raise AssertionError(f"no {kind.__name__} was due")
 
 
@@ -45,31 +45,31 @@ def asked(stage: Stage, kind: type[Work]) -> Work:
 
 def test_the_worker_sleeps_until_something_is_due(stage: Stage) -> None:
     now = stage.clock.monotonic()
-    assert stage.holder.requests.next_at() == inf
+    assert stage.ownership.requests.next_at() == inf
     stage.own(0)
-    assert stage.holder.requests.next_at() == now + TIMING.look_s
+    assert stage.ownership.requests.next_at() == now + TIMING.look_s
     stage.hand_out(0, 10)
-    stage.holder.batches.cover(stage.batch)
-    assert stage.holder.requests.next_at() <= now + TIMING.commit_s, "what has passed is committed soon"
+    stage.ownership.batches.cover(stage.batch)
+    assert stage.ownership.requests.next_at() <= now + TIMING.commit_s, "what has passed is committed soon"
     stage.tick(0.1)
-    stage.holder.requests.want_ends()
-    assert stage.holder.requests.next_at() <= now + 0.1 + 2 * TIMING.measure_s, "the ends are wanted"
+    stage.ownership.requests.want_ends()
+    assert stage.ownership.requests.next_at() <= now + 0.1 + 2 * TIMING.measure_s, "the ends are wanted"
     stage.tick(0.1)
-    assert stage.holder.requests.next_at() == now + TIMING.look_s
+    assert stage.ownership.requests.next_at() == now + TIMING.look_s
 
 
 def test_a_start_is_committed_at_once_although_something_was_committed_just_now(stage: Stage) -> None:
     stage.own(0)
-    stage.holder.grants.on_node(replace(stage.node, epoch=9, assignments={0: "a", 1: "a"}, since={0: 1, 1: 9}))
-    stage.holder.requests.answer(perform(stage.offsets, "t", asked(stage, Look)))
-    stage.holder.requests.answer(perform(stage.offsets, "t", asked(stage, Survey)))
-    assert stage.holder.requests.next_at() <= stage.clock.monotonic()
-    assert isinstance(stage.holder.requests.work(), Commit)
+    stage.ownership.grants.on_node(replace(stage.node, epoch=9, assignments={0: "a", 1: "a"}, since={0: 1, 1: 9}))
+    stage.ownership.requests.answer(perform(stage.offsets, "t", asked(stage, Look)))
+    stage.ownership.requests.answer(perform(stage.offsets, "t", asked(stage, Survey)))
+    assert stage.ownership.requests.next_at() <= stage.clock.monotonic()
+    assert isinstance(stage.ownership.requests.work(), Commit)
 
 
 def test_a_guarded_start_is_looked_at_more_often(stage: Stage) -> None:
     stage.own(0, guarded=frozenset({0}))
-    assert stage.holder.requests.next_at() == stage.clock.monotonic() + TIMING.guard_look_s
+    assert stage.ownership.requests.next_at() == stage.clock.monotonic() + TIMING.guard_look_s
 
 
 def test_a_partition_without_a_leader_keeps_nothing_else_waiting(stage: Stage) -> None:
@@ -79,7 +79,7 @@ def test_a_partition_without_a_leader_keeps_nothing_else_waiting(stage: Stage) -
     assert stage.reported("partition 1: no broker says where its log begins and ends")
     stage.kafka.append("t", 0, 50)
     assert measure(stage).partitions == (0,)
-    assert stage.holder.holdings.ready()[0].end == 150
+    assert stage.ownership.holdings.ready()[0].end == 150
     stage.hand_out(0, 120)
     stage.cover()
     stage.tick(TIMING.commit_s)
@@ -87,7 +87,7 @@ def test_a_partition_without_a_leader_keeps_nothing_else_waiting(stage: Stage) -
     stage.kafka.leaderless.clear()
     stage.tick(TIMING.retry_max_s)
     stage.tick(TIMING.measure_s)
-    assert stage.holder.holdings.ready().keys() == {0, 1}
+    assert stage.ownership.holdings.ready().keys() == {0, 1}
     assert not stage.reported("no broker says")
 
 
@@ -95,9 +95,9 @@ def test_bounds_that_no_broker_knew_are_asked_for_again_after_a_pause(stage: Sta
     stage.kafka.leaderless.add(1)
     stage.own(1)
     asked_at = stage.clock.monotonic()
-    assert not isinstance(stage.holder.requests.work(), Survey)
+    assert not isinstance(stage.ownership.requests.work(), Survey)
     stage.tick(TIMING.look_s)
-    assert stage.holder.requests.next_at() == asked_at + TIMING.retry_max_s
+    assert stage.ownership.requests.next_at() == asked_at + TIMING.retry_max_s
     stage.clock.advance(asked_at + TIMING.retry_max_s - stage.clock.monotonic())
     assert isinstance(asked(stage, Survey), Survey)
 
@@ -106,10 +106,10 @@ def test_a_claim_that_failed_is_made_again_after_its_pause() -> None:
     play = Play(Terms(claims=True))
     play.sink.down = True
     play.own(0)
-    assert play.holder.requests.next_at() <= play.clock.monotonic() + TIMING.retry_max_s
+    assert play.ownership.requests.next_at() <= play.clock.monotonic() + TIMING.retry_max_s
     play.sink.down = False
     play.tick(TIMING.retry_max_s)
-    assert play.holder.holdings.ready().keys() == {0}
+    assert play.ownership.holdings.ready().keys() == {0}
 
 
 def test_a_look_names_what_is_held_under_this_topic_id_and_not_fenced(stage: Stage) -> None:
@@ -143,7 +143,7 @@ def test_a_released_start_asks_for_the_id_again_only_if_it_was_not_told_lately(
     stage.node = replace(stage.node, initial_partitions=10_000)
     awaits(stage)
     stage.clock.advance(waited_s)
-    stage.holder.grants.on_releases({1: release_of(stage, 1, 40, Token(0, 6, GENERATION))})
+    stage.ownership.grants.on_releases({1: release_of(stage, 1, 40, Token(0, 6, GENERATION))})
     assert asks_id(stage) is asks
 
 
@@ -152,13 +152,13 @@ def test_a_start_without_a_release_asks_for_the_id_although_it_was_told_lately(s
     awaits(stage)
     epoch = stage.node.epoch + 1
     node = replace(stage.node, epoch=epoch, assignments={0: "a", 1: "a"}, since={0: 1, 1: epoch}, handoff={})
-    stage.holder.grants.on_node(node)
+    stage.ownership.grants.on_node(node)
     assert asks_id(stage)
 
 
 def test_partitions_that_came_later_are_asked_for_no_time(stage: Stage) -> None:
-    stage.holder.open(FirstOffsets(Starting(every_ms=1000)))
-    stage.holder.grants.on_node(
+    stage.ownership.open(FirstOffsets(Starting(every_ms=1000)))
+    stage.ownership.grants.on_node(
         replace(stage.node, epoch=1, assignments={0: "a", 1: "a"}, since={0: 1, 1: 1}, initial_partitions=1)
     )
     survey = asked(stage, Survey)
@@ -168,10 +168,10 @@ def test_partitions_that_came_later_are_asked_for_no_time(stage: Stage) -> None:
 
 def measure(stage: Stage) -> Measure:
     stage.clock.advance(TIMING.measure_s)
-    stage.holder.requests.want_ends()
+    stage.ownership.requests.want_ends()
     work = asked(stage, Measure)
     assert isinstance(work, Measure)
-    stage.holder.requests.answer(perform(stage.offsets, "t", work))
+    stage.ownership.requests.answer(perform(stage.offsets, "t", work))
     return work
 
 
@@ -195,9 +195,9 @@ def test_what_is_being_stopped_or_was_just_released_is_not_measured_for_its_begi
     taker.own(0)
     measure(taker)
     taker.read(handoff={1: Handoff("b", "a", taker.node.epoch + 1)})
-    taker.holder.grants.on_releases({1: release_of(taker, 1, 40, Token(1, 6, GENERATION))})
+    taker.ownership.grants.on_releases({1: release_of(taker, 1, 40, Token(1, 6, GENERATION))})
     for kind in (Look, Commit):
-        taker.holder.requests.answer(perform(taker.offsets, "t", asked(taker, kind)))
+        taker.ownership.requests.answer(perform(taker.offsets, "t", asked(taker, kind)))
     work = asked(taker, Measure)
     assert isinstance(work, Measure)
     assert (work.partitions, work.beginnings) == ((1,), ())
@@ -207,31 +207,31 @@ def test_what_is_being_stopped_or_was_just_released_is_not_measured_for_its_begi
 
 
 def test_what_keeps_commits_from_the_group_is_said_until_a_commit_has_passed(stage: Stage) -> None:
-    stage.holder.grants.on_node(replace(stage.node, epoch=1, assignments={0: "a"}, since={0: 1}))
+    stage.ownership.grants.on_node(replace(stage.node, epoch=1, assignments={0: "a"}, since={0: 1}))
     asked(stage, Commit)
-    stage.holder.requests.answer(Failed("somebody has subscribed", refused=True))
+    stage.ownership.requests.answer(Failed("somebody has subscribed", refused=True))
     stage.clock.advance(TIMING.fresh_s + 1)
-    stage.holder.requests.answer(perform(stage.offsets, "t", asked(stage, Look)))
+    stage.ownership.requests.answer(perform(stage.offsets, "t", asked(stage, Look)))
     assert stage.reported("somebody has subscribed")
     stage.tick()
     assert not stage.reported("somebody has subscribed")
 
 
 def test_what_keeps_kafka_from_answering_is_said_until_it_answers(stage: Stage) -> None:
-    stage.holder.grants.on_node(replace(stage.node, epoch=1, assignments={0: "a"}, since={0: 1}))
+    stage.ownership.grants.on_node(replace(stage.node, epoch=1, assignments={0: "a"}, since={0: 1}))
     asked(stage, Commit)
-    stage.holder.requests.answer(Failed("no broker answers"))
+    stage.ownership.requests.answer(Failed("no broker answers"))
     stage.clock.advance(TIMING.fresh_s + 1)
-    stage.holder.requests.answer(perform(stage.offsets, "t", asked(stage, Look)))
+    stage.ownership.requests.answer(perform(stage.offsets, "t", asked(stage, Look)))
     assert not stage.reported("no broker answers")
 
 
 def test_a_partition_whose_bounds_kafka_does_not_know_is_asked_for_again(stage: Stage) -> None:
-    stage.holder.grants.on_node(replace(stage.node, epoch=1, assignments={0: "a", 1: "a"}, since={0: 1, 1: 1}))
+    stage.ownership.grants.on_node(replace(stage.node, epoch=1, assignments={0: "a", 1: "a"}, since={0: 1, 1: 1}))
     asked(stage, Survey)
-    stage.holder.requests.answer(Surveyed({0: Bounds(0, 100)}))
+    stage.ownership.requests.answer(Surveyed({0: Bounds(0, 100)}))
     stage.wait(2 * TIMING.retry_max_s)
-    assert stage.holder.holdings.ready().keys() == {0, 1}
+    assert stage.ownership.holdings.ready().keys() == {0, 1}
 
 
 def test_who_committed_for_another_topic_id_is_named(stage: Stage) -> None:
@@ -263,7 +263,7 @@ def test_a_survivor_of_another_topic_id_moves_no_guarded_start(stage: Stage) -> 
     stage.own(0, guarded=frozenset({0}))
     stage.commit(0, 60, OLD, topic_id="id-0")
     stage.wait(2 * TIMING.guard_s)
-    assert stage.holder.holdings.ready()[0].position == 0
+    assert stage.ownership.holdings.ready()[0].position == 0
 
 
 def test_a_survivor_that_began_at_the_seek_moves_a_guarded_start(stage: Stage) -> None:
@@ -271,7 +271,7 @@ def test_a_survivor_that_began_at_the_seek_moves_a_guarded_start(stage: Stage) -
     stage.own(0, guarded=frozenset({0}))
     stage.commit(0, 65, Token(5, 6, GENERATION))
     stage.wait(3 * TIMING.guard_s)
-    assert stage.holder.holdings.ready()[0].position == 65
+    assert stage.ownership.holdings.ready()[0].position == 65
 
 
 @pytest.mark.parametrize("claims", [False, True])
@@ -281,9 +281,9 @@ def test_what_to_do_about_lost_records_is_said_where_it_helps(claims: bool, capl
     play.kafka.expire("t", 0, 40)
     play.own(0)
     with caplog.at_level(logging.WARNING):
-        play.holder.requests.want_ends()
+        play.ownership.requests.want_ends()
         play.wait(1.0)
-    assert play.holder.holdings.ready() == {}
+    assert play.ownership.holdings.ready() == {}
     assert play.reported("or set failOnDataLoss=false") is not claims
     assert [one.message for one in caplog.records if "are gone" in one.message] != []
 
@@ -302,24 +302,24 @@ def test_an_idle_partitions_entry_is_committed_again_although_it_stands(stage: S
 def test_what_was_handed_over_is_committed_before_anybody_looks(stage: Stage) -> None:
     stage.own(0)
     stage.hand_out(0, 30)
-    stage.holder.grants.on_node(
+    stage.ownership.grants.on_node(
         replace(stage.node, epoch=2, assignments={}, since={}, handoff={0: Handoff("a", "b", 2)})
     )
     stage.clock.advance(TIMING.look_s)
-    stage.holder.batches.cover(stage.batch)
-    assert isinstance(stage.holder.requests.work(), Commit)
+    stage.ownership.batches.cover(stage.batch)
+    assert isinstance(stage.ownership.requests.work(), Commit)
 
 
 def test_what_ran_here_is_released_without_a_further_question_to_kafka(stage: Stage) -> None:
     stage.own(0)
     stage.hand_out(0, 30)
     give(stage, 0)
-    stage.holder.batches.cover(stage.batch)
-    while 0 not in stage.holder.releasing.outbox:
-        work = stage.holder.requests.work()
+    stage.ownership.batches.cover(stage.batch)
+    while 0 not in stage.ownership.releasing.outbox:
+        work = stage.ownership.requests.work()
         assert isinstance(work, Commit), work
-        stage.holder.requests.answer(perform(stage.offsets, "t", work))
-    assert stage.holder.releasing.outbox[0].offset == 30
+        stage.ownership.requests.answer(perform(stage.offsets, "t", work))
+    assert stage.ownership.releasing.outbox[0].offset == 30
 
 
 def test_what_ran_in_the_topic_before_it_was_created_anew_is_not_released_as_a_position_of_the_new_one(
@@ -334,50 +334,50 @@ def test_what_ran_in_the_topic_before_it_was_created_anew_is_not_released_as_a_p
     give(stage, 0)
     stage.cover()
     stage.wait(1.0)
-    release = stage.holder.releasing.outbox[0]
+    release = stage.ownership.releasing.outbox[0]
     assert (release.offset, release.token.epoch) == (0, 0)
 
 
 def test_a_release_of_what_never_ran_here_says_what_stands_for_this_topic_id(stage: Stage) -> None:
     stage.commit(1, 77, OLD, topic_id="id-0")
     stage.read(handoff={1: Handoff("a", "b", 1)})
-    release = stage.holder.releasing.outbox[1]
+    release = stage.ownership.releasing.outbox[1]
     assert (release.offset, release.token.generation) == (0, GENERATION)
 
 
 def test_a_look_from_before_a_release_was_owed_says_nothing_of_it(stage: Stage) -> None:
     stage.commit(1, 30, OLD)
-    stage.holder.grants.on_node(replace(stage.node, epoch=1, assignments={1: "a"}, since={1: 1}))
-    look = stage.holder.requests.work()
+    stage.ownership.grants.on_node(replace(stage.node, epoch=1, assignments={1: "a"}, since={1: 1}))
+    look = stage.ownership.requests.work()
     assert isinstance(look, Look)
     found = perform(stage.offsets, "t", look)
     stage.node = replace(stage.node, epoch=1)
-    stage.holder.grants.on_node(replace(stage.node, epoch=2, handoff={1: Handoff("a", "b", 2)}))
+    stage.ownership.grants.on_node(replace(stage.node, epoch=2, handoff={1: Handoff("a", "b", 2)}))
     stage.commit(1, 55, OLD)
-    stage.holder.requests.answer(found)
-    assert stage.holder.releasing.outbox == {}
+    stage.ownership.requests.answer(found)
+    assert stage.ownership.releasing.outbox == {}
     stage.tick()
-    assert stage.holder.releasing.outbox[1].offset == 55
+    assert stage.ownership.releasing.outbox[1].offset == 55
 
 
 def test_a_posted_release_stays_posted_while_other_partitions_change(stage: Stage) -> None:
     stage.own(0, 1)
     give(stage, 0)
-    posted = stage.holder.releasing.outbox[0]
+    posted = stage.ownership.releasing.outbox[0]
     stage.node = replace(stage.node, epoch=stage.node.epoch + 1)
-    stage.holder.grants.on_node(stage.node)
-    assert stage.holder.releasing.outbox == {0: posted}
+    stage.ownership.grants.on_node(stage.node)
+    assert stage.ownership.releasing.outbox == {0: posted}
 
 
 def test_only_the_release_that_was_written_is_no_longer_posted(stage: Stage) -> None:
-    stage.holder.releasing.note(3, 1)
+    stage.ownership.releasing.note(3, 1)
     stage.own(0)
     give(stage, 0)
-    epoch = stage.holder.releasing.outbox[0].epoch
-    stage.holder.releasing.note(0, epoch - 1)
-    assert stage.holder.releasing.outbox.keys() == {0}
-    stage.holder.releasing.note(0, epoch)
-    assert stage.holder.releasing.outbox == {}
+    epoch = stage.ownership.releasing.outbox[0].epoch
+    stage.ownership.releasing.note(0, epoch - 1)
+    assert stage.ownership.releasing.outbox.keys() == {0}
+    stage.ownership.releasing.note(0, epoch)
+    assert stage.ownership.releasing.outbox == {}
 
 
 def test_what_the_taker_has_begun_under_the_very_entry_is_not_released_any_more(stage: Stage) -> None:
@@ -388,7 +388,7 @@ def test_what_the_taker_has_begun_under_the_very_entry_is_not_released_any_more(
     stage.tick(1.0)
     stage.cover()
     stage.wait(2.0)
-    assert (stage.running, stage.holder.releasing.outbox) == ({}, {})
+    assert (stage.running, stage.ownership.releasing.outbox) == ({}, {})
 
 
 # What is said ---------------------------------------------------------------------------------------------------------
@@ -400,57 +400,57 @@ def test_nobody_at_the_logs_end_is_stalled_however_long_that_was(stage: Stage) -
     stage.cover()
     measure(stage)
     stage.clock.advance(500)
-    assert stage.holder.batches.stalled(300) == ()
+    assert stage.ownership.batches.stalled(300) == ()
     measure(stage)
     stage.kafka.append("t", 0, 1)
     measure(stage)
-    assert stage.holder.batches.stalled(300) == ()
+    assert stage.ownership.batches.stalled(300) == ()
 
 
 def test_started_is_what_a_batch_has_shown_or_what_is_at_the_logs_end(stage: Stage) -> None:
     stage.commit(1, 100, OLD)
     stage.node = replace(stage.node, epoch=8)
     stage.own(0, 1)
-    assert {p: one.started for p, one in stage.holder.status().running.items()} == {0: False, 1: True}
+    assert {p: one.started for p, one in stage.ownership.status().running.items()} == {0: False, 1: True}
     stage.hand_out(0, 50)
-    assert stage.holder.status().running[0].started
+    assert stage.ownership.status().running[0].started
 
 
 def test_what_is_still_guarded_is_not_started_and_has_no_rate(stage: Stage) -> None:
     stage.own(0, guarded=frozenset({0}))
-    running = stage.holder.status().running[0]
+    running = stage.ownership.status().running[0]
     assert (running.started, running.rate) == (False, None)
 
 
 def test_who_is_named_by_the_picture_is_involved_until_it_is_isolated(stage: Stage) -> None:
-    assert (stage.holder.grants.involved, stage.holder.writer.topic_id) == (False, "")
-    stage.holder = Holder("t", stage.holder.identity, stage.clock, TIMING, acquiring=False)
+    assert (stage.ownership.grants.involved, stage.ownership.writer.topic_id) == (False, "")
+    stage.ownership = TopicOwnership("t", stage.ownership.identity, stage.clock, TIMING, acquiring=False)
     stage.own(0)
-    assert (stage.running, stage.holder.grants.idle, stage.holder.grants.involved) == ({}, True, True)
-    assert stage.holder.writer.topic_id == "id-1"
-    stage.holder.grants.on_isolated(isolated=True)
-    assert not stage.holder.grants.involved
+    assert (stage.running, stage.ownership.grants.idle, stage.ownership.grants.involved) == ({}, True, True)
+    assert stage.ownership.writer.topic_id == "id-1"
+    stage.ownership.grants.on_isolated(isolated=True)
+    assert not stage.ownership.grants.involved
 
 
 def test_who_is_named_by_another_incarnation_or_not_at_all_is_not_involved() -> None:
     other, stage = Stage(incarnation=7), Stage()
     other.own(0)
-    assert not other.holder.grants.involved
+    assert not other.ownership.grants.involved
     stage.read(handoff={0: Handoff("b", "c", 1)})
-    assert not stage.holder.grants.involved
+    assert not stage.ownership.grants.involved
 
 
 def test_what_is_paused_keeps_nobody_from_having_caught_up(stage: Stage) -> None:
     stage.commit(1, 100, OLD)
     stage.node = replace(stage.node, epoch=8)
     stage.own(0, 1)
-    assert not stage.holder.batches.caught_up
+    assert not stage.ownership.batches.caught_up
     stage.read(paused=frozenset({0}))
-    assert stage.holder.batches.caught_up
+    assert stage.ownership.batches.caught_up
 
 
 def test_a_pause_of_what_is_not_held_changes_nothing(stage: Stage) -> None:
-    assert not stage.holder.batches.caught_up
+    assert not stage.ownership.batches.caught_up
     stage.read(paused=frozenset({3}))
     stage.read(paused=frozenset())
     assert stage.running == {}
@@ -458,8 +458,8 @@ def test_a_pause_of_what_is_not_held_changes_nothing(stage: Stage) -> None:
 
 @pytest.mark.parametrize("why", ["", "asked to end"])
 def test_a_stop_is_reported_with_its_reason(stage: Stage, why: str) -> None:
-    stage.holder.grants.stop(why)
-    assert stage.holder.reports.all() == ((why,) if why else ())
+    stage.ownership.grants.stop(why)
+    assert stage.ownership.reports.all() == ((why,) if why else ())
 
 
 def test_as_many_reports_are_kept_as_there_is_room_for() -> None:
@@ -471,7 +471,7 @@ def test_as_many_reports_are_kept_as_there_is_room_for() -> None:
 
 
 def test_what_has_no_lag_is_in_no_batch_and_progress_carries_the_last_batchs_number(stage: Stage) -> None:
-    planner = BatchPlanner(stage.holder, stage.clock, Pacing(batch_interval_s=0.0))
+    planner = BatchPlanner(stage.ownership, stage.clock, Pacing(batch_interval_s=0.0))
     stage.commit(1, 100, OLD)
     stage.own(0, 1)
     before = planner.report()
@@ -484,16 +484,16 @@ def test_what_has_no_lag_is_in_no_batch_and_progress_carries_the_last_batchs_num
 
 
 def test_a_partition_whose_end_is_not_known_yet_is_in_no_batch(stage: Stage) -> None:
-    planner = BatchPlanner(stage.holder, stage.clock)
-    stage.holder.grants.on_node(replace(stage.node, epoch=1, assignments={0: "a"}, since={0: 1}))
+    planner = BatchPlanner(stage.ownership, stage.clock)
+    stage.ownership.grants.on_node(replace(stage.node, epoch=1, assignments={0: "a"}, since={0: 1}))
     asked(stage, Measure)
-    assert stage.holder.holdings.ready().keys() == {0}
+    assert stage.ownership.holdings.ready().keys() == {0}
     assert planner.offer(BatchOffset("t")) is None
 
 
 @pytest.mark.parametrize(("option", "most"), [({}, 7), ({"maxOffsetsPerTrigger": "9"}, 9)])
 def test_an_option_that_is_not_given_changes_no_pacing(stage: Stage, option: dict[str, str], most: int) -> None:
-    planner = BatchPlanner(stage.holder, stage.clock, Pacing(max_offsets=7))
+    planner = BatchPlanner(stage.ownership, stage.clock, Pacing(max_offsets=7))
     planner.configure(parse_options({"subscribe": "t", **option}))
     assert planner.pacing.max_offsets == most
 
@@ -503,7 +503,7 @@ def test_a_listener_may_begin_at_the_very_first_offset() -> None:
     play.commit(0, 30, OLD)
     play.own(0)
     play.tell({0: 0})
-    assert play.holder.holdings.ready()[0].position == 0
+    assert play.ownership.holdings.ready()[0].position == 0
 
 
 # Watches --------------------------------------------------------------------------------------------------------------

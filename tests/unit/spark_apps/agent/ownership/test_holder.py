@@ -8,8 +8,8 @@ import pytest
 from coordinator_tasks.core.model import Committed, Handoff, Release, Seek, StartRule, Token, TopicNode
 from coordinator_tasks.core.protocol.holding import Reading
 from spark_apps.agent.ownership.first import FirstOffsets
-from spark_apps.agent.ownership.holder import Holder
 from spark_apps.agent.ownership.planner import BatchPlanner
+from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.ownership.work import Commit, Failed, Look, Looked, Measure, perform
 from spark_apps.agent.settings import Identity, Pacing, Timing
 from spark_apps.records.batches import SMALL_RECORDS, BatchOffset, Range, plan_tasks
@@ -32,7 +32,7 @@ class Stage:
             for partition in range(4):
                 self.kafka.append("t", partition, 100)
         self.offsets = self.kafka.offsets("g")
-        self.holder = Holder("t", Identity(consumer, "c", incarnation), self.clock, TIMING)
+        self.ownership = TopicOwnership("t", Identity(consumer, "c", incarnation), self.clock, TIMING)
         self.batch = 0
         self.node = TopicNode(
             "host:9092", "g", 0, GENERATION, "id-1", incarnations={"a": 5, "b": 6}, initial_partitions=4
@@ -40,7 +40,7 @@ class Stage:
 
     def read(self, **changes: object) -> Reading:
         self.node = replace(self.node, epoch=self.node.epoch + 1, **changes)  # type: ignore[arg-type]
-        reading = self.holder.grants.on_node(self.node)
+        reading = self.ownership.grants.on_node(self.node)
         self.tick()
         return reading
 
@@ -55,7 +55,7 @@ class Stage:
 
     def tick(self, seconds: float = 0.0) -> None:
         self.clock.advance(seconds)
-        perform_due(self.holder, self.offsets)
+        perform_due(self.ownership, self.offsets)
 
     def wait(self, seconds: float) -> None:
         """Time passes, and the agent looks often."""
@@ -64,11 +64,11 @@ class Stage:
 
     def hand_out(self, partition: int, end: int) -> None:
         self.batch += 1
-        held = self.holder.holdings.ready()[partition]
-        self.holder.batches.hand_out(self.batch, (Range(partition, held.position, end, held.token.epoch),))
+        held = self.ownership.holdings.ready()[partition]
+        self.ownership.batches.hand_out(self.batch, (Range(partition, held.position, end, held.token.epoch),))
 
     def cover(self) -> None:
-        self.holder.batches.cover(self.batch)
+        self.ownership.batches.cover(self.batch)
         self.tick()
 
     def committed(self, partition: int) -> Committed:
@@ -79,10 +79,10 @@ class Stage:
 
     @property
     def running(self) -> dict[int, bool]:
-        return {p: one.closing for p, one in self.holder.status().running.items()}
+        return {p: one.closing for p, one in self.ownership.status().running.items()}
 
     def reported(self, text: str) -> bool:
-        return any(text in one for one in self.holder.reports.all())
+        return any(text in one for one in self.ownership.reports.all())
 
 
 @pytest.fixture
@@ -113,34 +113,34 @@ def release_of(stage: Stage, partition: int, offset: int, token: Token) -> Relea
 
 
 def test_a_new_group_starts_also_where_every_request_takes_half_a_second(stage: Stage) -> None:
-    stage.holder.grants.on_node(replace(stage.node, epoch=1, assignments={1: "a"}, since={1: 1}))
+    stage.ownership.grants.on_node(replace(stage.node, epoch=1, assignments={1: "a"}, since={1: 1}))
     for _ in range(6):
-        work = stage.holder.requests.work()
+        work = stage.ownership.requests.work()
         assert work is not None
         result = perform(stage.offsets, "t", work)
         stage.clock.advance(0.5)
-        stage.holder.requests.answer(result)
+        stage.ownership.requests.answer(result)
     assert stage.committed(1).offset == 0
-    assert 1 in stage.holder.holdings.ready()
+    assert 1 in stage.ownership.holdings.ready()
 
 
 def test_the_start_is_committed_under_the_new_token_before_anything_is_read(stage: Stage) -> None:
     stage.node = replace(stage.node, epoch=8)
-    stage.holder.grants.on_node(replace(stage.node, epoch=9, assignments={1: "a"}, since={1: 9}))
-    while (work := stage.holder.requests.work()) is not None:
-        assert not stage.holder.holdings.ready()
-        stage.holder.requests.answer(perform(stage.offsets, "t", work))
+    stage.ownership.grants.on_node(replace(stage.node, epoch=9, assignments={1: "a"}, since={1: 9}))
+    while (work := stage.ownership.requests.work()) is not None:
+        assert not stage.ownership.holdings.ready()
+        stage.ownership.requests.answer(perform(stage.offsets, "t", work))
         if isinstance(work, Commit):
             break
     assert stage.committed(1) == Committed(0, Token(9, 5, GENERATION), "a", "c", "id-1")
-    assert stage.holder.holdings.ready().keys() == {1}
+    assert stage.ownership.holdings.ready().keys() == {1}
 
 
 def start_of(stage: Stage) -> Commit:
     """Everything is answered up to the commit of a start, which is not."""
-    while not isinstance(work := stage.holder.requests.work(), Commit):
+    while not isinstance(work := stage.ownership.requests.work(), Commit):
         assert work is not None
-        stage.holder.requests.answer(perform(stage.offsets, "t", work))
+        stage.ownership.requests.answer(perform(stage.offsets, "t", work))
     return work
 
 
@@ -150,15 +150,15 @@ def start_of(stage: Stage) -> Commit:
 def test_a_late_commit_does_not_set_a_start_back_whose_outcome_is_unknown(stage: Stage, late: Token | None) -> None:
     stage.commit(0, 100, Token(1, 5, GENERATION), owner="a")
     stage.node = replace(stage.node, epoch=8)
-    stage.holder.grants.on_node(replace(stage.node, epoch=9, assignments={0: "a"}, since={0: 9}))
+    stage.ownership.grants.on_node(replace(stage.node, epoch=9, assignments={0: "a"}, since={0: 9}))
     work = start_of(stage)
     perform(stage.offsets, "t", work)
-    stage.holder.requests.answer(Failed("no answer within 2 s"))
+    stage.ownership.requests.answer(Failed("no answer within 2 s"))
     assert stage.committed(0).offset == 100
     stage.offsets.commit("t", {0: Committed(83, late, "a", "c", "id-1" if late else "")})
     stage.tick(TIMING.fresh_s + 1)
     assert stage.committed(0) == Committed(100, Token(9, 5, GENERATION), "a", "c", "id-1")
-    assert stage.holder.holdings.ready()[0].position == 100
+    assert stage.ownership.holdings.ready()[0].position == 100
 
 
 @pytest.mark.parametrize(
@@ -169,25 +169,25 @@ def test_a_late_commit_does_not_set_a_start_back_whose_outcome_is_unknown(stage:
 def test_a_newer_commit_that_comes_to_light_sets_a_start_back_all_the_same(stage: Stage, standing: Committed) -> None:
     stage.offsets.commit("t", {0: standing})
     stage.node = replace(stage.node, epoch=8)
-    stage.holder.grants.on_node(replace(stage.node, epoch=9, assignments={0: "a"}, since={0: 9}))
+    stage.ownership.grants.on_node(replace(stage.node, epoch=9, assignments={0: "a"}, since={0: 9}))
     start_of(stage)
-    stage.holder.requests.answer(Failed("no answer within 2 s"))
+    stage.ownership.requests.answer(Failed("no answer within 2 s"))
     stage.commit(0, 60, Token(2, 7, GENERATION))
     stage.tick(TIMING.fresh_s + 1)
-    assert stage.holder.holdings.ready()[0].position == 60
+    assert stage.ownership.holdings.ready()[0].position == 60
 
 
 def late_commit(stage: Stage, timely: bool = False) -> None:
     """It processes up to 50, and sleeps while that commit is on its way; another takes the partition over meanwhile."""
     stage.own(0, 1)
     stage.hand_out(0, 50)
-    stage.holder.batches.cover(stage.batch)
+    stage.ownership.batches.cover(stage.batch)
     stage.clock.advance(TIMING.commit_s)
     work = start_of(stage)
     assert work.offsets[0].offset == 50
     stage.commit(0, 40, Token(2, 6, GENERATION))
     stage.clock.advance(TIMING.fresh_s + (0 if timely else 1))
-    stage.holder.requests.answer(perform(stage.offsets, "t", work))
+    stage.ownership.requests.answer(perform(stage.offsets, "t", work))
     stage.hand_out(0, 70)
     stage.cover()
 
@@ -211,22 +211,22 @@ def test_what_passes_after_a_commit_that_came_late_is_committed_when_nobody_has_
 ) -> None:
     stage.own(0, 1)
     stage.hand_out(0, 50)
-    stage.holder.batches.cover(stage.batch)
+    stage.ownership.batches.cover(stage.batch)
     stage.clock.advance(TIMING.commit_s)
     work = start_of(stage)
     stage.clock.advance(TIMING.fresh_s + 1)
-    stage.holder.requests.answer(Failed("no answer") if failed else perform(stage.offsets, "t", work))
+    stage.ownership.requests.answer(Failed("no answer") if failed else perform(stage.offsets, "t", work))
     stage.hand_out(0, 70)
     stage.cover()
     stage.wait(TIMING.doubt_s - 0.1)
     assert stage.committed(0).offset == (0 if failed else 50)
-    assert stage.holder.requests.next_at() - stage.clock.monotonic() == pytest.approx(0.1, abs=1e-6)
+    assert stage.ownership.requests.next_at() - stage.clock.monotonic() == pytest.approx(0.1, abs=1e-6)
     stage.tick(0.11)
     assert stage.committed(0).offset == 70
 
 
 def test_nothing_is_planned_on_a_look_that_no_commit_could_be_made_on(stage: Stage) -> None:
-    planner, start = BatchPlanner(stage.holder, stage.clock), BatchOffset("t")
+    planner, start = BatchPlanner(stage.ownership, stage.clock), BatchOffset("t")
     stage.own(0)
     stage.clock.advance(TIMING.fresh_s + 0.1)
     assert planner.offer(start) is None
@@ -238,13 +238,13 @@ def test_nothing_is_planned_on_a_look_that_no_commit_could_be_made_on(stage: Sta
 
 
 def test_whoever_is_still_the_owner_plans_on_after_the_look(stage: Stage) -> None:
-    planner, start = BatchPlanner(stage.holder, stage.clock), BatchOffset("t")
+    planner, start = BatchPlanner(stage.ownership, stage.clock), BatchOffset("t")
     stage.own(0)
     stage.clock.advance(TIMING.fresh_s)
-    assert stage.holder.batches.readable().keys() == {0}
+    assert stage.ownership.batches.readable().keys() == {0}
     stage.clock.advance(0.1)
     assert planner.offer(start) is None
-    assert stage.holder.holdings.ready().keys() == {0}, "it is held all the same"
+    assert stage.ownership.holdings.ready().keys() == {0}, "it is held all the same"
     stage.tick()
     batch = planner.offer(start)
     assert batch is not None
@@ -255,13 +255,13 @@ def test_after_a_commit_that_came_late_nothing_is_handed_out_until_a_newer_owner
     stage: Stage,
 ) -> None:
     late_commit(stage)
-    assert stage.holder.batches.readable().keys() == {1}, (
+    assert stage.ownership.batches.readable().keys() == {1}, (
         "no commit of partition 1 was late, and it was looked at just now"
     )
     stage.wait(TIMING.doubt_s - 0.1)
-    assert 0 not in stage.holder.batches.readable()
+    assert 0 not in stage.ownership.batches.readable()
     stage.wait(TIMING.look_s + 0.2)
-    assert stage.holder.batches.readable().keys() == {0, 1}
+    assert stage.ownership.batches.readable().keys() == {0, 1}
 
 
 def test_an_older_entry_is_written_over_at_once_also_after_a_commit_that_came_late(stage: Stage) -> None:
@@ -281,7 +281,7 @@ def test_after_a_commit_in_time_the_next_one_waits_for_nothing(stage: Stage) -> 
 def test_a_hand_off_after_a_commit_that_came_late_waits_for_that_alone(stage: Stage) -> None:
     late_commit(stage)
     give(stage, 0)
-    assert stage.holder.status().running[0].closing
+    assert stage.ownership.status().running[0].closing
     stage.wait(TIMING.doubt_s + 0.1)
     assert stage.committed(0).offset == 70
     assert 0 not in stage.running
@@ -290,14 +290,14 @@ def test_a_hand_off_after_a_commit_that_came_late_waits_for_that_alone(stage: St
 def test_a_look_that_began_before_the_grant_says_nothing_of_it(stage: Stage) -> None:
     stage.own(0, 1)
     stage.clock.advance(1.0)
-    look = stage.holder.requests.work()
+    look = stage.ownership.requests.work()
     assert isinstance(look, Look)
     result = perform(stage.offsets, "t", look)
-    stage.holder.grants.on_node(replace(stage.node, epoch=7, assignments={0: "a", 1: "a"}, since={0: 1, 1: 7}))
+    stage.ownership.grants.on_node(replace(stage.node, epoch=7, assignments={0: "a", 1: "a"}, since={0: 1, 1: 7}))
     stage.commit(1, 50, Token(3, 6, GENERATION))
-    stage.holder.requests.answer(result)
+    stage.ownership.requests.answer(result)
     stage.tick()
-    assert stage.holder.holdings.ready()[1].position == 50
+    assert stage.ownership.holdings.ready()[1].position == 50
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_without_a_committed_offset_the_start_rule_decides(
 )
 def test_the_options_of_the_source_go_before_the_start_rule(stage: Stage, starting: Starting, offset: int) -> None:
     stage.kafka.append("t", 2, 10, at_ms=5000)
-    stage.holder.open(FirstOffsets(starting))
+    stage.ownership.open(FirstOffsets(starting))
     stage.own(2)
     assert stage.committed(2).offset == offset
 
@@ -338,14 +338,14 @@ def test_the_options_of_the_source_go_before_the_start_rule(stage: Stage, starti
 def test_the_options_of_the_source_are_for_the_partitions_that_were_there_at_first(stage: Stage) -> None:
     stage.kafka.append("t", 2, 10, at_ms=5000)
     stage.node = replace(stage.node, initial_partitions=2)
-    stage.holder.open(FirstOffsets(Starting(every_ms=5000)))
+    stage.ownership.open(FirstOffsets(Starting(every_ms=5000)))
     stage.own(1, 2)
     assert stage.committed(2).offset == 0, "a partition that appeared later starts at its beginning anyhow"
     assert stage.reported("partition 1 has no record")
 
 
 def test_a_time_after_the_last_record_is_an_error_that_names_the_partition_and_starts_nothing(stage: Stage) -> None:
-    stage.holder.open(FirstOffsets(Starting(every_ms=1_700_000_000_000)))
+    stage.ownership.open(FirstOffsets(Starting(every_ms=1_700_000_000_000)))
     stage.own(2)
     stage.wait(1)
     assert stage.running == {}
@@ -419,11 +419,11 @@ def asked_ends(stage: Stage, seconds: float) -> list[tuple[int, ...]]:
     found = []
     for _ in range(round(seconds / 0.01)):
         stage.clock.advance(0.01)
-        stage.holder.requests.want_ends()
-        while (work := stage.holder.requests.work()) is not None:
+        stage.ownership.requests.want_ends()
+        while (work := stage.ownership.requests.work()) is not None:
             if isinstance(work, Measure):
                 found.append(work.partitions)
-            stage.holder.requests.answer(perform(stage.offsets, "t", work))
+            stage.ownership.requests.answer(perform(stage.offsets, "t", work))
     return found
 
 
@@ -438,20 +438,20 @@ def test_the_ends_of_many_partitions_are_asked_for_less_often_but_those_of_a_new
     changed = replace(
         stage.node, assignments=dict.fromkeys(range(401), "a"), since={**stage.node.since, 400: stage.node.epoch}
     )
-    stage.holder.grants.on_node(changed)
+    stage.ownership.grants.on_node(changed)
     assert asked_ends(stage, 0.01) == [(400,)]
 
 
 def test_a_release_from_before_the_topic_was_created_anew_starts_nothing_in_the_new_one(stage: Stage) -> None:
     take(stage, 0)
-    stage.holder.grants.on_releases({0: release_of(stage, 0, 40, Token(0, 6, GENERATION))})
+    stage.ownership.grants.on_releases({0: release_of(stage, 0, 40, Token(0, 6, GENERATION))})
     stage.kafka.create_topic("t", 4)
     stage.kafka.append("t", 0, 100)
     stage.node = replace(stage.node, topic_id="id-2")
     stage.offsets = stage.kafka.offsets("h")
     stage.own(0)
     stage.wait(1.0)
-    assert stage.holder.holdings.ready()[0].position == 0
+    assert stage.ownership.holdings.ready()[0].position == 0
     assert stage.committed(0).offset == 0
 
 
@@ -489,9 +489,9 @@ def test_a_newer_token_at_acquisition_keeps_the_partition_closed(stage: Stage) -
 def test_a_guarded_start_is_read_only_after_its_commit_stayed_our_own_for_the_commit_timeout(stage: Stage) -> None:
     stage.own(0, guarded=frozenset({0}))
     stage.wait(1.9)
-    assert not stage.holder.holdings.ready()
+    assert not stage.ownership.holdings.ready()
     stage.wait(0.7)
-    assert stage.holder.holdings.ready().keys() == {0}
+    assert stage.ownership.holdings.ready().keys() == {0}
 
 
 def test_a_guard_lasts_longer_than_a_commit_may_be_on_its_way() -> None:
@@ -508,10 +508,10 @@ def test_a_guarded_start_goes_on_from_what_a_survivor_commits_meanwhile_and_wait
     stage.wait(1.5)
     stage.commit(0, survivors, Token(1, 6, GENERATION))
     stage.wait(1.5)
-    assert not stage.holder.holdings.ready()
+    assert not stage.ownership.holdings.ready()
     assert stage.committed(0) == Committed(goes_on, Token(9, 5, GENERATION), "a", "c", "id-1")
     stage.wait(1.5)
-    assert stage.holder.holdings.ready()[0].position == goes_on
+    assert stage.ownership.holdings.ready()[0].position == goes_on
 
 
 def test_another_incarnation_runs_and_releases_nothing() -> None:
@@ -519,7 +519,7 @@ def test_another_incarnation_runs_and_releases_nothing() -> None:
     stage.own(0)
     give(stage, 0)
     assert stage.running == {}
-    assert stage.holder.releasing.outbox == {}
+    assert stage.ownership.releasing.outbox == {}
 
 
 # Stopping and releasing ----------------------------------------------------------------------------------------------
@@ -532,14 +532,14 @@ def test_a_partition_runs_until_a_later_start_covers_its_batch_then_is_committed
     stage.hand_out(0, 30)
     give(stage, 0)
     assert stage.running == {0: True, 1: False}
-    assert stage.holder.releasing.outbox == {}
-    assert stage.holder.holdings.ready().keys() == {1}
-    stage.holder.batches.cover(stage.batch)
-    assert stage.holder.releasing.outbox == {}, "the commit comes before the release"
+    assert stage.ownership.releasing.outbox == {}
+    assert stage.ownership.holdings.ready().keys() == {1}
+    stage.ownership.batches.cover(stage.batch)
+    assert stage.ownership.releasing.outbox == {}, "the commit comes before the release"
     stage.tick()
     assert stage.committed(0).offset == 30
     assert stage.running == {1: False}
-    assert stage.holder.releasing.outbox == {0: Release(2, "a", 5, 30, GENERATION, Token(1, 5, GENERATION))}
+    assert stage.ownership.releasing.outbox == {0: Release(2, "a", 5, 30, GENERATION, Token(1, 5, GENERATION))}
 
 
 def test_a_release_waits_for_an_acknowledged_commit(stage: Stage) -> None:
@@ -550,81 +550,81 @@ def test_a_release_waits_for_an_acknowledged_commit(stage: Stage) -> None:
     stage.cover()
     stage.wait(3)
     assert stage.running == {0: True}
-    assert stage.holder.releasing.outbox == {}
+    assert stage.ownership.releasing.outbox == {}
     stage.kafka.down = False
     stage.wait(2)
-    assert stage.holder.releasing.outbox[0].offset == 30
+    assert stage.ownership.releasing.outbox[0].offset == 30
 
 
 def test_a_partition_that_has_no_batch_is_released_at_once(stage: Stage) -> None:
     stage.own(0)
     give(stage, 0)
-    assert stage.holder.releasing.outbox[0].offset == 0
+    assert stage.ownership.releasing.outbox[0].offset == 0
 
 
 def test_a_giver_that_does_not_run_the_partition_releases_it_with_the_committed_offset(stage: Stage) -> None:
     stage.commit(3, 60, Token(1, 6, GENERATION))
     stage.node = replace(stage.node, epoch=4)
     give(stage, 3)
-    assert stage.holder.releasing.outbox == {3: Release(5, "a", 5, 60, GENERATION, Token(1, 6, GENERATION))}
+    assert stage.ownership.releasing.outbox == {3: Release(5, "a", 5, 60, GENERATION, Token(1, 6, GENERATION))}
 
 
 def test_a_giver_without_any_committed_offset_releases_where_it_would_have_started(stage: Stage) -> None:
     stage.node = replace(stage.node, start=StartRule.LATEST)
     give(stage, 3)
-    assert stage.holder.releasing.outbox[3].offset == 100
+    assert stage.ownership.releasing.outbox[3].offset == 100
 
 
 def test_an_isolated_consumer_stops_everything_and_releases_nothing(stage: Stage) -> None:
     stage.own(0, 1)
     stage.hand_out(0, 30)
-    stage.holder.grants.on_isolated(True)
+    stage.ownership.grants.on_isolated(True)
     give(stage, 0, 1)
     stage.cover()
     assert stage.running == {}
-    assert stage.holder.releasing.outbox == {}
-    assert stage.holder.status().acted_epoch == 2
+    assert stage.ownership.releasing.outbox == {}
+    assert stage.ownership.status().acted_epoch == 2
     assert stage.committed(0).offset == 30
 
 
 def test_what_a_lost_isolation_has_ended_begins_again_when_the_node_is_there_and_says_so(stage: Stage) -> None:
     stage.own(0)
-    stage.holder.grants.on_isolated(True)
+    stage.ownership.grants.on_isolated(True)
     stage.tick()
-    stage.holder.grants.on_isolation_lost()
+    stage.ownership.grants.on_isolation_lost()
     stage.wait(1)
     assert stage.running == {}
-    assert stage.holder.grants.on_node(stage.node) is Reading.SAME
+    assert stage.ownership.grants.on_node(stage.node) is Reading.SAME
     stage.wait(1)
     assert stage.running == {0: False}
 
 
 def test_what_is_granted_and_neither_ready_nor_closing_is_starting(stage: Stage) -> None:
-    assert not stage.holder.holdings.starting
+    assert not stage.ownership.holdings.starting
     stage.node = replace(stage.node, epoch=1, assignments={0: "a"}, since={0: 1})
-    stage.holder.grants.on_node(stage.node)
-    assert stage.holder.holdings.starting
+    stage.ownership.grants.on_node(stage.node)
+    assert stage.ownership.holdings.starting
     stage.wait(1)
-    assert not stage.holder.holdings.starting
+    assert not stage.ownership.holdings.starting
     stage.read(assignments={0: "a", 1: "a"}, since={0: 1, 1: 2})
     assert stage.running == {0: False, 1: False}
-    assert not stage.holder.holdings.starting
+    assert not stage.ownership.holdings.starting
 
 
 def test_a_start_that_is_taken_back_is_not_starting(stage: Stage) -> None:
     stage.node = replace(stage.node, epoch=1, assignments={0: "a"}, since={0: 1})
-    stage.holder.grants.on_node(stage.node)
-    work = stage.holder.requests.work()
+    stage.ownership.grants.on_node(stage.node)
+    work = stage.ownership.requests.work()
     assert work is not None
-    stage.holder.grants.on_node(replace(stage.node, epoch=2, assignments={}, since={}))
-    assert not stage.holder.holdings.starting
+    stage.ownership.grants.on_node(replace(stage.node, epoch=2, assignments={}, since={}))
+    assert not stage.ownership.holdings.starting
 
 
 def test_an_isolated_consumer_looks_before_its_last_commit_and_leaves_a_newer_owner_alone(stage: Stage) -> None:
     stage.own(0)
     stage.hand_out(0, 30)
     stage.commit(0, 50, Token(9, 6, GENERATION))
-    stage.holder.grants.on_isolated(True)
+    stage.ownership.grants.on_isolated(True)
     stage.cover()
     assert stage.committed(0).offset == 50
 
@@ -632,26 +632,26 @@ def test_an_isolated_consumer_looks_before_its_last_commit_and_leaves_a_newer_ow
 def test_an_unwritten_release_is_dropped_when_the_next_plan_no_longer_asks_for_it(stage: Stage) -> None:
     stage.own(0)
     give(stage, 0)
-    assert stage.holder.releasing.outbox
+    assert stage.ownership.releasing.outbox
     stage.own(0)
-    assert stage.holder.releasing.outbox == {}
-    assert stage.holder.holdings.ready().keys() == {0}
+    assert stage.ownership.releasing.outbox == {}
+    assert stage.ownership.holdings.ready().keys() == {0}
 
 
 def test_an_unwritten_release_gives_way_to_that_of_a_newer_hand_off(stage: Stage) -> None:
     stage.own(0)
     give(stage, 0)
-    older = stage.holder.releasing.outbox[0].epoch
+    older = stage.ownership.releasing.outbox[0].epoch
     give(stage, 0)
-    assert stage.holder.releasing.outbox[0].epoch == stage.node.epoch == older + 1
+    assert stage.ownership.releasing.outbox[0].epoch == stage.node.epoch == older + 1
 
 
 def test_a_written_release_is_not_written_again(stage: Stage) -> None:
     stage.own(0)
     give(stage, 0)
-    stage.holder.releasing.note(0, 2)
+    stage.ownership.releasing.note(0, 2)
     stage.read()
-    assert stage.holder.releasing.outbox == {}
+    assert stage.ownership.releasing.outbox == {}
 
 
 def test_a_holding_older_than_since_is_stopped_and_started_again_from_the_committed_position(stage: Stage) -> None:
@@ -661,7 +661,7 @@ def test_a_holding_older_than_since_is_stopped_and_started_again_from_the_commit
     assert stage.running == {0: True}
     stage.cover()
     stage.tick()
-    held = stage.holder.holdings.ready()[0]
+    held = stage.ownership.holdings.ready()[0]
     assert (held.position, held.token.epoch) == (30, 2)
 
 
@@ -682,9 +682,9 @@ def test_the_taker_starts_at_the_released_offset_under_the_epoch_of_the_entry(st
     take(stage, 1)
     stage.wait(1)
     assert stage.running == {}
-    stage.holder.grants.on_releases({1: release_of(stage, 1, 55, Token(1, 6, GENERATION))})
+    stage.ownership.grants.on_releases({1: release_of(stage, 1, 55, Token(1, 6, GENERATION))})
     stage.tick()
-    assert stage.holder.holdings.ready()[1].position == 55
+    assert stage.ownership.holdings.ready()[1].position == 55
     assert stage.committed(1).token == Token(1, 5, GENERATION)
 
 
@@ -692,9 +692,9 @@ def test_the_taker_prefers_a_committed_position_with_a_token_as_new_as_the_relea
     stage.node = replace(stage.node, epoch=4)
     stage.commit(1, 60, Token(3, 6, GENERATION))
     take(stage, 1)
-    stage.holder.grants.on_releases({1: release_of(stage, 1, 55, Token(3, 6, GENERATION))})
+    stage.ownership.grants.on_releases({1: release_of(stage, 1, 55, Token(3, 6, GENERATION))})
     stage.tick()
-    assert stage.holder.holdings.ready()[1].position == 60
+    assert stage.ownership.holdings.ready()[1].position == 60
 
 
 @pytest.mark.parametrize(
@@ -709,15 +709,15 @@ def test_the_taker_prefers_a_committed_position_with_a_token_as_new_as_the_relea
 def test_a_release_that_is_not_the_entrys_own_starts_nothing(stage: Stage, spoil: Callable[[Release], Release]) -> None:
     stage.node = replace(stage.node, epoch=4)
     take(stage, 1)
-    stage.holder.grants.on_releases({1: spoil(release_of(stage, 1, 55, Token(1, 6, GENERATION)))})
+    stage.ownership.grants.on_releases({1: spoil(release_of(stage, 1, 55, Token(1, 6, GENERATION)))})
     stage.tick()
     assert stage.running == {}
-    assert 1 in stage.holder.grants.awaited()
+    assert 1 in stage.ownership.grants.awaited()
 
 
 def test_nothing_restarts_when_the_hand_off_becomes_an_assignment(stage: Stage) -> None:
     take(stage, 1)
-    stage.holder.grants.on_releases({1: release_of(stage, 1, 55, Token(0, 6, GENERATION))})
+    stage.ownership.grants.on_releases({1: release_of(stage, 1, 55, Token(0, 6, GENERATION))})
     stage.tick()
     stage.hand_out(1, 70)
     stage.own(1, epoch=1)
@@ -746,7 +746,7 @@ def test_a_fenced_partition_neither_commits_nor_releases_and_its_grant_is_not_ta
     give(stage, 0)
     stage.wait(1.0)
     assert stage.running == {}
-    assert stage.holder.releasing.outbox == {}
+    assert stage.ownership.releasing.outbox == {}
     assert stage.committed(0).offset == 20
 
 
@@ -758,7 +758,7 @@ def test_an_entry_newer_than_the_fence_is_released_with_the_committed_offset_not
     stage.node = replace(stage.node, epoch=11)
     give(stage, 0)
     stage.cover()
-    assert stage.holder.releasing.outbox[0].offset == 20
+    assert stage.ownership.releasing.outbox[0].offset == 20
 
 
 def test_a_newer_grant_lifts_the_fence(stage: Stage) -> None:
@@ -767,7 +767,7 @@ def test_a_newer_grant_lifts_the_fence(stage: Stage) -> None:
     stage.wait(1.0)
     stage.node = replace(stage.node, epoch=11)
     stage.own(0)
-    assert stage.holder.holdings.ready()[0].position == 20
+    assert stage.ownership.holdings.ready()[0].position == 20
 
 
 @pytest.mark.parametrize(
@@ -808,12 +808,12 @@ def test_a_look_whose_answer_came_late_allows_no_last_commit(stage: Stage) -> No
     stage.hand_out(0, 30)
     give(stage, 0)
     stage.clock.advance(TIMING.look_s)
-    work = stage.holder.requests.work()
+    work = stage.ownership.requests.work()
     assert isinstance(work, Look)
     answer = perform(stage.offsets, "t", work)
     stage.commit(0, 80, Token(9, 6, GENERATION))
     stage.clock.advance(TIMING.fresh_s + 0.1)
-    stage.holder.requests.answer(answer)
+    stage.ownership.requests.answer(answer)
     stage.cover()
     assert stage.committed(0).offset == 80
     assert stage.running == {}
@@ -852,7 +852,7 @@ def test_only_what_a_start_covers_is_committed_and_never_backwards(stage: Stage)
     stage.cover()
     stage.wait(0.2)
     assert stage.committed(0).offset == 30
-    stage.holder.batches.cover(0)
+    stage.ownership.batches.cover(0)
     stage.wait(0.2)
     assert stage.committed(0).offset == 30
 
@@ -860,13 +860,13 @@ def test_only_what_a_start_covers_is_committed_and_never_backwards(stage: Stage)
 def test_what_passes_while_a_commit_is_on_its_way_is_committed_after_it(stage: Stage) -> None:
     stage.own(0)
     stage.hand_out(0, 30)
-    stage.holder.batches.cover(stage.batch)
+    stage.ownership.batches.cover(stage.batch)
     stage.clock.advance(TIMING.commit_s)
     work = start_of(stage)
     assert work.offsets[0].offset == 30
     stage.hand_out(0, 50)
-    stage.holder.batches.cover(stage.batch)
-    stage.holder.requests.answer(perform(stage.offsets, "t", work))
+    stage.ownership.batches.cover(stage.batch)
+    stage.ownership.requests.answer(perform(stage.offsets, "t", work))
     stage.wait(TIMING.commit_s + 0.1)
     assert stage.committed(0).offset == 50
 
@@ -874,7 +874,7 @@ def test_what_passes_while_a_commit_is_on_its_way_is_committed_after_it(stage: S
 def test_a_batch_of_an_older_holding_covers_nothing_of_the_present_one(stage: Stage) -> None:
     stage.own(0)
     stage.hand_out(0, 30)
-    stage.holder.query_ended("died")
+    stage.ownership.query_ended("died")
     stage.tick()
     assert stage.committed(0).offset == 0
     assert stage.running == {}
@@ -892,11 +892,11 @@ def test_a_group_with_subscribed_members_is_named_and_nothing_is_read(stage: Sta
     stage.kafka.members["g"] = ("intruder",)
     stage.own(0)
     stage.wait(2)
-    assert not stage.holder.holdings.ready()
+    assert not stage.ownership.holdings.ready()
     assert stage.reported("intruder")
     stage.kafka.members.clear()
     stage.wait(2)
-    assert stage.holder.holdings.ready()
+    assert stage.ownership.holdings.ready()
     assert not stage.reported("intruder")
 
 
@@ -907,7 +907,7 @@ def test_a_partition_whose_commits_fail_for_too_long_stops_and_says_so(stage: St
     stage.cover()
     for _ in range(130):
         stage.tick(1.0)
-    assert not stage.holder.holdings.ready()
+    assert not stage.ownership.holdings.ready()
     assert stage.reported("partition 0 stopped: its commits failed")
 
 
@@ -918,12 +918,12 @@ def test_what_cannot_be_committed_as_kafka_is_away_stops_as_well_and_says_so(sta
     stage.cover()
     for _ in range(round(TIMING.give_up_s) + 10):
         stage.tick(1.0)
-    assert stage.holder.holdings.ready().keys() == {1}, "of what waits for no commit nothing is at stake"
+    assert stage.ownership.holdings.ready().keys() == {1}, "of what waits for no commit nothing is at stake"
     assert stage.reported("partition 0 stopped: its commits failed for 120 s")
     stage.kafka.down = False
     stage.wait(2)
     assert stage.committed(0).offset == 30
-    assert stage.holder.status().running.keys() == {1}
+    assert stage.ownership.status().running.keys() == {1}
 
 
 def test_an_outage_that_ends_in_time_stops_nothing_then_or_later(stage: Stage) -> None:
@@ -937,28 +937,28 @@ def test_an_outage_that_ends_in_time_stops_nothing_then_or_later(stage: Stage) -
         stage.kafka.down = False
         stage.wait(2)
         assert stage.committed(0).offset == end
-        assert stage.holder.holdings.ready()
+        assert stage.ownership.holdings.ready()
 
 
 def test_a_commit_that_failed_is_not_sent_again_once_there_is_a_newer_one(stage: Stage) -> None:
     stage.own(0)
     stage.hand_out(0, 30)
-    stage.holder.batches.cover(stage.batch)
+    stage.ownership.batches.cover(stage.batch)
     stage.clock.advance(0.1)
-    first = stage.holder.requests.work()
+    first = stage.ownership.requests.work()
     assert isinstance(first, Commit)
     assert first.offsets[0].offset == 30
     stage.hand_out(0, 60)
-    stage.holder.batches.cover(stage.batch)
-    stage.holder.requests.answer(Failed("no answer"))
+    stage.ownership.batches.cover(stage.batch)
+    stage.ownership.requests.answer(Failed("no answer"))
     sent = []
     for _ in range(20):
         stage.clock.advance(0.1)
-        work = stage.holder.requests.work()
+        work = stage.ownership.requests.work()
         if isinstance(work, Commit):
             sent.append(work.offsets[0].offset)
         if work is not None:
-            stage.holder.requests.answer(perform(stage.offsets, "t", work))
+            stage.ownership.requests.answer(perform(stage.offsets, "t", work))
     assert sent == [60]
     assert stage.committed(0).offset == 60
 
@@ -969,21 +969,21 @@ def test_a_commit_that_failed_is_not_sent_again_once_there_is_a_newer_one(stage:
 def test_an_older_epoch_and_a_foreign_generation_are_kept_out_and_reported(stage: Stage) -> None:
     stage.node = replace(stage.node, epoch=5)
     stage.own(0)
-    assert stage.holder.grants.on_node(replace(stage.node, epoch=4, assignments={}, since={})) is Reading.OLDER
+    assert stage.ownership.grants.on_node(replace(stage.node, epoch=4, assignments={}, since={})) is Reading.OLDER
     assert stage.running == {0: False}
     foreign = replace(stage.node, epoch=50, generation="g2", assignments={}, since={})
-    assert stage.holder.grants.on_node(foreign) is Reading.FOREIGN
+    assert stage.ownership.grants.on_node(foreign) is Reading.FOREIGN
     assert stage.reported("kept")
-    assert stage.holder.grants.on_node(replace(foreign, supersedes={GENERATION: 6})) is Reading.ACT
+    assert stage.ownership.grants.on_node(replace(foreign, supersedes={GENERATION: 6})) is Reading.ACT
     assert stage.running == {}
 
 
 @pytest.mark.parametrize(
     "stray",
     [
-        pytest.param(lambda stage: stage.holder.grants.on_node(replace(stage.node, epoch=4)), id="older"),
-        pytest.param(lambda stage: stage.holder.grants.on_node(replace(stage.node, generation="g2")), id="foreign"),
-        pytest.param(lambda stage: stage.holder.grants.on_unreadable("it has vanished"), id="vanished"),
+        pytest.param(lambda stage: stage.ownership.grants.on_node(replace(stage.node, epoch=4)), id="older"),
+        pytest.param(lambda stage: stage.ownership.grants.on_node(replace(stage.node, generation="g2")), id="foreign"),
+        pytest.param(lambda stage: stage.ownership.grants.on_unreadable("it has vanished"), id="vanished"),
     ],
 )
 def test_while_another_node_stands_there_what_runs_goes_on_and_nothing_is_begun(
@@ -994,10 +994,10 @@ def test_while_another_node_stands_there_what_runs_goes_on_and_nothing_is_begun(
     assignments, since, epoch = stage.node.assignments, stage.node.since, stage.node.epoch + 1
     stage.read(assignments=assignments, since=since, handoff={1: Handoff("b", "a", epoch)})
     stray(stage)
-    stage.holder.grants.on_releases({1: release_of(stage, 1, 55, Token(1, 6, GENERATION))})
+    stage.ownership.grants.on_releases({1: release_of(stage, 1, 55, Token(1, 6, GENERATION))})
     stage.wait(1)
     assert stage.running == {0: False}
-    assert stage.holder.grants.on_node(stage.node) is Reading.SAME
+    assert stage.ownership.grants.on_node(stage.node) is Reading.SAME
     stage.tick()
     assert stage.running == {0: False, 1: False}
 
@@ -1007,14 +1007,14 @@ def test_progress_stands_still_only_where_there_is_lag(stage: Stage) -> None:
     stage.hand_out(0, 100)
     stage.cover()
     for _ in range(10):
-        stage.holder.requests.want_ends()
+        stage.ownership.requests.want_ends()
         stage.tick(60)
-    assert stage.holder.batches.stalled(300) == ()
+    assert stage.ownership.batches.stalled(300) == ()
     stage.kafka.append("t", 0, 1)
     for _ in range(6):
-        stage.holder.requests.want_ends()
+        stage.ownership.requests.want_ends()
         stage.tick(60)
-    assert stage.holder.batches.stalled(300) == (0,)
+    assert stage.ownership.batches.stalled(300) == (0,)
 
 
 # Seeks ---------------------------------------------------------------------------------------------------------------
@@ -1033,13 +1033,13 @@ def test_a_seek_is_done_by_stopping_and_starting_anew_and_only_once(stage: Stage
     assert stage.committed(0).offset == 0
     stage.cover()
     assert stage.committed(0) == Committed(20, Token(2, 5, GENERATION), "a", "c", "id-1")
-    assert {p: h.position for p, h in stage.holder.holdings.ready().items()} == {0: 20, 1: 0}
+    assert {p: h.position for p, h in stage.ownership.holdings.ready().items()} == {0: 20, 1: 0}
     stage.hand_out(0, 50)
     stage.cover()
     stage.tick(0.1)
     assert stage.committed(0).offset == 50
     stage.own(0, 1, epoch=9)
-    assert stage.holder.holdings.ready()[0].position == 50, "a later start goes on from what is committed"
+    assert stage.ownership.holdings.ready()[0].position == 50, "a later start goes on from what is committed"
 
 
 def test_a_seek_counts_where_nothing_is_committed(stage: Stage) -> None:
@@ -1054,9 +1054,9 @@ def test_a_taker_goes_on_at_the_seek_unless_its_giver_had_started_there(
     stage.commit(1, 90, Token(acquired, 6, GENERATION))
     stage.node = replace(stage.node, epoch=8, seeks={1: Seek(30, 7)})
     take(stage, 1)
-    stage.holder.grants.on_releases({1: release_of(stage, 1, 90, Token(acquired, 6, GENERATION))})
+    stage.ownership.grants.on_releases({1: release_of(stage, 1, 90, Token(acquired, 6, GENERATION))})
     stage.tick()
-    assert stage.holder.holdings.ready()[1].position == begins
+    assert stage.ownership.holdings.ready()[1].position == begins
 
 
 def test_what_a_survivor_commits_from_before_a_seek_does_not_undo_it(stage: Stage) -> None:
@@ -1066,14 +1066,14 @@ def test_what_a_survivor_commits_from_before_a_seek_does_not_undo_it(stage: Stag
     stage.commit(0, 65, Token(2, 6, GENERATION))
     stage.wait(6.0)
     assert stage.committed(0).offset == 10
-    assert stage.holder.holdings.ready()[0].position == 10
+    assert stage.ownership.holdings.ready()[0].position == 10
 
 
 # Positions that are not in the log ------------------------------------------------------------------------------------
 
 
 def opened(stage: Stage, *, fails: bool) -> BatchPlanner:
-    stage.holder.open(fail_on_data_loss=fails)
+    stage.ownership.open(fail_on_data_loss=fails)
     return planner_of(stage)
 
 
@@ -1106,14 +1106,14 @@ def test_a_look_before_the_new_start_is_committed_does_not_bring_back_the_lost_o
     stage.commit(0, 10, Token(1, 6, GENERATION))
     stage.kafka.expire("t", 0, 40)
     opened(stage, fails=False)
-    stage.holder.grants.on_node(replace(stage.node, epoch=4, assignments={0: "a"}, since={0: 4}))
-    work = stage.holder.requests.work()
+    stage.ownership.grants.on_node(replace(stage.node, epoch=4, assignments={0: "a"}, since={0: 4}))
+    work = stage.ownership.requests.work()
     while work is not None and not isinstance(work, Measure):
-        stage.holder.requests.answer(perform(stage.offsets, "t", work))
-        work = stage.holder.requests.work()
+        stage.ownership.requests.answer(perform(stage.offsets, "t", work))
+        work = stage.ownership.requests.work()
     assert work is not None
     stage.clock.advance(1.0)  # a broker that takes its time: the next look is due
-    stage.holder.requests.answer(perform(stage.offsets, "t", work))
+    stage.ownership.requests.answer(perform(stage.offsets, "t", work))
     stage.tick()
     assert stage.committed(0).offset == 40
 
@@ -1132,12 +1132,12 @@ def test_lost_records_stop_their_partition_alone_and_nothing_of_them_is_committe
     stage.own(0, 1)
     measured(stage, planner, BatchOffset("t"))
     stage.tick(1.0)
-    assert stage.holder.holdings.ready().keys() == {1}
+    assert stage.ownership.holdings.ready().keys() == {1}
     assert stage.committed(0).offset == 10
     assert stage.reported("offsets 10 to 39 are gone, the log begins at 40: stopped; reset its offsets")
     stage.kafka.expire("t", 0, 0)
     stage.own(0, 1)
-    assert 0 in stage.holder.holdings.ready(), "asked to start again, it tries again"
+    assert 0 in stage.ownership.holdings.ready(), "asked to start again, it tries again"
 
 
 def test_a_position_behind_the_logs_end_is_believed_only_after_a_while(stage: Stage) -> None:
@@ -1165,27 +1165,27 @@ def test_a_leader_that_knows_less_for_a_moment_changes_nothing(stage: Stage) -> 
     stage.kafka.append("t", 0, 60)
     for _ in range(8):
         measured(stage, planner, BatchOffset("t"), 1.0)
-    assert stage.holder.batches.outstanding is not None
+    assert stage.ownership.batches.outstanding is not None
     assert not stage.reported("behind the log's end")
 
 
 def test_answers_that_come_late_say_nothing_of_what_was_read_meanwhile(stage: Stage) -> None:
     stage.own(0)
     for round_number in range(1, 9):
-        stage.holder.requests.want_ends()
-        work = stage.holder.requests.work()
+        stage.ownership.requests.want_ends()
+        work = stage.ownership.requests.work()
         while work is not None and not isinstance(work, Measure):
-            stage.holder.requests.answer(perform(stage.offsets, "t", work))
-            work = stage.holder.requests.work()
+            stage.ownership.requests.answer(perform(stage.offsets, "t", work))
+            work = stage.ownership.requests.work()
         assert work is not None
         end = perform(stage.offsets, "t", work)
         stage.kafka.append("t", 0, 10)  # the answer is on its way while these come, are read and pass
         stage.clock.advance(1.0)
         stage.hand_out(0, 100 + 10 * round_number)
-        stage.holder.batches.cover(stage.batch)
-        stage.holder.requests.answer(end)
+        stage.ownership.batches.cover(stage.batch)
+        stage.ownership.requests.answer(end)
     assert not stage.reported("behind the log's end")
-    assert 0 in stage.holder.holdings.ready()
+    assert 0 in stage.ownership.holdings.ready()
 
 
 def test_retention_that_catches_up_while_a_batch_is_read_is_said(stage: Stage) -> None:
@@ -1209,14 +1209,14 @@ def test_retention_of_what_was_read_long_ago_is_no_loss(stage: Stage) -> None:
     measured(stage, planner, batch, 11.0)
     stage.kafka.expire("t", 0, 100)
     measured(stage, planner, batch, 11.0)
-    assert not stage.holder.reports.all()
+    assert not stage.ownership.reports.all()
 
 
 # Planning ------------------------------------------------------------------------------------------------------------
 
 
 def planner_of(stage: Stage, **pacing: object) -> BatchPlanner:
-    return BatchPlanner(stage.holder, stage.clock, replace(Pacing(), **pacing))  # type: ignore[arg-type]
+    return BatchPlanner(stage.ownership, stage.clock, replace(Pacing(), **pacing))  # type: ignore[arg-type]
 
 
 def test_a_batch_is_paced_but_a_started_partition_goes_at_once(stage: Stage) -> None:
@@ -1244,7 +1244,7 @@ def test_a_stop_is_served_by_the_covering_start_alone(stage: Stage) -> None:
     give(stage, 0)
     assert planner.offer(batch) is None
     stage.tick()
-    assert stage.holder.releasing.outbox[0].offset == 100
+    assert stage.ownership.releasing.outbox[0].offset == 100
 
 
 def test_a_batch_is_bounded_in_proportion_to_what_waits(stage: Stage) -> None:
@@ -1260,7 +1260,7 @@ def sizes_of(stage: Stage, planner: BatchPlanner, seconds: Callable[[int], float
     while True:
         for partition in range(4):
             stage.kafka.append("t", partition, 1_000_000)
-        planner.holder.requests.want_ends()
+        planner.ownership.requests.want_ends()
         stage.tick(0.1)
         batch = planner.offer(offset)
         assert batch is not None
@@ -1279,7 +1279,7 @@ def test_a_backlog_keeps_no_partition_waiting_that_comes_to_us(stage: Stage) -> 
     stage.read(handoff={1: Handoff("b", "a", stage.node.epoch + 1)})
     awaiting = next(batches)
     assert awaiting == {0: int(before / 10.1 * 0.3)}
-    stage.holder.grants.on_releases({1: release_of(stage, 1, 0, Token(0, 6, GENERATION))})
+    stage.ownership.grants.on_releases({1: release_of(stage, 1, 0, Token(0, 6, GENERATION))})
     with_it = next(batches)
     assert with_it.keys() == {0, 1}
     assert sum(with_it.values()) < SMALL_RECORDS + 2
@@ -1288,11 +1288,11 @@ def test_a_backlog_keeps_no_partition_waiting_that_comes_to_us(stage: Stage) -> 
 
 def test_a_partition_is_expected_from_its_grant_until_it_is_ready(stage: Stage) -> None:
     stage.own(0)
-    assert not stage.holder.holdings.expecting
+    assert not stage.ownership.holdings.expecting
     stage.own(0, 1, guarded=frozenset({1}))
-    assert stage.holder.holdings.expecting
+    assert stage.ownership.holdings.expecting
     stage.wait(TIMING.guard_s + 0.5)
-    assert not stage.holder.holdings.expecting
+    assert not stage.ownership.holdings.expecting
 
 
 def test_a_bounded_batch_grows_until_it_takes_as_long_as_it_may(stage: Stage) -> None:
@@ -1333,7 +1333,7 @@ def test_a_batch_waits_for_enough_records_or_for_its_time_and_is_not_stalled_mea
         assert planner.offer(first) is None
         stage.tick(60.0)
         planner.offer(first)
-        assert stage.holder.batches.stalled(300) == ()
+        assert stage.ownership.batches.stalled(300) == ()
     stage.kafka.append("t", 0, 1)
     planner.offer(first)
     stage.tick(1.0)
@@ -1358,7 +1358,7 @@ def test_a_partition_that_waits_for_more_records_is_released_at_once(stage: Stag
     assert planner.offer(first) is None
     give(stage, 0)
     stage.tick()
-    assert stage.holder.releasing.outbox[0].offset == 100
+    assert stage.ownership.releasing.outbox[0].offset == 100
 
 
 def test_the_offset_carries_into_how_many_tasks_it_is_cut(stage: Stage) -> None:
@@ -1371,24 +1371,24 @@ def test_the_offset_carries_into_how_many_tasks_it_is_cut(stage: Stage) -> None:
 def test_until_now_is_what_was_there_when_each_partition_was_taken_up(stage: Stage) -> None:
     planner = planner_of(stage)
     planner.until_goal = True
-    assert not stage.holder.batches.caught_up, "nothing has been given to it yet"
+    assert not stage.ownership.batches.caught_up, "nothing has been given to it yet"
     stage.own(0)
     first = planner.offer(BatchOffset("t"))
     assert first is not None
     stage.kafka.append("t", 0, 50)
     stage.tick(1.0)
-    assert not stage.holder.batches.caught_up
+    assert not stage.ownership.batches.caught_up
     planner.offer(first)
     stage.tick(1.0)
     assert planner.offer(first) is None, "what came later is another's"
-    assert stage.holder.batches.caught_up
+    assert stage.ownership.batches.caught_up
     stage.own(0, 1, epoch=1)
-    assert not stage.holder.batches.caught_up, "it was given one more"
+    assert not stage.ownership.batches.caught_up, "it was given one more"
     second = planner.offer(first)
     assert second is not None
     assert {p: one.end for p, one in second.ranges.items()} == {1: 100}
     planner.offer(second)
-    assert stage.holder.batches.caught_up
+    assert stage.ownership.batches.caught_up
 
 
 def test_progress_reaches_from_what_has_passed_to_the_logs_end(stage: Stage) -> None:
@@ -1409,4 +1409,4 @@ def test_progress_reaches_from_what_has_passed_to_the_logs_end(stage: Stage) -> 
 def test_paused_partitions_are_held_and_count_as_started_but_are_not_read(stage: Stage) -> None:
     stage.read(assignments={0: "a"}, since={0: 1}, paused=frozenset({0}))
     assert planner_of(stage).offer(BatchOffset("t")) is None
-    assert stage.holder.status().running[0].started
+    assert stage.ownership.status().running[0].started

@@ -11,7 +11,7 @@ from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, Delete, Node, SetData, Watcher
 from coordinator_tasks.service.loop import BUSY_S, HANDOFF_S, QUIET_S, _pause_s
 from coordinator_tasks.service.transitions import Outcome, TopicReport
-from spark_apps.agent.ownership.holder import Holder
+from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.ownership.work import Look, perform
 from spark_apps.agent.settings import Identity
 from spark_apps.agent.zookeeper.watches import Watches
@@ -72,7 +72,7 @@ def test_what_somebody_wrote_since_is_read_again_and_a_newer_release_stays(site:
     site.step()
     assert site.release(0) == Release(2, "a", 1, 0, "g1", Token(1, 1, "g1"))
     assert site.release(1) == newer
-    assert not site.topics.holders["t"].releasing.outbox
+    assert not site.topics.ownerships["t"].releasing.outbox
 
 
 def test_nothing_that_was_read_counts_for_another_generation(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,30 +151,30 @@ def test_releases_of_one_giver_are_taken_together_also_before_their_watches_have
 def test_releases_wait_for_those_that_only_want_their_commit(stage: Stage) -> None:
     stage.own(0, 1)
     stage.hand_out(0, 30)
-    stage.holder.batches.cover(stage.batch)
+    stage.ownership.batches.cover(stage.batch)
     stage.kafka.down = True
     give(stage, 0, 1)
-    assert (set(stage.holder.releasing.outbox), set(stage.holder.releasing.posted)) == ({1}, set())
+    assert (set(stage.ownership.releasing.outbox), set(stage.ownership.releasing.posted)) == ({1}, set())
     stage.kafka.down = False
     stage.tick(TIMING.retry_s)
-    assert set(stage.holder.releasing.posted) == {0, 1}
+    assert set(stage.ownership.releasing.posted) == {0, 1}
 
 
 def test_releases_do_not_wait_long_for_a_commit(stage: Stage) -> None:
     stage.own(0, 1)
     stage.hand_out(0, 30)
-    stage.holder.batches.cover(stage.batch)
+    stage.ownership.batches.cover(stage.batch)
     stage.kafka.down = True
     give(stage, 0, 1)
     stage.tick(TIMING.together_s)
-    assert set(stage.holder.releasing.posted) == {1}
+    assert set(stage.ownership.releasing.posted) == {1}
 
 
 def test_releases_do_not_wait_for_a_batch(stage: Stage) -> None:
     stage.own(0, 1)
     stage.hand_out(0, 30)
     give(stage, 0, 1)
-    assert set(stage.holder.releasing.posted) == {1}
+    assert set(stage.ownership.releasing.posted) == {1}
 
 
 # The topic's id ------------------------------------------------------------------------------------------------------
@@ -183,10 +183,10 @@ def test_releases_do_not_wait_for_a_batch(stage: Stage) -> None:
 def asks_id(stage: Stage) -> list[tuple[tuple[int, ...], bool]]:
     """Perform what is due: the partitions of each look, and whether it asks for the topic's id."""
     found = []
-    while (work := stage.holder.requests.work()) is not None:
+    while (work := stage.ownership.requests.work()) is not None:
         if isinstance(work, Look):
             found.append((work.partitions, work.asks_id))
-        stage.holder.requests.answer(perform(stage.offsets, "t", work))
+        stage.ownership.requests.answer(perform(stage.offsets, "t", work))
     return found
 
 
@@ -194,7 +194,7 @@ def await_release(stage: Stage, topic_id: str = "id-1") -> None:
     """Partition 0 comes to us as soon as `b` has released it."""
     entry = Handoff("b", "a", stage.node.epoch + 1)
     stage.node = replace(stage.node, epoch=entry.epoch, handoff={0: entry}, topic_id=topic_id)
-    stage.holder.grants.on_node(stage.node)
+    stage.ownership.grants.on_node(stage.node)
 
 
 def released(stage: Stage) -> dict[int, Release]:
@@ -203,10 +203,10 @@ def released(stage: Stage) -> dict[int, Release]:
 
 def test_a_taker_asks_for_the_topics_id_while_it_waits_and_not_again(stage: Stage) -> None:
     await_release(stage)
-    assert stage.holder.requests.next_at() <= stage.clock.monotonic()
+    assert stage.ownership.requests.next_at() <= stage.clock.monotonic()
     assert asks_id(stage) == [((), True)]
     assert asks_id(stage) == []
-    stage.holder.grants.on_releases(released(stage))
+    stage.ownership.grants.on_releases(released(stage))
     assert asks_id(stage)[0] == ((0,), False)
 
 
@@ -214,14 +214,14 @@ def test_an_id_that_was_told_long_ago_is_asked_for_again(stage: Stage) -> None:
     await_release(stage)
     assert asks_id(stage) == [((), True)]
     stage.clock.advance(TIMING.id_fresh_s + 0.001)
-    stage.holder.grants.on_releases(released(stage))
+    stage.ownership.grants.on_releases(released(stage))
     assert asks_id(stage)[0] == ((0,), True)
 
 
 def test_a_taker_does_not_go_on_with_the_id_of_another_topic(stage: Stage) -> None:
     await_release(stage, topic_id="id-0")
     assert asks_id(stage) == [((), True)]
-    stage.holder.grants.on_releases(released(stage))
+    stage.ownership.grants.on_releases(released(stage))
     assert asks_id(stage)[0] == ((0,), True)
     assert stage.reported("created anew in Kafka")
 
@@ -231,7 +231,7 @@ def test_whoever_starts_without_a_release_asks_for_the_id(stage: Stage) -> None:
     assert asks_id(stage) == [((), True)]
     epoch = stage.node.epoch + 1
     stage.node = replace(stage.node, epoch=epoch, handoff={}, assignments={0: "a"}, since={0: epoch})
-    stage.holder.grants.on_node(stage.node)
+    stage.ownership.grants.on_node(stage.node)
     assert asks_id(stage)[0] == ((0,), True)
 
 
@@ -240,12 +240,12 @@ def test_whoever_starts_without_a_release_asks_for_the_id(stage: Stage) -> None:
 
 def test_who_holds_many_partitions_commits_less_often(stage: Stage) -> None:
     stage.own(0, 1)
-    stage.holder = Holder("t", Identity("a", "c", 5), stage.clock, replace(TIMING, commit_each_s=0.2))
-    stage.holder.grants.on_node(stage.node)
+    stage.ownership = TopicOwnership("t", Identity("a", "c", 5), stage.clock, replace(TIMING, commit_each_s=0.2))
+    stage.ownership.grants.on_node(stage.node)
     stage.tick(1.0)
     stage.hand_out(0, 10)
     stage.cover()
-    assert stage.holder.requests.next_at() == stage.clock.monotonic() + 2 * 0.2
+    assert stage.ownership.requests.next_at() == stage.clock.monotonic() + 2 * 0.2
     assert stage.committed(0).offset == 0
     stage.tick(2 * 0.2)
     assert stage.committed(0).offset == 10

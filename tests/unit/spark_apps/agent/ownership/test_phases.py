@@ -6,7 +6,7 @@ import pytest
 
 from coordinator_tasks.core.model import Token
 from coordinator_tasks.core.protocol.holding import Grant, Via
-from spark_apps.agent.ownership.held import Held
+from spark_apps.agent.ownership.owned_partition import OwnedPartition
 from spark_apps.agent.ownership.phases import TRANSITIONS, Event, Phase
 
 PAGE = Path(__file__).parents[5] / "docs" / "architecture.md"
@@ -40,7 +40,7 @@ def test_every_event_changes_a_phase() -> None:
 
 
 def test_what_the_table_does_not_have_is_a_defect_and_changes_nothing() -> None:
-    held = Held(Grant(0, Token(1, 5), Via.ASSIGNED), "id-1", 0)
+    held = OwnedPartition(Grant(0, Token(1, 5), Via.ASSIGNED), "id-1", 0)
     with pytest.raises(KeyError):
         held.advance(Event.COMMITTED)
     assert held.phase is Phase.LOOKING

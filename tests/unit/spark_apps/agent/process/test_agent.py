@@ -23,7 +23,7 @@ from coordinator_tasks.core.model import (
 )
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, Delete, Operation, SetData, Stat
-from spark_apps.agent.ownership.holder import Holder
+from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.process.agent import Agent
 from spark_apps.agent.settings import Identity
 from spark_apps.agent.zookeeper import view
@@ -40,7 +40,7 @@ class Topics:
     """Holders without queries; topics whose name begins with `un` match no pipeline."""
 
     def __init__(self, identity: Identity, clock: FakeClock) -> None:
-        self.holders: dict[str, Holder] = {}
+        self.ownerships: dict[str, TopicOwnership] = {}
         self.acquiring = True
         self.broken = ""
         self.missing = ""
@@ -49,16 +49,16 @@ class Topics:
         self._clock = clock
 
     def names(self) -> tuple[str, ...]:
-        return tuple(self.holders)
+        return tuple(self.ownerships)
 
     def appeared(self, topic: str, node: TopicNode) -> str:
         if topic.startswith("un"):
             return f"no pipeline matches {topic} of {node.group_id}"
-        self.holders[topic] = Holder(topic, self._identity, self._clock, acquiring=self.acquiring)
+        self.ownerships[topic] = TopicOwnership(topic, self._identity, self._clock, acquiring=self.acquiring)
         return ""
 
-    def edit(self, topic: str, change: Callable[[Holder], V]) -> V:
-        return change(self.holders[topic])
+    def edit(self, topic: str, change: Callable[[TopicOwnership], V]) -> V:
+        return change(self.ownerships[topic])
 
     def failure(self) -> str:
         return self.broken
@@ -68,8 +68,8 @@ class Topics:
 
     def halt(self) -> None:
         self.halted = True
-        for holder in self.holders.values():
-            holder.query_ended(self.broken)
+        for ownership in self.ownerships.values():
+            ownership.query_ended(self.broken)
 
 
 class Stage:
@@ -118,8 +118,8 @@ class Stage:
         self.clock.advance(seconds)
         for _ in range(3):
             self.agent.step()
-            for holder in self.topics.holders.values():
-                perform_due(holder, self.offsets)
+            for ownership in self.topics.ownerships.values():
+                perform_due(ownership, self.offsets)
 
     def directive(self, directive: Directive) -> None:
         path = PATHS.directive("a")
@@ -164,10 +164,10 @@ def test_it_registers_when_the_queries_of_the_topics_that_are_there_read(stage: 
     stage.own(0)
     stage.step()
     assert stage.site.find(PATHS.member("a")) is None
-    assert stage.topics.holders["t"].holdings.accepted is None, (
+    assert stage.topics.ownerships["t"].holdings.accepted is None, (
         "a node that was read before the registration is not acted on"
     )
-    stage.topics.holders["t"].open()
+    stage.topics.ownerships["t"].open()
     stage.step()
     assert stage.site.find(PATHS.member("a")) is not None
     assert stage.runs == {0}
@@ -221,7 +221,7 @@ def test_a_topic_that_cannot_be_read_keeps_no_other_from_its_query_and_nobody_fr
     stage.own(0)
     stage.step()
     assert stage.topics.names() == ("t",)
-    stage.topics.holders["t"].open()
+    stage.topics.ownerships["t"].open()
     stage.step()
     assert stage.site.find(PATHS.member("a")) is not None
 
@@ -255,7 +255,7 @@ def test_a_release_is_written_after_the_stop_and_an_older_one_never_replaces_a_n
     stage.step()
     assert stage.release(0) == Release(2, "a", 1, 0, "g1", Token(1, 1, "g1"))
     assert stage.release(1) == newer
-    assert not stage.topics.holders["t"].releasing.outbox
+    assert not stage.topics.ownerships["t"].releasing.outbox
 
 
 def test_a_release_makes_no_partition_of_a_topic_whose_nodes_were_lost(stage: Stage) -> None:
@@ -318,9 +318,9 @@ def test_a_taker_sees_the_release_by_its_watch(stage: Stage) -> None:
 def test_releases_that_come_together_are_read_and_taken_together(stage: Stage) -> None:
     stage.write(handoff={p: Handoff("b", "a", 1) for p in (1, 2, 3)})
     stage.step()
-    holder, taken = stage.topics.holders["t"], list[set[int]]()
-    on_releases = holder.grants.on_releases
-    holder.grants.on_releases = lambda found: (taken.append(set(found)), on_releases(found))  # type: ignore[method-assign, assignment]
+    ownership, taken = stage.topics.ownerships["t"], list[set[int]]()
+    on_releases = ownership.grants.on_releases
+    ownership.grants.on_releases = lambda found: (taken.append(set(found)), on_releases(found))  # type: ignore[method-assign, assignment]
     release = encode_release(Release(1, "b", 1, 0, "g1", Token(0, 1, "g1")))
     stage.site.transact([SetData(PATHS.partition("t", p), data) for p, data in ((1, release), (2, b"?"), (3, release))])
     stage.step()
@@ -521,7 +521,7 @@ def test_a_consumer_that_slept_past_its_deadline_still_waits_for_its_last_batch(
     stage.kafka.append("t", 0, 10)
     stage.own(0)
     stage.step()
-    held = stage.topics.holders["t"].holdings.ready()[0]
+    held = stage.topics.ownerships["t"].holdings.ready()[0]
     held.hand_out(5)
     stage.agent.leave()
     stage.step()
@@ -538,7 +538,7 @@ def test_a_leave_that_could_not_commit_does_not_claim_to_be_clean(stage: Stage) 
     stage.kafka.append("t", 0, 10)
     stage.own(0)
     stage.step()
-    held = stage.topics.holders["t"].holdings.ready()[0]
+    held = stage.topics.ownerships["t"].holdings.ready()[0]
     held.hand_out(5)
     held.cover(5, stage.clock.monotonic())
     stage.kafka.down = True
@@ -566,7 +566,7 @@ def test_a_dead_query_makes_the_consumer_leave_with_its_reason(stage: Stage) -> 
 
 def batch(stage: Stage, number: int, records: int = 10) -> None:
     """Hand out a batch of partition 0 that does not end."""
-    held = stage.topics.holders["t"].holdings.ready()[0]
+    held = stage.topics.ownerships["t"].holdings.ready()[0]
     stage.kafka.append("t", 0, records)
     start = held.position
     stage.topics.edit("t", lambda h: h.batches.hand_out(number, [Range(0, start, start + records, held.token.epoch)]))
@@ -609,7 +609,7 @@ def test_without_executors_the_consumer_is_unhealthy_and_goes_on(stage: Stage) -
 def test_the_lag_is_that_of_the_logs_end_while_a_batch_does_not_end(stage: Stage) -> None:
     stage.own(0)
     stage.step()
-    stage.topics.edit("t", lambda holder: holder.requests.want_ends())
+    stage.topics.edit("t", lambda ownership: ownership.requests.want_ends())
     stage.step(1.0)
     batch(stage, 1, records=14)
     stage.step(6.0)

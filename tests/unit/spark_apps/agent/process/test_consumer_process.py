@@ -18,7 +18,7 @@ from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import ConsumerSession
 from spark_apps import plain
-from spark_apps.agent.ownership.holder import Holder
+from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.process.consumer_process import ConsumerSettings, Process
 from tests.fakes.clock import FakeClock
 from tests.fakes.zookeeper import FakeZooKeeperServer
@@ -38,7 +38,7 @@ class NoTopics:
     def appeared(self, topic: str, node: TopicNode) -> str:
         raise AssertionError("there is no topic")
 
-    def edit(self, topic: str, change: Callable[[Holder], V]) -> V:
+    def edit(self, topic: str, change: Callable[[TopicOwnership], V]) -> V:
         raise AssertionError("there is no topic")
 
     why = ""

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from spark_apps.agent.ownership.holder import Holder
 from spark_apps.agent.ownership.listening import Happening, Telling
+from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.reports import Reports
 from spark_apps.agent.threads.callbacks import Callbacks
 from spark_apps.delivery.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks
@@ -17,7 +17,7 @@ ENDS_WITHIN_S = 20.0
 
 
 class Topic:
-    """A holder that has something to tell, and keeps what it is told."""
+    """An ownership that has something to tell, and keeps what it is told."""
 
     topic = "t"
 
@@ -83,11 +83,11 @@ def start() -> Iterator[Start]:
     def begin(topic: Topic, hooks: Hooks) -> Callbacks:
         turn = threading.Condition()
 
-        def edit(change: Callable[[Holder], Any]) -> Any:
+        def edit(change: Callable[[TopicOwnership], Any]) -> Any:
             with turn:
-                return change(cast(Holder, topic))
+                return change(cast(TopicOwnership, topic))
 
-        started.append(Callbacks(cast(Holder, topic), hooks, turn, edit))
+        started.append(Callbacks(cast(TopicOwnership, topic), hooks, turn, edit))
         return started[-1]
 
     yield begin

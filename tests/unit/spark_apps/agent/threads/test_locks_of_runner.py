@@ -55,7 +55,7 @@ def test_what_is_agreed_on_reaches_the_holder(
     stage: Stage, delivery: Delivery, terms: Terms, listener: ConsumerRebalanceListener | None
 ) -> None:
     stage.runner.agree(delivery, hooks=Hooks(listener))
-    assert stage.runner.holder.holdings.terms == replace(terms, listening=listener is not None)
+    assert stage.runner.ownership.holdings.terms == replace(terms, listening=listener is not None)
     assert (stage.runner._callbacks is not None) is (listener is not None)
     stage.runner.close()
 
@@ -65,7 +65,7 @@ def test_who_was_agreed_on_last_is_told_of_partitions_and_of_commits(connected: 
     for one in (first, last):
         connected.runner.agree(Delivery.AT_LEAST_ONCE, hooks=Hooks(one, (one,)))
     node = replace(NODE, epoch=2, assignments={0: "a"}, since={0: 2}, incarnations={"a": 1})
-    connected.runner.edit(lambda holder: holder.grants.on_node(node))
+    connected.runner.edit(lambda ownership: ownership.grants.on_node(node))
     assert comes(lambda: last.commits == [{0: 0}])
     assert last.assigned == [{0: 0}]
     assert (first.assigned, first.commits) == ([], [])
@@ -74,17 +74,17 @@ def test_who_was_agreed_on_last_is_told_of_partitions_and_of_commits(connected: 
 def test_a_batch_that_waits_for_its_commit_is_not_delivered_by_a_runner_that_is_closed(stage: Stage) -> None:
     stage.runner.agree(Delivery.AT_MOST_ONCE)
     stage.see(OWNED)
-    stage.runner.holder.batches.hand_out(1, (Range(0, 0, 10, 2),))
+    stage.runner.ownership.batches.hand_out(1, (Range(0, 0, 10, 2),))
     assert stage.runner.confirmed() == {0}
-    assert stage.runner.holder.batches.outstanding == (1, (Range(0, 0, 10, 2),))
+    assert stage.runner.ownership.batches.outstanding == (1, (Range(0, 0, 10, 2),))
 
 
 def test_a_batch_is_delivered_once_its_commit_is_known(connected: Connected) -> None:
     connected.kafka.append("t", 0, 10)
     connected.runner.agree(Delivery.AT_MOST_ONCE)
-    connected.runner.edit(lambda holder: holder.grants.on_node(OWNED))
-    assert comes(lambda: 0 in connected.runner.holder.holdings.ready())
-    connected.runner.edit(lambda holder: holder.batches.hand_out(1, (Range(0, 0, 10, 2),)))
+    connected.runner.edit(lambda ownership: ownership.grants.on_node(OWNED))
+    assert comes(lambda: 0 in connected.runner.ownership.holdings.ready())
+    connected.runner.edit(lambda ownership: ownership.batches.hand_out(1, (Range(0, 0, 10, 2),)))
     assert connected.runner.confirmed() == frozenset()
     assert connected.kafka.offsets("g").committed("t", [0])[0].offset == 10
 
@@ -96,10 +96,10 @@ def test_a_query_that_goes_on_is_not_over(connected: Connected) -> None:
 def test_what_somebody_has_taken_is_withdrawn_from_the_batch_that_waits(stage: Stage) -> None:
     stage.runner.agree(Delivery.AT_MOST_ONCE)
     stage.see(OWNED)
-    stage.runner.holder.batches.hand_out(1, (Range(0, 0, 10, 2),))
-    stage.runner.holder.grants.refused(0, Standing(Token(9, 1, "g1"), "b", 0))
+    stage.runner.ownership.batches.hand_out(1, (Range(0, 0, 10, 2),))
+    stage.runner.ownership.grants.refused(0, Standing(Token(9, 1, "g1"), "b", 0))
     assert stage.runner.confirmed() == {0}
-    assert stage.runner.holder.batches.outstanding == (1, ())
+    assert stage.runner.ownership.batches.outstanding == (1, ())
 
 
 def test_the_worker_asks_for_nothing_when_nothing_is_due(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,12 +134,12 @@ def test_a_reader_that_asks_wakes_nobody_for_nothing(stage: Stage) -> None:
 
 def test_a_query_is_over_when_it_was_to_read_what_is_there_and_has(stage: Stage) -> None:
     stage.see(OWNED)
-    assert stage.runner.holder.batches.caught_up
+    assert stage.runner.ownership.batches.caught_up
     assert not stage.runner.over
     assert stage.runner.is_over("r"), "a closed runner has nothing more for anybody"
     stage.runner.until_now("r")
     assert stage.runner.over
-    stage.runner.holder.grants.on_isolated(isolated=True)
+    stage.runner.ownership.grants.on_isolated(isolated=True)
     assert not stage.runner.over
 
 

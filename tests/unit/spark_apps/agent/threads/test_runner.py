@@ -103,8 +103,8 @@ def test_a_request_that_fails_in_an_unexpected_way_is_made_again(
     monkeypatch.setattr(FakeGroupOffsets, "committed", committed)
     runner = connected.runner
     node = replace(NODE, epoch=2, assignments={0: "a"}, since={0: 2}, incarnations={"a": 1})
-    runner.edit(lambda holder: holder.grants.on_node(node))
-    assert comes(lambda: runner.edit(lambda holder: holder.holdings.ready().keys() == {0}))
+    runner.edit(lambda ownership: ownership.grants.on_node(node))
+    assert comes(lambda: runner.edit(lambda ownership: ownership.holdings.ready().keys() == {0}))
     assert not fails
 
 
@@ -125,7 +125,7 @@ def test_the_clients_have_found_brokers_and_coordinator_before_anything_is_grant
     one.runner.edit(
         lambda h: h.grants.on_node(replace(NODE, epoch=2, assignments={0: "a"}, since={0: 2}, incarnations={"a": 1}))
     )
-    assert comes(lambda: one.runner.edit(lambda holder: holder.holdings.ready().keys() == {0})), (
+    assert comes(lambda: one.runner.edit(lambda ownership: ownership.holdings.ready().keys() == {0})), (
         "what it cannot say keeps nobody"
     )
     assert asked == ["t"]
@@ -154,8 +154,8 @@ class Stage:
         self.woken += 1
 
     def see(self, node: TopicNode) -> None:
-        self.runner.edit(lambda holder: holder.grants.on_node(node))
-        self.runner.edit(lambda holder: perform_due(holder, self.offsets))
+        self.runner.edit(lambda ownership: ownership.grants.on_node(node))
+        self.runner.edit(lambda ownership: perform_due(ownership, self.offsets))
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def give_everything(stage: Stage) -> None:
     stage.see(replace(STILL, epoch=2, assignments={0: "a", 1: "a"}, since={0: 2, 1: 2}))
     assert stage.woken == 0
     stage.see(replace(STILL, epoch=3, handoff={0: Handoff("a", "b", 3), 1: Handoff("a", "b", 3)}))
-    assert set(stage.runner.holder.releasing.outbox) == {0, 1}
+    assert set(stage.runner.ownership.releasing.outbox) == {0, 1}
 
 
 def test_a_posted_release_wakes_the_agent(stage: Stage) -> None:
@@ -183,9 +183,9 @@ def test_a_release_that_an_answer_of_kafka_posts_wakes_the_agent() -> None:
     runner = TopicRunner(
         "t", STILL, Identity("a", "c", 1), SystemClock(), lambda _: offsets, woken.set, brokers="k:9092"
     )
-    runner.edit(lambda holder: holder.grants.on_node(replace(STILL, epoch=2, handoff={0: Handoff("a", "b", 2)})))
+    runner.edit(lambda ownership: ownership.grants.on_node(replace(STILL, epoch=2, handoff={0: Handoff("a", "b", 2)})))
     assert woken.wait(10), "it does not run here: what is committed has to be read first"
-    assert runner.edit(lambda holder: dict(holder.releasing.posted))[0].offset == 7
+    assert runner.edit(lambda ownership: dict(ownership.releasing.posted))[0].offset == 7
     runner.close()
 
 
@@ -195,5 +195,5 @@ def test_a_release_that_has_to_wait_keeps_nobody_awake(stage: Stage) -> None:
     woken = stage.woken
     for _ in range(3):
         stage.runner.status()
-    stage.runner.edit(lambda holder: holder.releasing.note(0, 3))
+    stage.runner.edit(lambda ownership: ownership.releasing.note(0, 3))
     assert stage.woken == woken

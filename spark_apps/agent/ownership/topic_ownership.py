@@ -1,7 +1,7 @@
 """The ownership of one topic: what this consumer may run, hands out, commits and releases.
 
 No Spark, no threads, no real time, no ZooKeeper: what is read there is handed to `grants`, releases to be written wait in
-`releasing`, requests to Kafka come from `requests` and go back to it. A holder is used by one thread at a time. Cut off
+`releasing`, requests to Kafka come from `requests` and go back to it. An ownership is used by one thread at a time. Cut off
 between any two of these, nothing is lost: the commit comes first, then the partition is closed, then its release is written.
 
 Calls go one way: `requests`, `batches` and `listening` change what is held and call `grants`, which calls `releasing`; all
@@ -22,7 +22,7 @@ from spark_apps.agent.settings import Identity, Terms, Timing
 from spark_apps.delivery import Writer
 
 
-class Holder:
+class TopicOwnership:
     """One topic of one incarnation. `acquiring` False = start nothing before `open` (until a query reads)."""
 
     def __init__(

@@ -51,7 +51,7 @@ class Inflow:
 
 
 @dataclass(slots=True)
-class Held:
+class OwnedPartition:
     """What is known of one partition under one grant.
 
     `position`: the next offset to hand out; `passed`: everything before it has passed the sink; `committed`: the last
