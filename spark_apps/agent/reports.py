@@ -1,4 +1,4 @@
-"""What a consumer has to say about itself: the latest sentence for each matter, until it is settled."""
+"""What a consumer has to say about itself: the latest sentence for each matter, until it is cleared."""
 
 from collections.abc import Hashable
 
@@ -22,7 +22,7 @@ class Reports:
         return True
 
     def clear(self, matter: Hashable) -> None:
-        """The matter is settled."""
+        """The matter is over."""
         self._texts.pop(matter, None)
 
     def all(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ class Timing:
     """How a consumer paces what it asks of Kafka for one topic.
 
     - `look_s`: every owner looks at the committed entries at least this often; `fresh_s`: no commit on an older look.
-    - `doubt_s`: a commit that was on its way for longer than `fresh_s` may have written over a newer owner's entry: for so
+    - `cool_down_s`: a commit that was on its way for longer than `fresh_s` may have written over a newer owner's entry: for so
       long, in which that one looks and writes its own again, nothing more is committed.
     - `commit_timeout_s`: a request to Kafka is given up after this; its outcome is then unknown.
     - `guard_s`: a guarded start commit has to stay our own for longer than this, which is longer than any consumer of
@@ -31,7 +31,7 @@ class Timing:
 
     look_s: float = 0.9
     fresh_s: float = 2.0
-    doubt_s: float = 1.5
+    cool_down_s: float = 1.5
     commit_timeout_s: float = 2.0
     guard_s: float = 2.25
     guard_look_s: float = 0.25

@@ -147,7 +147,7 @@ MUTANTS = (
     Mutant(
         "Schedule._due",
         "fresh = all(h.is_sure(now, self._timing.fresh_s) for h in due.values())",
-        "fresh = all(not h.doubted(h.looked_at) for h in due.values())",
+        "fresh = all(not h.is_cooling_down(h.looked_at) for h in due.values())",
         "nothing is committed on an old look",
     ),
     Mutant(
@@ -158,7 +158,7 @@ MUTANTS = (
     ),
     Mutant(
         "OwnedPartition.is_sure",
-        "return now - self.looked_at <= fresh_s and not self.doubted(self.looked_at)",
+        "return now - self.looked_at <= fresh_s and not self.is_cooling_down(self.looked_at)",
         "return now - self.looked_at <= fresh_s",
         "nothing is handed out or committed on a look that a late commit may have deceived",
     ),
@@ -254,7 +254,7 @@ MUTANTS = (
         "the log's ends are those that the present reader reaches",
     ),
     Mutant(
-        "Requests._doubt",
+        "Requests._cool_down",
         "if now - self._schedule.asked_at > self._timing.fresh_s:",
         "if False:",
         "nothing is committed while a late commit may have hidden a newer owner's entry",
@@ -308,8 +308,8 @@ MUTANTS = (
         "who was fenced releases nothing",
     ),
     Mutant(
-        "Holdings.barred",
-        "return bar is not None and epoch <= bar.epoch and",
+        "Holdings.is_rejected",
+        "return rejected is not None and epoch <= rejected.epoch and",
         "return False and",
         "what was fenced is not started again under the same grant",
     ),

@@ -59,8 +59,8 @@ class Batches:
         held, found = self._holdings.held, self.outstanding
         if found is None or not self._holdings.terms.commit_first:
             return frozenset(), frozenset()
-        barred = self._holdings.barred
-        mine = {one for one in found[1] if one.partition in held and not barred(one.partition, one.token_epoch)}
+        is_rejected = self._holdings.is_rejected
+        mine = {one for one in found[1] if one.partition in held and not is_rejected(one.partition, one.token_epoch)}
         waiting = {one.partition for one in mine if not held[one.partition].has_committed(one.end)}
         return frozenset(waiting), frozenset(one.partition for one in found[1] if one not in mine)
 

@@ -130,7 +130,7 @@ class Grants:
     @property
     def idle(self) -> bool:
         """Nothing is held and nothing is to be released."""
-        return not (self._holdings.held or self._holdings.owing or self._releasing.outbox)
+        return not (self._holdings.held or self._holdings.owed_releases or self._releasing.outbox)
 
     @property
     def involved(self) -> bool:
@@ -200,7 +200,7 @@ class Grants:
             isolated = self.isolated or self._stopping
             found = grants(self._holdings.accepted, mine.consumer, mine.incarnation, self._releases, isolated)
             self._granted = {p: grant for p, grant in found.items() if not self._is_void(grant.token)}
-        allowed = {p: g for p, g in self._granted.items() if not self._holdings.barred(p, g.token.epoch)}
+        allowed = {p: g for p, g in self._granted.items() if not self._holdings.is_rejected(p, g.token.epoch)}
         if self._astray or not self.opened:
             allowed = {p: g for p, g in allowed.items() if p in running}
         return changes(allowed, running, closing, owed, self._releasing.written)

@@ -14,7 +14,7 @@ from spark_apps.agent.settings import Terms
 
 
 @dataclass(slots=True)
-class Owing:
+class OwedRelease:
     """A release that is owed for a partition that does not run here: the committed offset has to be read first."""
 
     entry: Handoff
@@ -23,7 +23,7 @@ class Owing:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class RejectedGrant:
     """Why a grant of this topic id up to `epoch` is not taken up again; `by` is the token that fenced it."""
 
     epoch: int
@@ -33,7 +33,7 @@ class Bar:
 
 @dataclass(slots=True)
 class Holdings:
-    """By partition: `held`, `owing`, `bars`, and `answered`, what the release that is owed has to say.
+    """By partition: `held`, `owed_releases`, `rejected`, and `answered`, what the release that is owed has to say.
 
     `accepted`: the topic node that is acted on. `awaiting`: it names us as the taker of what is not released yet. `first`:
     what the application's options say of new groups. `request`: what Kafka or the sink is asked at present; `number`: of
@@ -41,9 +41,9 @@ class Holdings:
     """
 
     held: dict[int, OwnedPartition] = field(default_factory=dict)
-    owing: dict[int, Owing] = field(default_factory=dict)
+    owed_releases: dict[int, OwedRelease] = field(default_factory=dict)
     answered: dict[int, tuple[Handoff, int, Token]] = field(default_factory=dict)
-    bars: dict[int, Bar] = field(default_factory=dict)
+    rejected: dict[int, RejectedGrant] = field(default_factory=dict)
     accepted: TopicNode | None = None
     awaiting: bool = False
     first: FirstOffsets | None = None
@@ -77,13 +77,13 @@ class Holdings:
     @property
     def lookable(self) -> tuple[int, ...]:
         """The partitions whose committed entries matter to us."""
-        return tuple(sorted({p for p, h in self.held.items() if not h.fenced} | self.owing.keys()))
+        return tuple(sorted({p for p, h in self.held.items() if not h.fenced} | self.owed_releases.keys()))
 
     @property
     def unknown(self) -> tuple[int, ...]:
         """Partitions without any position, so that the log's bounds decide."""
         held = {p for p, h in self.held.items() if h.phase is Phase.SURVEYING and not h.closing}
-        return tuple(sorted(held | {p for p, owing in self.owing.items() if owing.unknown}))
+        return tuple(sorted(held | {p for p, one in self.owed_releases.items() if one.unknown}))
 
     @property
     def starting(self) -> bool:
@@ -114,11 +114,16 @@ class Holdings:
         """Whether a commit of this partition is on its way."""
         return isinstance(self.request, Commit) and partition in self.request.offsets
 
-    def barred(self, partition: int, epoch: int) -> bool:
+    def is_rejected(self, partition: int, epoch: int) -> bool:
         """Whether a grant of this epoch is not taken up again."""
-        bar = self.bars.get(partition)
+        rejected = self.rejected.get(partition)
         # What stopped a holding of a topic says nothing of the one that was created anew under its name.
-        return bar is not None and epoch <= bar.epoch and self.accepted is not None and bar.topic_id == self.topic_id
+        return (
+            rejected is not None
+            and epoch <= rejected.epoch
+            and self.accepted is not None
+            and rejected.topic_id == self.topic_id
+        )
 
     # Changes ---------------------------------------------------------------------------------------------------------
 
@@ -127,19 +132,19 @@ class Holdings:
         phase = Phase.CLAIMING if self.terms.claims else Phase.LOOKING
         self.held[grant.partition] = OwnedPartition(grant, self.topic_id, self.number, phase)
 
-    def bar(self, held: OwnedPartition, by: Token | None = None) -> None:
+    def reject(self, held: OwnedPartition, by: Token | None = None) -> None:
         """Do not take this holding up again under its grant."""
-        self.bars[held.grant.partition] = Bar(held.token.epoch, held.topic_id, by)
+        self.rejected[held.grant.partition] = RejectedGrant(held.token.epoch, held.topic_id, by)
 
     def stop(self, held: OwnedPartition) -> None:
         """It ends, and is not taken up again under its grant."""
         held.closing = True
-        self.bar(held)
+        self.reject(held)
 
     def fence(self, held: OwnedPartition, by: Token | None = None) -> None:
         """Somebody newer owns it: no further commit, and it is not taken up again under its grant."""
         held.fence()
-        self.bar(held, by)
+        self.reject(held, by)
 
     def look_soon(self) -> None:
         """Rely on no earlier look: others may own what we hold."""

@@ -64,7 +64,9 @@ class OwnedPartition:
     born: int
     phase: Phase = Phase.LOOKING
     shown: tuple[Token, int] | None = None  # the newest token of an entry or a release so far, and its offset
-    settled: bool = False  # the sink, the application or the log gave the position: Kafka's entry no longer changes it
+    start_given: bool = (
+        False  # the sink, the application or the log gave the position: Kafka's entry no longer changes it
+    )
     listened: Listened = Listened.NOTHING
     position: int = 0
     passed: int = 0
@@ -83,7 +85,7 @@ class OwnedPartition:
     handed_from: int | None = None  # the first offset that was handed out since the log's beginning was looked at
     ahead_since: float | None = None  # since when the position is behind the log's end
     looked_at: float = -inf
-    doubted_until: float = -inf
+    cool_until: float = -inf
     committed_at: float = -inf
     failing_at: float | None = None
     progressed_at: float = -inf
@@ -106,16 +108,16 @@ class OwnedPartition:
         """It ends, and the application, which was told of its beginning, has not been told so."""
         return self.closing and self.listened is Listened.ASSIGNED
 
-    def doubted(self, at: float) -> bool:
+    def is_cooling_down(self, at: float) -> bool:
         """Whether a look at this time may miss a newer owner, whose entry a late commit of ours has hidden.
 
         An entry that is older than ours hides nobody, and is written over at once.
         """
-        return at < self.doubted_until and not self.rewrite
+        return at < self.cool_until and not self.rewrite
 
     def is_sure(self, now: float, fresh_s: float) -> bool:
         """Whether its last look still counts: only then is anything handed out or committed. A process that slept looks first."""
-        return now - self.looked_at <= fresh_s and not self.doubted(self.looked_at)
+        return now - self.looked_at <= fresh_s and not self.is_cooling_down(self.looked_at)
 
     def has_committed(self, end: int) -> bool:
         """Whether a commit of `end` is acknowledged."""
@@ -176,7 +178,7 @@ class OwnedPartition:
         self.advance(Event.TOLD)
         if start is not None:
             self.position = self.passed = start
-            self.settled = True
+            self.start_given = True
 
     def hand_out(self, end: int, commit_first: bool = False) -> None:
         """A batch up to `end` is planned: it counts as running until that has passed the sink."""
@@ -212,7 +214,7 @@ class OwnedPartition:
     def jump(self, offset: int) -> None:
         """The log no longer has our position: begin anew at `offset`, which may also be an earlier one."""
         self.committed = self.ahead_since = self.handed_from = None
-        self.settled = True
+        self.start_given = True
         self.place(offset, Event.NOT_IN_LOG)
 
     def status(self, alive: bool, paused: bool) -> RunningPartition:

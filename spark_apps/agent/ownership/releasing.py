@@ -10,7 +10,7 @@ from math import inf
 from coordinator_tasks.core.model import Handoff, Release, Token
 from coordinator_tasks.core.ports import Clock
 from coordinator_tasks.core.protocol.holding import owes_release
-from spark_apps.agent.ownership.holdings import Holdings, Owing
+from spark_apps.agent.ownership.holdings import Holdings, OwedRelease
 from spark_apps.agent.ownership.owned_partition import OwnedPartition
 from spark_apps.agent.settings import Identity, Timing
 
@@ -51,15 +51,15 @@ class Releasing:
 
     def _fenced_since(self, partition: int, entry: Handoff) -> bool:
         """Somebody newer than the entry took the partition from us: it is not ours to release."""
-        bar = self._holdings.bars.get(partition)
-        return bar is not None and bar.by is not None and entry.epoch <= bar.by.epoch
+        rejected = self._holdings.rejected.get(partition)
+        return rejected is not None and rejected.by is not None and entry.epoch <= rejected.by.epoch
 
     def prune(self, owed: Mapping[int, Handoff]) -> None:
         """Drop what is posted or asked for entries that are no longer owed."""
         self.outbox = {p: r for p, r in self.outbox.items() if p in owed and owed[p].epoch == r.epoch}
-        owing = self._holdings.owing
-        for partition in [p for p, one in owing.items() if owed.get(p) != one.entry]:
-            del owing[partition]
+        asked = self._holdings.owed_releases
+        for partition in [p for p, one in asked.items() if owed.get(p) != one.entry]:
+            del asked[partition]
 
     def closed(self, held: OwnedPartition, entry: Handoff) -> None:
         """What ran here is closed. What ran in the topic of this name before says nothing of the new one."""
@@ -72,12 +72,12 @@ class Releasing:
         answered, self._holdings.answered = self._holdings.answered, {}
         for partition in partitions:
             entry, found = owed[partition], answered.get(partition)
-            if partition in self.outbox or partition in self._holdings.owing:
+            if partition in self.outbox or partition in self._holdings.owed_releases:
                 continue
             if found is not None and found[0] == entry:
                 self._post(partition, entry, found[1], found[2])
             else:
-                self._holdings.owing[partition] = Owing(entry, self._holdings.number)
+                self._holdings.owed_releases[partition] = OwedRelease(entry, self._holdings.number)
 
     def _post(self, partition: int, entry: Handoff, offset: int, token: Token) -> None:
         mine, generation = self._identity, self._holdings.generation

@@ -30,13 +30,11 @@ from coordinator_tasks.core.protocol.fence import (
 from coordinator_tasks.core.protocol.holding import Via
 from spark_apps.agent.ownership.bounds import misplaced, overtaken
 from spark_apps.agent.ownership.grants import Grants
-from spark_apps.agent.ownership.holdings import Holdings, Owing
+from spark_apps.agent.ownership.holdings import Holdings, OwedRelease
 from spark_apps.agent.ownership.owned_partition import Listened, OwnedPartition, shown
 from spark_apps.agent.ownership.phases import Event, Phase
 from spark_apps.agent.ownership.schedule import Schedule
 from spark_apps.agent.ownership.work import (
-    Claim,
-    Claimed,
     Commit,
     Done,
     Failed,
@@ -45,6 +43,8 @@ from spark_apps.agent.ownership.work import (
     Measure,
     Measured,
     Result,
+    SinkClaim,
+    SinkClaimed,
     Survey,
     Surveyed,
     Work,
@@ -107,12 +107,12 @@ class Requests:
     def _take(self, work: Work | None, result: Result) -> None:
         now = self._clock.monotonic()
         if isinstance(work, Commit):
-            self._doubt(work, now)
+            self._cool_down(work, now)
         if isinstance(result, Failed):
             self._failed(work, result, now)
             return
         self._schedule.answered()
-        self._reports.clear("sink" if isinstance(work, Claim) else "kafka")
+        self._reports.clear("sink" if isinstance(work, SinkClaim) else "kafka")
         if isinstance(work, Commit):
             self._reports.clear("group")
         match work, result:
@@ -124,18 +124,18 @@ class Requests:
                 self._surveyed(partitions, number, surveyed)
                 if surveyed.bounds.keys() < set(partitions):
                     self._schedule.pause_surveys()
-            case Claim() as claim, Claimed(found):
+            case SinkClaim() as claim, SinkClaimed(found):
                 self._claimed(claim, found)
             case Measure(partitions, number), Measured() as measured:
                 self._measured(partitions, number, measured, now)
 
-    def _doubt(self, work: Commit, now: float) -> None:
+    def _cool_down(self, work: Commit, now: float) -> None:
         if now - self._schedule.asked_at > self._timing.fresh_s:
             for _, held in self._holdings.of_request(work.offsets, work.number):
-                held.doubted_until = now + self._timing.doubt_s
+                held.cool_until = now + self._timing.cool_down_s
 
     def _failed(self, work: Work | None, failed: Failed, now: float) -> None:
-        if isinstance(work, Claim):
+        if isinstance(work, SinkClaim):
             self._schedule.pause_claims()
             self._reports.add("sink", failed.reason)
             return
@@ -174,9 +174,9 @@ class Requests:
             elif not held.fenced:
                 self._judge(partition, held, entries.get(partition), now)
         for partition in look.partitions:
-            owing = self._holdings.owing.get(partition)
-            if owing is not None and look.number > owing.born:
-                self._owed(partition, owing, entries.get(partition))
+            owed_release = self._holdings.owed_releases.get(partition)
+            if owed_release is not None and look.number > owed_release.born:
+                self._answer_owed(partition, owed_release, entries.get(partition))
 
     def _created_anew(self, partition: int, held: OwnedPartition, topic_id: str) -> None:
         """Our position means other records now: nothing more is committed."""
@@ -202,7 +202,7 @@ class Requests:
             self._reports.add(
                 partition, f"partition {partition} was taken by {entry.owner} ({shown(entry.token)}): stopped"
             )
-        elif held.phase in (Phase.LOOKING, Phase.STARTING) and not held.settled:
+        elif held.phase in (Phase.LOOKING, Phase.STARTING) and not held.start_given:
             self._place(partition, held, entry)
         elif held.phase is Phase.GUARDING:
             held.guard(verdict, entry, now, self._timing.guard_s)
@@ -241,7 +241,7 @@ class Requests:
         to_tell = self._holdings.terms.listening and held.listened is Listened.NOTHING
         held.place(offset, Event.START_TO_TELL if to_tell else Event.START_KNOWN)
 
-    def _claimed(self, claim: Claim, found: Mapping[int, Standing]) -> None:
+    def _claimed(self, claim: SinkClaim, found: Mapping[int, Standing]) -> None:
         """Begin at the positions that stand in the sink. A partition that it left out is asked for again."""
         for partition, held in self._holdings.of_request(claim.tokens, claim.number):
             standing = found.get(partition)
@@ -253,7 +253,7 @@ class Requests:
                 held.advance(Event.NOT_IN_SINK)
             else:
                 self._begin(held, standing.offset)
-                held.settled = True
+                held.start_given = True
         if found.keys() < claim.tokens.keys():
             self._schedule.pause_claims()
 
@@ -267,14 +267,14 @@ class Requests:
                     self._holdings.stop(held)
                     self._reports.add(partition, str(error))
         for partition in partitions:
-            owing = self._holdings.owing.get(partition)
-            if owing is not None and owing.unknown and partition in surveyed.bounds:
+            owed_release = self._holdings.owed_releases.get(partition)
+            if owed_release is not None and owed_release.unknown and partition in surveyed.bounds:
                 try:
                     offset = self._initial(partition, surveyed).offset
                 except NoStart as error:
                     self._reports.add(partition, str(error))
                     continue
-                self._settle_debt(partition, owing, offset, None)
+                self._release_at(partition, owed_release, offset, None)
 
     def _initial(self, partition: int, surveyed: Surveyed) -> Start:
         """Where nothing is committed and nothing was released: as the application wants it, else the topic's rule."""
@@ -346,16 +346,20 @@ class Requests:
         if self._reports.add(f"lost {partition}", f"partition {partition}: {sentence}"):
             log.warning("partition %d: %s", partition, sentence)
 
-    def _owed(self, partition: int, owing: Owing, entry: Committed | None) -> None:
+    def _answer_owed(self, partition: int, owed_release: OwedRelease, entry: Committed | None) -> None:
         accepted = self._holdings.accepted
         if entry is not None and accepted is not None and entry.topic_id in ("", accepted.topic_id):
-            self._settle_debt(partition, owing, entry.offset, entry.token)
+            self._release_at(partition, owed_release, entry.offset, entry.token)
         else:
-            owing.unknown = True
+            owed_release.unknown = True
 
-    def _settle_debt(self, partition: int, owing: Owing, offset: int, token: Token | None) -> None:
-        del self._holdings.owing[partition]
-        self._holdings.answered[partition] = (owing.entry, offset, token or Token(0, 0, self._holdings.generation))
+    def _release_at(self, partition: int, owed_release: OwedRelease, offset: int, token: Token | None) -> None:
+        del self._holdings.owed_releases[partition]
+        self._holdings.answered[partition] = (
+            owed_release.entry,
+            offset,
+            token or Token(0, 0, self._holdings.generation),
+        )
 
 
 def _behind(entry: Committed | None, held: OwnedPartition) -> bool:

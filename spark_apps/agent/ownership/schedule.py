@@ -8,7 +8,7 @@ from coordinator_tasks.core.ports import Clock
 from spark_apps.agent.ownership.holdings import Holdings
 from spark_apps.agent.ownership.owned_partition import OwnedPartition
 from spark_apps.agent.ownership.phases import Phase
-from spark_apps.agent.ownership.work import Claim, Commit, Look, Measure, Survey, Work
+from spark_apps.agent.ownership.work import Commit, Look, Measure, SinkClaim, Survey, Work
 from spark_apps.agent.settings import Identity, Timing
 
 
@@ -88,13 +88,13 @@ class Schedule:
     def next_at(self) -> float:
         """When something is due next if nothing happens; infinite = never."""
         now = self._clock.monotonic()
-        due = self._undoubted(now)
+        due = self._committable(now)
         if self._urgent(due) or self._wants_id(now):
             return self._retry_at
         times = [self._survey_at] if self._holdings.unknown else []
         if self._holdings.lookable:
             times += self._times(due)
-        times += [h.doubted_until for p, h in self._holdings.due.items() if p not in due]
+        times += [h.cool_until for p, h in self._holdings.due.items() if p not in due]
         return max(min(times, default=inf), self._retry_at)
 
     def _times(self, due: Mapping[int, OwnedPartition]) -> list[float]:
@@ -113,7 +113,7 @@ class Schedule:
         return times
 
     def _due(self, now: float) -> Work | None:
-        due = self._undoubted(now)
+        due = self._committable(now)
         fresh = all(h.is_sure(now, self._timing.fresh_s) for h in due.values())
         if due and fresh and any(h.closing for h in due.values()):
             return self._commit(due)
@@ -138,14 +138,14 @@ class Schedule:
         waiting = {p: h for p, h in self._holdings.held.items() if h.phase is Phase.CLAIMING}
         return {p: h.token for p, h in sorted(waiting.items()) if h.topic_id == self._holdings.topic_id}
 
-    def _claim(self, tokens: Mapping[int, Token]) -> Claim:
+    def _claim(self, tokens: Mapping[int, Token]) -> SinkClaim:
         seeks = self._holdings.accepted.seeks if self._holdings.accepted is not None else {}
         forget = {p: seek.epoch for p, seek in seeks.items() if p in tokens}
-        return Claim(self._identity, self._holdings.topic_id, tokens, forget, self._next_number)
+        return SinkClaim(self._identity, self._holdings.topic_id, tokens, forget, self._next_number)
 
-    def _undoubted(self, now: float) -> dict[int, OwnedPartition]:
+    def _committable(self, now: float) -> dict[int, OwnedPartition]:
         """What stands to be committed and may be: no commit of it was late just now."""
-        return {p: h for p, h in self._holdings.due.items() if not h.doubted(now)}
+        return {p: h for p, h in self._holdings.due.items() if not h.is_cooling_down(now)}
 
     @staticmethod
     def _urgent(due: Mapping[int, OwnedPartition]) -> bool:
@@ -164,7 +164,7 @@ class Schedule:
         return Look(partitions, self._next_number, topic_id, held, self._id_due(now))
 
     def _look_due(self, now: float) -> bool:
-        if now >= self._look_at or any(not owing.unknown for owing in self._holdings.owing.values()):
+        if now >= self._look_at or any(not one.unknown for one in self._holdings.owed_releases.values()):
             return True
         return any(
             (h.phase is Phase.LOOKING and not h.closing)
@@ -180,7 +180,7 @@ class Schedule:
         begun = [h for h in holdings.held.values() if h.phase is not Phase.READY and not h.closing]
         begins = any(h.grant.release is None for h in begun) or (bool(begun) and not self._knows_id(now))
         partitions = holdings.accepted.initial_partitions if holdings.accepted is not None else 0
-        return begins or bool(holdings.owing) or now - self._id_at >= partitions * self._timing.id_each_s
+        return begins or bool(holdings.owed_releases) or now - self._id_at >= partitions * self._timing.id_each_s
 
     def _wants_id(self, now: float) -> bool:
         """Whether to ask for the topic's id alone: a release is awaited, and then nobody shall wait for that."""

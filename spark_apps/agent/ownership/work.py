@@ -62,7 +62,7 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class SinkClaim:
     """Put the tokens of these holdings into the sink, and ask for the positions that stand there.
 
     `forget`: partition → epoch of a seek; what was written under an older token says nothing of where to go on.
@@ -75,7 +75,7 @@ class Claim:
     number: int
 
 
-Work: TypeAlias = Look | Commit | Survey | Measure | Claim
+Work: TypeAlias = Look | Commit | Survey | Measure | SinkClaim
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class SinkClaimed:
     """What stands in the sink now, of each partition."""
 
     found: Mapping[int, Standing]
@@ -131,7 +131,7 @@ class Failed:
     fenced: tuple[int, ...] = ()
 
 
-Result: TypeAlias = Looked | Done | Surveyed | Measured | Claimed | Failed
+Result: TypeAlias = Looked | Done | Surveyed | Measured | SinkClaimed | Failed
 
 
 def perform(offsets: GroupOffsets, topic: str, work: Work, sink: TransactionalSink | None = None) -> Result:
@@ -152,7 +152,7 @@ def perform(offsets: GroupOffsets, topic: str, work: Work, sink: TransactionalSi
             case Measure(partitions=partitions, beginnings=beginnings):
                 first = offsets.beginnings(topic, beginnings) if beginnings else {}
                 return Measured(offsets.ends(topic, partitions), first)
-            case Claim() as claim:
+            case SinkClaim() as claim:
                 return _claimed(sink, topic, claim)
     except CommitFenced as error:
         return Failed(str(error), fenced=error.partitions)
@@ -160,12 +160,12 @@ def perform(offsets: GroupOffsets, topic: str, work: Work, sink: TransactionalSi
         return Failed(str(error), refused=isinstance(error, GroupInUse))
 
 
-def _claimed(sink: TransactionalSink | None, topic: str, claim: Claim) -> Result:
+def _claimed(sink: TransactionalSink | None, topic: str, claim: SinkClaim) -> Result:
     writer = Writer(claim.identity.cluster, topic, claim.topic_id, claim.identity.consumer)
     if sink is None:
         return Failed("positions are to be claimed and no sink is known")
     try:
-        return Claimed(sink.claim(writer, claim.tokens, claim.forget))
+        return SinkClaimed(sink.claim(writer, claim.tokens, claim.forget))
     except SinkUnavailable as error:
         return Failed(str(error))
     except Exception as error:  # the edge of a sink of the application's own: without an answer nothing would go on

@@ -10,7 +10,7 @@ from coordinator_tasks.core.model import Handoff, Seek, StartRule, Token
 from spark_apps.agent.ownership.listening import Happening, Telling
 from spark_apps.agent.ownership.phases import Phase
 from spark_apps.agent.ownership.planner import BatchPlanner
-from spark_apps.agent.ownership.work import Claim, Failed, perform
+from spark_apps.agent.ownership.work import Failed, SinkClaim, perform
 from spark_apps.agent.settings import Pacing, Terms
 from spark_apps.delivery import SinkUnavailable, Standing, Step, Writer
 from spark_apps.records.batches import BatchOffset
@@ -72,11 +72,11 @@ def once() -> Play:
     return Play(Terms(claims=True))
 
 
-def claim_of(play: Play) -> Claim:
+def claim_of(play: Play) -> SinkClaim:
     """What goes to Kafka first is answered; the claim is not."""
     for _ in range(10):
         work = play.ownership.requests.work()
-        if isinstance(work, Claim):
+        if isinstance(work, SinkClaim):
             return work
         assert work is not None
         play.ownership.requests.answer(perform(play.offsets, "t", work))

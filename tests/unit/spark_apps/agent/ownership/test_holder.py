@@ -196,7 +196,7 @@ def test_after_a_commit_that_came_late_nothing_is_committed_until_a_newer_owner_
     stage: Stage,
 ) -> None:
     late_commit(stage)
-    stage.wait(TIMING.doubt_s - 0.1)
+    stage.wait(TIMING.cool_down_s - 0.1)
     assert stage.committed(0).offset == 50
     stage.commit(0, 45, Token(2, 6, GENERATION))
     stage.wait(1.0)
@@ -218,7 +218,7 @@ def test_what_passes_after_a_commit_that_came_late_is_committed_when_nobody_has_
     stage.ownership.requests.answer(Failed("no answer") if failed else perform(stage.offsets, "t", work))
     stage.hand_out(0, 70)
     stage.cover()
-    stage.wait(TIMING.doubt_s - 0.1)
+    stage.wait(TIMING.cool_down_s - 0.1)
     assert stage.committed(0).offset == (0 if failed else 50)
     assert stage.ownership.requests.next_at() - stage.clock.monotonic() == pytest.approx(0.1, abs=1e-6)
     stage.tick(0.11)
@@ -258,7 +258,7 @@ def test_after_a_commit_that_came_late_nothing_is_handed_out_until_a_newer_owner
     assert stage.ownership.batches.readable().keys() == {1}, (
         "no commit of partition 1 was late, and it was looked at just now"
     )
-    stage.wait(TIMING.doubt_s - 0.1)
+    stage.wait(TIMING.cool_down_s - 0.1)
     assert 0 not in stage.ownership.batches.readable()
     stage.wait(TIMING.look_s + 0.2)
     assert stage.ownership.batches.readable().keys() == {0, 1}
@@ -282,7 +282,7 @@ def test_a_hand_off_after_a_commit_that_came_late_waits_for_that_alone(stage: St
     late_commit(stage)
     give(stage, 0)
     assert stage.ownership.status().running[0].closing
-    stage.wait(TIMING.doubt_s + 0.1)
+    stage.wait(TIMING.cool_down_s + 0.1)
     assert stage.committed(0).offset == 70
     assert 0 not in stage.running
 
