@@ -121,7 +121,7 @@ def watch(stamps: Stamps) -> None:
         (Grants, "on_node", on_node),
         (Grants, "on_releases", on_releases),
         (OwnedPartition, "acknowledge", acknowledge),
-        (OwnedPartition, "measure", on_end),
+        (OwnedPartition, "see_end", on_end),
         (Batches, "hand_out", hand_out),
     ):
         setattr(kind, name, stamped(stamps, getattr(kind, name), note))

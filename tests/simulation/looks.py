@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from coordinator_tasks.core.model import Committed, Token
 from spark_apps.agent.ownership.owned_partition import OwnedPartition
 from spark_apps.agent.ownership.phases import Phase
-from spark_apps.agent.ownership.work import Commit, Done, Look, Looked, Result, Work
+from spark_apps.agent.ownership.work import Commit, Done, FetchedOffsets, OffsetFetch, Result, Work
 from tests.simulation.consumer import Consumer
 
 LOOK_S = 1.0
@@ -51,7 +51,7 @@ class Looks:
         held, now = _held(one, topic), one.kernel.now
         ready = frozenset(p for p, h in held.items() if h.phase is Phase.READY)
         owner.asked = Asked(work, now, held, ready)
-        if isinstance(work, Look):
+        if isinstance(work, OffsetFetch):
             return
         sent = work.offsets.keys() if isinstance(work, Commit) else frozenset()
         urgent = any(held[p].closing for p in sent if p in held)
@@ -84,7 +84,7 @@ class Looks:
         if isinstance(asked.work, Commit) and isinstance(result, Done):
             for p in asked.work.offsets:
                 owner.overwritten.pop(p, None)
-        if not isinstance(asked.work, Look) or not isinstance(result, Looked):
+        if not isinstance(asked.work, OffsetFetch) or not isinstance(result, FetchedOffsets):
             return
         for p in asked.work.partitions:
             h, entry = held.get(p), result.entries.get(p)

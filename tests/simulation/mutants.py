@@ -284,8 +284,8 @@ MUTANTS = (
         "an answer says nothing of a holding that began after it was asked for",
     ),
     Mutant(
-        "Requests._looked",
-        "if looked.topic_id and looked.topic_id != held.topic_id:",
+        "Requests._fetched",
+        "if fetched.topic_id and fetched.topic_id != held.topic_id:",
         "if False:",
         "a topic that was created anew is noticed at every look",
     ),
@@ -309,8 +309,8 @@ MUTANTS = (
     ),
     Mutant(
         "Holdings.is_rejected",
-        "return rejected is not None and epoch <= rejected.epoch and",
-        "return False and",
+        "and epoch <= rejected.epoch",
+        "and False",
         "what was fenced is not started again under the same grant",
     ),
     Mutant(
@@ -375,7 +375,7 @@ MUTANTS = (
     ),
     Mutant(
         "Schedule._due",
-        "if unknown and now >= self._survey_at:",
+        "if unknown and now >= self._list_bounds_at:",
         "if unknown:",
         "a partition without a leader keeps nothing else waiting",
     ),
@@ -767,7 +767,7 @@ MUTANTS = (
         "a commit of another topic id is no start",
     ),
     Mutant(
-        "Schedule._look_due", "if now >= self._look_at or", "if", "an owner that is idle looks as well, once a second"
+        "Schedule._fetch_due", "if now >= self._fetch_at or", "if", "an owner that is idle looks as well, once a second"
     ),
     Mutant(
         "OwnedPartition.place",
@@ -813,7 +813,7 @@ MUTANTS = (
     ),
     Mutant(
         "perform",
-        "offsets.hold(topic, look.topic_id, look.holding)",
+        "offsets.hold(topic, fetch.topic_id, fetch.holding)",
         "pass",
         "with the broker's fence the owner before is fenced before its entry is read",
     ),
@@ -915,10 +915,10 @@ MUTANTS = (
     ),
     Mutant(
         "perform",
-        "entries = offsets.committed(topic, look.partitions)\n"
-        "                return Looked(entries, offsets.topic_id(topic) if look.asks_id else None)",
-        "found = offsets.topic_id(topic) if look.asks_id else None\n"
-        "                return Looked(offsets.committed(topic, look.partitions), found)",
+        "entries = offsets.committed(topic, fetch.partitions)\n"
+        "                return FetchedOffsets(entries, offsets.topic_id(topic) if fetch.asks_id else None)",
+        "found = offsets.topic_id(topic) if fetch.asks_id else None\n"
+        "                return FetchedOffsets(offsets.committed(topic, fetch.partitions), found)",
         "the topic's id is read after the entries that it vouches for",
     ),
     Mutant(

@@ -151,7 +151,7 @@ def _overwrite(world: World, token: Token | None = None) -> None:
 def test_an_owner_that_does_not_look(monkeypatch: pytest.MonkeyPatch) -> None:
     with settled() as world:
         _with_records(world)
-        monkeypatch.setattr(Schedule, "_look_due", lambda *_: False)
+        monkeypatch.setattr(Schedule, "_fetch_due", lambda *_: False)
         assert "looks: " in has_broken(world)
 
 

@@ -75,20 +75,20 @@ class Holdings:
         return {p: h for p, h in self.held.items() if h.due}
 
     @property
-    def lookable(self) -> tuple[int, ...]:
+    def fetchable(self) -> tuple[int, ...]:
         """The partitions whose committed entries matter to us."""
         return tuple(sorted({p for p, h in self.held.items() if not h.fenced} | self.owed_releases.keys()))
 
     @property
     def unknown(self) -> tuple[int, ...]:
         """Partitions without any position, so that the log's bounds decide."""
-        held = {p for p, h in self.held.items() if h.phase is Phase.SURVEYING and not h.closing}
+        held = {p for p, h in self.held.items() if h.phase is Phase.LISTING and not h.closing}
         return tuple(sorted(held | {p for p, one in self.owed_releases.items() if one.unknown}))
 
     @property
     def starting(self) -> bool:
         """Something was granted and is ready soon."""
-        soon = (Phase.LOOKING, Phase.STARTING)
+        soon = (Phase.FETCHING, Phase.STARTING)
         return any(h.phase in soon and not h.closing for h in self.held.values())
 
     @property
@@ -118,18 +118,13 @@ class Holdings:
         """Whether a grant of this epoch is not taken up again."""
         rejected = self.rejected.get(partition)
         # What stopped a holding of a topic says nothing of the one that was created anew under its name.
-        return (
-            rejected is not None
-            and epoch <= rejected.epoch
-            and self.accepted is not None
-            and rejected.topic_id == self.topic_id
-        )
+        return rejected is not None and rejected.topic_id == self.topic_id and epoch <= rejected.epoch
 
     # Changes ---------------------------------------------------------------------------------------------------------
 
     def acquire(self, grant: Grant) -> None:
         """Begin to hold a partition."""
-        phase = Phase.CLAIMING if self.terms.claims else Phase.LOOKING
+        phase = Phase.CLAIMING if self.terms.claims else Phase.FETCHING
         self.held[grant.partition] = OwnedPartition(grant, self.topic_id, self.number, phase)
 
     def reject(self, held: OwnedPartition, by: Token | None = None) -> None:

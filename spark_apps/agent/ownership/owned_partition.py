@@ -37,7 +37,7 @@ class Inflow:
     rate: float | None = None
 
     def seen(self, end: int, now: float) -> "Inflow":
-        """With one more look."""
+        """With one more fetch."""
         first = self.end if self.first_end is None else self.first_end
         age, gap = now - self.began_at, now - self.at
         if gap <= 0:
@@ -62,7 +62,7 @@ class OwnedPartition:
     grant: Grant
     topic_id: str
     born: int
-    phase: Phase = Phase.LOOKING
+    phase: Phase = Phase.FETCHING
     shown: tuple[Token, int] | None = None  # the newest token of an entry or a release so far, and its offset
     start_given: bool = (
         False  # the sink, the application or the log gave the position: Kafka's entry no longer changes it
@@ -82,7 +82,7 @@ class OwnedPartition:
     end: int | None = None
     goal: int | None = None  # the log's end when it was taken up
     inflow: Inflow | None = None
-    handed_from: int | None = None  # the first offset that was handed out since the log's beginning was looked at
+    handed_from: int | None = None  # the first offset that was handed out since the log's beginning was fetched at
     ahead_since: float | None = None  # since when the position is behind the log's end
     looked_at: float = -inf
     cool_until: float = -inf
@@ -199,7 +199,7 @@ class OwnedPartition:
         self.position = self.passed
         self.pending = False
 
-    def measure(self, end: int, now: float) -> None:
+    def see_end(self, end: int, now: float) -> None:
         """The log's end as just read; at the end, nothing is expected to move."""
         self.end = end
         if not self.pending:

@@ -11,8 +11,8 @@ class Phase(StrEnum):
     """How far the acquisition has come. Nothing is read before `READY`."""
 
     CLAIMING = "claiming"  # the sink keeps the positions: our token has to be put there
-    LOOKING = "looking"  # the committed entry has to be read
-    SURVEYING = "surveying"  # no position is known: the log's bounds have to be read
+    FETCHING = "fetching"  # the committed entry has to be read
+    LISTING = "listing"  # no position is known: the log's bounds have to be read
     ASSIGNING = "assigning"  # the application is told, and may begin elsewhere
     STARTING = "starting"  # the start position has to be committed under the new token
     GUARDING = "guarding"  # the start commit has to stay our own for longer than the commit time-out
@@ -36,9 +36,9 @@ class Event(StrEnum):
 _START = {Event.START_KNOWN: Phase.STARTING, Event.START_TO_TELL: Phase.ASSIGNING}
 
 TRANSITIONS: Mapping[Phase, Mapping[Event, Phase]] = {
-    Phase.CLAIMING: {Event.NOT_IN_SINK: Phase.LOOKING, **_START},
-    Phase.LOOKING: {Event.NOT_COMMITTED: Phase.SURVEYING, **_START},
-    Phase.SURVEYING: _START,
+    Phase.CLAIMING: {Event.NOT_IN_SINK: Phase.FETCHING, **_START},
+    Phase.FETCHING: {Event.NOT_COMMITTED: Phase.LISTING, **_START},
+    Phase.LISTING: _START,
     Phase.ASSIGNING: {Event.TOLD: Phase.STARTING},
     Phase.STARTING: {**_START, Event.COMMITTED: Phase.READY, Event.COMMITTED_GUARDED: Phase.GUARDING},
     Phase.GUARDING: {Event.UNDISTURBED: Phase.READY},

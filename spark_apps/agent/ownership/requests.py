@@ -38,15 +38,15 @@ from spark_apps.agent.ownership.work import (
     Commit,
     Done,
     Failed,
-    Look,
-    Looked,
-    Measure,
-    Measured,
+    FetchedOffsets,
+    ListBounds,
+    ListedBounds,
+    ListedOffsets,
+    ListOffsets,
+    OffsetFetch,
     Result,
     SinkClaim,
     SinkClaimed,
-    Survey,
-    Surveyed,
     Work,
 )
 from spark_apps.agent.reports import Reports
@@ -116,18 +116,18 @@ class Requests:
         if isinstance(work, Commit):
             self._reports.clear("group")
         match work, result:
-            case Look() as look, Looked() as looked:
-                self._looked(look, looked, now)
+            case OffsetFetch() as fetch, FetchedOffsets() as fetched:
+                self._fetched(fetch, fetched, now)
             case Commit(offsets, number), Done():
                 self._committed(offsets, number, now)
-            case Survey(partitions, number), Surveyed() as surveyed:
-                self._surveyed(partitions, number, surveyed)
-                if surveyed.bounds.keys() < set(partitions):
-                    self._schedule.pause_surveys()
+            case ListBounds(partitions, number), ListedBounds() as listed:
+                self._bounds_listed(partitions, number, listed)
+                if listed.bounds.keys() < set(partitions):
+                    self._schedule.pause_bounds()
             case SinkClaim() as claim, SinkClaimed(found):
                 self._claimed(claim, found)
-            case Measure(partitions, number), Measured() as measured:
-                self._measured(partitions, number, measured, now)
+            case ListOffsets(partitions, number), ListedOffsets() as listed:
+                self._ends_listed(partitions, number, listed, now)
 
     def _cool_down(self, work: Commit, now: float) -> None:
         if now - self._schedule.asked_at > self._timing.fresh_s:
@@ -147,7 +147,7 @@ class Requests:
         match work:
             case Commit(offsets, number):
                 waiting = self._holdings.of_request(offsets, number)
-            case Look(number=number):  # nothing is committed on an old look
+            case OffsetFetch(number=number):  # nothing is committed on an old look
                 waiting = self._holdings.of_request(self._holdings.due, number)
             case _:
                 return
@@ -164,18 +164,18 @@ class Requests:
             self._holdings.fence(held)
             self._reports.add(partition, f"partition {partition} stopped: {failed.reason}")
 
-    def _looked(self, look: Look, looked: Looked, now: float) -> None:
-        self._schedule.looked(bool(look.partitions), looked.topic_id)
+    def _fetched(self, fetch: OffsetFetch, fetched: FetchedOffsets, now: float) -> None:
+        self._schedule.fetched(bool(fetch.partitions), fetched.topic_id)
         known = self._holdings.accepted.epoch if self._holdings.accepted is not None else 0
-        entries = {partition: credible(entry, known) for partition, entry in looked.entries.items()}
-        for partition, held in self._holdings.of_request(look.partitions, look.number):
-            if looked.topic_id and looked.topic_id != held.topic_id:
-                self._created_anew(partition, held, looked.topic_id)
+        entries = {partition: credible(entry, known) for partition, entry in fetched.entries.items()}
+        for partition, held in self._holdings.of_request(fetch.partitions, fetch.number):
+            if fetched.topic_id and fetched.topic_id != held.topic_id:
+                self._created_anew(partition, held, fetched.topic_id)
             elif not held.fenced:
                 self._judge(partition, held, entries.get(partition), now)
-        for partition in look.partitions:
+        for partition in fetch.partitions:
             owed_release = self._holdings.owed_releases.get(partition)
-            if owed_release is not None and look.number > owed_release.born:
+            if owed_release is not None and fetch.number > owed_release.born:
                 self._answer_owed(partition, owed_release, entries.get(partition))
 
     def _created_anew(self, partition: int, held: OwnedPartition, topic_id: str) -> None:
@@ -202,7 +202,7 @@ class Requests:
             self._reports.add(
                 partition, f"partition {partition} was taken by {entry.owner} ({shown(entry.token)}): stopped"
             )
-        elif held.phase in (Phase.LOOKING, Phase.STARTING) and not held.start_given:
+        elif held.phase in (Phase.FETCHING, Phase.STARTING) and not held.start_given:
             self._place(partition, held, entry)
         elif held.phase is Phase.GUARDING:
             held.guard(verdict, entry, now, self._timing.guard_s)
@@ -226,7 +226,7 @@ class Requests:
         if held.grant.release is None and not known:
             # A start that was found in the log already stands: looking for it at every look, slow brokers would never
             # let it be committed.
-            if held.phase is Phase.LOOKING:
+            if held.phase is Phase.FETCHING:
                 held.advance(Event.NOT_COMMITTED)
             return
         start = self._start(partition, entry, held.grant.release, Bounds(0, 0))
@@ -257,31 +257,31 @@ class Requests:
         if found.keys() < claim.tokens.keys():
             self._schedule.pause_claims()
 
-    def _surveyed(self, partitions: Iterable[int], number: int, surveyed: Surveyed) -> None:
-        self._note_leaderless(partitions, surveyed.bounds)
+    def _bounds_listed(self, partitions: Iterable[int], number: int, listed: ListedBounds) -> None:
+        self._note_leaderless(partitions, listed.bounds)
         for partition, held in self._holdings.of_request(partitions, number):
-            if held.phase is Phase.SURVEYING and partition in surveyed.bounds:
+            if held.phase is Phase.LISTING and partition in listed.bounds:
                 try:
-                    self._begin(held, self._initial(partition, surveyed).offset)
+                    self._begin(held, self._initial(partition, listed).offset)
                 except NoStart as error:
                     self._holdings.stop(held)
                     self._reports.add(partition, str(error))
         for partition in partitions:
             owed_release = self._holdings.owed_releases.get(partition)
-            if owed_release is not None and owed_release.unknown and partition in surveyed.bounds:
+            if owed_release is not None and owed_release.unknown and partition in listed.bounds:
                 try:
-                    offset = self._initial(partition, surveyed).offset
+                    offset = self._initial(partition, listed).offset
                 except NoStart as error:
                     self._reports.add(partition, str(error))
                     continue
                 self._release_at(partition, owed_release, offset, None)
 
-    def _initial(self, partition: int, surveyed: Surveyed) -> Start:
+    def _initial(self, partition: int, listed: ListedBounds) -> Start:
         """Where nothing is committed and nothing was released: as the application wants it, else the topic's rule."""
-        bounds, node, first = surveyed.bounds[partition], self._holdings.accepted, self._holdings.first
+        bounds, node, first = listed.bounds[partition], self._holdings.accepted, self._holdings.first
         wanted = None
         if first is not None and node is not None and partition < node.initial_partitions:
-            wanted = first.start(partition, bounds, surveyed.at.get(partition))
+            wanted = first.start(partition, bounds, listed.at.get(partition))
         return wanted or self._start(partition, None, None, bounds)
 
     def _start(self, partition: int, entry: Committed | None, release: Release | None, bounds: Bounds) -> Start:
@@ -307,13 +307,13 @@ class Requests:
                     "there): nothing more is read of it until one does",
                 )
 
-    def _measured(self, partitions: Iterable[int], number: int, measured: Measured, now: float) -> None:
-        self._note_leaderless(partitions, measured.ends)
+    def _ends_listed(self, partitions: Iterable[int], number: int, listed: ListedOffsets, now: float) -> None:
+        self._note_leaderless(partitions, listed.ends)
         for partition, held in self._holdings.of_request(partitions, number):
-            if partition not in measured.ends:
+            if partition not in listed.ends:
                 continue
-            held.measure(measured.ends[partition], now)
-            beginning = measured.beginnings.get(partition)
+            held.see_end(listed.ends[partition], now)
+            beginning = listed.beginnings.get(partition)
             sentence = misplaced(held, beginning, now, self._timing.ahead_s)
             if sentence:
                 self._misplaced(partition, held, sentence, beginning)

@@ -8,7 +8,7 @@ from coordinator_tasks.core.ports import Clock
 from spark_apps.agent.ownership.holdings import Holdings
 from spark_apps.agent.ownership.owned_partition import OwnedPartition
 from spark_apps.agent.ownership.phases import Phase
-from spark_apps.agent.ownership.work import Commit, Look, Measure, SinkClaim, Survey, Work
+from spark_apps.agent.ownership.work import Commit, ListBounds, ListOffsets, OffsetFetch, SinkClaim, Work
 from spark_apps.agent.settings import Identity, Timing
 
 
@@ -24,32 +24,32 @@ class Schedule:
         self._identity = identity
         self._clock = clock
         self._timing = timing
-        self._look_at = -inf
+        self._fetch_at = -inf
         self._id_at = -inf
         self._known_id = ("", -inf)
         self._commit_at = -inf
         self._retry_at = -inf
         self._claim_at = -inf
-        self._survey_at = -inf
+        self._list_bounds_at = -inf
         self._failures = 0
-        self._measured_at = -inf
-        self._measure_wanted = False
+        self._ends_listed_at = -inf
+        self._ends_wanted = False
         self._bounds_at = -inf
 
     # What is told ----------------------------------------------------------------------------------------------------
 
     def want_ends(self) -> None:
         """Read the log's ends as soon as that is allowed again."""
-        self._measure_wanted = True
+        self._ends_wanted = True
 
     def want_bounds(self) -> None:
         """Read the log's beginnings with the next look at its ends."""
         self._bounds_at = -inf
 
-    def looked(self, entries: bool, topic_id: str | None) -> None:
+    def fetched(self, entries: bool, topic_id: str | None) -> None:
         """A look was answered, with entries, with the topic's id (`None` = not asked for), or with both."""
         if entries:
-            self._look_at = self.asked_at + self._timing.look_s
+            self._fetch_at = self.asked_at + self._timing.look_s
         if topic_id is not None:
             self._id_at = self.asked_at
             self._known_id = (topic_id, self.asked_at)
@@ -64,9 +64,9 @@ class Schedule:
         self._retry_at = self._clock.monotonic() + pause
         self._failures = min(self._failures + 1, 10)
 
-    def pause_surveys(self) -> None:
+    def pause_bounds(self) -> None:
         """Kafka did not know every partition's bounds: not asked for them again at once. It keeps nothing else waiting."""
-        self._survey_at = self._clock.monotonic() + self._timing.retry_max_s
+        self._list_bounds_at = self._clock.monotonic() + self._timing.retry_max_s
 
     def pause_claims(self) -> None:
         """The sink did not take every claim: not asked again at once. It keeps nothing waiting that goes to Kafka."""
@@ -91,8 +91,8 @@ class Schedule:
         due = self._committable(now)
         if self._urgent(due) or self._wants_id(now):
             return self._retry_at
-        times = [self._survey_at] if self._holdings.unknown else []
-        if self._holdings.lookable:
+        times = [self._list_bounds_at] if self._holdings.unknown else []
+        if self._holdings.fetchable:
             times += self._times(due)
         times += [h.cool_until for p, h in self._holdings.due.items() if p not in due]
         return max(min(times, default=inf), self._retry_at)
@@ -100,14 +100,14 @@ class Schedule:
     def _times(self, due: Mapping[int, OwnedPartition]) -> list[float]:
         """When each kind of request about what is held is due, apart from what somebody waits for."""
         held = self._holdings.held
-        times = [self._look_at]
+        times = [self._fetch_at]
         if due:
             times.append(self._commit_at)
         times += [h.looked_at + self._timing.guard_look_s for h in held.values() if h.phase is Phase.GUARDING]
         if self._unclaimed:
             times.append(self._claim_at)
-        if self._measure_wanted:
-            times.append(self._measured_at + self._measure_s)
+        if self._ends_wanted:
+            times.append(self._ends_listed_at + self._ends_pause_s)
         if any(h.phase is Phase.READY and not h.closing for h in held.values()):
             times.append(self._ends_at)
         return times
@@ -117,20 +117,20 @@ class Schedule:
         fresh = all(h.is_sure(now, self._timing.fresh_s) for h in due.values())
         if due and fresh and any(h.closing for h in due.values()):
             return self._commit(due)
-        lookable = self._holdings.lookable
-        if lookable and (not fresh or self._look_due(now)):
-            return self._look(lookable, now)
+        fetchable = self._holdings.fetchable
+        if fetchable and (not fresh or self._fetch_due(now)):
+            return self._fetch(fetchable, now)
         if due and (self._urgent(due) or now >= self._commit_at):
             return self._commit(due)
         if self._wants_id(now):
-            return self._look((), now)
+            return self._fetch((), now)
         tokens = self._unclaimed
         if tokens and now >= self._claim_at:
             return self._claim(tokens)
         unknown = self._holdings.unknown
-        if unknown and now >= self._survey_at:
-            return Survey(unknown, self._next_number, self._times_ms(unknown))
-        return self._measure(now) or self._recommit(now)
+        if unknown and now >= self._list_bounds_at:
+            return ListBounds(unknown, self._next_number, self._times_ms(unknown))
+        return self._list_offsets(now) or self._recommit(now)
 
     @property
     def _unclaimed(self) -> dict[int, Token]:
@@ -158,16 +158,16 @@ class Schedule:
 
     # Looks -----------------------------------------------------------------------------------------------------------
 
-    def _look(self, partitions: tuple[int, ...], now: float) -> Look:
+    def _fetch(self, partitions: tuple[int, ...], now: float) -> OffsetFetch:
         topic_id = self._holdings.topic_id
         held = {p: h.token for p, h in self._holdings.held.items() if not h.fenced and h.topic_id == topic_id}
-        return Look(partitions, self._next_number, topic_id, held, self._id_due(now))
+        return OffsetFetch(partitions, self._next_number, topic_id, held, self._id_due(now))
 
-    def _look_due(self, now: float) -> bool:
-        if now >= self._look_at or any(not one.unknown for one in self._holdings.owed_releases.values()):
+    def _fetch_due(self, now: float) -> bool:
+        if now >= self._fetch_at or any(not one.unknown for one in self._holdings.owed_releases.values()):
             return True
         return any(
-            (h.phase is Phase.LOOKING and not h.closing)
+            (h.phase is Phase.FETCHING and not h.closing)
             or (h.phase is Phase.GUARDING and now - h.looked_at >= self._timing.guard_look_s and not h.closing)
             for h in self._holdings.held.values()
         )
@@ -218,9 +218,9 @@ class Schedule:
         times = {p: first.time_ms(p) for p in partitions if p < node.initial_partitions}
         return {p: at for p, at in times.items() if at is not None}
 
-    def _measure(self, now: float) -> Measure | None:
+    def _list_offsets(self, now: float) -> ListOffsets | None:
         ready = {p: h for p, h in self._holdings.held.items() if h.phase is Phase.READY and not h.closing}
-        wanted = self._measure_wanted and now - self._measured_at >= self._measure_s
+        wanted = self._ends_wanted and now - self._ends_listed_at >= self._ends_pause_s
         allowed = wanted or now >= self._ends_at
         if not allowed:
             # Somebody waits for those that have just begun, and for no other.
@@ -234,16 +234,16 @@ class Schedule:
         for held in ready.values():
             held.asked_from = held.position
         if allowed:
-            self._measure_wanted = False
-            self._measured_at = now
-        return Measure(tuple(sorted(ready)), self._next_number, tuple(sorted(bounds)))
+            self._ends_wanted = False
+            self._ends_listed_at = now
+        return ListOffsets(tuple(sorted(ready)), self._next_number, tuple(sorted(bounds)))
 
     @property
     def _ends_at(self) -> float:
         """While a batch does not end nobody wants the log's ends, and the lag shown would be that of its beginning."""
-        wanted_before = self._measured_at > -inf
-        return self._measured_at + max(self._timing.ends_s, self._measure_s) if wanted_before else inf
+        wanted_before = self._ends_listed_at > -inf
+        return self._ends_listed_at + max(self._timing.ends_s, self._ends_pause_s) if wanted_before else inf
 
     @property
-    def _measure_s(self) -> float:
+    def _ends_pause_s(self) -> float:
         return max(self._timing.measure_s, len(self._holdings.held) * self._timing.measure_each_s)

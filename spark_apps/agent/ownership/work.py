@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class OffsetFetch:
     """Read the committed entries of `partitions`, in one request; `asks_id`: and then the id that the topic has now.
 
     `holding`: all that is held by then, under the id `topic_id` of the topic.
@@ -41,7 +41,7 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class ListBounds:
     """Ask for the first offset and the one after the last of `partitions`, where no position is known.
 
     `times_ms`: for some of them also for the first record at or after that time, in milliseconds since 1970.
@@ -53,7 +53,7 @@ class Survey:
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class ListOffsets:
     """Ask for the offset after the last readable record of `partitions`, and for some of them for the first one."""
 
     partitions: tuple[int, ...]
@@ -75,11 +75,11 @@ class SinkClaim:
     number: int
 
 
-Work: TypeAlias = Look | Commit | Survey | Measure | SinkClaim
+Work: TypeAlias = OffsetFetch | Commit | ListBounds | ListOffsets | SinkClaim
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class FetchedOffsets:
     """The committed entries that were there, and the id of the topic afterwards.
 
     Empty = Kafka has no such topic; `None` = not asked for.
@@ -97,7 +97,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Surveyed:
+class ListedBounds:
     """The bounds of each partition that Kafka knows; in `at` the offsets that were asked for by time and exist."""
 
     bounds: Mapping[int, Bounds]
@@ -105,7 +105,7 @@ class Surveyed:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ListedOffsets:
     """The end of each partition that Kafka knows, and the beginnings that were asked for."""
 
     ends: Mapping[int, int]
@@ -131,27 +131,29 @@ class Failed:
     fenced: tuple[int, ...] = ()
 
 
-Result: TypeAlias = Looked | Done | Surveyed | Measured | SinkClaimed | Failed
+Result: TypeAlias = FetchedOffsets | Done | ListedBounds | ListedOffsets | SinkClaimed | Failed
 
 
 def perform(offsets: GroupOffsets, topic: str, work: Work, sink: TransactionalSink | None = None) -> Result:
     """Ask Kafka, or the sink that keeps the positions; blocks as long as they do."""
     try:
         match work:
-            case Look() as look:
-                offsets.hold(topic, look.topic_id, look.holding)
-                entries = offsets.committed(topic, look.partitions)
-                return Looked(entries, offsets.topic_id(topic) if look.asks_id else None)
+            case OffsetFetch() as fetch:
+                offsets.hold(topic, fetch.topic_id, fetch.holding)
+                entries = offsets.committed(topic, fetch.partitions)
+                return FetchedOffsets(entries, offsets.topic_id(topic) if fetch.asks_id else None)
             case Commit(offsets=entries):
                 offsets.commit(topic, entries)
                 return Done()
-            case Survey(partitions=partitions, times_ms=times_ms):
+            case ListBounds(partitions=partitions, times_ms=times_ms):
                 first, end = offsets.beginnings(topic, partitions), offsets.ends(topic, partitions)
                 bounds = {p: Bounds(first[p], end[p]) for p in first.keys() & end.keys()}
-                return Surveyed(bounds, offsets.at_times(topic, {p: at for p, at in times_ms.items() if p in bounds}))
-            case Measure(partitions=partitions, beginnings=beginnings):
+                return ListedBounds(
+                    bounds, offsets.at_times(topic, {p: at for p, at in times_ms.items() if p in bounds})
+                )
+            case ListOffsets(partitions=partitions, beginnings=beginnings):
                 first = offsets.beginnings(topic, beginnings) if beginnings else {}
-                return Measured(offsets.ends(topic, partitions), first)
+                return ListedOffsets(offsets.ends(topic, partitions), first)
             case SinkClaim() as claim:
                 return _claimed(sink, topic, claim)
     except CommitFenced as error:

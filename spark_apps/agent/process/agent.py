@@ -4,7 +4,7 @@ One thread calls `step`; callbacks and other threads only wake it. Rules:
 - A topic node is acted on only when it was read after the registration and in its session.
 - Before the first registration, the queries of the topics that are there are started: whoever is registered may be given
   partitions at once, and they would stand still for as long as a query takes to start.
-- Without ZooKeeper it goes on with the pictures that it has, and says so; the fence in Kafka still holds.
+- Without ZooKeeper it goes on with the nodes that it has accepted, and says so; the fence in Kafka still holds.
 - A leave: draining mark, hand-offs, commits, queries stopped; then the end of this incarnation and the registration's
   end in one transaction. The status interface answers until all that is over. A consumer that a person has drained
   leaves by itself once it holds nothing.

@@ -12,7 +12,16 @@ from coordinator_tasks.core.protocol.fence import Bounds
 from spark_apps.agent.ownership.first import FirstOffsets
 from spark_apps.agent.ownership.planner import BatchPlanner
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
-from spark_apps.agent.ownership.work import Commit, Failed, Look, Measure, Survey, Surveyed, Work, perform
+from spark_apps.agent.ownership.work import (
+    Commit,
+    Failed,
+    ListBounds,
+    ListedBounds,
+    ListOffsets,
+    OffsetFetch,
+    Work,
+    perform,
+)
 from spark_apps.agent.reports import MAX_REPORTS, Reports
 from spark_apps.agent.settings import Pacing, Terms
 from spark_apps.agent.zookeeper.watches import Watches
@@ -61,8 +70,8 @@ def test_the_worker_sleeps_until_something_is_due(stage: Stage) -> None:
 def test_a_start_is_committed_at_once_although_something_was_committed_just_now(stage: Stage) -> None:
     stage.own(0)
     stage.ownership.grants.on_node(replace(stage.node, epoch=9, assignments={0: "a", 1: "a"}, since={0: 1, 1: 9}))
-    stage.ownership.requests.answer(perform(stage.offsets, "t", asked(stage, Look)))
-    stage.ownership.requests.answer(perform(stage.offsets, "t", asked(stage, Survey)))
+    stage.ownership.requests.answer(perform(stage.offsets, "t", asked(stage, OffsetFetch)))
+    stage.ownership.requests.answer(perform(stage.offsets, "t", asked(stage, ListBounds)))
     assert stage.ownership.requests.next_at() <= stage.clock.monotonic()
     assert isinstance(stage.ownership.requests.work(), Commit)
 
@@ -78,7 +87,7 @@ def test_a_partition_without_a_leader_keeps_nothing_else_waiting(stage: Stage) -
     stage.own(0, 1)
     assert stage.reported("partition 1: no broker says where its log begins and ends")
     stage.kafka.append("t", 0, 50)
-    assert measure(stage).partitions == (0,)
+    assert list_offsets(stage).partitions == (0,)
     assert stage.ownership.holdings.ready()[0].end == 150
     stage.hand_out(0, 120)
     stage.cover()
@@ -95,11 +104,11 @@ def test_bounds_that_no_broker_knew_are_asked_for_again_after_a_pause(stage: Sta
     stage.kafka.leaderless.add(1)
     stage.own(1)
     asked_at = stage.clock.monotonic()
-    assert not isinstance(stage.ownership.requests.work(), Survey)
+    assert not isinstance(stage.ownership.requests.work(), ListBounds)
     stage.tick(TIMING.look_s)
     assert stage.ownership.requests.next_at() == asked_at + TIMING.retry_max_s
     stage.clock.advance(asked_at + TIMING.retry_max_s - stage.clock.monotonic())
-    assert isinstance(asked(stage, Survey), Survey)
+    assert isinstance(asked(stage, ListBounds), ListBounds)
 
 
 def test_a_claim_that_failed_is_made_again_after_its_pause() -> None:
@@ -117,9 +126,9 @@ def test_a_look_names_what_is_held_under_this_topic_id_and_not_fenced(stage: Sta
     stage.commit(1, 50, Token(90, 1))
     stage.tick(1.0)
     stage.clock.advance(1.0)
-    look = asked(stage, Look)
-    assert isinstance(look, Look)
-    assert look.holding.keys() == {0}
+    fetch = asked(stage, OffsetFetch)
+    assert isinstance(fetch, OffsetFetch)
+    assert fetch.holding.keys() == {0}
 
 
 def awaits(stage: Stage) -> None:
@@ -130,10 +139,10 @@ def awaits(stage: Stage) -> None:
 
 
 def asks_id(stage: Stage) -> bool:
-    look = asked(stage, Look)
-    assert isinstance(look, Look)
-    assert 1 in look.partitions
-    return look.asks_id
+    fetch = asked(stage, OffsetFetch)
+    assert isinstance(fetch, OffsetFetch)
+    assert 1 in fetch.partitions
+    return fetch.asks_id
 
 
 @pytest.mark.parametrize(("waited_s", "asks"), [(TIMING.id_fresh_s, False), (TIMING.id_fresh_s + 0.01, True)])
@@ -161,45 +170,45 @@ def test_partitions_that_came_later_are_asked_for_no_time(stage: Stage) -> None:
     stage.ownership.grants.on_node(
         replace(stage.node, epoch=1, assignments={0: "a", 1: "a"}, since={0: 1, 1: 1}, initial_partitions=1)
     )
-    survey = asked(stage, Survey)
-    assert isinstance(survey, Survey)
-    assert survey.times_ms == {0: 1000}
+    listing = asked(stage, ListBounds)
+    assert isinstance(listing, ListBounds)
+    assert listing.times_ms == {0: 1000}
 
 
-def measure(stage: Stage) -> Measure:
+def list_offsets(stage: Stage) -> ListOffsets:
     stage.clock.advance(TIMING.measure_s)
     stage.ownership.requests.want_ends()
-    work = asked(stage, Measure)
-    assert isinstance(work, Measure)
+    work = asked(stage, ListOffsets)
+    assert isinstance(work, ListOffsets)
     stage.ownership.requests.answer(perform(stage.offsets, "t", work))
     return work
 
 
 def test_the_logs_beginnings_are_asked_for_now_and_then_and_those_of_a_new_partition_at_once(stage: Stage) -> None:
     stage.own(0)
-    assert [measure(stage).beginnings for _ in range(3)] == [(0,), (), ()]
+    assert [list_offsets(stage).beginnings for _ in range(3)] == [(0,), (), ()]
     stage.own(0, 1)
-    assert measure(stage).beginnings == ()
+    assert list_offsets(stage).beginnings == ()
     stage.tick(TIMING.bounds_s)
-    assert [measure(stage).beginnings for _ in range(2)] == [(0, 1), ()]
+    assert [list_offsets(stage).beginnings for _ in range(2)] == [(0, 1), ()]
 
 
 def test_what_is_being_stopped_or_was_just_released_is_not_measured_for_its_beginning(stage: Stage) -> None:
     stage.own(0, 1)
-    measure(stage)
+    list_offsets(stage)
     stage.hand_out(0, 50)
     give(stage, 0)
-    assert measure(stage).partitions == (1,)
+    assert list_offsets(stage).partitions == (1,)
     taker = Stage()
     taker.node = replace(taker.node, epoch=4)
     taker.own(0)
-    measure(taker)
+    list_offsets(taker)
     taker.read(handoff={1: Handoff("b", "a", taker.node.epoch + 1)})
     taker.ownership.grants.on_releases({1: release_of(taker, 1, 40, Token(1, 6, GENERATION))})
-    for kind in (Look, Commit):
+    for kind in (OffsetFetch, Commit):
         taker.ownership.requests.answer(perform(taker.offsets, "t", asked(taker, kind)))
-    work = asked(taker, Measure)
-    assert isinstance(work, Measure)
+    work = asked(taker, ListOffsets)
+    assert isinstance(work, ListOffsets)
     assert (work.partitions, work.beginnings) == ((1,), ())
 
 
@@ -211,7 +220,7 @@ def test_what_keeps_commits_from_the_group_is_said_until_a_commit_has_passed(sta
     asked(stage, Commit)
     stage.ownership.requests.answer(Failed("somebody has subscribed", refused=True))
     stage.clock.advance(TIMING.fresh_s + 1)
-    stage.ownership.requests.answer(perform(stage.offsets, "t", asked(stage, Look)))
+    stage.ownership.requests.answer(perform(stage.offsets, "t", asked(stage, OffsetFetch)))
     assert stage.reported("somebody has subscribed")
     stage.tick()
     assert not stage.reported("somebody has subscribed")
@@ -222,14 +231,14 @@ def test_what_keeps_kafka_from_answering_is_said_until_it_answers(stage: Stage) 
     asked(stage, Commit)
     stage.ownership.requests.answer(Failed("no broker answers"))
     stage.clock.advance(TIMING.fresh_s + 1)
-    stage.ownership.requests.answer(perform(stage.offsets, "t", asked(stage, Look)))
+    stage.ownership.requests.answer(perform(stage.offsets, "t", asked(stage, OffsetFetch)))
     assert not stage.reported("no broker answers")
 
 
 def test_a_partition_whose_bounds_kafka_does_not_know_is_asked_for_again(stage: Stage) -> None:
     stage.ownership.grants.on_node(replace(stage.node, epoch=1, assignments={0: "a", 1: "a"}, since={0: 1, 1: 1}))
-    asked(stage, Survey)
-    stage.ownership.requests.answer(Surveyed({0: Bounds(0, 100)}))
+    asked(stage, ListBounds)
+    stage.ownership.requests.answer(ListedBounds({0: Bounds(0, 100)}))
     stage.wait(2 * TIMING.retry_max_s)
     assert stage.ownership.holdings.ready().keys() == {0, 1}
 
@@ -348,9 +357,9 @@ def test_a_release_of_what_never_ran_here_says_what_stands_for_this_topic_id(sta
 def test_a_look_from_before_a_release_was_owed_says_nothing_of_it(stage: Stage) -> None:
     stage.commit(1, 30, OLD)
     stage.ownership.grants.on_node(replace(stage.node, epoch=1, assignments={1: "a"}, since={1: 1}))
-    look = stage.ownership.requests.work()
-    assert isinstance(look, Look)
-    found = perform(stage.offsets, "t", look)
+    fetch = stage.ownership.requests.work()
+    assert isinstance(fetch, OffsetFetch)
+    found = perform(stage.offsets, "t", fetch)
     stage.node = replace(stage.node, epoch=1)
     stage.ownership.grants.on_node(replace(stage.node, epoch=2, handoff={1: Handoff("a", "b", 2)}))
     stage.commit(1, 55, OLD)
@@ -398,12 +407,12 @@ def test_nobody_at_the_logs_end_is_stalled_however_long_that_was(stage: Stage) -
     stage.own(0)
     stage.hand_out(0, 100)
     stage.cover()
-    measure(stage)
+    list_offsets(stage)
     stage.clock.advance(500)
     assert stage.ownership.batches.stalled(300) == ()
-    measure(stage)
+    list_offsets(stage)
     stage.kafka.append("t", 0, 1)
-    measure(stage)
+    list_offsets(stage)
     assert stage.ownership.batches.stalled(300) == ()
 
 
@@ -422,7 +431,7 @@ def test_what_is_still_guarded_is_not_started_and_has_no_rate(stage: Stage) -> N
     assert (running.started, running.rate) == (False, None)
 
 
-def test_who_is_named_by_the_picture_is_involved_until_it_is_isolated(stage: Stage) -> None:
+def test_who_is_named_by_the_accepted_node_is_involved_until_it_is_isolated(stage: Stage) -> None:
     assert (stage.ownership.grants.involved, stage.ownership.writer.topic_id) == (False, "")
     stage.ownership = TopicOwnership("t", stage.ownership.identity, stage.clock, TIMING, acquiring=False)
     stage.own(0)
@@ -486,7 +495,7 @@ def test_what_has_no_lag_is_in_no_batch_and_progress_carries_the_last_batchs_num
 def test_a_partition_whose_end_is_not_known_yet_is_in_no_batch(stage: Stage) -> None:
     planner = BatchPlanner(stage.ownership, stage.clock)
     stage.ownership.grants.on_node(replace(stage.node, epoch=1, assignments={0: "a"}, since={0: 1}))
-    asked(stage, Measure)
+    asked(stage, ListOffsets)
     assert stage.ownership.holdings.ready().keys() == {0}
     assert planner.offer(BatchOffset("t")) is None
 

@@ -10,7 +10,7 @@ from coordinator_tasks.core.protocol.holding import Reading
 from spark_apps.agent.ownership.first import FirstOffsets
 from spark_apps.agent.ownership.planner import BatchPlanner
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
-from spark_apps.agent.ownership.work import Commit, Failed, Look, Looked, Measure, perform
+from spark_apps.agent.ownership.work import Commit, Failed, FetchedOffsets, ListOffsets, OffsetFetch, perform
 from spark_apps.agent.settings import Identity, Pacing, Timing
 from spark_apps.records.batches import SMALL_RECORDS, BatchOffset, Range, plan_tasks
 from spark_apps.records.options import LATEST, Starting, parse_options
@@ -290,9 +290,9 @@ def test_a_hand_off_after_a_commit_that_came_late_waits_for_that_alone(stage: St
 def test_a_look_that_began_before_the_grant_says_nothing_of_it(stage: Stage) -> None:
     stage.own(0, 1)
     stage.clock.advance(1.0)
-    look = stage.ownership.requests.work()
-    assert isinstance(look, Look)
-    result = perform(stage.offsets, "t", look)
+    fetch = stage.ownership.requests.work()
+    assert isinstance(fetch, OffsetFetch)
+    result = perform(stage.offsets, "t", fetch)
     stage.ownership.grants.on_node(replace(stage.node, epoch=7, assignments={0: "a", 1: "a"}, since={0: 1, 1: 7}))
     stage.commit(1, 50, Token(3, 6, GENERATION))
     stage.ownership.requests.answer(result)
@@ -421,7 +421,7 @@ def asked_ends(stage: Stage, seconds: float) -> list[tuple[int, ...]]:
         stage.clock.advance(0.01)
         stage.ownership.requests.want_ends()
         while (work := stage.ownership.requests.work()) is not None:
-            if isinstance(work, Measure):
+            if isinstance(work, ListOffsets):
                 found.append(work.partitions)
             stage.ownership.requests.answer(perform(stage.offsets, "t", work))
     return found
@@ -809,7 +809,7 @@ def test_a_look_whose_answer_came_late_allows_no_last_commit(stage: Stage) -> No
     give(stage, 0)
     stage.clock.advance(TIMING.look_s)
     work = stage.ownership.requests.work()
-    assert isinstance(work, Look)
+    assert isinstance(work, OffsetFetch)
     answer = perform(stage.offsets, "t", work)
     stage.commit(0, 80, Token(9, 6, GENERATION))
     stage.clock.advance(TIMING.fresh_s + 0.1)
@@ -823,7 +823,7 @@ def test_a_topic_created_anew_during_a_look_shows_its_new_id(stage: Stage) -> No
     stage.own(0)
 
     class Anew(FakeGroupOffsets):
-        """The topic is created anew between the two requests of a look."""
+        """The topic is created anew between the two requests of a fetch."""
 
         def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
             found = super().committed(topic, partitions)
@@ -835,10 +835,10 @@ def test_a_topic_created_anew_during_a_look_shows_its_new_id(stage: Stage) -> No
             stage.kafka.create_topic(topic, 4)
             return found
 
-    looked = perform(Anew(stage.kafka, "g"), "t", Look((0,), 1, "id-1", {}, asks_id=True))
-    assert isinstance(looked, Looked)
-    assert looked.entries[0].topic_id == "id-1"
-    assert looked.topic_id == "id-2"
+    fetched = perform(Anew(stage.kafka, "g"), "t", OffsetFetch((0,), 1, "id-1", {}, asks_id=True))
+    assert isinstance(fetched, FetchedOffsets)
+    assert fetched.entries[0].topic_id == "id-1"
+    assert fetched.topic_id == "id-2"
 
 
 # Commits -------------------------------------------------------------------------------------------------------------
@@ -963,7 +963,7 @@ def test_a_commit_that_failed_is_not_sent_again_once_there_is_a_newer_one(stage:
     assert stage.committed(0).offset == 60
 
 
-# The picture ---------------------------------------------------------------------------------------------------------
+# The accepted node --------------------------------------------------------------------------------------------------
 
 
 def test_an_older_epoch_and_a_foreign_generation_are_kept_out_and_reported(stage: Stage) -> None:
@@ -1108,7 +1108,7 @@ def test_a_look_before_the_new_start_is_committed_does_not_bring_back_the_lost_o
     opened(stage, fails=False)
     stage.ownership.grants.on_node(replace(stage.node, epoch=4, assignments={0: "a"}, since={0: 4}))
     work = stage.ownership.requests.work()
-    while work is not None and not isinstance(work, Measure):
+    while work is not None and not isinstance(work, ListOffsets):
         stage.ownership.requests.answer(perform(stage.offsets, "t", work))
         work = stage.ownership.requests.work()
     assert work is not None
@@ -1174,7 +1174,7 @@ def test_answers_that_come_late_say_nothing_of_what_was_read_meanwhile(stage: St
     for round_number in range(1, 9):
         stage.ownership.requests.want_ends()
         work = stage.ownership.requests.work()
-        while work is not None and not isinstance(work, Measure):
+        while work is not None and not isinstance(work, ListOffsets):
             stage.ownership.requests.answer(perform(stage.offsets, "t", work))
             work = stage.ownership.requests.work()
         assert work is not None

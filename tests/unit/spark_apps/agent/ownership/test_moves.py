@@ -12,7 +12,7 @@ from coordinator_tasks.core.ports import Create, Delete, Node, SetData, Watcher
 from coordinator_tasks.service.loop import BUSY_S, HANDOFF_S, QUIET_S, _pause_s
 from coordinator_tasks.service.transitions import Outcome, TopicReport
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
-from spark_apps.agent.ownership.work import Look, perform
+from spark_apps.agent.ownership.work import OffsetFetch, perform
 from spark_apps.agent.settings import Identity
 from spark_apps.agent.zookeeper.watches import Watches
 from tests.unit.spark_apps.agent.ownership.test_holder import GENERATION, TIMING, Stage, give, release_of
@@ -184,7 +184,7 @@ def asks_id(stage: Stage) -> list[tuple[tuple[int, ...], bool]]:
     """Perform what is due: the partitions of each look, and whether it asks for the topic's id."""
     found = []
     while (work := stage.ownership.requests.work()) is not None:
-        if isinstance(work, Look):
+        if isinstance(work, OffsetFetch):
             found.append((work.partitions, work.asks_id))
         stage.ownership.requests.answer(perform(stage.offsets, "t", work))
     return found

@@ -18,7 +18,7 @@ def diagram() -> str:
     labels: dict[tuple[Phase, Phase], list[Event]] = {}
     for phase, event, target in ARROWS:
         labels.setdefault((phase, target), []).append(event)
-    first = ["[*] --> claiming: granted, and the sink keeps the positions", "[*] --> looking: granted"]
+    first = ["[*] --> claiming: granted, and the sink keeps the positions", "[*] --> fetching: granted"]
     arrows = [f"{phase} --> {target}: {'<br/>or: '.join(found)}" for (phase, target), found in labels.items()]
     return "\n".join(["stateDiagram-v2", *(f"    {line}" for line in first + arrows)])
 
@@ -43,4 +43,4 @@ def test_what_the_table_does_not_have_is_a_defect_and_changes_nothing() -> None:
     held = OwnedPartition(Grant(0, Token(1, 5), Via.ASSIGNED), "id-1", 0)
     with pytest.raises(KeyError):
         held.advance(Event.COMMITTED)
-    assert held.phase is Phase.LOOKING
+    assert held.phase is Phase.FETCHING
