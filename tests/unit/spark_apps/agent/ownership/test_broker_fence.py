@@ -8,7 +8,7 @@ import pytest
 from coordinator_tasks.core.errors import CommitFenced
 from coordinator_tasks.core.model import Committed, Token
 from coordinator_tasks.core.ports import GroupOffsets
-from tests.unit.spark_apps.agent.ownership.test_holder import GENERATION, Stage
+from tests.unit.spark_apps.agent.ownership.stage import GENERATION, Stage
 
 
 @dataclass

@@ -14,7 +14,7 @@ from spark_apps.agent.ownership.work import Failed, SinkClaim, perform
 from spark_apps.agent.settings import Pacing, Terms
 from spark_apps.delivery import SinkUnavailable, Standing, Step, Writer
 from spark_apps.records.batches import BatchOffset
-from tests.unit.spark_apps.agent.ownership.test_holder import Stage, give
+from tests.unit.spark_apps.agent.ownership.stage import Stage, give
 
 OLD = Token(1, 1, "g1")
 
@@ -483,3 +483,11 @@ def test_a_stop_tells_that_everything_is_revoked(heard: Play) -> None:
     assert telling is not None
     assert (telling.happening, telling.offsets) == (Happening.REVOKED, {1: 0, 2: 0})
     assert heard.ownership.grants.idle
+
+
+def test_a_listener_may_begin_at_the_very_first_offset() -> None:
+    play = Play(Terms(listening=True))
+    play.commit(0, 30, OLD)
+    play.own(0)
+    play.tell({0: 0})
+    assert play.ownership.holdings.ready()[0].position == 0

@@ -15,8 +15,8 @@ from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.ownership.work import Failed, perform
 from spark_apps.agent.settings import Identity, Pacing, Terms
 from spark_apps.records.batches import BatchOffset
+from tests.unit.spark_apps.agent.ownership.stage import TIMING
 from tests.unit.spark_apps.agent.ownership.test_deliveries import Play
-from tests.unit.spark_apps.agent.ownership.test_holder import TIMING
 
 WALKS = 50
 PARTITIONS = range(4)

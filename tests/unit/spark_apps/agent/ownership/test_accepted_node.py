@@ -1,0 +1,46 @@
+"""Which reads of the topic's node are acted on."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from coordinator_tasks.core.model import Handoff, Token
+from coordinator_tasks.core.protocol.holding import Reading
+from tests.unit.spark_apps.agent.ownership.stage import GENERATION, Stage, release_of
+
+
+def test_an_older_epoch_and_a_foreign_generation_are_kept_out_and_reported(stage: Stage) -> None:
+    stage.node = replace(stage.node, epoch=5)
+    stage.own(0)
+    assert stage.ownership.grants.on_node(replace(stage.node, epoch=4, assignments={}, since={})) is Reading.OLDER
+    assert stage.running == {0: False}
+    foreign = replace(stage.node, epoch=50, generation="g2", assignments={}, since={})
+    assert stage.ownership.grants.on_node(foreign) is Reading.FOREIGN
+    assert stage.reported("kept")
+    assert stage.ownership.grants.on_node(replace(foreign, supersedes={GENERATION: 6})) is Reading.ACT
+    assert stage.running == {}
+
+
+@pytest.mark.parametrize(
+    "stray",
+    [
+        pytest.param(lambda stage: stage.ownership.grants.on_node(replace(stage.node, epoch=4)), id="older"),
+        pytest.param(lambda stage: stage.ownership.grants.on_node(replace(stage.node, generation="g2")), id="foreign"),
+        pytest.param(lambda stage: stage.ownership.grants.on_unreadable("it has vanished"), id="vanished"),
+    ],
+)
+def test_while_another_node_stands_there_what_runs_goes_on_and_nothing_is_begun(
+    stage: Stage, stray: Callable[[Stage], object]
+) -> None:
+    stage.node = replace(stage.node, epoch=5)
+    stage.own(0)
+    assignments, since, epoch = stage.node.assignments, stage.node.since, stage.node.epoch + 1
+    stage.read(assignments=assignments, since=since, handoff={1: Handoff("b", "a", epoch)})
+    stray(stage)
+    stage.ownership.grants.on_releases({1: release_of(stage, 1, 55, Token(1, 6, GENERATION))})
+    stage.wait(1)
+    assert stage.running == {0: False}
+    assert stage.ownership.grants.on_node(stage.node) is Reading.SAME
+    stage.tick()
+    assert stage.running == {0: False, 1: False}

@@ -1,0 +1,144 @@
+"""What is committed, how often, and what follows when commits fail."""
+
+from dataclasses import replace
+
+from spark_apps.agent.ownership.topic_ownership import TopicOwnership
+from spark_apps.agent.ownership.work import (
+    Commit,
+    Failed,
+    perform,
+)
+from spark_apps.agent.settings import Identity
+from tests.unit.spark_apps.agent.ownership.stage import TIMING, Stage, start_of
+
+
+def test_only_what_a_start_covers_is_committed_and_never_backwards(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 30)
+    stage.wait(0.5)
+    assert stage.committed(0).offset == 0
+    stage.cover()
+    stage.wait(0.2)
+    assert stage.committed(0).offset == 30
+    stage.ownership.batches.cover(0)
+    stage.wait(0.2)
+    assert stage.committed(0).offset == 30
+
+
+def test_what_passes_while_a_commit_is_on_its_way_is_committed_after_it(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 30)
+    stage.ownership.batches.cover(stage.batch)
+    stage.clock.advance(TIMING.commit_s)
+    work = start_of(stage)
+    assert work.offsets[0].offset == 30
+    stage.hand_out(0, 50)
+    stage.ownership.batches.cover(stage.batch)
+    stage.ownership.requests.answer(perform(stage.offsets, "t", work))
+    stage.wait(TIMING.commit_s + 0.1)
+    assert stage.committed(0).offset == 50
+
+
+def test_a_batch_of_an_older_holding_covers_nothing_of_the_present_one(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 30)
+    stage.ownership.query_ended("died")
+    stage.tick()
+    assert stage.committed(0).offset == 0
+    assert stage.running == {}
+
+
+def test_idle_partitions_are_committed_again_before_kafka_forgets_them(stage: Stage) -> None:
+    stage.own(0)
+    stage.kafka.stored.clear()
+    stage.tick(TIMING.recommit_s + 1)
+    stage.wait(0.5)
+    assert stage.committed(0).offset == 0
+
+
+def test_a_group_with_subscribed_members_is_named_and_nothing_is_read(stage: Stage) -> None:
+    stage.kafka.members["g"] = ("intruder",)
+    stage.own(0)
+    stage.wait(2)
+    assert not stage.ownership.holdings.ready()
+    assert stage.reported("intruder")
+    stage.kafka.members.clear()
+    stage.wait(2)
+    assert stage.ownership.holdings.ready()
+    assert not stage.reported("intruder")
+
+
+def test_a_partition_whose_commits_fail_for_too_long_stops_and_says_so(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 30)
+    stage.kafka.members["g"] = ("intruder",)
+    stage.cover()
+    for _ in range(130):
+        stage.tick(1.0)
+    assert not stage.ownership.holdings.ready()
+    assert stage.reported("partition 0 stopped: its commits failed")
+
+
+def test_what_cannot_be_committed_as_kafka_is_away_stops_as_well_and_says_so(stage: Stage) -> None:
+    stage.own(0, 1)
+    stage.hand_out(0, 30)
+    stage.kafka.down = True
+    stage.cover()
+    for _ in range(round(TIMING.give_up_s) + 10):
+        stage.tick(1.0)
+    assert stage.ownership.holdings.ready().keys() == {1}, "of what waits for no commit nothing is at stake"
+    assert stage.reported("partition 0 stopped: its commits failed for 120 s")
+    stage.kafka.down = False
+    stage.wait(2)
+    assert stage.committed(0).offset == 30
+    assert stage.ownership.status().running.keys() == {1}
+
+
+def test_an_outage_that_ends_in_time_stops_nothing_then_or_later(stage: Stage) -> None:
+    stage.own(0)
+    for end in (30, 60):
+        stage.hand_out(0, end)
+        stage.kafka.down = True
+        stage.cover()
+        for _ in range(round(TIMING.give_up_s) - 10):
+            stage.tick(1.0)
+        stage.kafka.down = False
+        stage.wait(2)
+        assert stage.committed(0).offset == end
+        assert stage.ownership.holdings.ready()
+
+
+def test_a_commit_that_failed_is_not_sent_again_once_there_is_a_newer_one(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 30)
+    stage.ownership.batches.cover(stage.batch)
+    stage.clock.advance(0.1)
+    first = stage.ownership.requests.work()
+    assert isinstance(first, Commit)
+    assert first.offsets[0].offset == 30
+    stage.hand_out(0, 60)
+    stage.ownership.batches.cover(stage.batch)
+    stage.ownership.requests.answer(Failed("no answer"))
+    sent = []
+    for _ in range(20):
+        stage.clock.advance(0.1)
+        work = stage.ownership.requests.work()
+        if isinstance(work, Commit):
+            sent.append(work.offsets[0].offset)
+        if work is not None:
+            stage.ownership.requests.answer(perform(stage.offsets, "t", work))
+    assert sent == [60]
+    assert stage.committed(0).offset == 60
+
+
+def test_who_holds_many_partitions_commits_less_often(stage: Stage) -> None:
+    stage.own(0, 1)
+    stage.ownership = TopicOwnership("t", Identity("a", "c", 5), stage.clock, replace(TIMING, commit_each_s=0.2))
+    stage.ownership.grants.on_node(stage.node)
+    stage.tick(1.0)
+    stage.hand_out(0, 10)
+    stage.cover()
+    assert stage.ownership.requests.next_at() == stage.clock.monotonic() + 2 * 0.2
+    assert stage.committed(0).offset == 0
+    stage.tick(2 * 0.2)
+    assert stage.committed(0).offset == 10

@@ -1,0 +1,154 @@
+"""Positions that the log no longer has, or does not have yet."""
+
+from dataclasses import replace
+
+import pytest
+
+from coordinator_tasks.core.model import Committed, StartRule, Token
+from spark_apps.agent.ownership.planner import BatchPlanner
+from spark_apps.agent.ownership.work import (
+    ListOffsets,
+    perform,
+)
+from spark_apps.records.batches import BatchOffset
+from tests.unit.spark_apps.agent.ownership.stage import GENERATION, Stage, planner_of
+
+
+def opened(stage: Stage, *, fails: bool) -> BatchPlanner:
+    stage.ownership.open(fail_on_data_loss=fails)
+    return planner_of(stage)
+
+
+def measured(stage: Stage, planner: BatchPlanner, start: BatchOffset, seconds: float = 0.1) -> BatchOffset | None:
+    """The next batch, with the log's bounds looked at after `seconds`."""
+    planner.offer(start)
+    stage.tick(seconds)
+    return planner.offer(start)
+
+
+@pytest.mark.parametrize(
+    ("rule", "goes_on_at"), [(StartRule.EARLIEST, 40), (StartRule.LATEST, 100)], ids=["earliest", "latest"]
+)
+def test_a_committed_offset_that_retention_has_passed_is_reported_and_the_start_rule_decides(
+    stage: Stage, rule: StartRule, goes_on_at: int
+) -> None:
+    stage.commit(0, 10, Token(1, 6, GENERATION))
+    stage.kafka.expire("t", 0, 40)
+    planner = opened(stage, fails=False)
+    stage.node = replace(stage.node, epoch=4, start=rule)
+    stage.own(0)
+    measured(stage, planner, BatchOffset("t"))
+    batch = measured(stage, planner, BatchOffset("t"))
+    assert stage.committed(0).offset == goes_on_at
+    assert (batch.ranges[0].start if batch is not None else 100) == goes_on_at
+    assert stage.reported("partition 0: offsets 10 to 39 are gone, the log begins at 40: goes on at")
+
+
+def test_a_look_before_the_new_start_is_committed_does_not_bring_back_the_lost_one(stage: Stage) -> None:
+    stage.commit(0, 10, Token(1, 6, GENERATION))
+    stage.kafka.expire("t", 0, 40)
+    opened(stage, fails=False)
+    stage.ownership.grants.on_node(replace(stage.node, epoch=4, assignments={0: "a"}, since={0: 4}))
+    work = stage.ownership.requests.work()
+    while work is not None and not isinstance(work, ListOffsets):
+        stage.ownership.requests.answer(perform(stage.offsets, "t", work))
+        work = stage.ownership.requests.work()
+    assert work is not None
+    stage.clock.advance(1.0)  # a broker that takes its time: the next look is due
+    stage.ownership.requests.answer(perform(stage.offsets, "t", work))
+    stage.tick()
+    assert stage.committed(0).offset == 40
+
+
+@pytest.mark.parametrize(
+    ("fails", "rule"), [(True, StartRule.EARLIEST), (False, StartRule.NONE)], ids=["failOnDataLoss", "rule none"]
+)
+def test_lost_records_stop_their_partition_alone_and_nothing_of_them_is_committed(
+    stage: Stage, fails: bool, rule: StartRule
+) -> None:
+    stage.commit(0, 10, Token(1, 6, GENERATION))
+    stage.commit(1, 10, Token(1, 6, GENERATION))
+    stage.kafka.expire("t", 0, 40)
+    planner = opened(stage, fails=fails)
+    stage.node = replace(stage.node, epoch=4, start=rule)
+    stage.own(0, 1)
+    measured(stage, planner, BatchOffset("t"))
+    stage.tick(1.0)
+    assert stage.ownership.holdings.ready().keys() == {1}
+    assert stage.committed(0).offset == 10
+    assert stage.reported("offsets 10 to 39 are gone, the log begins at 40: stopped; reset its offsets")
+    stage.kafka.expire("t", 0, 0)
+    stage.own(0, 1)
+    assert 0 in stage.ownership.holdings.ready(), "asked to start again, it tries again"
+
+
+def test_a_position_behind_the_logs_end_is_believed_only_after_a_while(stage: Stage) -> None:
+    stage.commit(0, 150, Token(1, 6, GENERATION))
+    planner = opened(stage, fails=False)
+    stage.node = replace(stage.node, epoch=4, start=StartRule.LATEST)
+    stage.own(0)
+    for _ in range(4):
+        assert measured(stage, planner, BatchOffset("t"), 1.0) is None
+    assert stage.committed(0).offset == 150
+    for _ in range(3):
+        measured(stage, planner, BatchOffset("t"), 1.0)
+    stage.tick()
+    assert stage.committed(0) == Committed(100, Token(5, 5, GENERATION), "a", "c", "id-1")
+    assert stage.reported("its position 150 is behind the log's end 100")
+
+
+def test_a_leader_that_knows_less_for_a_moment_changes_nothing(stage: Stage) -> None:
+    stage.commit(0, 150, Token(1, 6, GENERATION))
+    planner = opened(stage, fails=True)
+    stage.node = replace(stage.node, epoch=4)
+    stage.own(0)
+    for _ in range(4):
+        measured(stage, planner, BatchOffset("t"), 1.0)
+    stage.kafka.append("t", 0, 60)
+    for _ in range(8):
+        measured(stage, planner, BatchOffset("t"), 1.0)
+    assert stage.ownership.batches.outstanding is not None
+    assert not stage.reported("behind the log's end")
+
+
+def test_answers_that_come_late_say_nothing_of_what_was_read_meanwhile(stage: Stage) -> None:
+    stage.own(0)
+    for round_number in range(1, 9):
+        stage.ownership.requests.want_ends()
+        work = stage.ownership.requests.work()
+        while work is not None and not isinstance(work, ListOffsets):
+            stage.ownership.requests.answer(perform(stage.offsets, "t", work))
+            work = stage.ownership.requests.work()
+        assert work is not None
+        end = perform(stage.offsets, "t", work)
+        stage.kafka.append("t", 0, 10)  # the answer is on its way while these come, are read and pass
+        stage.clock.advance(1.0)
+        stage.hand_out(0, 100 + 10 * round_number)
+        stage.ownership.batches.cover(stage.batch)
+        stage.ownership.requests.answer(end)
+    assert not stage.reported("behind the log's end")
+    assert 0 in stage.ownership.holdings.ready()
+
+
+def test_retention_that_catches_up_while_a_batch_is_read_is_said(stage: Stage) -> None:
+    planner = opened(stage, fails=False)
+    stage.own(0)
+    batch = planner.offer(BatchOffset("t"))
+    assert batch is not None
+    stage.kafka.expire("t", 0, 30)
+    stage.tick(11.0)
+    measured(stage, planner, batch)
+    stage.tick(11.0)
+    assert stage.reported("partition 0: offsets 0 to 29 may have been gone before they were read")
+    assert stage.committed(0).offset == 100
+
+
+def test_retention_of_what_was_read_long_ago_is_no_loss(stage: Stage) -> None:
+    planner = opened(stage, fails=False)
+    stage.own(0)
+    batch = planner.offer(BatchOffset("t"))
+    assert batch is not None
+    measured(stage, planner, batch, 11.0)
+    stage.kafka.expire("t", 0, 100)
+    measured(stage, planner, batch, 11.0)
+    assert not stage.ownership.reports.all()

@@ -1,0 +1,246 @@
+"""Which batch comes next: its pace, its size, and what is in it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from coordinator_tasks.core.model import Handoff, Token
+from spark_apps.agent.ownership.planner import BatchPlanner
+from spark_apps.agent.ownership.work import (
+    ListOffsets,
+)
+from spark_apps.agent.settings import Pacing
+from spark_apps.records.batches import SMALL_RECORDS, BatchOffset, Range, plan_tasks
+from spark_apps.records.options import parse_options
+from tests.unit.spark_apps.agent.ownership.stage import (
+    GENERATION,
+    OLD,
+    TIMING,
+    Stage,
+    asked,
+    give,
+    planner_of,
+    release_of,
+)
+
+
+def test_a_batch_is_paced_but_a_started_partition_goes_at_once(stage: Stage) -> None:
+    planner = planner_of(stage)
+    stage.own(0)
+    first = planner.offer(BatchOffset("t"))
+    assert first is not None
+    stage.kafka.append("t", 0, 5)
+    stage.tick(0.1)
+    planner.offer(first)
+    stage.tick()
+    assert planner.offer(first) is None
+    stage.own(0, 1, epoch=1)
+    second = planner.offer(first)
+    assert second is not None
+    assert 1 in second.ranges
+    assert planner.offer(first) == second, "the same start gives the same batch until it has passed"
+
+
+def test_a_stop_is_served_by_the_covering_start_alone(stage: Stage) -> None:
+    planner = planner_of(stage)
+    stage.own(0)
+    batch = planner.offer(BatchOffset("t"))
+    assert batch is not None
+    give(stage, 0)
+    assert planner.offer(batch) is None
+    stage.tick()
+    assert stage.ownership.releasing.outbox[0].offset == 100
+
+
+def test_a_batch_is_bounded_in_proportion_to_what_waits(stage: Stage) -> None:
+    stage.own(0, 1)
+    batch = planner_of(stage, max_offsets=50).offer(BatchOffset("t"))
+    assert batch is not None
+    assert {p: one.size for p, one in batch.ranges.items()} == {0: 25, 1: 25}
+
+
+def sizes_of(stage: Stage, planner: BatchPlanner, seconds: Callable[[int], float]) -> Iterator[dict[int, int]]:
+    """What the batches read of each partition, where there is always more; one of n records takes `seconds` of n."""
+    offset = BatchOffset("t")
+    while True:
+        for partition in range(4):
+            stage.kafka.append("t", partition, 1_000_000)
+        planner.ownership.requests.want_ends()
+        stage.tick(0.1)
+        batch = planner.offer(offset)
+        assert batch is not None
+        sizes = {p: one.size for p, one in batch.ranges.items()}
+        yield sizes
+        stage.tick(seconds(sum(sizes.values())))
+        offset = batch
+
+
+def test_a_backlog_keeps_no_partition_waiting_that_comes_to_us(stage: Stage) -> None:
+    stage.own(0)
+    batches = sizes_of(stage, planner_of(stage, batch_interval_s=0.0), lambda _: 10.0)
+    assert next(batches) == {0: SMALL_RECORDS}, "the first batch with a partition is a small one"
+    assert next(batches)[0] > 1_000_000
+    before = next(batches)[0]
+    stage.read(handoff={1: Handoff("b", "a", stage.node.epoch + 1)})
+    awaiting = next(batches)
+    assert awaiting == {0: int(before / 10.1 * 0.3)}
+    stage.ownership.grants.on_releases({1: release_of(stage, 1, 0, Token(0, 6, GENERATION))})
+    with_it = next(batches)
+    assert with_it.keys() == {0, 1}
+    assert sum(with_it.values()) < SMALL_RECORDS + 2
+    assert next(batches)[1] > 1_000_000, "the newcomer is one of them now"
+
+
+def test_a_partition_is_expected_from_its_grant_until_it_is_ready(stage: Stage) -> None:
+    stage.own(0)
+    assert not stage.ownership.holdings.expecting
+    stage.own(0, 1, guarded=frozenset({1}))
+    assert stage.ownership.holdings.expecting
+    stage.wait(TIMING.guard_s + 0.5)
+    assert not stage.ownership.holdings.expecting
+
+
+def test_a_bounded_batch_grows_until_it_takes_as_long_as_it_may(stage: Stage) -> None:
+    stage.own(0)
+    stage.read(handoff={1: Handoff("b", "a", stage.node.epoch + 1)})
+    # Any batch costs 0.2 s in all, and 100,000 records a second more.
+    batches = sizes_of(stage, planner_of(stage, batch_interval_s=0.0), lambda size: 0.1 + size / 100_000)
+    sizes = [next(batches)[0] for _ in range(28)]
+    assert sizes[0] == SMALL_RECORDS
+    assert sizes == sorted(sizes)
+    assert 0.29 < 0.2 + sizes[-1] / 100_000 <= 0.3
+
+
+def test_a_giver_that_hangs_slows_nobody_down_for_good(stage: Stage) -> None:
+    stage.own(0)
+    stage.read(handoff={1: Handoff("b", "a", stage.node.epoch + 1)})
+    batches = sizes_of(stage, planner_of(stage, batch_interval_s=0.0), lambda _: 1.0)
+    bounded = [next(batches)[0] for _ in range(9)]
+    assert max(bounded) == SMALL_RECORDS
+    assert next(batches)[0] == SMALL_RECORDS
+    assert next(batches)[0] > 1_000_000
+
+
+def configured(stage: Stage, **options: str) -> BatchPlanner:
+    planner = planner_of(stage)
+    planner.configure(parse_options({"subscribe": "t", **options}))
+    return planner
+
+
+def test_a_batch_waits_for_enough_records_or_for_its_time_and_is_not_stalled_meanwhile(stage: Stage) -> None:
+    planner = configured(stage, minOffsetsPerTrigger="50", maxTriggerDelay="10m")
+    stage.own(0)
+    first = planner.offer(BatchOffset("t"))
+    assert first is not None, "what was just started waits for nothing"
+    stage.kafka.append("t", 0, 49)
+    stage.tick(1.0)
+    for _ in range(6):
+        assert planner.offer(first) is None
+        stage.tick(60.0)
+        planner.offer(first)
+        assert stage.ownership.batches.stalled(300) == ()
+    stage.kafka.append("t", 0, 1)
+    planner.offer(first)
+    stage.tick(1.0)
+    second = planner.offer(first)
+    assert second is not None
+    assert second.ranges[0].size == 50
+    stage.kafka.append("t", 0, 1)
+    planner.offer(second)
+    stage.tick(599.0)
+    assert planner.offer(second) is None
+    stage.tick(2.0)
+    assert planner.offer(second) is not None, "its time is over"
+
+
+def test_a_partition_that_waits_for_more_records_is_released_at_once(stage: Stage) -> None:
+    planner = configured(stage, minOffsetsPerTrigger="50")
+    stage.own(0)
+    first = planner.offer(BatchOffset("t"))
+    assert first is not None
+    stage.kafka.append("t", 0, 5)
+    stage.tick(1.0)
+    assert planner.offer(first) is None
+    give(stage, 0)
+    stage.tick()
+    assert stage.ownership.releasing.outbox[0].offset == 100
+
+
+def test_the_offset_carries_into_how_many_tasks_it_is_cut(stage: Stage) -> None:
+    stage.own(0)
+    batch = configured(stage, minPartitions="4").offer(BatchOffset("t"))
+    assert batch is not None
+    assert [task[0].size for task in plan_tasks(batch)] == [25, 25, 25, 25]
+
+
+def test_until_now_is_what_was_there_when_each_partition_was_taken_up(stage: Stage) -> None:
+    planner = planner_of(stage)
+    planner.until_goal = True
+    assert not stage.ownership.batches.caught_up, "nothing has been given to it yet"
+    stage.own(0)
+    first = planner.offer(BatchOffset("t"))
+    assert first is not None
+    stage.kafka.append("t", 0, 50)
+    stage.tick(1.0)
+    assert not stage.ownership.batches.caught_up
+    planner.offer(first)
+    stage.tick(1.0)
+    assert planner.offer(first) is None, "what came later is another's"
+    assert stage.ownership.batches.caught_up
+    stage.own(0, 1, epoch=1)
+    assert not stage.ownership.batches.caught_up, "it was given one more"
+    second = planner.offer(first)
+    assert second is not None
+    assert {p: one.end for p, one in second.ranges.items()} == {1: 100}
+    planner.offer(second)
+    assert stage.ownership.batches.caught_up
+
+
+def test_progress_reaches_from_what_has_passed_to_the_logs_end(stage: Stage) -> None:
+    planner = planner_of(stage)
+    assert planner.report() is None
+    stage.own(0)
+    batch = planner.offer(BatchOffset("t"))
+    assert batch is not None
+    reported = planner.report()
+    assert reported is not None
+    assert reported.ranges == {0: Range(0, 0, 100, 0)}
+    planner.offer(batch)
+    reported = planner.report()
+    assert reported is not None
+    assert reported.ranges[0].size == 0
+
+
+def test_paused_partitions_are_held_and_count_as_started_but_are_not_read(stage: Stage) -> None:
+    stage.read(assignments={0: "a"}, since={0: 1}, paused=frozenset({0}))
+    assert planner_of(stage).offer(BatchOffset("t")) is None
+    assert stage.ownership.status().running[0].started
+
+
+def test_what_has_no_lag_is_in_no_batch_and_progress_carries_the_last_batchs_number(stage: Stage) -> None:
+    planner = BatchPlanner(stage.ownership, stage.clock, Pacing(batch_interval_s=0.0))
+    stage.commit(1, 100, OLD)
+    stage.own(0, 1)
+    before = planner.report()
+    batch = planner.offer(BatchOffset("t"))
+    after = planner.report()
+    assert before is not None
+    assert batch is not None
+    assert after is not None
+    assert (before.batch, batch.ranges.keys(), after.batch) == (0, {0}, 1)
+
+
+def test_a_partition_whose_end_is_not_known_yet_is_in_no_batch(stage: Stage) -> None:
+    planner = BatchPlanner(stage.ownership, stage.clock)
+    stage.ownership.grants.on_node(replace(stage.node, epoch=1, assignments={0: "a"}, since={0: 1}))
+    asked(stage, ListOffsets)
+    assert stage.ownership.holdings.ready().keys() == {0}
+    assert planner.offer(BatchOffset("t")) is None
+
+
+@pytest.mark.parametrize(("option", "most"), [({}, 7), ({"maxOffsetsPerTrigger": "9"}, 9)])
+def test_an_option_that_is_not_given_changes_no_pacing(stage: Stage, option: dict[str, str], most: int) -> None:
+    planner = BatchPlanner(stage.ownership, stage.clock, Pacing(max_offsets=7))
+    planner.configure(parse_options({"subscribe": "t", **option}))
+    assert planner.pacing.max_offsets == most

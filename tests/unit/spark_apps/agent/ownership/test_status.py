@@ -1,0 +1,101 @@
+"""What a consumer says of a topic: what has started, what stands still, who is involved."""
+
+from dataclasses import replace
+
+import pytest
+
+from coordinator_tasks.core.model import Handoff
+from spark_apps.agent.ownership.topic_ownership import TopicOwnership
+from spark_apps.agent.reports import MAX_REPORTS, Reports
+from tests.unit.spark_apps.agent.ownership.stage import OLD, TIMING, Stage, list_offsets
+
+
+def test_progress_stands_still_only_where_there_is_lag(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 100)
+    stage.cover()
+    for _ in range(10):
+        stage.ownership.requests.want_ends()
+        stage.tick(60)
+    assert stage.ownership.batches.stalled(300) == ()
+    stage.kafka.append("t", 0, 1)
+    for _ in range(6):
+        stage.ownership.requests.want_ends()
+        stage.tick(60)
+    assert stage.ownership.batches.stalled(300) == (0,)
+
+
+def test_nobody_at_the_logs_end_is_stalled_however_long_that_was(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 100)
+    stage.cover()
+    list_offsets(stage)
+    stage.clock.advance(500)
+    assert stage.ownership.batches.stalled(300) == ()
+    list_offsets(stage)
+    stage.kafka.append("t", 0, 1)
+    list_offsets(stage)
+    assert stage.ownership.batches.stalled(300) == ()
+
+
+def test_started_is_what_a_batch_has_shown_or_what_is_at_the_logs_end(stage: Stage) -> None:
+    stage.commit(1, 100, OLD)
+    stage.node = replace(stage.node, epoch=8)
+    stage.own(0, 1)
+    assert {p: one.started for p, one in stage.ownership.status().running.items()} == {0: False, 1: True}
+    stage.hand_out(0, 50)
+    assert stage.ownership.status().running[0].started
+
+
+def test_what_is_still_guarded_is_not_started_and_has_no_rate(stage: Stage) -> None:
+    stage.own(0, guarded=frozenset({0}))
+    running = stage.ownership.status().running[0]
+    assert (running.started, running.rate) == (False, None)
+
+
+def test_who_is_named_by_the_accepted_node_is_involved_until_it_is_isolated(stage: Stage) -> None:
+    assert (stage.ownership.grants.involved, stage.ownership.writer.topic_id) == (False, "")
+    stage.ownership = TopicOwnership("t", stage.ownership.identity, stage.clock, TIMING, acquiring=False)
+    stage.own(0)
+    assert (stage.running, stage.ownership.grants.idle, stage.ownership.grants.involved) == ({}, True, True)
+    assert stage.ownership.writer.topic_id == "id-1"
+    stage.ownership.grants.on_isolated(isolated=True)
+    assert not stage.ownership.grants.involved
+
+
+def test_who_is_named_by_another_incarnation_or_not_at_all_is_not_involved() -> None:
+    other, stage = Stage(incarnation=7), Stage()
+    other.own(0)
+    assert not other.ownership.grants.involved
+    stage.read(handoff={0: Handoff("b", "c", 1)})
+    assert not stage.ownership.grants.involved
+
+
+def test_what_is_paused_keeps_nobody_from_having_caught_up(stage: Stage) -> None:
+    stage.commit(1, 100, OLD)
+    stage.node = replace(stage.node, epoch=8)
+    stage.own(0, 1)
+    assert not stage.ownership.batches.caught_up
+    stage.read(paused=frozenset({0}))
+    assert stage.ownership.batches.caught_up
+
+
+def test_a_pause_of_what_is_not_held_changes_nothing(stage: Stage) -> None:
+    assert not stage.ownership.batches.caught_up
+    stage.read(paused=frozenset({3}))
+    stage.read(paused=frozenset())
+    assert stage.running == {}
+
+
+@pytest.mark.parametrize("why", ["", "asked to end"])
+def test_a_stop_is_reported_with_its_reason(stage: Stage, why: str) -> None:
+    stage.ownership.grants.stop(why)
+    assert stage.ownership.reports.all() == ((why,) if why else ())
+
+
+def test_as_many_reports_are_kept_as_there_is_room_for() -> None:
+    reports = Reports()
+    for matter in range(MAX_REPORTS + 1):
+        assert len(reports.all()) == matter
+        reports.add(matter, str(matter))
+    assert reports.all() == tuple(str(matter) for matter in range(1, MAX_REPORTS + 1))

@@ -1,0 +1,65 @@
+"""When a consumer that takes partitions over asks for the topic's id."""
+
+from dataclasses import replace
+
+from coordinator_tasks.core.model import Handoff, Release, Token
+from spark_apps.agent.ownership.work import (
+    OffsetFetch,
+    perform,
+)
+from tests.unit.spark_apps.agent.ownership.stage import GENERATION, TIMING, Stage, release_of
+
+
+def asks_id(stage: Stage) -> list[tuple[tuple[int, ...], bool]]:
+    """Perform what is due: the partitions of each look, and whether it asks for the topic's id."""
+    found = []
+    while (work := stage.ownership.requests.work()) is not None:
+        if isinstance(work, OffsetFetch):
+            found.append((work.partitions, work.asks_id))
+        stage.ownership.requests.answer(perform(stage.offsets, "t", work))
+    return found
+
+
+def await_release(stage: Stage, topic_id: str = "id-1") -> None:
+    """Partition 0 comes to us as soon as `b` has released it."""
+    entry = Handoff("b", "a", stage.node.epoch + 1)
+    stage.node = replace(stage.node, epoch=entry.epoch, handoff={0: entry}, topic_id=topic_id)
+    stage.ownership.grants.on_node(stage.node)
+
+
+def released(stage: Stage) -> dict[int, Release]:
+    return {0: release_of(stage, 0, 40, Token(1, 6, GENERATION))}
+
+
+def test_a_taker_asks_for_the_topics_id_while_it_waits_and_not_again(stage: Stage) -> None:
+    await_release(stage)
+    assert stage.ownership.requests.next_at() <= stage.clock.monotonic()
+    assert asks_id(stage) == [((), True)]
+    assert asks_id(stage) == []
+    stage.ownership.grants.on_releases(released(stage))
+    assert asks_id(stage)[0] == ((0,), False)
+
+
+def test_an_id_that_was_told_long_ago_is_asked_for_again(stage: Stage) -> None:
+    await_release(stage)
+    assert asks_id(stage) == [((), True)]
+    stage.clock.advance(TIMING.id_fresh_s + 0.001)
+    stage.ownership.grants.on_releases(released(stage))
+    assert asks_id(stage)[0] == ((0,), True)
+
+
+def test_a_taker_does_not_go_on_with_the_id_of_another_topic(stage: Stage) -> None:
+    await_release(stage, topic_id="id-0")
+    assert asks_id(stage) == [((), True)]
+    stage.ownership.grants.on_releases(released(stage))
+    assert asks_id(stage)[0] == ((0,), True)
+    assert stage.reported("created anew in Kafka")
+
+
+def test_whoever_starts_without_a_release_asks_for_the_id(stage: Stage) -> None:
+    await_release(stage)
+    assert asks_id(stage) == [((), True)]
+    epoch = stage.node.epoch + 1
+    stage.node = replace(stage.node, epoch=epoch, handoff={}, assignments={0: "a"}, since={0: epoch})
+    stage.ownership.grants.on_node(stage.node)
+    assert asks_id(stage)[0] == ((0,), True)

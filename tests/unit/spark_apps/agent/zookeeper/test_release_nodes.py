@@ -1,0 +1,133 @@
+"""How releases are read and written on the partitions' nodes, with as few requests as possible."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from coordinator_tasks.core.codecs.codec import encode_release
+from coordinator_tasks.core.model import Handoff, Release, Token
+from coordinator_tasks.core.names import Paths
+from coordinator_tasks.core.ports import Create, Delete, Node, SetData, Watcher
+from spark_apps.agent.zookeeper.watches import Watches
+from tests.unit.spark_apps.agent.process.test_agent import Stage as Site
+
+PATHS = Paths("c")
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def reads_of(site: Site, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The nodes of partitions that the consumer reads from now on."""
+    found: list[str] = []
+    real = site.zk.get_many
+
+    def get_many(paths: Sequence[str], watches: Sequence[Watcher | None] = ()) -> list[Node | None]:
+        found.extend(path.rsplit("/", 1)[1] for path in paths)
+        return real(paths, watches)
+
+    monkeypatch.setattr(site.zk, "get_many", get_many)
+    return found
+
+
+def release_for(epoch: int) -> Release:
+    return Release(epoch, "b", 1, 0, "g1", Token(1, 1, "g1"))
+
+
+def test_what_was_owned_at_a_poll_is_released_without_a_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.own(0, 1)
+    site.step()
+    site.step(1.0)
+    read = reads_of(site, monkeypatch)
+    site.give(0, 1)
+    site.step()
+    assert read == []
+    assert site.release(0) == Release(2, "a", 1, 0, "g1", Token(1, 1, "g1"))
+
+
+def test_what_somebody_wrote_since_is_read_again_and_a_newer_release_stays(site: Site) -> None:
+    site.own(0, 1)
+    site.step()
+    site.step(1.0)
+    newer = Release(90, "z", 1, 7, "g1", Token(80, 1, "g1"))
+    site.site.transact([SetData(PATHS.partition("t", 1), encode_release(newer))])
+    site.give(0, 1)
+    site.step()
+    assert site.release(0) == Release(2, "a", 1, 0, "g1", Token(1, 1, "g1"))
+    assert site.release(1) == newer
+    assert not site.topics.ownerships["t"].releasing.outbox
+
+
+def test_nothing_that_was_read_counts_for_another_generation(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.own(0)
+    site.step()
+    site.step(1.0)
+    read = reads_of(site, monkeypatch)
+    site.write(generation="g2", supersedes={"g1": site.node.epoch})
+    site.step(1.0)
+    assert "0" in read
+
+
+def test_nothing_that_was_read_counts_for_another_session(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.own(0)
+    site.step()
+    site.step(1.0)
+    read = reads_of(site, monkeypatch)
+    site.zk.expire()
+    site.step(1.0)
+    assert "0" in read
+
+
+def test_a_release_that_has_come_leaves_no_watch_behind(site: Site) -> None:
+    site.own()
+    site.write(handoff={0: Handoff("b", "a", 2)}, assignments={})
+    site.step()
+    release = release_for(2)
+    site.site.transact([SetData(PATHS.partition("t", 0), encode_release(release))])
+    site.step()
+    assert site.runs == {0}
+    site.woken = 0
+    site.site.transact([SetData(PATHS.partition("t", 0), encode_release(release))])
+    assert site.woken == 0
+
+
+def test_a_write_that_is_no_release_for_us_does_not_end_the_watching(site: Site) -> None:
+    site.own()
+    site.write(handoff={0: Handoff("b", "a", 2)}, assignments={})
+    site.step()
+    site.site.transact([SetData(PATHS.partition("t", 0), encode_release(release_for(1)))])
+    site.step()
+    site.site.transact([SetData(PATHS.partition("t", 0), encode_release(release_for(2)))])
+    site.step()
+    assert site.runs == {0}
+
+
+def test_a_node_that_vanished_while_it_is_watched_is_found_when_it_is_back(site: Site) -> None:
+    site.own()
+    site.write(handoff={0: Handoff("b", "a", 2)}, assignments={})
+    site.step()
+    site.site.transact([Delete(PATHS.partition("t", 0))])
+    site.step()
+    assert site.reported("assignments/t/0 has vanished")
+    site.site.transact([Create(PATHS.partition("t", 0), encode_release(release_for(2)))])
+    site.step()
+    assert site.runs == {0}
+
+
+def test_releases_of_one_giver_are_taken_together_also_before_their_watches_have_fired(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.own()
+    site.write(handoff={p: Handoff("b" if p < 2 else "z", "a", 2) for p in range(3)}, assignments={})
+    site.step()
+    read = reads_of(site, monkeypatch)
+    real = Watches.take
+    monkeypatch.setattr(Watches, "take", lambda self, path: real(self, path) and not path.endswith("/t/1"))
+    both = [SetData(PATHS.partition("t", p), encode_release(release_for(2))) for p in range(2)]
+    site.site.transact(both)
+    site.agent.step()
+    assert read == ["0", "1"]
+    site.step()
+    assert site.runs == {0, 1}
