@@ -110,6 +110,16 @@ def _checked(name: object, kind: str, pattern: re.Pattern[str], limit: int, rule
     raise InvalidName(f"{shown} cannot be a {kind}: {rule}; choose another name")
 
 
+class _Folder:
+    """The path of a folder of the cluster, as an attribute of `Paths`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, paths: "Paths", _: object = None) -> str:
+        return f"{paths.base}/{self.name}"
+
+
 @dataclass(frozen=True, slots=True)
 class Paths:
     """The znodes of one cluster; the cluster's name is checked when this is made."""
@@ -117,12 +127,17 @@ class Paths:
     cluster: str
     base: str = field(init=False, repr=False, compare=False)
 
+    assignments = _Folder("assignments")
+    states = _Folder("state")
+    members = _Folder("members")
+    ids = _Folder("ids")
+    directives = _Folder("directives")
+    fleets = _Folder("fleet")
+    configs = _Folder("config")
+    histories = _Folder("history")
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "base", f"{ROOT}/{check_cluster(self.cluster)}")
-
-    @property
-    def assignments(self) -> str:
-        return f"{self.base}/assignments"
 
     def topic(self, topic: str) -> str:
         return f"{self.assignments}/{check_topic(topic)}"
@@ -130,51 +145,23 @@ class Paths:
     def partition(self, topic: str, partition: int) -> str:
         return f"{self.topic(topic)}/{partition:d}"
 
-    @property
-    def states(self) -> str:
-        return f"{self.base}/state"
-
     def state(self, topic: str) -> str:
         return f"{self.states}/{check_topic(topic)}"
-
-    @property
-    def members(self) -> str:
-        return f"{self.base}/members"
 
     def member(self, consumer: str) -> str:
         return f"{self.members}/{check_consumer(consumer)}"
 
-    @property
-    def ids(self) -> str:
-        return f"{self.base}/ids"
-
     def id(self, consumer: str) -> str:
         return f"{self.ids}/{check_consumer(consumer)}"
-
-    @property
-    def directives(self) -> str:
-        return f"{self.base}/directives"
 
     def directive(self, consumer: str) -> str:
         return f"{self.directives}/{check_consumer(consumer)}"
 
-    @property
-    def fleets(self) -> str:
-        return f"{self.base}/fleet"
-
     def fleet(self, app: str) -> str:
         return f"{self.fleets}/{check_app(app)}"
 
-    @property
-    def configs(self) -> str:
-        return f"{self.base}/config"
-
     def config(self, topic: str) -> str:
         return f"{self.configs}/{check_topic(topic)}"
-
-    @property
-    def histories(self) -> str:
-        return f"{self.base}/history"
 
     def history(self, topic: str) -> str:
         return f"{self.histories}/{check_topic(topic)}"
@@ -184,16 +171,7 @@ class Paths:
 
     def folders(self) -> tuple[str, ...]:
         """The folders that have to exist before anything is written."""
-        return (
-            self.assignments,
-            self.states,
-            self.members,
-            self.ids,
-            self.directives,
-            self.fleets,
-            self.configs,
-            self.histories,
-        )
+        return tuple(f"{self.base}/{one.name}" for one in vars(Paths).values() if isinstance(one, _Folder))
 
 
 def partition_of(child: str) -> int | None:
