@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from coordinator_tasks.core.errors import Malformed, Refused, UnknownVersion
-from coordinator_tasks.core.names import MAX_PARTITION, number_of, partition_of
+from coordinator_tasks.core.names import MAX_PARTITION
 
 MAX_BYTES = 1_000_000  # ZooKeeper's own limit (jute.maxbuffer) is 1,048,575
 MAX_NUMBER = 2**63 - 1  # Kafka's own limit for an offset
@@ -133,31 +133,6 @@ class Fields:
             raise self.bad(name, f"is {_shown(value)}, not a list of numbers")
         inner = Fields(self.path, {str(i): one for i, one in enumerate(value)}, f"{self.where}{name}.")
         return tuple(inner.real(key) for key in inner.data)
-
-    def by_partition(self, name: str, read: Callable[["Fields", str], V]) -> dict[int, V]:
-        """An object with partition numbers as keys; missing = empty."""
-        return self._by(name, partition_of, "a partition number", read)
-
-    def by_count(self, name: str, read: Callable[["Fields", str], V]) -> dict[int, V]:
-        """An object with incarnations as keys; missing = empty."""
-        return self._by(name, number_of, "an incarnation", read)
-
-    def _by(
-        self, name: str, number: Callable[[str], int | None], what: str, read: Callable[["Fields", str], V]
-    ) -> dict[int, V]:
-        inner = self.nested(name, {})
-        found: dict[int, V] = {}
-        for key in inner.data:
-            one = number(key)
-            if one is None:
-                raise inner.bad(key, f"is not {what}")
-            found[one] = read(inner, key)
-        return dict(sorted(found.items()))
-
-    def by_name(self, name: str, read: Callable[["Fields", str], V]) -> dict[str, V]:
-        """An object with names as keys; missing = empty."""
-        inner = self.nested(name, {})
-        return {key: read(inner, key) for key in sorted(inner.data)}
 
 
 def read_json(text: str) -> Any:

@@ -6,6 +6,7 @@ from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from coordinator_tasks.core.fields import MISSING, Fields, dump
+from coordinator_tasks.core.names import number_of, partition_of
 
 VERSION = 1
 T = TypeVar("T")
@@ -81,19 +82,31 @@ def optional(kind: Kind) -> Kind:
 
 
 def by_partition(kind: Kind) -> Kind:
-    return Kind(lambda fields, name: fields.by_partition(name, kind.read), _writer(kind))
+    return _mapping(kind, partition_of, "a partition number")
 
 
 def by_count(kind: Kind) -> Kind:
-    return Kind(lambda fields, name: fields.by_count(name, kind.read), _writer(kind))
+    return _mapping(kind, number_of, "an incarnation")
 
 
 def by_name(kind: Kind) -> Kind:
-    return Kind(lambda fields, name: fields.by_name(name, kind.read), _writer(kind))
+    return _mapping(kind, str, "a name")
 
 
-def _writer(kind: Kind) -> Callable[[Mapping[Any, Any]], dict[str, Any]]:
+def _mapping(kind: Kind, key_of: Callable[[str], Any], what: str) -> Kind:
+    """An object whose keys all are `what`; missing = empty."""
     write = kind.write
-    if write is None:
-        return lambda value: {str(key): one for key, one in sorted(value.items())}
-    return lambda value: {str(key): write(one) for key, one in sorted(value.items())}
+
+    def read(fields: Fields, name: str) -> dict[Any, Any]:
+        inner, found = fields.nested(name, {}), {}
+        for text in inner.data:
+            key = key_of(text)
+            if key is None:
+                raise inner.bad(text, f"is not {what}")
+            found[key] = kind.read(inner, text)
+        return {key: found[key] for key in sorted(found)}
+
+    def written(value: Mapping[Any, Any]) -> dict[str, Any]:
+        return {str(key): value[key] if write is None else write(value[key]) for key in sorted(value)}
+
+    return Kind(read, written)
