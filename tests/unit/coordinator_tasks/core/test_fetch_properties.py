@@ -60,7 +60,7 @@ def test_kafkas_client_takes_least_and_greatest_values_in_every_pair() -> None:
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_any_other_property_is_refused_in_one_short_line_that_does_not_show_its_value(name: str) -> None:
+def test_any_other_property_is_refused_in_one_line_without_its_value(name: str) -> None:
     with pytest.raises(Refused, match="is no property of a topic") as found:
         checked({"fetch.min.bytes": "1", name: "hunter2"})
     assert "hunter2" not in str(found.value)
@@ -91,7 +91,7 @@ def test_the_java_clients_names_become_librdkafkas() -> None:
 # In a topic's node ----------------------------------------------------------------------------------------------------
 
 
-def test_properties_stand_in_an_object_of_their_own_and_a_node_without_any_has_no_such_field() -> None:
+def test_properties_have_a_field_of_their_own_which_is_left_out_if_empty() -> None:
     node = replace(NODE, properties=FULL)
     written = json.loads(codec.encode_node(node))
     assert written["properties"] == FULL

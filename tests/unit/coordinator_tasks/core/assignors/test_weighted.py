@@ -251,7 +251,7 @@ ALIKE = st.tuples(st.integers(0, 30), st.integers(1, 5))
 
 @settings(max_examples=60)
 @given(ALIKE)
-def test_where_all_partitions_are_alike_only_a_joiner_gains_and_nobody_loses_by_a_leave(sizes: tuple[int, int]) -> None:
+def test_with_equal_partitions_only_a_joiner_gains_and_no_leave_costs_others(sizes: tuple[int, int]) -> None:
     count, names = sizes[0], "abcdef"[: sizes[1]]
     settled = problem([1] * count, members(*names))
     before = Weighted().assign(settled)

@@ -209,7 +209,7 @@ def play(scene: Scene, event: str, consumer: str) -> None:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(EVENTS, STEPS, st.integers())
-def test_what_follows_from_real_events_is_valid_written_once_and_independent_of_order(
+def test_what_follows_from_real_events_is_valid_written_once_and_in_any_order(
     events: list[tuple[str, str]], steps: frozenset[Step], seed: int
 ) -> None:
     scene = Scene().joins("a", "b")

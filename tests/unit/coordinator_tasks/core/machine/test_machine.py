@@ -108,7 +108,7 @@ def starting() -> Scene:
     return scene
 
 
-def test_starting_becomes_stable_when_every_start_is_confirmed_and_leaves_the_node_alone() -> None:
+def test_starting_becomes_stable_with_the_last_start_and_leaves_the_node_alone() -> None:
     scene = starting().acts("a", "b")
     decision = scene.step(Step.SETTLE)
     assert decision.state is not None
@@ -120,7 +120,7 @@ def test_starting_becomes_stable_when_every_start_is_confirmed_and_leaves_the_no
     assert decision.record.epoch == 1
 
 
-def test_one_start_that_is_not_confirmed_keeps_the_topic_starting_and_its_consumer_is_named() -> None:
+def test_one_unconfirmed_start_keeps_the_topic_starting_and_names_its_consumer() -> None:
     scene = starting().acts("a")
     decision = scene.decide()
     assert decision.verdict is Verdict.WAIT
@@ -152,7 +152,7 @@ def test_a_starting_consumer_that_is_lost_is_replaced_and_the_topic_stays_starti
     assert decision.state.targets == {"a": 1}
 
 
-def test_a_starting_consumer_that_is_lost_without_a_replacement_leaves_its_partitions_unowned() -> None:
+def test_a_starting_consumer_that_is_lost_alone_leaves_its_partitions_unowned() -> None:
     scene = Scene().joins("a")
     scene.step()
     decision = scene.dies("a").step()
@@ -253,7 +253,7 @@ def test_what_nobody_owns_is_named_beside_what_a_drained_consumer_keeps() -> Non
     )
 
 
-def test_a_hand_off_to_one_who_is_drained_meanwhile_goes_on_where_nobody_else_is_there() -> None:
+def test_a_hand_off_to_a_consumer_that_is_drained_meanwhile_continues_without_others() -> None:
     scene = stable("a", partitions=2).joins("b").drains("a")
     scene.step()
     scene.drains("b").settles()
@@ -261,7 +261,7 @@ def test_a_hand_off_to_one_who_is_drained_meanwhile_goes_on_where_nobody_else_is
 
 
 @pytest.mark.parametrize("asked_while_away", [True, False])
-def test_who_was_away_when_its_drain_was_planned_gives_everything_away_when_it_is_back(asked_while_away: bool) -> None:
+def test_a_drained_consumer_that_was_away_gives_everything_away_when_back(asked_while_away: bool) -> None:
     """Left out of that plan, it is no target before and after: nothing else would ask for a further one."""
     scene = ab().vanishes("b", answers=True)
     if asked_while_away:
@@ -320,7 +320,7 @@ def test_a_giver_or_taker_that_is_lost_is_relied_on_though_nothing_is_assigned_t
     assert scene.dies("b").step().relies_on == {"b"}
 
 
-def test_the_cause_names_the_life_that_is_gone_though_its_successor_takes_partitions_at_once() -> None:
+def test_the_cause_names_the_incarnation_that_is_gone_and_not_its_successor() -> None:
     scene = ab()
     decision = scene.dies("b").joins("b", incarnation=2).step()
     assert decision.record is not None
@@ -485,7 +485,7 @@ def test_a_hand_off_of_a_topic_that_was_created_anew_since_hands_over_no_offset(
     assert scene.node.since.get(partition) == (scene.node.epoch if released else None)
 
 
-def test_an_owner_that_begins_nothing_in_starting_is_told_again_and_a_limited_number_of_times() -> None:
+def test_an_owner_that_does_not_start_is_told_again_a_limited_number_of_times() -> None:
     scene = ab().dies("b")
     scene.step()
     policy, told = Policy(), 0
@@ -557,7 +557,7 @@ def test_a_detached_owner_is_where_it_should_be() -> None:
     assert scene.decide().reason == "every partition is where it should be"
 
 
-def test_a_partition_that_kafka_has_no_longer_is_closed_at_once_although_no_plan_is_due() -> None:
+def test_a_partition_that_kafka_no_longer_has_is_closed_at_once_without_a_plan() -> None:
     scene = stable("a", "b", partitions=3)
     scene.partitions = 2
     scene.description = TopicDescription(TOPIC, "id-1", 2)
@@ -652,7 +652,7 @@ def test_a_node_that_does_not_say_what_is_configured_is_written_again(frozen: bo
 
 
 @pytest.mark.parametrize("stale", [{"removed": True}, {"topic_id": "id-0"}], ids=["removed", "created anew"])
-def test_a_topic_that_was_removed_while_a_recovery_started_it_and_added_again_does_not_stand_still(
+def test_a_topic_removed_during_a_recovery_and_added_again_becomes_stable(
     stale: dict[str, Any],
 ) -> None:
     scene = ab()
@@ -1129,7 +1129,7 @@ def test_a_taker_that_is_lost_during_its_hand_off_is_replaced_through_the_barrie
     assert scene.state.to_close.get(entry.giver) == (partition,) or scene.node.assignments[partition] == entry.giver
 
 
-def test_a_taker_that_is_lost_leaves_the_close_outstanding_though_nothing_is_assigned() -> None:
+def test_a_lost_taker_leaves_the_close_outstanding_without_an_assignment() -> None:
     scene = stable("a", partitions=1).drains("a").joins("b")
     scene.step()
     decision = scene.dies("b").step()
@@ -1139,7 +1139,7 @@ def test_a_taker_that_is_lost_leaves_the_close_outstanding_though_nothing_is_ass
     assert decision.state.to_close == {"a": (0,)}
 
 
-def test_a_taker_that_left_cleanly_before_any_release_is_replaced_by_another_hand_off() -> None:
+def test_a_taker_that_left_cleanly_before_a_release_is_replaced_by_a_hand_off() -> None:
     scene = joining()
     assert scene.node is not None
     ((partition, entry),) = scene.node.handoff.items()

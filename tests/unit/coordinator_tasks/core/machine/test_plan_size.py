@@ -74,7 +74,7 @@ def test_a_join_and_a_drain_fit_and_are_completed(length: int, plans: range) -> 
     assert sorted(there.counts().values()) == [333, 333, 334]
 
 
-def test_what_is_under_way_has_to_be_confirmed_before_more_is_begun_when_there_is_no_room() -> None:
+def test_without_room_nothing_more_moves_before_what_is_in_flight_is_confirmed() -> None:
     there = scene(["a"], 3, Policy(max_write_bytes=1))
     there.step()
     assert there.counts() == {"a": 1}
