@@ -1,9 +1,9 @@
 r"""Regular expressions for names of topics, matched in a time that is linear in the name.
 
-They come from registrations, and the planner evaluates them: one that backtracks, as Python's own do, could stop it. This is
-the common part of Python's syntax with the same meaning: letters, `.`, classes, `\d`, `\w`, groups, `|`, `*`, `+`, `?`,
-`{m,n}`, and `^` and `$` at the ends; no look-around, no references, no flags. A pattern becomes an automaton whose states are
-its positions (Glushkov 1961); the states that a name can be in are the bits of one number.
+They come from registrations and the planner evaluates them: one that backtracks, as Python's own do, could stop it. They
+are the common part of Python's syntax, with the same meaning: letters, `.`, classes, `\d`, `\w`, groups, `|`, `*`, `+`,
+`?`, `{m,n}`, and `^` and `$` at the ends; without look-around, references and flags. A pattern becomes an automaton whose
+states are its positions (Glushkov 1961). The states that a name can be in are the bits of one number.
 """
 
 import string
@@ -16,8 +16,8 @@ from typing import TypeAlias
 from coordinator_tasks.core.errors import Refused
 
 MAX_CHARS = 256
-MAX_STEPS = 300  # in the making of one automaton, and so its positions
-MAX_PATTERNS = 32  # of one registration that are looked at; names are not counted
+MAX_STEPS = 300  # to build one automaton; it has no more positions than that
+MAX_PATTERNS = 32  # of one registration that are evaluated; names do not count
 _DEEPEST = 16  # groups in groups
 _MOST = 100  # of a bounded repetition
 _LETTERS = frozenset(string.ascii_letters + string.digits + "._-")  # of the names that Kafka allows
@@ -27,7 +27,7 @@ _CLASSES = {"d": frozenset(string.digits), "w": frozenset(string.ascii_letters +
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One after the other; none = the empty text."""
+    """One part after the other; without parts, the empty text."""
 
     parts: tuple["_Node", ...]
 
@@ -195,8 +195,8 @@ class _Automaton:
     def __init__(self, pattern: str) -> None:
         self._steps = 0
         self._pattern = pattern
-        self._next: list[int] = []  # position -> those that can follow it
-        self._on: dict[str, int] = {}  # letter -> the positions that take it
+        self._next: list[int] = []  # position -> the positions that can follow it
+        self._on: dict[str, int] = {}  # letter -> the positions that accept it
         self._whole = self._add(_Parser(pattern).parse())
 
     def matches(self, name: str) -> bool:
@@ -280,25 +280,25 @@ def _found(pattern: str, name: str) -> bool:
 
 
 def literal(text: str) -> str | None:
-    """The one topic that a text without any syntax, but for escaped dots, is for; `None` = it is a pattern."""
+    """The one topic of a text without syntax other than escaped dots; `None` = it is a pattern."""
     rest = text.replace("\\.", "")
     return None if "." in rest or any(letter in _SYNTAX for letter in rest) else text.replace("\\.", ".")
 
 
 def exactly(name: str) -> str:
-    """The pattern of this name and no other."""
+    """The pattern that matches this name and no other."""
     return name.replace(".", "\\.")
 
 
 def check(pattern: str) -> None:
-    """Raise `Refused` for what is not supported."""
+    """Raise `Refused` for a pattern that is not supported."""
     made = _compiled(pattern)
     if literal(pattern) is None and isinstance(made, Refused):
         raise made
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether a pattern, or a name, is for this topic; one that is not supported is for none."""
+    """Whether a pattern or a name matches this topic; a pattern that is not supported matches none."""
     named = literal(pattern)
     if named is not None or pattern == name:
         return name in (pattern, named)
@@ -306,12 +306,12 @@ def matches(pattern: str, name: str) -> bool:
 
 
 def any_matches(patterns: Sequence[str], name: str) -> bool:
-    """Whether one of a registration's names and patterns is for this topic."""
+    """Whether one of a registration's names and patterns matches this topic."""
     return name in patterns or exactly(name) in patterns or any(matches(one, name) for one in _evaluated(patterns))
 
 
 def problem(patterns: Sequence[str]) -> str:
-    """What of a registration's patterns is not evaluated, in a sentence; an empty text = all is."""
+    """A sentence about the registration's patterns that are not evaluated; an empty text = all are."""
     if sum(literal(one) is None for one in patterns) > MAX_PATTERNS:
         return f"only the first {MAX_PATTERNS} patterns of a registration count"
     return next((str(made) for one in _evaluated(patterns) if isinstance(made := _compiled(one), Refused)), "")

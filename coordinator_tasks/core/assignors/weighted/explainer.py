@@ -74,9 +74,8 @@ class WeightedExplainer:
         may = [m for m in self.after.seats if self.after.may_have(m, partition)]
         if not may:
             return "no live consumer may have it: bans and capacities leave nobody"
-        return (
-            f"whoever may have it is at max.partitions already: {', '.join(may[:5])}{' and others' if may[5:] else ''}"
-        )
+        named = f"{', '.join(may[:5])}{' and others' if may[5:] else ''}"
+        return f"every consumer that may have it is at max.partitions already: {named}"
 
     def _figure(self, account: LoadAccount, member: str) -> str:
         """`1200 records/s (83 % of the level)`."""

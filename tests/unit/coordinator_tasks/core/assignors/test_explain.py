@@ -156,7 +156,7 @@ TWO_OF_FOUR_SAID = "moves: a had 4 and keeps 2, b had 0 and gets 2; the even sha
         ),
         pytest.param(
             asked("weighted", [4, 4], "a", "..", parameters={"max_partitions": "1"}), 1,
-            "stays: whoever may have it is at max.partitions already: a", id="no room",
+            "stays: every consumer that may have it is at max.partitions already: a", id="no room",
         ),
         pytest.param(
             asked("weighted", [4], "a", ".", parameters={"bans": "a: *"}), 0,
