@@ -4,24 +4,8 @@ Readers raise `Malformed` (naming the path) or its kind `UnknownVersion`. They i
 added to a known version; only the coordinator writes topic nodes, so nothing is lost by that.
 """
 
-from coordinator_tasks.core.codecs.shape import (
-    COUNT,
-    FLAG,
-    GENERATION,
-    NUMBER,
-    PARTITION_SET,
-    PARTITIONS,
-    REALS,
-    TEXT,
-    TIME,
-    VERSION,
-    Item,
-    Kind,
-    Shape,
-    by_name,
-    by_partition,
-    choice,
-)
+from coordinator_tasks.core.codecs import kinds
+from coordinator_tasks.core.codecs.shape import VERSION, Item, Kind, Shape
 from coordinator_tasks.core.fetch_properties import usable
 from coordinator_tasks.core.fields import Fields
 from coordinator_tasks.core.model import (
@@ -37,35 +21,37 @@ from coordinator_tasks.core.model import (
 )
 from coordinator_tasks.core.names import is_consumer
 
-_TEXTS_BY_NAME, _COUNTS_BY_NAME = by_name(TEXT), by_name(COUNT)
-_HANDOFF = Shape(Handoff, {"from": Item("giver", TEXT), "to": Item("taker", TEXT), "epoch": Item("epoch", COUNT)})
-_SEEK = Shape(Seek, {"offset": Item("offset", NUMBER), "epoch": Item("epoch", COUNT)})
+_TEXTS_BY_NAME, _COUNTS_BY_NAME = kinds.by_name(kinds.TEXT), kinds.by_name(kinds.COUNT)
+_HANDOFF = Shape(
+    Handoff, {"from": Item("giver", kinds.TEXT), "to": Item("taker", kinds.TEXT), "epoch": Item("epoch", kinds.COUNT)}
+)
+_SEEK = Shape(Seek, {"offset": Item("offset", kinds.NUMBER), "epoch": Item("epoch", kinds.COUNT)})
 TOKEN = Shape(
     Token,
     {
-        "epoch": Item("epoch", COUNT),
-        "incarnation": Item("incarnation", COUNT),
-        "generation": Item("generation", GENERATION),
+        "epoch": Item("epoch", kinds.COUNT),
+        "incarnation": Item("incarnation", kinds.COUNT),
+        "generation": Item("generation", kinds.GENERATION),
     },
 )
 _NODE = Shape(
     TopicNode,
     {
-        "bootstrap.servers": Item("bootstrap_servers", TEXT),
-        "group.id": Item("group_id", TEXT),
-        "epoch": Item("epoch", COUNT),
-        "generation": Item("generation", GENERATION),
-        "topicId": Item("topic_id", TEXT, ""),
-        "startingOffsets": Item("start", choice(StartRule), StartRule.EARLIEST),
-        "initialPartitions": Item("initial_partitions", NUMBER, 0),
-        "assignments": Item("assignments", by_partition(TEXT)),
-        "since": Item("since", by_partition(COUNT)),
-        "handoff": Item("handoff", by_partition(_HANDOFF.nested)),
+        "bootstrap.servers": Item("bootstrap_servers", kinds.TEXT),
+        "group.id": Item("group_id", kinds.TEXT),
+        "epoch": Item("epoch", kinds.COUNT),
+        "generation": Item("generation", kinds.GENERATION),
+        "topicId": Item("topic_id", kinds.TEXT, ""),
+        "startingOffsets": Item("start", kinds.choice(StartRule), StartRule.EARLIEST),
+        "initialPartitions": Item("initial_partitions", kinds.NUMBER, 0),
+        "assignments": Item("assignments", kinds.by_partition(kinds.TEXT)),
+        "since": Item("since", kinds.by_partition(kinds.COUNT)),
+        "handoff": Item("handoff", kinds.by_partition(_HANDOFF.nested)),
         "incarnations": Item("incarnations", _COUNTS_BY_NAME),
-        "guarded": Item("guarded", PARTITION_SET),
+        "guarded": Item("guarded", kinds.PARTITION_SET),
         "supersedes": Item("supersedes", _COUNTS_BY_NAME),
-        "paused": Item("paused", PARTITION_SET),
-        "removed": Item("removed", FLAG, False),
+        "paused": Item("paused", kinds.PARTITION_SET),
+        "removed": Item("removed", kinds.FLAG, False),
         # A release that does not know these fields refuses a node that has them, and holds. An older release wrote the
         # properties among the node's own fields.
         "properties": Item(
@@ -73,55 +59,55 @@ _NODE = Shape(
             Kind(lambda fields, name: usable(fields.nested(name, fields.data).data), _TEXTS_BY_NAME.write),
             sparse=True,
         ),
-        "seeks": Item("seeks", by_partition(_SEEK.nested), sparse=True),
+        "seeks": Item("seeks", kinds.by_partition(_SEEK.nested), sparse=True),
     },
 )
 _RELEASE = Shape(
     Release,
     {
-        "epoch": Item("epoch", COUNT),
-        "by": Item("by", TEXT),
-        "incarnation": Item("incarnation", COUNT),
-        "offset": Item("offset", NUMBER),
-        "generation": Item("generation", GENERATION),
+        "epoch": Item("epoch", kinds.COUNT),
+        "by": Item("by", kinds.TEXT),
+        "incarnation": Item("incarnation", kinds.COUNT),
+        "offset": Item("offset", kinds.NUMBER),
+        "generation": Item("generation", kinds.GENERATION),
         "token": Item("token", TOKEN.nested),
     },
 )
 _STATE = Shape(
     TopicState,
     {
-        "state": Item("state", choice(State)),
-        "toStart": Item("to_start", by_name(PARTITIONS)),
-        "toClose": Item("to_close", by_name(PARTITIONS)),
-        "epochs": Item("epochs", by_partition(COUNT)),
-        "rebalance": Item("rebalance", TEXT, ""),
-        "since": Item("since_at", TIME, 0.0),
-        "began": Item("began_at", TIME, 0.0),
-        "cause": Item("cause", TEXT, ""),
+        "state": Item("state", kinds.choice(State)),
+        "toStart": Item("to_start", kinds.by_name(kinds.PARTITIONS)),
+        "toClose": Item("to_close", kinds.by_name(kinds.PARTITIONS)),
+        "epochs": Item("epochs", kinds.by_partition(kinds.COUNT)),
+        "rebalance": Item("rebalance", kinds.TEXT, ""),
+        "since": Item("since_at", kinds.TIME, 0.0),
+        "began": Item("began_at", kinds.TIME, 0.0),
+        "cause": Item("cause", kinds.TEXT, ""),
         "targets": Item("targets", _COUNTS_BY_NAME),
-        "planned": Item("planned", TEXT, ""),
-        "restarts": Item("restarts", by_name(NUMBER)),
-        "recovered": Item("recovered", by_name(REALS), sparse=True),
+        "planned": Item("planned", kinds.TEXT, ""),
+        "restarts": Item("restarts", kinds.by_name(kinds.NUMBER)),
+        "recovered": Item("recovered", kinds.by_name(kinds.REALS), sparse=True),
     },
 )
 _CONFIG = Shape(
     TopicConfig,
     {
-        "topic": Item("topic", TEXT),
-        "topicId": Item("topic_id", TEXT),
-        "bootstrap.servers": Item("bootstrap_servers", TEXT),
-        "group.id": Item("group_id", TEXT),
-        "strategy": Item("strategy", TEXT, "balanced"),
+        "topic": Item("topic", kinds.TEXT),
+        "topicId": Item("topic_id", kinds.TEXT),
+        "bootstrap.servers": Item("bootstrap_servers", kinds.TEXT),
+        "group.id": Item("group_id", kinds.TEXT),
+        "strategy": Item("strategy", kinds.TEXT, "balanced"),
         "parameters": Item("parameters", _TEXTS_BY_NAME),
-        "startingOffsets": Item("start", choice(StartRule), StartRule.EARLIEST),
-        "initialPartitions": Item("initial_partitions", NUMBER, 0),
+        "startingOffsets": Item("start", kinds.choice(StartRule), StartRule.EARLIEST),
+        "initialPartitions": Item("initial_partitions", kinds.NUMBER, 0),
         "properties": Item(
             "properties", Kind(lambda fields, name: usable(fields.nested(name, {}).data), _TEXTS_BY_NAME.write)
         ),
-        "pins": Item("pins", by_partition(TEXT)),
-        "paused": Item("paused", PARTITION_SET),
-        "frozen": Item("frozen", FLAG, False),
-        "removed": Item("removed", FLAG, False),
+        "pins": Item("pins", kinds.by_partition(kinds.TEXT)),
+        "paused": Item("paused", kinds.PARTITION_SET),
+        "frozen": Item("frozen", kinds.FLAG, False),
+        "removed": Item("removed", kinds.FLAG, False),
     },
 )
 

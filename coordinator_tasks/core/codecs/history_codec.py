@@ -3,21 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from coordinator_tasks.core.codecs.shape import (
-    COUNT,
-    GENERATION,
-    NUMBER,
-    PARTITIONS,
-    REAL,
-    TEXT,
-    TIME,
-    Item,
-    Kind,
-    Shape,
-    by_name,
-    choice,
-    optional,
-)
+from coordinator_tasks.core.codecs import kinds
+from coordinator_tasks.core.codecs.shape import Item, Kind, Shape
 from coordinator_tasks.core.fields import Fields
 from coordinator_tasks.core.model import Actor, Explanation, Move, MoveKind, Reason, Record, State
 from coordinator_tasks.core.partition_text import numbers, ranges
@@ -57,7 +44,9 @@ def _read_moves(fields: Fields, name: str) -> tuple[Move, ...]:
     return tuple(sorted(moves, key=lambda move: move.partition))
 
 
-_REASON = Shape(Reason, {"text": Item("text", TEXT), "partitions": Item("partitions", Kind(_read_ranges, ranges))})
+_REASON = Shape(
+    Reason, {"text": Item("text", kinds.TEXT), "partitions": Item("partitions", Kind(_read_ranges, ranges))}
+)
 _REASONS = Kind(
     lambda fields, name: tuple(_REASON.read(one) for one in _objects(fields, name)),
     lambda reasons: [_REASON.write(one) for one in reasons],
@@ -65,43 +54,43 @@ _REASONS = Kind(
 _PLAN = Shape(
     Explanation,
     {
-        "strategy": Item("strategy", TEXT),
-        "inputs": Item("inputs", TEXT, ""),
-        "summary": Item("summary", TEXT, ""),
+        "strategy": Item("strategy", kinds.TEXT),
+        "inputs": Item("inputs", kinds.TEXT, ""),
+        "summary": Item("summary", kinds.TEXT, ""),
         "reasons": Item("moves", _REASONS),
     },
 )
 _ACTOR = Shape(
     Actor,
     {
-        "kind": Item("kind", TEXT, ""),
-        "who": Item("who", TEXT, ""),
-        "dag": Item("dag", TEXT, ""),
-        "run": Item("run", TEXT, ""),
-        "task": Item("task", TEXT, ""),
-        "try": Item("attempt", NUMBER, 0),
+        "kind": Item("kind", kinds.TEXT, ""),
+        "who": Item("who", kinds.TEXT, ""),
+        "dag": Item("dag", kinds.TEXT, ""),
+        "run": Item("run", kinds.TEXT, ""),
+        "task": Item("task", kinds.TEXT, ""),
+        "try": Item("attempt", kinds.NUMBER, 0),
     },
 )
 _RECORD = Shape(
     Record,
     {
-        "topic": Item("topic", TEXT),
-        "from": Item("source", choice(State)),
-        "to": Item("target", choice(State)),
-        "epoch": Item("epoch", COUNT),
-        "generation": Item("generation", GENERATION, ""),
-        "rebalance": Item("rebalance", TEXT, ""),
-        "cause": Item("cause", TEXT, ""),
+        "topic": Item("topic", kinds.TEXT),
+        "from": Item("source", kinds.choice(State)),
+        "to": Item("target", kinds.choice(State)),
+        "epoch": Item("epoch", kinds.COUNT),
+        "generation": Item("generation", kinds.GENERATION, ""),
+        "rebalance": Item("rebalance", kinds.TEXT, ""),
+        "cause": Item("cause", kinds.TEXT, ""),
         "actor": Item("actor", _ACTOR.nested, Actor("")),
-        "at": Item("at", TIME),
-        "lasted": Item("lasted_s", REAL, 0.0),
-        "rebalanceLasted": Item("rebalance_s", REAL, 0.0),
+        "at": Item("at", kinds.TIME),
+        "lasted": Item("lasted_s", kinds.REAL, 0.0),
+        "rebalanceLasted": Item("rebalance_s", kinds.REAL, 0.0),
         "moves": Item("moves", Kind(_read_moves, _write_moves)),
-        "confirmed": Item("confirmed", by_name(PARTITIONS)),
-        "counts": Item("counts", by_name(NUMBER)),
-        "digest": Item("digest", TEXT, ""),
-        "incarnations": Item("incarnations", by_name(COUNT)),
-        "plan": Item("plan", optional(_PLAN.nested), sparse=True),  # missing in records of earlier releases
+        "confirmed": Item("confirmed", kinds.by_name(kinds.PARTITIONS)),
+        "counts": Item("counts", kinds.by_name(kinds.NUMBER)),
+        "digest": Item("digest", kinds.TEXT, ""),
+        "incarnations": Item("incarnations", kinds.by_name(kinds.COUNT)),
+        "plan": Item("plan", kinds.optional(_PLAN.nested), sparse=True),  # missing in records of earlier releases
     },
 )
 

@@ -3,23 +3,8 @@
 Readers raise `Malformed` (naming the path) or its kind `UnknownVersion`.
 """
 
-from coordinator_tasks.core.codecs.shape import (
-    COUNT,
-    FLAG,
-    NUMBER,
-    REAL,
-    REALS,
-    TEXT,
-    TEXTS,
-    TIME,
-    Item,
-    Kind,
-    Shape,
-    by_count,
-    by_name,
-    choice,
-    optional,
-)
+from coordinator_tasks.core.codecs import kinds
+from coordinator_tasks.core.codecs.shape import Item, Kind, Shape
 from coordinator_tasks.core.errors import InvalidName
 from coordinator_tasks.core.fields import Fields
 from coordinator_tasks.core.model import Absence, Directive, Draining, Ending, Fleet, IdClaim, Isolation, Member
@@ -43,78 +28,78 @@ def _known_address(fields: Fields, name: str) -> str:
 _MEMBER = Shape(
     Member,
     {
-        "consumer": Item("consumer", TEXT),
-        "incarnation": Item("incarnation", COUNT),
+        "consumer": Item("consumer", kinds.TEXT),
+        "incarnation": Item("incarnation", kinds.COUNT),
         "address": Item("address", Kind(_address)),
-        "bootId": Item("boot_id", TEXT, ""),
-        "rack": Item("rack", TEXT, ""),
-        "capacity": Item("capacity", REAL, 1.0),
-        "topics": Item("topics", TEXTS),
-        "direct": Item("direct", FLAG, True),
-        "process": Item("process", TEXT, ""),
-        "attributes": Item("attributes", by_name(TEXT)),
-        "formats": Item("formats", TEXTS),
+        "bootId": Item("boot_id", kinds.TEXT, ""),
+        "rack": Item("rack", kinds.TEXT, ""),
+        "capacity": Item("capacity", kinds.REAL, 1.0),
+        "topics": Item("topics", kinds.TEXTS),
+        "direct": Item("direct", kinds.FLAG, True),
+        "process": Item("process", kinds.TEXT, ""),
+        "attributes": Item("attributes", kinds.by_name(kinds.TEXT)),
+        "formats": Item("formats", kinds.TEXTS),
     },
 )
 _ABSENCE = Shape(
     Absence,
     {
-        "incarnation": Item("incarnation", COUNT),
-        "since": Item("since_at", TIME),
-        "refused": Item("refused_at", TIME, 0.0),
+        "incarnation": Item("incarnation", kinds.COUNT),
+        "since": Item("since_at", kinds.TIME),
+        "refused": Item("refused_at", kinds.TIME, 0.0),
     },
 )
 _CLAIM = Shape(
     IdClaim,
     {
-        "incarnation": Item("incarnation", COUNT),
+        "incarnation": Item("incarnation", kinds.COUNT),
         "address": Item("address", Kind(_known_address), ""),
-        "bootId": Item("boot_id", TEXT, ""),
-        "direct": Item("direct", FLAG, True),
-        "registered": Item("registered", NUMBER, 0),
-        "process": Item("process", TEXT, ""),
-        "answered": Item("answered", COUNT, 0),
-        "ended": Item("ended", by_count(choice(Ending))),
-        "reasons": Item("reasons", by_count(Kind(lambda fields, name: one_line(fields.text(name))))),
-        "registrations": Item("registrations", REALS),
-        "absence": Item("absence", optional(_ABSENCE.nested)),
+        "bootId": Item("boot_id", kinds.TEXT, ""),
+        "direct": Item("direct", kinds.FLAG, True),
+        "registered": Item("registered", kinds.NUMBER, 0),
+        "process": Item("process", kinds.TEXT, ""),
+        "answered": Item("answered", kinds.COUNT, 0),
+        "ended": Item("ended", kinds.by_count(kinds.choice(Ending))),
+        "reasons": Item("reasons", kinds.by_count(Kind(lambda fields, name: one_line(fields.text(name))))),
+        "registrations": Item("registrations", kinds.REALS),
+        "absence": Item("absence", kinds.optional(_ABSENCE.nested)),
     },
 )
 _ISOLATION = Shape(
     Isolation,
     {
-        "by": Item("by", TEXT),
-        "why": Item("why", TEXT, ""),
-        "at": Item("at", TIME, 0.0),
-        "incarnation": Item("incarnation", COUNT, 0),
-        "until": Item("until_at", TIME, 0.0),
-        "readmit": Item("readmit", FLAG, False),
+        "by": Item("by", kinds.TEXT),
+        "why": Item("why", kinds.TEXT, ""),
+        "at": Item("at", kinds.TIME, 0.0),
+        "incarnation": Item("incarnation", kinds.COUNT, 0),
+        "until": Item("until_at", kinds.TIME, 0.0),
+        "readmit": Item("readmit", kinds.FLAG, False),
     },
 )
 _DRAINING = Shape(
     Draining,
     {
-        "by": Item("by", TEXT),
-        "why": Item("why", TEXT, ""),
-        "at": Item("at", TIME, 0.0),
-        "incarnation": Item("incarnation", COUNT, 0),
-        "leaving": Item("leaving", COUNT, 0),
+        "by": Item("by", kinds.TEXT),
+        "why": Item("why", kinds.TEXT, ""),
+        "at": Item("at", kinds.TIME, 0.0),
+        "incarnation": Item("incarnation", kinds.COUNT, 0),
+        "leaving": Item("leaving", kinds.COUNT, 0),
     },
 )
 _DIRECTIVE = Shape(
     Directive,
     {
-        "isolated": Item("isolation", optional(_ISOLATION.nested)),
-        "draining": Item("draining", optional(_DRAINING.nested)),
+        "isolated": Item("isolation", kinds.optional(_ISOLATION.nested)),
+        "draining": Item("draining", kinds.optional(_DRAINING.nested)),
     },
 )
 _FLEET = Shape(
     Fleet,
     {
-        "application": Item("application", TEXT),
-        "consumers": Item("consumers", TEXTS),
-        "arguments": Item("arguments", TEXTS),
-        "conf": Item("conf", by_name(TEXT)),
+        "application": Item("application", kinds.TEXT),
+        "consumers": Item("consumers", kinds.TEXTS),
+        "arguments": Item("arguments", kinds.TEXTS),
+        "conf": Item("conf", kinds.by_name(kinds.TEXT)),
     },
 )
 

@@ -2,23 +2,9 @@
 
 import json
 
+from coordinator_tasks.core.codecs import kinds
 from coordinator_tasks.core.codecs.codec import TOKEN
-from coordinator_tasks.core.codecs.shape import (
-    COUNT,
-    FLAG,
-    GENERATION,
-    NUMBER,
-    REAL,
-    TEXT,
-    TEXTS,
-    VERSION,
-    Item,
-    Kind,
-    Shape,
-    by_name,
-    by_partition,
-    optional,
-)
+from coordinator_tasks.core.codecs.shape import VERSION, Item, Kind, Shape
 from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.fields import Fields, read_json
 from coordinator_tasks.core.model import Committed, ConsumerStatus, RunningPartition, Token, TopicStatus
@@ -29,37 +15,37 @@ MAX_STATUS_BYTES = 16 * 1024 * 1024  # a status of 50,000 running partitions
 _RUNNING = Shape(
     RunningPartition,
     {
-        "position": Item("position", NUMBER),
-        "lag": Item("lag_records", optional(NUMBER)),
-        "rate": Item("rate", optional(REAL)),
-        "recordBytes": Item("record_bytes", optional(REAL)),
+        "position": Item("position", kinds.NUMBER),
+        "lag": Item("lag_records", kinds.optional(kinds.NUMBER)),
+        "rate": Item("rate", kinds.optional(kinds.REAL)),
+        "recordBytes": Item("record_bytes", kinds.optional(kinds.REAL)),
         "token": Item("token", TOKEN.nested),
-        "started": Item("started", FLAG),
-        "closing": Item("closing", FLAG, False),
+        "started": Item("started", kinds.FLAG),
+        "closing": Item("closing", kinds.FLAG, False),
     },
 )
 _TOPIC = Shape(
     TopicStatus,
     {
-        "generation": Item("generation", GENERATION),
-        "actedEpoch": Item("acted_epoch", COUNT),
-        "held": Item("held", by_partition(COUNT)),
-        "queryAlive": Item("query_alive", FLAG),
-        "reports": Item("reports", TEXTS),
-        "lastBatch": Item("last_batch", Kind(by_name(REAL).read, dict)),
-        "running": Item("running", by_partition(_RUNNING.nested)),
+        "generation": Item("generation", kinds.GENERATION),
+        "actedEpoch": Item("acted_epoch", kinds.COUNT),
+        "held": Item("held", kinds.by_partition(kinds.COUNT)),
+        "queryAlive": Item("query_alive", kinds.FLAG),
+        "reports": Item("reports", kinds.TEXTS),
+        "lastBatch": Item("last_batch", Kind(kinds.by_name(kinds.REAL).read, dict)),
+        "running": Item("running", kinds.by_partition(_RUNNING.nested)),
     },
 )
 _STATUS = Shape(
     ConsumerStatus,
     {
-        "consumer": Item("consumer", TEXT),
-        "cluster": Item("cluster", TEXT),
-        "incarnation": Item("incarnation", COUNT),
-        "bootId": Item("boot_id", TEXT, ""),
-        "health": Item("health", TEXT),
-        "reports": Item("reports", TEXTS),
-        "topics": Item("topics", by_name(_TOPIC.nested)),
+        "consumer": Item("consumer", kinds.TEXT),
+        "cluster": Item("cluster", kinds.TEXT),
+        "incarnation": Item("incarnation", kinds.COUNT),
+        "bootId": Item("boot_id", kinds.TEXT, ""),
+        "health": Item("health", kinds.TEXT),
+        "reports": Item("reports", kinds.TEXTS),
+        "topics": Item("topics", kinds.by_name(_TOPIC.nested)),
     },
 )
 

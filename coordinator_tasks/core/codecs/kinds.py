@@ -1,0 +1,59 @@
+"""The kinds of fields that the stored and sent formats have."""
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any
+
+from coordinator_tasks.core.codecs.shape import Kind
+from coordinator_tasks.core.fields import Fields
+from coordinator_tasks.core.names import number_of, partition_of
+
+TEXT, TEXTS = Kind(Fields.text), Kind(Fields.texts, list)
+COUNT, NUMBER, GENERATION, FLAG = Kind(Fields.count), Kind(Fields.number), Kind(Fields.generation), Kind(Fields.flag)
+REAL, REALS, TIME = Kind(Fields.real), Kind(Fields.reals, list), Kind(Fields.time)
+PARTITIONS = Kind(Fields.partitions, list)
+PARTITION_SET = Kind(lambda fields, name: frozenset(fields.partitions(name)), sorted)
+
+
+def choice(kind: type[StrEnum]) -> Kind:
+    return Kind(lambda fields, name: fields.choice(name, kind), lambda value: value.value)
+
+
+def optional(kind: Kind) -> Kind:
+    """`None` = missing or null."""
+    write = kind.write
+    return Kind(
+        lambda fields, name: None if fields.data.get(name) is None else kind.read(fields, name),
+        None if write is None else lambda value: None if value is None else write(value),
+    )
+
+
+def by_partition(kind: Kind) -> Kind:
+    return _mapping(kind, partition_of, "a partition number")
+
+
+def by_count(kind: Kind) -> Kind:
+    return _mapping(kind, number_of, "an incarnation")
+
+
+def by_name(kind: Kind) -> Kind:
+    return _mapping(kind, str, "a name")
+
+
+def _mapping(kind: Kind, key_of: Callable[[str], Any], what: str) -> Kind:
+    """An object whose keys all are `what`; missing = empty."""
+    write = kind.write
+
+    def read(fields: Fields, name: str) -> dict[Any, Any]:
+        inner, found = fields.nested(name, {}), {}
+        for text in inner.data:
+            key = key_of(text)
+            if key is None:
+                raise inner.bad(text, f"is not {what}")
+            found[key] = kind.read(inner, text)
+        return {key: found[key] for key in sorted(found)}
+
+    def written(value: Mapping[Any, Any]) -> dict[str, Any]:
+        return {str(key): value[key] if write is None else write(value[key]) for key in sorted(value)}
+
+    return Kind(read, written)
