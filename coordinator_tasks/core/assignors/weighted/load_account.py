@@ -120,15 +120,15 @@ class LoadAccount:
             self._by_weight[giver].remove(partition, weight)
         if taker in self._by_weight:
             self._by_weight[taker].add(partition, weight)
-        self._settle(giver, -weight, -1)
-        self._settle(taker, weight, 1)
+        self._change(giver, -weight, -1)
+        self._change(taker, weight, 1)
         owner = self.problem.owned.get(partition)
         if owner is not None and owner != taker:
             self.moved.add(partition)
         else:
             self.moved.discard(partition)
 
-    def _settle(self, member: str, weight: float, count: int) -> None:
+    def _change(self, member: str, weight: float, count: int) -> None:
         self.count[member] += count
         if member in self.capacity:
             self.load[member] += weight

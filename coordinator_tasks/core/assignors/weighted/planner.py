@@ -23,7 +23,7 @@ def planned(problem: Problem, rules: Rules) -> LoadAccount:
     account = LoadAccount(problem, rules)
     planner = _Planner(account)
     planner.evict()
-    planner.settle()
+    planner.place_unowned()
     # It ends by itself; the limit is for numbers so small that rounding undoes what a move has gained.
     for _ in range(MOST_ROUNDS):
         if not planner.relieve_all() | planner.fill_all():
@@ -58,7 +58,7 @@ class _Planner:
                 for partition in account.by_weight(member).partitions[: int(over)]:
                     account.move(partition, NOBODY)
 
-    def settle(self) -> None:
+    def place_unowned(self) -> None:
         """Give partitions without an owner to the member with the least load, the heaviest first."""
         if self.account.is_plain:
             self.account.spread()
