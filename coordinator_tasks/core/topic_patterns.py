@@ -1,9 +1,9 @@
 r"""Regular expressions for names of topics, matched in a time that is linear in the name.
 
-They come from registrations and the planner evaluates them: one that backtracks, as Python's own do, could stop it. They
-are the common part of Python's syntax, with the same meaning: letters, `.`, classes, `\d`, `\w`, groups, `|`, `*`, `+`,
-`?`, `{m,n}`, and `^` and `$` at the ends; without look-around, references and flags. A pattern becomes an automaton whose
-states are its positions (Glushkov 1961). The states that a name can be in are the bits of one number.
+They come from registrations and the planner evaluates them: one that backtracks, as Python's own do, could stop it.
+They are the common part of Python's syntax, with the same meaning: letters, `.`, classes, `\d`, `\w`, groups, `|`,
+`*`, `+`, `?`, `{m,n}`, and `^` and `$` at the ends; without look-around, references and flags. A pattern becomes an
+automaton whose states are its positions (Glushkov 1961). The states that a name can be in are the bits of one number.
 """
 
 import string

@@ -488,9 +488,9 @@ MUTANTS = (
         "the platform isolates nobody who has registered since",
     ),
     Mutant(
-        "_stop_leaving",
-        "if taker is not None and is_leaving(taker, draft.incarnations.get(taker, 0), world):",
-        "if _taker_drains(draft, partition, world):",
+        "Planning._stop_leaving",
+        "if taker is not None and is_leaving(taker, incarnations.get(taker, 0), self.world):",
+        "if self._taker_drains(partition):",
         "a drain takes nothing from the last consumer",
     ),
     Mutant(

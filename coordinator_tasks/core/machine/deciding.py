@@ -6,7 +6,7 @@ from coordinator_tasks.core.machine import causes
 from coordinator_tasks.core.machine.confirm import blockers, not_running, why_not_closed, why_not_started
 from coordinator_tasks.core.machine.decision import Decision, Step, Verdict
 from coordinator_tasks.core.machine.draft import Draft, by_consumer, draft_of, label, node_of, unless_same
-from coordinator_tasks.core.machine.planning import finish, patience_s, place, rebalance, stop_vanished
+from coordinator_tasks.core.machine.planning import Planning, finish, patience_s, stop_vanished
 from coordinator_tasks.core.machine.presence import presence, targets
 from coordinator_tasks.core.machine.recovery import noted
 from coordinator_tasks.core.machine.table import Signal, next_state, signal_of_plan
@@ -60,12 +60,16 @@ class Deciding:
         # A release that does not know seeks would refuse the node that has them, and hold.
         return {c: i for c, i in found.items() if not self.draft.seeks or SEEKS in self.world.members[c].formats}
 
+    def planning(self, able: Mapping[str, int]) -> Planning:
+        """What the strategy answers for the draft as it is now."""
+        return Planning(self.draft, self.view, self.world, self.policy, able)
+
     def _lost_or_unowned(self) -> Decision | None:
         touched, lost = self.drop_lost()
         able = self.able()
         self._leave_former_topic()
         stop_vanished(self.draft, self.view)
-        place(self.draft, self.view, self.world, able, self.policy)
+        self.planning(able).place()
         if not touched and not self.draft.moves:
             return None
         cause = causes.of_placement(self.view, self.world, self.draft, lost)
@@ -148,7 +152,7 @@ class Deciding:
             return Decision(Verdict.WAIT, f"{due.text}; waiting until membership is still", wake_in_s=wait_s)
         if self.world.doubted or self.world.unclear:
             self._leave_started()
-        complete = rebalance(self.draft, self.view, self.world, able, self.policy)
+        complete = self.planning(able).rebalance()
         planned = causes.digest(self.view, self.world, able) if complete else ""
         if self.view.config.removed:
             finish(self.draft)
@@ -176,7 +180,7 @@ class Deciding:
         patience = patience_s(self.view, self.policy) if settled and able and self.view.node is not None else None
         if patience is None or self.world.now - self.state.since_at < patience:
             return None
-        complete = rebalance(self.draft, self.view, self.world, able, self.policy)
+        complete = self.planning(able).rebalance()
         if not self.draft.moves:
             return None
         planned = causes.digest(self.view, self.world, able) if complete else ""

@@ -16,7 +16,6 @@ from coordinator_tasks.core.fields import MAX_COUNT
 from coordinator_tasks.core.machine import causes, invariants, recovery
 from coordinator_tasks.core.machine.deciding import Deciding
 from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, Verdict
-from coordinator_tasks.core.machine.planning import place, why
 from coordinator_tasks.core.machine.presence import subscribes
 from coordinator_tasks.core.machine.table import signal_of_plan
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
@@ -104,7 +103,7 @@ def explain(view: TopicView, world: World, policy: Policy) -> Explanation:
     """Why every partition is where it is, and what the topic's strategy would do with it. Raises `Refused`."""
     world = _believed(view, world, policy)
     deciding = Deciding(view, world, policy, Actor("explain"))
-    return why(deciding.draft, view, world, deciding.able(), policy)
+    return deciding.planning(deciding.able()).why()
 
 
 def _used_up(view: TopicView) -> str:
@@ -137,7 +136,7 @@ def _recover(
     deciding = Deciding(view, world, policy, actor, found.draft)
     deciding.drop_lost()
     able = deciding.able()
-    place(deciding.draft, view, world, able, policy)
+    deciding.planning(able).place()
     # A consumer that acted on an older generation must see one that covers it, also if it is isolated: nothing else
     # confirms that it runs nothing, so that it may be readmitted.
     if not deciding.draft.in_flight() and deciding.state.state is State.INITIAL:
