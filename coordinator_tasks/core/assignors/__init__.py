@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
+from coordinator_tasks.core.assignors.explain import Explainer
 from coordinator_tasks.core.assignors.problem import Problem
 from coordinator_tasks.core.assignors.topic_strategies import ONE_TOPIC_ASSIGNORS
 from coordinator_tasks.core.assignors.weighted.strategy import Weighted
@@ -15,6 +16,7 @@ __all__ = [
     "ASSIGNORS",
     "Assignor",
     "Checking",
+    "Explaining",
     "Measuring",
     "Problem",
     "Strategies",
@@ -46,6 +48,14 @@ class Partial(Protocol):
     @property
     def partial(self) -> bool:
         """Whether it may."""
+
+
+@runtime_checkable
+class Explaining(Protocol):
+    """A strategy with sentences of its own."""
+
+    def explainer(self, problem: Problem, answer: Mapping[int, str]) -> Explainer:
+        """The sentences about its answer to this problem."""
 
 
 @runtime_checkable

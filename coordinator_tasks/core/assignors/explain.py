@@ -22,7 +22,7 @@ class Asked:
     """A strategy's problem and answer, and what the strategy was not given.
 
     `holders`: partition → who has it now, also if that consumer is no member; `pins`: partition → where a person
-    wants it.
+    wants it; `explainer`: the strategy's own, made from the problem and the answer, if it has one.
     """
 
     strategy: str
@@ -30,6 +30,7 @@ class Asked:
     answer: Mapping[int, str]
     holders: Mapping[int, str] = field(default_factory=dict)
     pins: Mapping[int, str] = field(default_factory=dict)
+    explainer: Callable[[Problem, Mapping[int, str]], "Explainer"] | None = None
 
 
 class Explainer(Protocol):
@@ -53,7 +54,7 @@ class Explainer(Protocol):
 
 def explained(asked: Asked, only: Collection[int] | None = None) -> Explanation:
     """The explanation of all partitions, or `only` of these; partitions with the same reason stand together."""
-    explainer = _EXPLAINERS.get(asked.strategy, CountExplainer)(asked)
+    explainer = CountExplainer(asked) if asked.explainer is None else asked.explainer(asked.problem, asked.answer)
     moves: dict[str, list[int]] = {}
     stays: dict[str, list[int]] = {}
     for partition in sorted(asked.problem.partitions if only is None else only):
@@ -155,15 +156,8 @@ class CountExplainer:
         return f"; the even share is {_span(min(counts), max(counts))}" if max(counts) - min(counts) <= 1 else ""
 
 
-def _weighted(asked: Asked) -> Explainer:
-    from coordinator_tasks.core.assignors.weighted.explainer import WeightedExplainer  # noqa: PLC0415 - it loads numpy
-
-    return WeightedExplainer(asked.problem, asked.answer)
-
-
 def _span(low: int, high: int) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
 _EVEN = frozenset(name for name, one in ONE_TOPIC_ASSIGNORS.items() if isinstance(one, Balanced))
-_EXPLAINERS: Mapping[str, Callable[[Asked], Explainer]] = {"weighted": _weighted}

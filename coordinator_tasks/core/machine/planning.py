@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from coordinator_tasks.core.assignors import Assignor, Measuring, Problem, assignor, is_partial, validate
+from coordinator_tasks.core.assignors import Assignor, Explaining, Measuring, Problem, assignor, is_partial, validate
 from coordinator_tasks.core.assignors.explain import Asked, explained, shortened
 from coordinator_tasks.core.assignors.weights import PARAMETER, Measure, measured
 from coordinator_tasks.core.errors import Refused
@@ -101,7 +101,8 @@ class Planning:
         answer = strategy.assign(problem)
         validate(problem, answer, config.strategy, partial=is_partial(strategy))
         pins = {p: c for p, c in config.pins.items() if c in able}
-        return Asked(config.strategy, problem, answer, self._targets if holders is None else holders, pins)
+        explainer = strategy.explainer if isinstance(strategy, Explaining) else None
+        return Asked(config.strategy, problem, answer, self._targets if holders is None else holders, pins, explainer)
 
     def _explain(self, asked: Asked, limit_bytes: int, only: Collection[int] | None = None) -> None:
         """Keep why the strategy moves what it moves, and nothing else (of `only` these partitions, if given)."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from coordinator_tasks.core.assignors.explain import Explainer
 from coordinator_tasks.core.assignors.problem import Problem
 from coordinator_tasks.core.assignors.weighted.parameters import rules_of
 from coordinator_tasks.core.assignors.weights import Measure
@@ -18,6 +19,12 @@ class Weighted:
         from coordinator_tasks.core.assignors.weighted.planner import planned  # noqa: PLC0415
 
         return planned(problem, rules_of(problem.parameters)).answer()
+
+    def explainer(self, problem: Problem, answer: Mapping[int, str]) -> Explainer:
+        """By weights, levels and the rules of the parameters."""
+        from coordinator_tasks.core.assignors.weighted.explainer import WeightedExplainer  # noqa: PLC0415 - numpy again
+
+        return WeightedExplainer(problem, answer)
 
     def check(self, parameters: Mapping[str, str]) -> None:
         """Raise `Refused` for wrong parameters."""

@@ -38,7 +38,7 @@ def asked(
         **more,
     )
     answer = ASSIGNORS[strategy].assign(problem) if strategy in ASSIGNORS else dict.fromkeys(problem.partitions, "b")
-    return Asked(strategy, problem, answer, holders, pins or {})
+    return Asked(strategy, problem, answer, holders, pins or {}, getattr(ASSIGNORS.get(strategy), "explainer", None))
 
 
 def told(found: Explanation) -> list[tuple[int, str]]:
