@@ -552,7 +552,10 @@ MUTANTS = (
         "what does not run here is released as well",
     ),
     Mutant(
-        "Deciding._closed", "if closed == owners:", "if closed:", "every possible owner confirms that it has closed"
+        "Deciding._closed",
+        "if not any(why_not_closed(",
+        "if not all(why_not_closed(",
+        "every possible owner confirms that it has closed",
     ),
     # Who is there
     Mutant("ZooKeeperDiscovery.members", "self._zk.sync()", "pass", "who is registered is read after a sync"),

@@ -108,26 +108,23 @@ class Deciding:
         node = self.view.node
         if node is None:
             return None
-        free: set[int] = set()
-        urgent, confirmed = False, []
+        free: dict[int, set[str]] = {}
         for partition, owners in sorted(self.draft.to_close.items()):
             epoch = self.draft.epochs.get(partition, node.epoch)
-            closed = {c for c in owners if not why_not_closed(c, partition, self.view.topic, node, epoch, self.world)}
-            confirmed += [(c, partition) for c in closed]
-            if closed == owners:
-                free.add(partition)
-                urgent = urgent or partition not in self.draft.handoff
+            if not any(why_not_closed(c, partition, self.view.topic, node, epoch, self.world) for c in owners):
+                free[partition] = owners
         everything = len(free) == len(self.draft.to_close)
+        urgent = not free.keys() <= self.draft.handoff.keys()
         late = self.world.now - self.state.since_at >= self.policy.settle_max_s
         if not free or not (everything or urgent or late):
             return None
-        for partition in sorted(free):
-            self.draft.close_confirmed(partition, self.draft.to_close[partition])
+        for partition, owners in free.items():
+            self.draft.close_confirmed(partition, owners)
         signal = Signal.SOME_CLOSED
         if everything:
             signal = Signal.ALL_CLOSED if self.draft.to_start else Signal.CLOSED_FOR_GOOD
-        kept = [(c, p) for c, p in confirmed if p in free]
-        return self.write(signal, self.state.cause, confirmed=by_consumer(kept))
+        confirmed = by_consumer([(c, p) for p, owners in free.items() for c in owners])
+        return self.write(signal, self.state.cause, confirmed=confirmed)
 
     def _started(self) -> Decision | None:
         node = self.view.node
