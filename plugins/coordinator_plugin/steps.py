@@ -48,10 +48,11 @@ def continuation(c: Coordinator, topics: Sequence[str]) -> LeftOver:
     """What a run has left over; the digest changes with every transition of these topics."""
     due = transitions.due(c, tuple(topics))
     paths = [c.paths.state(topic) for topic in due]
-    nodes = dict(zip(due, zip(paths, c.zk.get_many(paths), strict=True), strict=True))
     writable = any(need.outcome is transitions.Outcome.WRITTEN for need in due.values())
-    moving = any(node is not None and _is_moving(path, node.data) for path, node in nodes.values())
-    stands = [(topic, node.stat.version if node else -1, str(due[topic].outcome)) for topic, (_, node) in nodes.items()]
+    moving, stands = False, []
+    for (topic, need), path, node in zip(due.items(), paths, c.zk.get_many(paths), strict=True):
+        stands.append((topic, node.stat.version if node is not None else -1, str(need.outcome)))
+        moving |= node is not None and codec.decode_state(path, node.data).state in (State.CLOSING, State.STARTING)
     return LeftOver(
         topics=tuple(due),
         digest=hashlib.sha256(repr(stands).encode()).hexdigest()[:12],
@@ -59,7 +60,3 @@ def continuation(c: Coordinator, topics: Sequence[str]) -> LeftOver:
         writable=writable,
         pause_s=min((need.in_s for need in due.values() if need.in_s > 0), default=IDLE_PAUSE_S),
     )
-
-
-def _is_moving(path: str, data: bytes) -> bool:
-    return codec.decode_state(path, data).state in (State.CLOSING, State.STARTING)
