@@ -21,7 +21,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 
 
 class UntemplatedOperator(BaseOperator):
-    """Airflow renders no argument of the task; beside another operator it is the first base class."""
+    """Airflow renders no argument of the task. Beside another operator this is the first base class."""
 
     template_fields: Any = ()
     template_ext: Any = ()

@@ -34,12 +34,12 @@ LAUNCHER_LIMIT_S = 30.0
 SUBMIT_LIMIT_S = 300.0
 _LET_GO = {"spark.yarn.submit.waitAppCompletion": "false", "spark.kubernetes.submission.waitAppCompletion": "false"}
 _PRIVATE_PREFIXES = ("AIRFLOW", "_AIRFLOW", "COORDINATOR_")
-"""Of a task's own environment: connections with their secrets, and settings of other clusters. Not for the consumer."""
+"""What a consumer does not inherit from the task: connections with their secrets, and settings of other clusters."""
 _KEPT = frozenset({"COORDINATOR_EMBEDDED_MARK"})
 
 
 class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
-    """Brings one consumer to life under its stable id, at most once however often the task is tried.
+    """Launches one consumer under its stable id, once however often the task is tried.
 
     - `consumer`: the id; one that is registered already ends the task at once.
     - `application`, `application_args`, `conf`: without an application, these are as the fleet says.
@@ -84,7 +84,7 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
         """Ends nothing: a consumer is stopped by draining it, not by ending the task that launched it."""
 
     def _as_the_fleet_says(self, coordinator: Coordinator) -> None:
-        """Read here and not handed over by XCom, which everybody may read who may see the DAG."""
+        """The fleet is read here: everybody who may see the DAG may read its XComs."""
         launch = fleet.launch_of(coordinator, self.consumer)
         if launch is None:
             raise AirflowSkipException(f"{self.consumer} is in no fleet any more: nothing is launched")

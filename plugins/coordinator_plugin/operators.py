@@ -149,13 +149,13 @@ class ConfirmationOperator(ClusterOperator):
 
 
 class ConfirmClosedOperator(ConfirmationOperator):
-    """Waits until what has to be closed is confirmed closed by the consumers' own interfaces."""
+    """Waits until the consumers' own interfaces confirm every close."""
 
     kind = WaitKind.CLOSED
 
 
 class ConfirmStartedOperator(ConfirmationOperator):
-    """Waits until what has to be started is confirmed started by the consumers' own interfaces."""
+    """Waits until the consumers' own interfaces confirm every start."""
 
     kind = WaitKind.STARTED
 

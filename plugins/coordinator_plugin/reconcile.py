@@ -1,4 +1,4 @@
-"""What `reconcile` does every minute: everything that correctness relies on and no event may have told."""
+"""What `reconcile` does every minute. Correctness relies on it, since no event is certain to arrive."""
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -28,13 +28,13 @@ class Question:
     run_id: str
 
     def plain(self) -> dict[str, Any]:
-        """Arguments of the run that asks: names alone, since it looks itself what is missing."""
+        """Arguments of the run that asks: only names, since it looks itself what is missing."""
         return {"trigger_run_id": self.run_id, "conf": {"topic": self.topic, "consumer": self.consumer}}
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What is to be done about: due topics, consumers to launch, questions to people, and lines for the log."""
+    """What was found: due topics, consumers to launch, questions to people, and lines for the log."""
 
     due: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ def questions_of_unowned(c: Coordinator, unowned: Collection[str]) -> Iterator[Q
 
 
 def still_asked(c: Coordinator, topic: str, consumer: str) -> bool:
-    """Whether a question about this topic still has an object: it is stuck, or without a consumer not owned.
+    """Whether this topic is still to be asked about: it is stuck or, without a consumer, has partitions without an owner.
 
     Raises `Malformed` and the like where the topic cannot be read: then it is not known.
     """
@@ -100,7 +100,7 @@ def unowned_of(c: Coordinator, topic: str) -> tuple[int, ...]:
 
 
 def _overdue(c: Coordinator, topics: Collection[str], *, stable: bool = False) -> dict[str, tuple[str, float]]:
-    """`_stuck_since` of those of the topics that are stuck, as far as they can be read."""
+    """`_stuck_since` of each of these topics that is stuck and can be read."""
     found: dict[str, tuple[str, float]] = {}
     for topic in topics:
         with suppress(Malformed):
@@ -122,7 +122,7 @@ def _stuck_since(c: Coordinator, topic: str, *, stable: bool = False) -> tuple[s
 
 
 def _run_id(topic: str, consumer: str, rebalance: str, overdue_s: float) -> str:
-    """The same for the same question until `ASK_AGAIN_S` is over, so that it is asked once."""
+    """The id of a question's run. It stays the same for `ASK_AGAIN_S`, so the question is asked once."""
     digest = hashlib.sha256(f"{topic} {consumer} {rebalance}".encode()).hexdigest()[:8]
     return f"stuck__{topic[:60]}__{consumer}__{digest}__{int(overdue_s // ASK_AGAIN_S)}"
 
@@ -130,7 +130,7 @@ def _run_id(topic: str, consumer: str, rebalance: str, overdue_s: float) -> str:
 def runs(
     findings: Findings, dag_ids: Mapping[str, str], *, active_rebalances: int, active_launches: int
 ) -> list[dict[str, Any]]:
-    """The runs to start, each as arguments of its trigger; one that is under way already sees for itself what is due.
+    """The runs to start, each as arguments of its trigger. A run that is under way looks itself what is due.
 
     `dag_ids`: this cluster's DAGs by their plain name.
     """

@@ -33,7 +33,7 @@ def moves(planned: Iterable[Move]) -> Iterator[str]:
 
 
 def reasons(found: Explanation) -> Iterator[str]:
-    """Why what moves moves, and why what stays stays: the reasons of most partitions."""
+    """Why partitions move or stay: the reasons of the most partitions first."""
     yield found.summary
     for verb, listed in (("move", found.moves), ("stay", found.stays)):
         for one in sorted(listed, key=lambda one: -len(one.partitions))[:SHOWN_REASONS]:

@@ -23,7 +23,7 @@ class ReconcileOperator(ClusterOperator):
         self.dag_ids = dag_ids
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Look, and say what was found."""
+        """Reconcile, and log what was found."""
         with self.coordinator() as coordinator:
             findings = reconcile(coordinator, actor_of(context))
         self.say(findings.lines or ["everything is as it should be"])
@@ -37,7 +37,7 @@ class ReconcileOperator(ClusterOperator):
 
 
 class MissingConsumersOperator(ClusterOperator):
-    """The consumers that should run and do not; their launches look up themselves what to launch."""
+    """The consumers that should run and do not; each launch reads its fleet itself."""
 
     def execute(self, context: Context) -> list[dict[str, Any]]:  # noqa: ARG002 - Airflow's signature
         """The arguments of each launch."""

@@ -31,7 +31,7 @@ RUN_RECORDS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Consumers:
-    """Everybody with a part in this cluster, or why that cannot be told."""
+    """The consumers of this cluster, or why they cannot be read."""
 
     listed: tuple[ConsumerOverview, ...] = ()
     problem: str = ""
@@ -46,7 +46,7 @@ class Consumers:
         return tuple(one for one in self.listed if one.consumer in owners and one.problem)
 
     def kept(self, summary: TopicSummary) -> dict[str, tuple[int, ...]]:
-        """Who drains and keeps which partitions of a topic that is Stable: nobody else may have them, or it is frozen."""
+        """Draining consumer → what it keeps of a Stable topic: nobody else may have that, or the topic is frozen."""
         drain = {one.consumer for one in self.listed if one.presence == overview.DRAINING}
         settled = summary.state is State.STABLE
         return {who: numbers for who, numbers in summary.owners.items() if settled and who in drain}

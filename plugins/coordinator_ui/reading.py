@@ -108,6 +108,6 @@ class Reader:
 
 
 def _forget(late: "asyncio.Future[T]") -> None:
-    """Take note of an exception that nobody waits for any more."""
+    """Retrieve an exception that nobody waits for, or asyncio would log it."""
     if not late.cancelled():
         late.exception()

@@ -60,7 +60,7 @@ def partitions(numbers: Iterable[int]) -> str:
 
 
 def why(cause: str) -> str:
-    """A recorded cause as a sentence without its full stop; what is not known stays as it was written."""
+    """A recorded cause as a sentence without its full stop; an unknown one stays as it was written."""
     return "; ".join(_cause(part) for part in cause.split("; ")) if cause else "no cause was recorded"
 
 
