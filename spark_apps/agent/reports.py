@@ -1,4 +1,4 @@
-"""What a consumer has to say about itself: the latest sentence for each matter, until it is cleared."""
+"""The problems that a consumer reports: the latest sentence for each matter, until it is cleared."""
 
 from collections.abc import Hashable
 

@@ -7,26 +7,24 @@ from dataclasses import dataclass
 class Timing:
     """How a consumer paces what it asks of Kafka for one topic.
 
-    - `look_s`: every owner looks at the committed entries at least this often; `fresh_s`: no commit on an older look.
-    - `cool_down_s`: a commit that was on its way for longer than `fresh_s` may have written over a newer owner's entry: for so
-      long, in which that one looks and writes its own again, nothing more is committed.
+    - `look_s`: the committed offsets are fetched at least this often; `fresh_s`: no commit on an older fetch.
+    - `cool_down_s`: a commit that took longer than `fresh_s` may have written over a newer owner's entry. For this long
+      nothing more is committed: the newer owner fetches, and writes its entry again.
     - `commit_timeout_s`: a request to Kafka is given up after this; its outcome is then unknown.
-    - `guard_s`: a guarded start commit has to stay our own for longer than this, which is longer than any consumer of
-      the site keeps a commit on its way.
-    - `commit_s`: what has passed the sink is committed at most this often, and for each held partition `commit_each_s` less
-      often, except where somebody waits for it.
+    - `guard_s`: a guarded start commit has to stay our own for longer than this. It is longer than any commit of the site
+      can be under way.
+    - `guard_look_s`: a guarded start is looked at this often.
+    - `commit_s`, plus `commit_each_s` for each partition: the pause between commits that nobody waits for.
     - `recommit_s`: idle partitions are committed again, because Kafka forgets the offsets of a group without members.
-    - `give_up_s`: a partition whose commits, or the looks that come before them, have failed for so long stops and says so.
-    - `measure_s`: the log's ends are asked for at most this often, and for each held partition `measure_each_s` less
-      often: what an answer costs grows with them. `ends_s`: but at least so often, also while no batch is planned.
-    - `id_each_s`: so often for each partition of the topic, and at most with every look, Kafka is asked for the topic's id,
-      because its answer describes all of them; always when a holding begins, except that a taker who has been told it since
-      `id_fresh_s` goes on with that: it asks while it waits for the release.
-    - `together_s`: a release waits so long for others that only want their commit, to be written with them; where theirs takes
-      longer, until the agent looks next.
-    - `bounds_s`: so often it is looked whether the log still has the position; a position behind the log's end is only
-      believed after `ahead_s`, because a broker that has just become the leader may know less for a moment.
-    - `retry_s` to `retry_max_s`: the pause after a failed request, doubled with every further one.
+    - `give_up_s`: a partition stops if its commits, or the fetches before them, fail for this long.
+    - `measure_s`, plus `measure_each_s` for each partition: the least pause between two requests for the log's ends.
+      `ends_s`: the longest pause, also while no batch is planned.
+    - `id_each_s`, for each partition of the topic: the pause between two requests for the topic's id. A new ownership asks at
+      once, unless it begins with a release and Kafka has told the id within `id_fresh_s`.
+    - `together_s`: a release waits this long for others that only wait for their commit, to be written with them.
+    - `bounds_s`: how often positions are compared with the log. A position behind the log's end counts only after `ahead_s`:
+      a new leader may know less for a moment.
+    - `retry_s` to `retry_max_s`: the pause after a failed request; it doubles with each further failure.
     """
 
     look_s: float = 0.9
@@ -53,12 +51,12 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Pacing:
-    """How batches are paced: one at most every `batch_interval_s`, at most `max_offsets` in it.
+    """How batches are paced: one at most every `batch_interval_s`, with at most `max_offsets`.
 
-    `parallelism`: a batch is read by at most so many tasks; a `Consumer` takes as many as Spark has cores. `min_offsets`:
-    a batch waits for so many, but at most `max_delay_s`; a hand-off waits for neither. `min_partitions` and
-    `max_records_per_task` cut the ranges of partitions into more tasks. `handoff_batch_s`: while partitions come to us, a
-    batch is meant to take no longer; `handoff_s`: who has waited so long for them, a giver that hangs, goes on as ever.
+    `parallelism`: the most tasks of a batch; a `Consumer` takes the number of Spark's cores. `min_offsets`: a batch waits for
+    so many, but at most `max_delay_s`; a hand-off waits for neither. `min_partitions` and `max_records_per_task` cut the
+    ranges of partitions into more tasks. `handoff_batch_s`: the time that a batch shall take while partitions come to us;
+    after `handoff_s` without them batches have their usual size again.
     """
 
     batch_interval_s: float = 0.2
@@ -77,7 +75,7 @@ class Terms:
     """How one topic is delivered.
 
     `claims`: the sink keeps the positions, and a holding begins with a claim there. `commit_first`: a batch is committed
-    before it goes to the sink. `listening`: somebody wants to be told before a partition begins and before it is released.
+    before it goes to the sink. `listening`: the application has a listener.
     """
 
     claims: bool = False

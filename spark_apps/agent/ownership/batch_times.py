@@ -1,4 +1,4 @@
-"""How long batches take, so that one that takes far longer than is usual is noticed. Times are monotonic seconds."""
+"""How long batches take, to notice one that takes far longer than usual. Times are monotonic seconds."""
 
 from collections import deque
 from math import inf
@@ -6,12 +6,12 @@ from statistics import median
 
 RECENT = 20
 ENOUGH = 3
-"""Before so many batches nothing is usual."""
+"""The usual time is known after so many batches."""
 FACTOR = 10.0
 
 
 class BatchTimes:
-    """One batch is under way at most. A batch that is larger than the recent ones may take longer in proportion."""
+    """At most one batch is under way. A batch larger than the recent ones may take longer in proportion."""
 
     def __init__(self) -> None:
         self._recent: deque[tuple[float, int]] = deque(maxlen=RECENT)
@@ -19,7 +19,7 @@ class BatchTimes:
         self._size = 0
 
     def begin(self, size: int, now: float) -> None:
-        """A batch of so many offsets is handed out."""
+        """A batch of `size` offsets is handed out."""
         self._began, self._size = now, size
 
     def end(self, now: float) -> None:
@@ -29,7 +29,7 @@ class BatchTimes:
         self.drop()
 
     def drop(self) -> None:
-        """It never will."""
+        """It will never pass."""
         self._began = inf
 
     def exceeds(self, now: float, least_s: float, most_s: float = inf) -> bool:

@@ -1,13 +1,13 @@
-"""Whether the log still has what a consumer is to read: retention, truncation, an offset that was committed wrongly. Pure."""
+"""Whether the log still has a partition's position: retention, truncation, a wrong commit. Pure."""
 
 from spark_apps.agent.ownership.owned_partition import OwnedPartition
 
 
 def misplaced(held: OwnedPartition, beginning: int | None, now: float, ahead_s: float) -> str:
-    """Why the next offset to hand out is not one of the log's, in a sentence without its end; empty if it is.
+    """Why the log does not have the next offset, in a sentence without its end; empty = it has.
 
-    While a batch is under way it is the executors that find out. A position behind the log's end has to stay there for
-    `ahead_s`; `now` is the clock's monotonic time.
+    While a batch is under way its executors find out. A position behind the log's end counts after `ahead_s`; `now` is
+    the clock's monotonic time.
     """
     if held.pending or held.end is None:
         return ""
@@ -19,7 +19,7 @@ def misplaced(held: OwnedPartition, beginning: int | None, now: float, ahead_s: 
 
 
 def overtaken(held: OwnedPartition, beginning: int) -> str:
-    """What may have been gone when it was read, because the log's beginning has passed it since it was handed out."""
+    """Which offsets may have been gone before they were read, in a sentence; empty = none."""
     first = held.handed_from
     if first is None or beginning <= first:
         return ""

@@ -1,4 +1,4 @@
-"""Where an application wants a partition to begin that has no committed offset, by the options of its source. Pure."""
+"""Where a partition without a committed offset begins, by the options of the application's source. Pure."""
 
 from datetime import UTC, datetime
 
@@ -13,7 +13,7 @@ class FirstOffsets:
         self._starting = starting
 
     def time_ms(self, partition: int) -> int | None:
-        """The time from which on its records are wanted, in milliseconds since 1970."""
+        """The time of its first wanted record, in milliseconds since 1970."""
         return self._starting.timestamps_ms.get(partition, self._starting.every_ms)
 
     def start(self, partition: int, bounds: Bounds, at: int | None) -> Start | None:

@@ -1,7 +1,7 @@
-"""When the application is told of its partitions, and what follows from its answer; one telling at a time.
+"""When the application's listener is told of its partitions, and what follows from its answer; one telling at a time.
 
-A holding is told before it begins, and told its end once its last batch has passed the sink: its last commit, its close
-and its release come after that.
+It is told of a partition before the partition begins, and of its end after the last batch has passed the sink and before the
+last commit, the close and the release.
 """
 
 from collections.abc import Mapping
@@ -25,14 +25,14 @@ class Happening(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """What is to be told now: partition → offset. None of these holdings ends before it has been answered."""
+    """What is to be told now: partition → offset. None of these partitions ends before the answer."""
 
     happening: Happening
     offsets: Mapping[int, int]
 
 
 class Listening:
-    """What the application is told of one topic, and what it answers."""
+    """What the application's listener is told of one topic, and its answers."""
 
     def __init__(self, holdings: Holdings, grants: Grants, reports: Reports) -> None:
         self._holdings = holdings
@@ -75,9 +75,9 @@ def next_telling(held: Mapping[int, OwnedPartition], isolated: bool) -> Telling 
 def starts_after(
     held: Mapping[int, OwnedPartition], telling: Telling, wanted: Mapping[int, int], adjustable: bool
 ) -> tuple[dict[int, int | None], list[str]]:
-    """By partition: what begins now that the application was told, and where it wants it to begin instead (`None` = nowhere).
+    """The partitions that begin after the answer `wanted`, and a sentence for each offset in it that is left out.
 
-    `wanted` is its answer. Also a sentence for each offset that is left out.
+    By partition: the offset at which the application wants it to begin instead; `None` = where it stands.
     """
     begins = {p: held[p] for p in telling.offsets if telling.happening is Happening.ASSIGNED}
     begins = {p: h for p, h in begins.items() if h.phase is Phase.ASSIGNING and not h.closing}

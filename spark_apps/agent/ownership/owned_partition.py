@@ -1,4 +1,4 @@
-"""One partition in a consumer's hands, from the grant to the last commit. Times are the clock's monotonic seconds."""
+"""One partition that a consumer owns, from the grant to the last commit. Times are the clock's monotonic seconds."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -52,11 +52,11 @@ class Inflow:
 
 @dataclass(slots=True)
 class OwnedPartition:
-    """What is known of one partition under one grant.
+    """One partition under one grant.
 
     `position`: the next offset to hand out; `passed`: everything before it has passed the sink; `committed`: the last
-    acknowledged commit under this grant (None = none). `born`: the number of the last request to Kafka that had been
-    made when the grant came; an answer to an older one says nothing about this holding.
+    acknowledged commit under this grant (None = none). `born`: the number of the last request to Kafka before the grant;
+    the answer to it or to an older one says nothing about this holding.
     """
 
     grant: Grant
@@ -96,27 +96,27 @@ class OwnedPartition:
 
     @property
     def due(self) -> bool:
-        """Something stands to be committed: the start, what passed the sink, or our entry once more."""
+        """A commit is due: of the start, of what has passed the sink, or of our entry once more."""
         if self.fenced or self.phase not in _COMMITTING or (self.closing and not self.sent):
             return False
-        if self.parting and not self.promised:  # what is committed last waits for the telling, and that for its batch
+        if self.parting and not self.promised:  # the last commit waits for the listener, which waits for the batch
             return False
         return self.committed is None or self.rewrite or self.passed > self.committed
 
     @property
     def parting(self) -> bool:
-        """It ends, and the application, which was told of its beginning, has not been told so."""
+        """It ends, and the listener knows of its beginning and not of its end."""
         return self.closing and self.listened is Listened.ASSIGNED
 
     def is_cooling_down(self, at: float) -> bool:
-        """Whether a look at this time may miss a newer owner, whose entry a late commit of ours has hidden.
+        """Whether a fetch at this time may miss a newer owner, whose entry a late commit of ours has hidden.
 
-        An entry that is older than ours hides nobody, and is written over at once.
+        An older entry than ours hides nobody, and is written over at once.
         """
         return at < self.cool_until and not self.rewrite
 
     def is_sure(self, now: float, fresh_s: float) -> bool:
-        """Whether its last look still counts: only then is anything handed out or committed. A process that slept looks first."""
+        """Whether its last fetch still counts; otherwise nothing is handed out or committed."""
         return now - self.looked_at <= fresh_s and not self.is_cooling_down(self.looked_at)
 
     def has_committed(self, end: int) -> bool:
@@ -125,12 +125,12 @@ class OwnedPartition:
 
     @property
     def promised(self) -> bool:
-        """Its batch is to be committed before it goes to the sink."""
+        """Its batch is committed before it goes to the sink."""
         return self.pending and self.passed >= self.position
 
     @property
     def done(self) -> bool:
-        """It no longer runs and nothing is left to commit."""
+        """No batch of it is under way, and nothing is left to commit."""
         return not (self.pending or self.parting) and (self.fenced or not self.due)
 
     @property
@@ -148,7 +148,7 @@ class OwnedPartition:
         self.advance(event)
 
     def fence(self) -> None:
-        """Somebody newer owns it: no further commit."""
+        """A newer token owns it: no further commit."""
         self.fenced = self.closing = True
 
     def acknowledge(self, offset: int, guarded: bool, now: float) -> None:
@@ -162,14 +162,14 @@ class OwnedPartition:
             self.progressed_at = now
 
     def guard(self, verdict: Judgement, entry: Committed | None, now: float, guard_s: float) -> None:
-        """One look at a guarded start commit: free after `guard_s` undisturbed, else the larger offset once more."""
+        """One fetch of a guarded start: ready after `guard_s` undisturbed, else commit the larger offset once more."""
         if verdict is Judgement.OURS:
             if now - self.committed_at > guard_s:
                 self.advance(Event.UNDISTURBED)
             return
         known = entry is not None and entry.token is not None and entry.topic_id == self.topic_id
         if known and entry is not None and entry.token is not None and entry.token.epoch >= self.sought:
-            # A survivor's commit: what it says has passed the sink has done so.
+            # A survivor's commit: everything up to its offset has passed the sink.
             self.position = self.passed = max(self.passed, entry.offset)
         self.rewrite = True
 
@@ -181,7 +181,7 @@ class OwnedPartition:
             self.start_given = True
 
     def hand_out(self, end: int, commit_first: bool = False) -> None:
-        """A batch up to `end` is planned: it counts as running until that has passed the sink."""
+        """A batch up to `end` is planned: the partition counts as running until it has passed the sink."""
         self.handed_from = self.position if self.handed_from is None else self.handed_from
         self.position = end
         self.pending = self.handed = True
@@ -195,15 +195,15 @@ class OwnedPartition:
         self.progressed_at = now
 
     def discard(self) -> None:
-        """The query is over: what it had been handed and not passed is handed out again some day."""
+        """The query is over: the next owner reads again what it has not passed."""
         self.position = self.passed
         self.pending = False
 
     def see_end(self, end: int, now: float) -> None:
-        """The log's end as just read; at the end, nothing is expected to move."""
+        """The log's end as just read. At the end, no progress is expected."""
         self.end = end
         if not self.pending:
-            # What was read after the end was asked for may lie beyond it.
+            # Records that were read after the request may lie beyond its answer.
             ahead = self.asked_from is not None and min(self.position, self.asked_from) > end
             self.ahead_since = (now if self.ahead_since is None else self.ahead_since) if ahead else None
         self.goal = end if self.goal is None else self.goal
@@ -212,13 +212,13 @@ class OwnedPartition:
             self.progressed_at = now
 
     def jump(self, offset: int) -> None:
-        """The log no longer has our position: begin anew at `offset`, which may also be an earlier one."""
+        """The log no longer has our position: begin at `offset`, which may be an earlier one."""
         self.committed = self.ahead_since = self.handed_from = None
         self.start_given = True
         self.place(offset, Event.NOT_IN_LOG)
 
     def status(self, alive: bool, paused: bool) -> RunningPartition:
-        """`paused` counts as started: there is nothing that a batch could show."""
+        """A paused partition counts as started: it has no batch that could show it."""
         proved = self.handed or paused or (self.end is not None and self.passed >= self.end)
         started = alive and proved and self.phase is Phase.READY
         rate = self.inflow.rate if self.inflow is not None else None

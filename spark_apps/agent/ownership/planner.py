@@ -1,14 +1,14 @@
-"""Which batch comes next: paced, bounded, and never keeping a hand-off waiting. No threads.
+"""Which batch comes next: paced, bounded, and never delaying a hand-off. No threads.
 
-- A batch at most every `batch_interval_s`, but at once when a partition that was just started has something to read.
-- With `min_offsets`, a batch waits until there are so many, or `max_delay_s` have passed since the last one. Nothing that
-  is started or stopped waits for that, and a partition that waits counts as making progress.
-- While a partition comes to us, for `handoff_s` at most, and in its first batch, a batch is bounded to what has lately
-  passed the sink in `handoff_batch_s`: Spark has one batch at a time, and a backlog in it would keep the newcomer waiting.
-- A partition that is being stopped is in no further batch; it is closed as soon as its last one has passed the sink,
-  which the next `offer(start)` says by its `start` alone.
-- The same `start` gives the same batch until it has passed: it counts once.
-- A new batch needs a fresh look at the committed entries (`Batches.readable`): a process that slept looks first.
+- A batch at most every `batch_interval_s`, but at once when a newly started partition has records.
+- With `min_offsets`, a batch waits for so many, or until `max_delay_s` after the last one. Starts and stops do not wait for
+  that, and a partition that waits counts as making progress.
+- While a partition comes to us (`handoff_s` at most) and in its first batch, a batch has at most what has lately passed the
+  sink in `handoff_batch_s`: Spark runs one batch at a time, and a backlog in it would delay the newcomer.
+- A closing partition is in no further batch. It is closed when its last batch has passed the sink; the `start` of the next
+  `offer` says so.
+- The same `start` gives the same batch until it has passed.
+- A new batch needs a fresh fetch of the committed entries (`Batches.readable`).
 - At most once: a batch is offered when its ends are committed.
 """
 
@@ -39,7 +39,7 @@ class BatchPlanner:
         self._latest_at = clock.monotonic() + self.pacing.max_delay_s
 
     def configure(self, options: SourceOptions) -> None:
-        """Take over what the options of the source say; what they leave open stays as it is."""
+        """Take over the options of the source; an option that is not given changes nothing."""
         most, least = options.max_offsets_per_trigger, options.min_offsets_per_trigger
         self.pacing = replace(
             self.pacing,
@@ -100,16 +100,12 @@ class BatchPlanner:
         most = self.pacing.max_offsets
         if not soon:
             return most
-        # What a batch costs whatever its size is part of its time, so that the limit grows from batch to batch until a
-        # batch takes as long as it may.
+        # The fixed cost of a batch is part of its time, so the limit grows until a batch takes as long as it may.
         quick = max(SMALL_RECORDS, int(self._per_second * self.pacing.handoff_batch_s))
         return quick if most is None else min(most, quick)
 
     def _confirmed(self, batch: BatchOffset) -> BatchOffset | None:
-        """The batch handed out, once it may be delivered: where commits go first, when all of them are acknowledged.
-
-        What was taken from us meanwhile is left out.
-        """
+        """The batch handed out, once it may be delivered: at most once, after its commits. Lost partitions are left out."""
         waiting, lost = self.ownership.batches.unconfirmed()
         if lost and batch.batch != self._offered:
             batch = self._last = replace(batch, ranges={p: one for p, one in batch.ranges.items() if p not in lost})

@@ -1,7 +1,7 @@
-"""The releases that a consumer owes for one topic: what is asked of Kafka first, what waits to be written, what is written.
+"""The releases that a consumer owes for one topic: to be asked of Kafka, waiting to be written, and written.
 
-A release comes after the last commit of what ran here, or says the committed offset of what did not. Who was fenced
-releases nothing, and what somebody newer has taken is not ours to release.
+The release of a partition that ran here comes after its last commit. The release of one that did not run here says its
+committed offset. A fenced partition is not released, nor one that a newer owner has taken.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ class Releasing:
 
     @property
     def posted(self) -> Mapping[int, Release]:
-        """What of the outbox is to be written now: all at once costs less than one after the other, here and at the takers."""
+        """What of the outbox is to be written now: releases wait a moment for each other, because together they cost less."""
         committing = any(h.closing and not (h.pending or h.parting or h.fenced) for h in self._holdings.held.values())
         return {} if committing and self._clock.monotonic() < self._waits_until else self.outbox
 
@@ -62,13 +62,13 @@ class Releasing:
             del asked[partition]
 
     def closed(self, held: OwnedPartition, entry: Handoff) -> None:
-        """What ran here is closed. What ran in the topic of this name before says nothing of the new one."""
+        """A partition is closed: release it, unless it was of the topic before a re-creation."""
         same = held.topic_id == self._holdings.topic_id
         if held.sent and not held.fenced and same:
             self._post(held.grant.partition, entry, held.passed, held.token)
 
     def owe(self, partitions: Iterable[int], owed: Mapping[int, Handoff]) -> None:
-        """These do not run here: post what Kafka has said of them, or ask."""
+        """These do not run here: post the offsets that Kafka has told, or ask for them."""
         answered, self._holdings.answered = self._holdings.answered, {}
         for partition in partitions:
             entry, found = owed[partition], answered.get(partition)

@@ -1,15 +1,15 @@
-"""What a consumer holds of one topic, and what the answers of Kafka and of the sink make of it.
+"""The requests to Kafka and to the sink about one topic, and what their answers change.
 
-Rules, those of the asking in `schedule`:
-- One request at a time. The commits of partitions that are being closed come first: somebody waits for them.
-- Before anything is read, the start is committed; before that, the committed entry is read *after* the grant came.
-- Every owner looks at the committed entries at least once per `look_s`, also of an idle partition, and hands out and commits
-  nothing on a look older than `fresh_s`: a process that slept looks first. Its commit that was on its way meanwhile may have
-  hidden a newer owner's entry: it looks when that owner has had the time to write it again, and does neither before.
+Rules (`schedule` says which request is due):
+- One request at a time. The commits of closing partitions come first: another consumer waits for them.
+- The committed entry is fetched after the grant came, then the start is committed, then the partition is read.
+- The committed entries are fetched at least once per `look_s`, also of idle partitions. Nothing is handed out or committed on
+  a fetch older than `fresh_s`: a process that slept fetches first. Its late commit may have hidden a newer owner's entry, so
+  it waits until that owner has written the entry again (`cool_down_s`).
 - A newer token in an entry: no further commit, no release. An older one or none: report it and write ours again.
-- A commit that Kafka refuses because somebody else took the partition ends our holding, whatever the entries say.
-- A commit never goes back, and says only what has passed the sink; only where the log itself has lost what it says, and
-  the application has allowed that, it is set anew (`bounds`).
+- A commit that Kafka refuses because the partition has a new owner ends our holding, whatever the entries say.
+- A commit never goes back, and covers only what has passed the sink. One exception: the log has lost the position, and the
+  application allows to begin elsewhere (`bounds`).
 """
 
 import logging
@@ -159,7 +159,7 @@ class Requests:
                 self._reports.add(partition, f"partition {partition} stopped: {lasted}: {failed.reason}")
 
     def _refused(self, work: Commit, failed: Failed) -> None:
-        """The broker knows a newer owner, or one that was wrong: we stop either way, and hold it again when granted anew."""
+        """The broker knows a newer owner. Even if that one was wrong, we stop until a newer grant."""
         for partition, held in self._holdings.of_request(failed.fenced, work.number):
             self._holdings.fence(held)
             self._reports.add(partition, f"partition {partition} stopped: {failed.reason}")
@@ -179,7 +179,7 @@ class Requests:
                 self._answer_owed(partition, owed_release, entries.get(partition))
 
     def _created_anew(self, partition: int, held: OwnedPartition, topic_id: str) -> None:
-        """Our position means other records now: nothing more is committed."""
+        """Our position means other records in the re-created topic: commit nothing more."""
         self._holdings.fence(held)
         self._reports.add(
             f"topic id {partition}",
@@ -224,8 +224,8 @@ class Requests:
             held.sought = seek.epoch
             return
         if held.grant.release is None and not known:
-            # A start that was found in the log already stands: looking for it at every look, slow brokers would never
-            # let it be committed.
+            # A start that was found in the log stays: with slow brokers, a search at each fetch would never let it be
+            # committed.
             if held.phase is Phase.FETCHING:
                 held.advance(Event.NOT_COMMITTED)
             return
@@ -234,7 +234,7 @@ class Requests:
         if stands is not None and stands.token is not None:
             found = (stands.token, start.offset)
             held.shown = found if held.shown is None else max(held.shown, found)
-        # While our start is on its way, an earlier commit that comes late may hide what an earlier look has shown.
+        # While our start is under way, a late commit of an earlier owner may hide what an earlier fetch has shown.
         self._begin(held, start.offset if held.shown is None else held.shown[1])
 
     def _begin(self, held: OwnedPartition, offset: int) -> None:
@@ -277,7 +277,7 @@ class Requests:
                 self._release_at(partition, owed_release, offset, None)
 
     def _initial(self, partition: int, listed: ListedBounds) -> Start:
-        """Where nothing is committed and nothing was released: as the application wants it, else the topic's rule."""
+        """Without a commit and a release: where the application wants to begin, else the topic's rule."""
         bounds, node, first = listed.bounds[partition], self._holdings.accepted, self._holdings.first
         wanted = None
         if first is not None and node is not None and partition < node.initial_partitions:
@@ -292,7 +292,7 @@ class Requests:
 
     def _committed(self, offsets: Mapping[int, Committed], number: int, now: float) -> None:
         for partition, held in self._holdings.of_request(offsets, number):
-            # A sink with our token takes no older one's rows: nothing has to be waited for.
+            # A sink with our token takes no rows under an older one: no need to wait.
             guarded = held.grant.via is Via.GUARDED and not self._holdings.terms.claims
             held.acknowledge(offsets[partition].offset, guarded, now)
 
@@ -323,7 +323,7 @@ class Requests:
                 held.handed_from = None
 
     def _misplaced(self, partition: int, held: OwnedPartition, sentence: str, beginning: int | None) -> None:
-        """The log does not have our position: go on as the start rule says, or stop the partition."""
+        """The log does not have our position: begin by the start rule, or stop the partition."""
         accepted = self._holdings.accepted
         rule = accepted.start if accepted is not None else StartRule.NONE
         if self._holdings.fail_on_data_loss or rule is StartRule.NONE or self._holdings.terms.claims:

@@ -2,12 +2,12 @@
 
 One thread calls `step`; callbacks and other threads only wake it. Rules:
 - A topic node is acted on only when it was read after the registration and in its session.
-- Before the first registration, the queries of the topics that are there are started: whoever is registered may be given
-  partitions at once, and they would stand still for as long as a query takes to start.
+- Before the first registration the queries of the existing topics start: a registered consumer may get partitions at once,
+  and they would stand still until its query has started.
 - Without ZooKeeper it goes on with the nodes that it has accepted, and says so; the fence in Kafka still holds.
-- A leave: draining mark, hand-offs, commits, queries stopped; then the end of this incarnation and the registration's
-  end in one transaction. The status interface answers until all that is over. A consumer that a person has drained
-  leaves by itself once it holds nothing.
+- A leave: draining mark, hand-offs, commits, queries stopped; then the end of this incarnation and of its registration in
+  one transaction. The status interface answers until then. A consumer that a person has drained leaves when it holds
+  nothing.
 """
 
 from collections.abc import Callable
@@ -38,12 +38,12 @@ from spark_apps.agent.zookeeper.view import SessionChanged, View
 
 @dataclass(frozen=True, slots=True)
 class AgentTiming:
-    """Seconds. `poll_s`: everything is read at least so often, only the nodes of large topics less often (`view`).
+    """Seconds. `poll_s`: how often everything is read; the nodes of large topics less often (`view`).
 
-    `close_timeout_s`: how long a leave waits for hand-offs; `finish_s`: how long the last commits may take after that;
-    `stalled_s`: an owned partition with lag that makes no progress for so long makes the consumer leave, and so does one
-    that was taken away and whose batch has not ended for `stop_s`. A batch that takes longer than `slow_batch_s` makes it
-    unhealthy. In both, ten times the usual time of a batch counts if that is longer. `prepare_s`: how long the first
+    `close_timeout_s`: how long a leave waits for hand-offs; `finish_s`: how long the last commits may take after that.
+    `stalled_s`: the consumer leaves if an owned partition with lag makes no progress for so long. `stop_s`: it also leaves if
+    the batch of a partition that was taken away does not end for so long. `slow_batch_s`: a longer batch makes the consumer
+    unhealthy. For the last two, ten times the usual time of a batch counts if it is longer. `prepare_s`: how long the first
     registration waits for queries.
     """
 
@@ -193,7 +193,7 @@ class Agent:
             self._mark_draining()
 
     def _prepared(self, now: float) -> bool:
-        """Whether everything that can be read already has its query, or there was time enough for that."""
+        """Whether the query of each existing topic reads, or `prepare_s` is over."""
         if self._prepare_until is None:
             self._prepare_until = now + self._timing.prepare_s
         self._view.prepare()
@@ -209,7 +209,7 @@ class Agent:
         except DiscoveryUnavailable as error:
             if session != self._session:
                 raise
-            # What we are to read and to write, others wait for.
+            # Hand-offs of other consumers wait for what we read and write.
             self.reports.add("registry", f"{error}; hand-offs go on without it")
         self._registered = True
         self._register_at = now + self._timing.register_s
@@ -241,7 +241,7 @@ class Agent:
     # Leaving ---------------------------------------------------------------------------------------------------------
 
     def _drained(self) -> bool:
-        """A person has drained this consumer, and nobody counts on it any more: no deadline cuts its hand-offs short."""
+        """A person has drained this consumer and no node names it: no deadline cuts its hand-offs short."""
         draining = self._view.directive.draining
         if draining is None or draining.incarnation != 0:
             return False
@@ -255,13 +255,13 @@ class Agent:
         if draining is not None and draining.incarnation == 0:
             if not self._any(lambda ownership: ownership.grants.involved):
                 return
-            # A person's draining stays, and lets the last consumer keep everything: that this life ends is said beside it.
+            # A person's draining lets the last consumer keep everything, so it stays; `leaving` says that this life ends.
             draining = replace(draining, leaving=mine.incarnation)
         else:
             draining = Draining(mine.consumer, "asked to end", self._clock.now(), mine.incarnation)
         path, data = self._paths.directive(mine.consumer), encode_directive(replace(directive, draining=draining))
         write = Create(path, data) if directive.version < 0 else SetData(path, data, directive.version)
-        # Written by us or by somebody else: its watch fires, and it is read again. Unreadable: tried again at the next step.
+        # If somebody else wrote it, its watch fires and it is read again.
         with suppress(LookAgain):
             self._zk.transact([write])
 
@@ -271,7 +271,7 @@ class Agent:
             for topic in self._topics.names():
                 self._topics.edit(topic, lambda ownership: ownership.grants.stop())
             self._stopping = True
-            # Half of the time that is left, however late it is, is the last batches'.
+            # The last batches get half of the time that is left.
             self._halt_at = (max(now, until) + until + self._timing.finish_s) / 2
         if not self._stopping:
             return
@@ -279,7 +279,7 @@ class Agent:
         if not self._halted and (idle or self.failure or now >= self._halt_at):
             self._topics.halt()
             self._halted = True
-        # Without the last commits nothing is said of the end: others find out that the process is gone.
+        # Without the last commits the end is not written: others find out that the process is gone.
         clean = self._halted and not self._any(lambda ownership: not ownership.grants.idle)
         self.finished = (clean and self._deregister()) or now >= until + self._timing.finish_s
 
@@ -287,7 +287,7 @@ class Agent:
         return any(self._topics.edit(topic, holds) for topic in self._topics.names())
 
     def _deregister(self) -> bool:
-        """Everything is stopped: say by number that this life is over, and end the registration, at once."""
+        """Write that this incarnation is over, and end its registration, in one transaction."""
         if self._connection is not Connection.CONNECTED:
             return False
         mine = self.identity

@@ -1,7 +1,6 @@
 """Calls the application's listener and interceptors, in a thread of their own for each topic.
 
-A call may take its time: it keeps neither the looks at the fence nor other partitions' commits waiting, only the beginning
-or the release of the partitions that it is about.
+A slow call delays only the start or the release of its own partitions: no fetch, and no commit of another partition.
 """
 
 import logging
@@ -52,7 +51,7 @@ class Callbacks:
     def _run(self) -> None:
         while True:
             with self._turn:
-                # Without `edit`: that wakes everybody, and whoever waits for us would wake us again.
+                # Not by `edit`, which wakes all threads of the topic: they would wake this one again.
                 telling = self._ownership.listening.telling() if self._hooks.listener is not None else None
                 offsets = self._commits.popleft() if telling is None and self._commits else None
                 if telling is None and offsets is None:

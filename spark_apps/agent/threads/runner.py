@@ -1,7 +1,7 @@
 """One topic's ownership in a process with threads: a lock, a worker that talks to Kafka, and the answers to the reader.
 
-Requests to Kafka are made outside the lock, by the topic's own worker, so that a broker that does not answer keeps
-neither the status, nor ZooKeeper, nor another topic waiting.
+The topic's own worker makes the requests to Kafka, outside the lock: a broker that does not answer delays neither the
+status, nor ZooKeeper, nor another topic.
 """
 
 import logging
@@ -38,8 +38,8 @@ Connect = Callable[[TopicNode], GroupOffsets]
 class TopicRunner:
     """Implements `link.Planner`. `changed` is called, without the lock, when a release has been posted.
 
-    `node` says which group, and how records are fetched; what it assigns counts only once the agent hands it to the ownership.
-    `brokers`: this consumer's own, whatever the node names: others can write the node, and our login goes to them.
+    `node` says which group, and how records are fetched; its assignments count when the agent hands it to the ownership.
+    `brokers`: this consumer's own, not the node's: others can write the node, and our login would go to them.
     """
 
     def __init__(
@@ -73,9 +73,9 @@ class TopicRunner:
         self._thread.start()
 
     def agree(self, delivery: Delivery, sink: TransactionalSink | None = None, hooks: Hooks | None = None) -> None:
-        """How the topic is delivered, and who is told of it; before anything is granted."""
+        """Before anything is granted: how the topic is delivered, and which hooks are called."""
         self._sink = sink
-        if self._callbacks is not None:  # a query that is started once more is agreed on once more
+        if self._callbacks is not None:  # a query that starts again agrees again
             self._callbacks.close()
         if hooks is not None and hooks.any:
             self._callbacks = Callbacks(self.ownership, hooks, self._turn, self.edit)
@@ -84,7 +84,7 @@ class TopicRunner:
         self.edit(lambda ownership: ownership.agree(terms))
 
     def confirmed(self) -> frozenset[int]:
-        """Wait until the batch handed out may be delivered; returns the partitions that must not be, withdrawn by now."""
+        """Wait until the batch may be delivered; returns the partitions that must not be. They are withdrawn."""
         with self._turn:
             while True:
                 waiting, lost = self.ownership.batches.unconfirmed()
@@ -95,7 +95,7 @@ class TopicRunner:
                 self._turn.wait(LONGEST_SLEEP_S)
 
     def edit(self, change: Callable[[TopicOwnership], V]) -> V:
-        """Look at or change the ownership; whoever waits for it looks again."""
+        """Read or change the ownership; wakes all threads of the topic."""
         with self._turn:
             before = dict(self.ownership.releasing.posted)
             result = change(self.ownership)
@@ -106,7 +106,7 @@ class TopicRunner:
         return result
 
     def see(self, look: Callable[[TopicOwnership], V]) -> V:
-        """Look at the ownership and change nothing of it; nobody is woken."""
+        """Read the ownership without a change; wakes nobody."""
         with self._turn:
             return look(self.ownership)
 
@@ -161,7 +161,7 @@ class TopicRunner:
                 sentence = str(error)
                 self.edit(lambda ownership: ownership.reports.add("kafka", sentence))
                 self._clock.sleep(LONGEST_SLEEP_S)
-            with self._turn:  # unless a reader has come meanwhile that reads otherwise
+            with self._turn:  # a reader with other settings may have come meanwhile
                 self._offsets = offsets if node is self._node else None
             if self._offsets is not None:
                 self._warm_up(self._offsets)
@@ -169,7 +169,7 @@ class TopicRunner:
 
     def _warm_up(self, offsets: GroupOffsets) -> None:
         """A client's first requests find the brokers and the group's coordinator: let no partition wait for that."""
-        with suppress(CoordinatorError):  # whoever asks in earnest is told
+        with suppress(CoordinatorError):  # the first real request reports it
             offsets.topic_id(self.topic)
             offsets.committed(self.topic, (0,))
 
@@ -234,4 +234,4 @@ class TopicRunner:
         return self.planner.until_goal and self.ownership.batches.caught_up
 
     def detach(self, reader: str) -> None:
-        """The query's own end is noticed by who started it; a reader may also be made anew."""
+        """Nothing to do: the consumer notices the query's end, and a reader may be replaced."""

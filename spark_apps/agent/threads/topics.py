@@ -22,7 +22,7 @@ class Topics(Protocol):
         """
 
     def edit(self, topic: str, change: Callable[[TopicOwnership], V]) -> V:
-        """Look at or change the ownership of `topic`."""
+        """Read or change the ownership of `topic`."""
 
     def failure(self) -> str:
         """Why the consumer can no longer do its work (a query has ended), or an empty text."""

@@ -1,8 +1,8 @@
 """What the consumer reads in ZooKeeper and hands to each topic's ownership, and the releases that it writes.
 
-Level-triggered: a watch only says where to look at once, and everything is looked at once per poll, a topic with very many
-partitions less often. A node that has vanished or cannot be read is reported and changes nothing. All of it happens in
-one session: who finds another one stops and begins anew.
+Level-triggered: a watch says which node to read at once, and each poll reads every node, those of large topics less often. A
+node that has vanished or cannot be read is reported and changes nothing. All reads and writes belong to one session; a new
+session begins with a registration.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ from spark_apps.agent.zookeeper.watches import Watches
 MAX_RELEASES_AT_ONCE = 500
 LEARNT_AT_ONCE = 200
 POLLED_BYTES_S = 10_000.0
-"""A topic's node is read again without need at this rate at most: all consumers read all of it."""
+"""The most that polls read of one topic's node: all consumers read all of it."""
 
 
 class SessionChanged(Unavailable):
@@ -70,7 +70,7 @@ class View:
         self._poll_at: dict[str, float] = {}  # by topic
 
     def begin(self, session: int) -> None:
-        """We have registered in this session: what was read in an earlier one does not count."""
+        """We have registered in this session: reads of an earlier session do not count."""
         self._session = session
         self._watches.renew()
         self._known.clear()
@@ -78,7 +78,7 @@ class View:
         self._zk.sync()
 
     def prepare(self) -> None:
-        """Before the registration: let the topics that are there have their queries; nothing is acted on or reported."""
+        """Before the registration: start the queries of the existing topics; act on nothing, report nothing."""
         topics: Sequence[str] = ()
         with suppress(NodeMissing):
             topics = self._zk.children(self._paths.assignments)
@@ -110,7 +110,7 @@ class View:
 
     @contextmanager
     def _arming(self, paths: Sequence[str]) -> Iterator[None]:
-        """Around a read that arms watches: what could not be read has none, and what was read is of our session."""
+        """Around a read that arms watches: disarms them if it fails, and checks that the session is ours."""
         try:
             yield
         except Unavailable:
@@ -141,7 +141,7 @@ class View:
         before, was_isolated = self.directive, self.isolated
         self.directive = found
         isolated = self.isolated
-        # A readmission writes the node once more: without that, ZooKeeper was lost, or it is an older one.
+        # A readmission raises the version: without that, ZooKeeper was lost or restored.
         lost = was_isolated and not isolated and (node is None or found.version <= before.version)
         for topic in self._topics.names():
             if lost:
@@ -197,7 +197,7 @@ class View:
             mine = self._identity
             if not self._wanted(topic) and seen.incarnations.get(mine.consumer) != mine.incarnation:
                 self._reports.clear(path)
-                return  # nobody plans it to us
+                return  # it is not planned to us
             refusal = self._topics.appeared(topic, seen)
             if refusal:
                 self._reports.add(path, refusal)
@@ -205,16 +205,16 @@ class View:
             isolated = self.isolated
             self._topics.edit(topic, lambda ownership: ownership.grants.on_isolated(isolated))
         self._reports.clear(path)
-        if self._generations.get(topic) != seen.generation:  # the topic may have been added anew, with new nodes
+        if self._generations.get(topic) != seen.generation:  # the topic may have been added again, with new nodes
             self._generations[topic] = seen.generation
             self._known.pop(topic, None)
         self._topics.edit(topic, lambda ownership: ownership.grants.on_node(seen))
 
     def _read_releases(self, topic: str, polling: bool) -> None:
-        """All that came since together: what it starts is committed together.
+        """Read all new releases together, so that their starts are committed together.
 
-        What has fired is usually the release, and then needs no watch any more; what is still awaited gets one. A giver
-        writes its releases at once: where one is the others are, though their watches are still on the way.
+        A giver writes its releases at once: when the watch of one has fired, the others are there too. A partition that is
+        still awaited afterwards gets a new watch.
         """
         awaited = self._topics.edit(topic, lambda ownership: ownership.grants.awaited())
         givers = {entry.giver for p, entry in awaited.items() if self._watches.take(self._paths.partition(topic, p))}
@@ -243,8 +243,7 @@ class View:
         for partition, path, node in zip(partitions, paths, nodes, strict=True):
             known.pop(partition, None)
             if node is None:
-                # ZooKeeper was lost. The list of partitions is the coordinator's: one that we made could be one that the
-                # topic, added again, does not have.
+                # ZooKeeper was lost. Only the coordinator makes these nodes: the topic, added again, may have fewer.
                 self._reports.add(path, f"{path} has vanished; the release waits for it")
                 continue
             try:
@@ -257,7 +256,7 @@ class View:
         return found
 
     def _learn(self, topic: str) -> None:
-        """Read the nodes of what is owned, some at every poll: its release then needs no read before it is written."""
+        """Read the nodes of what is owned, some at each poll: a release is then written without a read before it."""
         known = self._known.get(topic, {})
         new = [p for p in self._topics.edit(topic, lambda ownership: ownership.holdings.ready()) if p not in known]
         self._read_nodes(topic, new[:LEARNT_AT_ONCE])
@@ -282,13 +281,13 @@ class View:
             if node is None:
                 continue  # vanished, or not readable
             if node.epoch >= release.epoch:
-                self._written(topic, partition, release)  # ours is there already, or no longer of use
+                self._written(topic, partition, release)  # it is there already, or a newer one is
             else:
                 operations[partition] = SetData(path, encode_release(release), node.version)
         try:
             self._zk.transact(list(operations.values()))
         except LookAgain:
-            self._read_nodes(topic, list(operations))  # somebody wrote one of the nodes: tried again at once
+            self._read_nodes(topic, list(operations))  # somebody wrote one of them: try again at once
             self._wake()
             return
         for partition in operations:

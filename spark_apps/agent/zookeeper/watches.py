@@ -1,4 +1,4 @@
-"""One-shot watches with a backstop: what has fired is read at once, everything else at every poll.
+"""One-shot watches: a node whose watch has fired is read at once, every other node at each poll.
 
 A callback only notes the path and wakes the agent's thread; it never reads and never blocks.
 """
