@@ -261,7 +261,7 @@ class Agent:
             draining = Draining(mine.consumer, "asked to end", self._clock.now(), mine.incarnation)
         path, data = self._paths.directive(mine.consumer), encode_directive(replace(directive, draining=draining))
         write = Create(path, data) if directive.version < 0 else SetData(path, data, directive.version)
-        # If somebody else wrote it, its watch fires and it is read again.
+        # If somebody else wrote it, it is read again and tried at the next step.
         with suppress(LookAgain):
             self._zk.transact([write])
 
