@@ -1,7 +1,7 @@
-"""The connections of the consumer's interface: few threads, one deadline for a request, and the slowest one goes first.
+"""The connections of the consumer's interface: few threads, and one deadline for a request.
 
-Whoever can reach the port can open connections and say nothing. So that they never keep the coordinator out, a new
-connection takes the place of the slowest one when all places are taken.
+Anybody who reaches the port can open connections and send nothing. When all places are taken, a new connection takes the
+place of the slowest one, so that the coordinator always gets in.
 """
 
 import io
@@ -15,9 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 MAX_CONNECTIONS = 32
-REQUEST_S = (
-    10.0  # from the accept, or the last answer, to the last byte of the next answer; longer than httpx keeps one
-)
+REQUEST_S = 10.0
+"""From the accept or the last answer to the last byte of the next answer; longer than httpx keeps a connection."""
 MAX_HEAD_BYTES = 16 * 1024
 DROP_S = 0.2  # how long the thread of a dropped connection may take to end
 

@@ -1,6 +1,6 @@
-"""How large the records are that a consumer runs, for plans by bytes: sampled now and then, beside everything else.
+"""The mean size of a consumer's records, for plans by bytes: sampled now and then in a thread of its own.
 
-Neither ownership nor reading waits for it: a partition of which nothing is known weighs what the others do on average.
+Nothing waits for it: a partition without a sample weighs as much as the others on average.
 """
 
 import logging
@@ -34,7 +34,7 @@ class SampledStatus:
         self._bytes: dict[tuple[str, int], float | None] = {}  # in the order in which they were sampled last
 
     def status(self) -> ConsumerStatus:
-        """What the consumer says, with what is known of its records."""
+        """The consumer's status, with the mean sizes that are known."""
         said = self._status()
         return replace(said, topics={name: self._completed(name, topic) for name, topic in said.topics.items()})
 
@@ -43,7 +43,7 @@ class SampledStatus:
         return replace(topic, running=running)
 
     def sample(self) -> None:
-        """Take a sample of those that were sampled longest ago; what does not run any more is forgotten."""
+        """Sample the partitions that were sampled longest ago; forget those that no longer run."""
         topics = self._status().topics
         running = {(name, p): one for name, topic in topics.items() for p, one in topic.running.items()}
         self._bytes = {key: mean for key, mean in self._bytes.items() if key in running}

@@ -1,10 +1,10 @@
 """The consumer's own interface over HTTP: its status, its health, and the topic node for a detached consumer.
 
-The standard library's threading server: no event loop beside Spark's gateway in the driver, nothing more to install,
-and one small answer at a time. On loopback anybody of this machine may ask; any other address requires a token. A topic
-node is only taken with a token, on loopback too: it may say that the topic is removed. Without a token none is taken.
+The standard library's threading server: no event loop beside Spark's gateway in the driver, and nothing more to install. On
+loopback anybody of this machine may read; any other address requires a token. A topic node always requires a token: it may
+say that the topic is removed.
 
-No web page gets an answer: requests with an `Origin`, or to a host name that is not this consumer's, are refused.
+Web pages get no answer: requests with an `Origin`, or to another host name than this consumer's, are refused.
 """
 
 import hmac
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class Interface:
-    """What the server answers from, as soon as it is there: the server's address is part of the registration."""
+    """What the server answers from. It is set after the server starts: the registration needs the server's address."""
 
     def __init__(self) -> None:
         self._status: Callable[[], ConsumerStatus] | None = None
@@ -62,7 +62,8 @@ class Interface:
 class StatusServer:
     """Listens from its making until `close`. `port` 0 takes a free one; `address` is what others ask.
 
-    `advertised`: the URL under which they ask, where it is another one. Raises `Refused` for an address other than loopback without a token, or one that cannot be bound.
+    `advertised`: the URL under which they ask, if it differs. Raises `Refused` for an address other than loopback without a
+    token, or one that cannot be bound.
     """
 
     def __init__(
@@ -144,7 +145,7 @@ class _Handler(BoundedHandler):
         self._answer(code, {"taken": taken})
 
     def _allowed(self, needs_token: bool) -> bool:
-        """Whether the request is answered; otherwise it is refused here, and nothing was computed for it."""
+        """Whether the request is answered; otherwise it is refused here, before anything is computed."""
         given = self.headers.get("Authorization", "")
         if not self._is_for_us():
             self._answer(HTTPStatus.MISDIRECTED_REQUEST, {"error": "the host is not this consumer's"})
@@ -159,7 +160,7 @@ class _Handler(BoundedHandler):
         return False
 
     def _is_for_us(self) -> bool:
-        """A web page can let a name of its own point here, but not an address, and not our name."""
+        """A web page can let its own name point here, but not an address, and not our name."""
         hosts = self.headers.get_all("Host", [])
         match = _HOST.fullmatch(hosts[0].strip()) if len(hosts) == 1 else None
         name = match.group(1).strip("[]").lower() if match is not None else ""

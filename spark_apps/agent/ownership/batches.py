@@ -1,4 +1,4 @@
-"""The batch of one topic that is handed out, and what becomes of it."""
+"""The batch of one topic that is handed out: its commit, its way through the sink, and its time."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -28,7 +28,7 @@ class Batches:
         self._times = BatchTimes()
 
     def readable(self) -> dict[int, OwnedPartition]:
-        """The partitions that may be part of the next batch: those that are ready, on a look as fresh as a commit needs."""
+        """The partitions that may be part of the next batch: those that are ready and freshly fetched."""
         now = self._clock.monotonic()
         return {p: h for p, h in self._holdings.ready().items() if h.is_sure(now, self._fresh_s)}
 
@@ -74,13 +74,13 @@ class Batches:
         self._grants.apply()
 
     def refuse(self, refused: Mapping[int, Standing]) -> None:
-        """The sink has left out these partitions of the batch under way: another owner's token stands there."""
+        """The sink has left out these partitions of the batch: it has another owner's token for them."""
         for partition in refused.keys() & self._holdings.held.keys():
             self._grants.refused(partition, refused[partition])
         self.withdraw(refused.keys())
 
     def drop(self) -> None:
-        """The query is over: what it did not pass is handed out again some day."""
+        """The query is over: its batch will not pass."""
         self.outstanding = None
         self._times.drop()
         for held in self._holdings.held.values():
@@ -92,13 +92,13 @@ class Batches:
         return {p.partition: Step(held[p.partition].token, p.start, p.end) for p in ranges if p.partition in held}
 
     def waits(self, partitions: Iterable[int]) -> None:
-        """The planner lets records of these partitions wait, for a batch that is worth it: they are not stalled."""
+        """Records of these partitions wait for a larger batch: the partitions are not stalled."""
         for partition in partitions:
             self._holdings.held[partition].progressed_at = self._clock.monotonic()
 
     @property
     def caught_up(self) -> bool:
-        """Something is held, nothing more is on its way to us, and all that was there when it was taken up has passed."""
+        """All records that were there when each partition was taken up have passed, and nothing more is awaited."""
         paused = self._holdings.paused
         held = {p: h for p, h in self._holdings.held.items() if p not in paused}
         done = all(h.phase is Phase.READY and h.goal is not None and h.passed >= h.goal for h in held.values())

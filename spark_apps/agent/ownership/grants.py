@@ -1,7 +1,4 @@
-"""What a consumer may hold of one topic, by what ZooKeeper says, and what follows: what stops, begins and is released.
-
-Reads are handed in by `on_node`, `on_releases` and `on_isolated`.
-"""
+"""What a consumer may hold of one topic by what ZooKeeper says, and therefore stops, begins and releases."""
 
 from collections.abc import Collection, Mapping
 
@@ -47,9 +44,9 @@ class Grants:
     # Events ----------------------------------------------------------------------------------------------------------
 
     def on_node(self, seen: TopicNode) -> Reading:
-        """A read of the topic node; acts on it if it is newer, else keeps the accepted one and reports it.
+        """A read of the topic node: accept it if it is newer, else keep the accepted one and report that.
 
-        Kept: what runs goes on, and what is granted and not begun waits, for somebody else may have it by now.
+        While it is kept, what runs continues, and nothing begins: another consumer may have it by now.
         """
         accepted = self._holdings.accepted
         reading = accepts(accepted, seen)
@@ -73,7 +70,7 @@ class Grants:
         return reading
 
     def on_unreadable(self, sentence: str) -> None:
-        """The topic node has vanished or cannot be read: hold, begin nothing, and say so."""
+        """The topic node has vanished or cannot be read: hold, begin nothing, and report it."""
         self._astray = True
         self._reports.add("node", sentence)
 
@@ -93,10 +90,10 @@ class Grants:
         self._changed()
 
     def on_isolation_lost(self) -> None:
-        """ZooKeeper has lost the directive that isolated us, which no readmission does.
+        """ZooKeeper has lost the directive that isolated us; there was no readmission.
 
-        What was granted until then is not taken up again unless the topic's node says so once more: somebody else may have
-        it by a node that we have not seen.
+        Earlier grants count again only after another read of the topic's node: another consumer may have them by a node that
+        we have not seen.
         """
         accepted = self._holdings.accepted
         if accepted is not None:
@@ -120,7 +117,7 @@ class Grants:
         self._changed()
 
     def _resume(self, paused: Collection[int]) -> None:
-        """A partition that is no longer paused has made no progress for a good reason."""
+        """The time of a pause does not count as a stall."""
         for partition in self._holdings.paused - frozenset(paused):
             if partition in self._holdings.held:
                 self._holdings.held[partition].progressed_at = self._clock.monotonic()
@@ -172,7 +169,7 @@ class Grants:
         self._holdings.awaiting = bool(self.awaited())
 
     def apply(self) -> None:
-        """Bring what is held in line with what may be held; repeated, because a stop may allow a release or a start."""
+        """Bring what is held in line with what may be held; repeated, because a close may allow a release or a start."""
         holdings = self._holdings
         owed = {} if self._stopping else self._releasing.owed(self.isolated)
         self._releasing.prune(owed)

@@ -1,4 +1,4 @@
-"""What a consumer holds, owes and may not take up again of one topic. Data and views of it: the rules stand elsewhere."""
+"""What a consumer holds, owes and may not take up again of one topic: data and views, no rules."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from spark_apps.agent.settings import Terms
 
 @dataclass(slots=True)
 class OwedRelease:
-    """A release that is owed for a partition that does not run here: the committed offset has to be read first."""
+    """A release of a partition that does not run here: its committed offset is fetched first."""
 
     entry: Handoff
     born: int
@@ -33,7 +33,7 @@ class RejectedGrant:
 
 @dataclass(slots=True)
 class Holdings:
-    """By partition: `held`, `owed_releases`, `rejected`, and `answered`, what the release that is owed has to say.
+    """By partition: `held`, `owed_releases`, `rejected`, and `answered`: entry, offset and token of a release to be posted.
 
     `accepted`: the topic node that is acted on. `awaiting`: it names us as the taker of what is not released yet. `first`:
     what the application's options say of new groups. `request`: what Kafka or the sink is asked at present; `number`: of
@@ -117,7 +117,7 @@ class Holdings:
     def is_rejected(self, partition: int, epoch: int) -> bool:
         """Whether a grant of this epoch is not taken up again."""
         rejected = self.rejected.get(partition)
-        # What stopped a holding of a topic says nothing of the one that was created anew under its name.
+        # A rejection counts only for its topic id, not for a re-created topic.
         return rejected is not None and rejected.topic_id == self.topic_id and epoch <= rejected.epoch
 
     # Changes ---------------------------------------------------------------------------------------------------------
@@ -142,6 +142,6 @@ class Holdings:
         self.reject(held, by)
 
     def look_soon(self) -> None:
-        """Rely on no earlier look: others may own what we hold."""
+        """Rely on no earlier fetch: others may own what we hold."""
         for held in self.held.values():
             held.looked_at = -inf

@@ -1,11 +1,10 @@
 """The ownership of one topic: what this consumer may run, hands out, commits and releases.
 
-No Spark, no threads, no real time, no ZooKeeper: what is read there is handed to `grants`, releases to be written wait in
-`releasing`, requests to Kafka come from `requests` and go back to it. An ownership is used by one thread at a time. Cut off
-between any two of these, nothing is lost: the commit comes first, then the partition is closed, then its release is written.
+No Spark, no threads, no real time, no ZooKeeper: its reads are handed to `grants`, releases to be written wait in
+`releasing`, requests to Kafka come from `requests` and their answers go back there. One thread at a time uses it. Whenever
+it is cut off, nothing is lost: the commit comes first, then the partition is closed, then its release is written.
 
-Calls go one way: `requests`, `batches` and `listening` change what is held and call `grants`, which calls `releasing`; all
-of them share `holdings`.
+Calls go one way: `requests`, `batches` and `listening` call `grants`, which calls `releasing`; all share `holdings`.
 """
 
 from coordinator_tasks.core.model import TopicStatus
@@ -53,7 +52,7 @@ class TopicOwnership:
         self.grants.apply()
 
     def query_ended(self, why: str) -> None:
-        """The query is terminated and no task of it is active: what it did not pass is not ours to finish."""
+        """The query has ended, and no task of it runs: the next owner reads again what has not passed."""
         self.alive = False
         self.batches.drop()
         self.grants.stop(why)

@@ -76,7 +76,7 @@ class ConsumerSettings:
 
 
 class Requests:
-    """What a consumer was asked for by `leave`, from any thread; kept until somebody is there to act on it."""
+    """Requests to leave, from any thread; kept until the agent is there."""
 
     def __init__(self) -> None:
         self._asked: list[float | None] = []
@@ -94,7 +94,7 @@ class Requests:
         return bool(self._asked)
 
     def hand_to(self, leave: Callable[[float | None], None]) -> None:
-        """From now on `leave` is called, also with what was asked before; it may be told the same twice."""
+        """Call `leave` from now on, and for earlier requests; it may get one twice."""
         self._leave = leave
         for within_s in tuple(self._asked):
             leave(within_s)
