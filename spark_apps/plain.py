@@ -26,8 +26,8 @@ from coordinator_tasks.library_log import LIBRARY_LOG
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.process.consumer_process import (
     ConsumerSettings,
+    LeaveRequests,
     Process,
-    Requests,
     leave_on_signals,
     open_process,
 )
@@ -326,7 +326,7 @@ class PlainConsumer:
     def __init__(self, settings: ConsumerSettings, output: Sink | Output) -> None:
         self._settings = settings
         self._output = output if isinstance(output, Output) else Output(output)
-        self._requests = Requests()
+        self._requests = LeaveRequests()
         self.process: Process | None = None
 
     def run(self) -> int:

@@ -75,8 +75,8 @@ class ConsumerSettings:
             raise Refused(f"{self.capacity} is no capacity; give a number from 0 to {MAX_REAL:.0f}")
 
 
-class Requests:
-    """Requests to leave, from any thread; kept until the agent is there."""
+class LeaveRequests:
+    """LeaveRequests to leave, from any thread; kept until the agent is there."""
 
     def __init__(self) -> None:
         self._asked: list[float | None] = []
@@ -110,7 +110,7 @@ class Process:
         self._session = session
         self._wake = threading.Event()
         self._offsets: dict[tuple[str, str], GroupOffsets] = {}
-        self._requests = Requests()
+        self._requests = LeaveRequests()
         self._said: str | None = None
         self.agent: Agent | None = None
 
