@@ -43,11 +43,11 @@ class Schedule:
         self._ends_wanted = True
 
     def want_bounds(self) -> None:
-        """Read the log's beginnings with the next look at its ends."""
+        """Read the log's beginnings with its ends, the next time."""
         self._bounds_at = -inf
 
     def fetched(self, entries: bool, topic_id: str | None) -> None:
-        """A look was answered, with entries, with the topic's id (`None` = not asked for), or with both."""
+        """A fetch was answered: with entries, with the topic's id (`None` = not asked for), or with both."""
         if entries:
             self._fetch_at = self.asked_at + self._timing.look_s
         if topic_id is not None:
@@ -59,17 +59,17 @@ class Schedule:
         self._failures = 0
 
     def failed(self) -> None:
-        """A request to Kafka failed: the next one after a pause, which grows."""
+        """A request to Kafka failed: pause before the next one, longer after each failure."""
         pause = min(self._timing.retry_max_s, self._timing.retry_s * 2**self._failures)
         self._retry_at = self._clock.monotonic() + pause
         self._failures = min(self._failures + 1, 10)
 
     def pause_bounds(self) -> None:
-        """Kafka did not know every partition's bounds: not asked for them again at once. It keeps nothing else waiting."""
+        """Kafka did not know all bounds: pause before asking for them again. Nothing else waits for that."""
         self._list_bounds_at = self._clock.monotonic() + self._timing.retry_max_s
 
     def pause_claims(self) -> None:
-        """The sink did not take every claim: not asked again at once. It keeps nothing waiting that goes to Kafka."""
+        """The sink did not take every claim: pause before the next. No request to Kafka waits for that."""
         self._claim_at = self._clock.monotonic() + self._timing.retry_max_s
 
     # What is due -----------------------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ class Schedule:
         return max(min(times, default=inf), self._retry_at)
 
     def _times(self, due: Mapping[int, OwnedPartition]) -> list[float]:
-        """When each kind of request about what is held is due, apart from what somebody waits for."""
+        """When each kind of request that nobody waits for is due."""
         held = self._holdings.held
         times = [self._fetch_at]
         if due:
@@ -134,7 +134,7 @@ class Schedule:
 
     @property
     def _unclaimed(self) -> dict[int, Token]:
-        """The tokens that the sink has to know before these holdings go on."""
+        """The tokens of the partitions that wait for a claim in the sink."""
         waiting = {p: h for p, h in self._holdings.held.items() if h.phase is Phase.CLAIMING}
         return {p: h.token for p, h in sorted(waiting.items()) if h.topic_id == self._holdings.topic_id}
 
@@ -144,19 +144,19 @@ class Schedule:
         return SinkClaim(self._identity, self._holdings.topic_id, tokens, forget, self._next_number)
 
     def _committable(self, now: float) -> dict[int, OwnedPartition]:
-        """What stands to be committed and may be: no commit of it was late just now."""
+        """What is due to be committed and does not cool down."""
         return {p: h for p, h in self._holdings.due.items() if not h.is_cooling_down(now)}
 
     @staticmethod
     def _urgent(due: Mapping[int, OwnedPartition]) -> bool:
-        """Whether somebody waits for these commits: a start, a stop, an entry that was overwritten."""
+        """Whether anything waits for these commits: a start, a stop, an overwritten entry, a batch."""
         return any(h.closing or h.rewrite or h.promised or h.committed is None for h in due.values())
 
     @property
     def _next_number(self) -> int:
         return self._holdings.number + 1
 
-    # Looks -----------------------------------------------------------------------------------------------------------
+    # Fetches ---------------------------------------------------------------------------------------------------------
 
     def _fetch(self, partitions: tuple[int, ...], now: float) -> OffsetFetch:
         topic_id = self._holdings.topic_id
@@ -173,7 +173,7 @@ class Schedule:
         )
 
     def _id_due(self, now: float) -> bool:
-        """Whether a look asks for the topic's id as well: a holding begins, or it was not asked for in a while."""
+        """Whether a fetch also asks for the topic's id: a holding begins, or the last answer is old."""
         holdings = self._holdings
         if self._wants_id(now):
             return True
@@ -183,7 +183,7 @@ class Schedule:
         return begins or bool(holdings.owed_releases) or now - self._id_at >= partitions * self._timing.id_each_s
 
     def _wants_id(self, now: float) -> bool:
-        """Whether to ask for the topic's id alone: a release is awaited, and then nobody shall wait for that."""
+        """Whether to ask for the topic's id alone, while a release is awaited: the start then need not ask."""
         return self._holdings.awaiting and now - self._id_at > self._timing.id_fresh_s
 
     def _knows_id(self, now: float) -> bool:
@@ -223,12 +223,12 @@ class Schedule:
         wanted = self._ends_wanted and now - self._ends_listed_at >= self._ends_pause_s
         allowed = wanted or now >= self._ends_at
         if not allowed:
-            # Somebody waits for those that have just begun, and for no other.
+            # Only new partitions cannot wait.
             ready = {p: h for p, h in ready.items() if h.asked_from is None}
         if not ready:
             return None
         everything = wanted and now - self._bounds_at >= self._timing.bounds_s
-        # What was just released has just been read: its start does not wait for a second question.
+        # A released partition was read a moment ago: its start needs no comparison with the log.
         bounds = [p for p, h in ready.items() if everything or (h.asked_from is None and h.grant.release is None)]
         self._bounds_at = now if everything else self._bounds_at
         for held in ready.values():
@@ -240,7 +240,7 @@ class Schedule:
 
     @property
     def _ends_at(self) -> float:
-        """While a batch does not end nobody wants the log's ends, and the lag shown would be that of its beginning."""
+        """During a long batch nobody wants the log's ends: ask all the same, or the lag that is shown gets old."""
         wanted_before = self._ends_listed_at > -inf
         return self._ends_listed_at + max(self._timing.ends_s, self._ends_pause_s) if wanted_before else inf
 

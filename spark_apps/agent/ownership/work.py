@@ -20,9 +20,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetch:
-    """Read the committed entries of `partitions`, in one request; `asks_id`: and then the id that the topic has now.
+    """Kafka's OffsetFetch: the committed entries of `partitions`; with `asks_id` then also the topic's present id.
 
-    `holding`: all that is held by then, under the id `topic_id` of the topic.
+    `holding`: all partitions held under the topic's id `topic_id`.
     """
 
     partitions: tuple[int, ...]
@@ -42,9 +42,9 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class ListBounds:
-    """Ask for the first offset and the one after the last of `partitions`, where no position is known.
+    """Kafka's ListOffsets where no position is known: the first offset, and the one after the last.
 
-    `times_ms`: for some of them also for the first record at or after that time, in milliseconds since 1970.
+    `times_ms`: for some partitions also the first record at or after that time, in milliseconds since 1970.
     """
 
     partitions: tuple[int, ...]
@@ -54,7 +54,7 @@ class ListBounds:
 
 @dataclass(frozen=True, slots=True)
 class ListOffsets:
-    """Ask for the offset after the last readable record of `partitions`, and for some of them for the first one."""
+    """Kafka's ListOffsets of what is read: the offset after the last readable record; for `beginnings` also the first."""
 
     partitions: tuple[int, ...]
     number: int
@@ -63,9 +63,9 @@ class ListOffsets:
 
 @dataclass(frozen=True, slots=True)
 class SinkClaim:
-    """Put the tokens of these holdings into the sink, and ask for the positions that stand there.
+    """Put the tokens of these partitions into the sink, and ask for its positions.
 
-    `forget`: partition → epoch of a seek; what was written under an older token says nothing of where to go on.
+    `forget`: partition → epoch of a seek; a position that was written under an older token does not count.
     """
 
     identity: Identity
@@ -80,11 +80,9 @@ Work: TypeAlias = OffsetFetch | Commit | ListBounds | ListOffsets | SinkClaim
 
 @dataclass(frozen=True, slots=True)
 class FetchedOffsets:
-    """The committed entries that were there, and the id of the topic afterwards.
+    """The committed entries, and the topic's id after them (empty = no such topic; `None` = not asked for).
 
-    Empty = Kafka has no such topic; `None` = not asked for.
-
-    Entries alone cannot show that a topic was created anew: a commit may have reached the new one already.
+    Entries alone do not show that a topic was re-created: a commit may have reached the new one already.
     """
 
     entries: Mapping[int, Committed]
@@ -114,7 +112,7 @@ class ListedOffsets:
 
 @dataclass(frozen=True, slots=True)
 class SinkClaimed:
-    """What stands in the sink now, of each partition."""
+    """The token and position that the sink has now, of each partition."""
 
     found: Mapping[int, Standing]
 
