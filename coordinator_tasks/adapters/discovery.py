@@ -4,24 +4,22 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 from coordinator_tasks.core.codecs.member_codec import decode_claim, decode_member, encode_claim, encode_member
 from coordinator_tasks.core.errors import (
     DiscoveryUnavailable,
     IdInUse,
-    LookAgain,
     Malformed,
     NodeMissing,
     StoreUnavailable,
 )
+from coordinator_tasks.core.guarded import compare_and_set, put
 from coordinator_tasks.core.model import IdClaim, Member
 from coordinator_tasks.core.names import Paths, is_consumer
-from coordinator_tasks.core.ports import Clock, Create, Delete, Node, Operation, SetData, Watcher, ZooKeeper
+from coordinator_tasks.core.ports import Clock, Create, Delete, Node, Operation, Watcher, ZooKeeper
 from coordinator_tasks.core.protocol.claims import drawn, in_use, predecessor, registered, same_process
 
-MAX_ATTEMPTS = 20  # of a compare-and-set; each one lost means that somebody else made progress
 _POLL_S = 0.5
 IsGone = Callable[[str], bool]
 """Whether it is certain that a process of this host is over, by its name; it may say no where that is not certain."""
@@ -93,35 +91,34 @@ class ZooKeeperRegistry:
         self._zk.ensure(self._paths.members)
         self._zk.ensure(self._paths.ids)
         deadline_s = time.monotonic() + self._wait_s
-        lost: LookAgain | None = None
-        attempts = 0
-        while attempts < MAX_ATTEMPTS:
-            self._zk.sync()
-            found = self._zk.find(self._paths.member(member.consumer))
-            live = _read(self._paths.member(member.consumer), found, member.consumer) if found else None
-            if live is not None and not same_process(live, member):
-                self._await_vanishing(live, member, deadline_s)
-                continue
-            try:
-                self._write(member, found)
-            except LookAgain as error:
-                lost, attempts = error, attempts + 1
-            else:
-                return
-        raise StoreUnavailable(
-            f"{self._paths.id(member.consumer)} changed {MAX_ATTEMPTS} times while {member.consumer!r} registered; "
-            "look for a process that writes it all the time"
-        ) from lost
+        doing = f"{member.consumer!r} registered; look for a process that writes it all the time"
 
-    def _write(self, member: Member, found: Node | None) -> None:
+        def attempt() -> tuple[list[Operation], None]:
+            return self._writes(member, self._await_free(member, deadline_s)), None
+
+        id_path = self._paths.id(member.consumer)
+        compare_and_set(self._zk, id_path, attempt, doing=doing, exhausted=StoreUnavailable)
+
+    def _writes(self, member: Member, found: Node | None) -> list[Operation]:
         path, data = self._paths.member(member.consumer), encode_member(member)
         if found is not None and found.stat.ephemeral_owner == self._zk.session_id and found.data == data:
-            return  # an earlier call got through, though its answer was lost
+            return []  # an earlier call got through, though its answer was lost
         replaced: list[Operation] = [] if found is None else [Delete(path, found.stat.version)]
         claim = read_claim(self._zk, self._paths, member.consumer)
         noted = _registered(claim, member, self._clock, self._is_gone)
-        claim_write = write_claim(self._paths, noted)
-        self._zk.transact([*replaced, Create(path, data, ephemeral=True), claim_write])
+        return [*replaced, Create(path, data, ephemeral=True), write_claim(self._paths, noted)]
+
+    def _await_free(self, member: Member, deadline_s: float) -> Node | None:
+        """The registration of this process, `None` = there is none, once no other process has the id."""
+        path = self._paths.member(member.consumer)
+        while True:
+            self._zk.sync()
+            found = self._zk.find(path)
+            live = _read(path, found, member.consumer) if found else None
+            if live is not None and not same_process(live, member):
+                self._await_vanishing(live, member, deadline_s)
+            else:
+                return found
 
     def _await_vanishing(self, live: Member, wanted: Member, deadline_s: float) -> None:
         remaining_s = deadline_s - time.monotonic()
@@ -133,13 +130,13 @@ class ZooKeeperRegistry:
 
     def deregister(self, consumer: str, incarnation: int) -> None:
         path = self._paths.member(consumer)
-        for _ in range(MAX_ATTEMPTS):
+
+        def attempt() -> tuple[list[Operation], None]:
             found = self._zk.find(path)
-            if found is None or _read(path, found, consumer).incarnation != incarnation:
-                return
-            with suppress(LookAgain):
-                self._zk.transact([Delete(path, found.stat.version)])
-                return
+            mine = found is not None and _read(path, found, consumer).incarnation == incarnation
+            return [Delete(path, found.stat.version)] if found is not None and mine else [], None
+
+        compare_and_set(self._zk, path, attempt, exhausted=StoreUnavailable)
 
 
 def claim_incarnation(zk: ZooKeeper, paths: Paths, consumer: str, step: int) -> int:
@@ -148,18 +145,16 @@ def claim_incarnation(zk: ZooKeeper, paths: Paths, consumer: str, step: int) -> 
     Numbers only grow, by `step` (see `claims.drawn`). A draw whose answer was lost leaves a gap: draw again.
     """
     zk.ensure(paths.ids)
-    for _ in range(MAX_ATTEMPTS):
+
+    def attempt() -> tuple[list[Operation], int]:
         zk.sync()
         found = zk.find(paths.member(consumer))
         seen = _read(paths.member(consumer), found, consumer).incarnation if found else 0
         claim = drawn(read_claim(zk, paths, consumer), step, seen)
-        with suppress(LookAgain):
-            zk.transact([write_claim(paths, claim)])
-            return claim.incarnation
-    raise StoreUnavailable(
-        f"{paths.id(consumer)} changed {MAX_ATTEMPTS} times while an incarnation was drawn; "
-        "look for a process that starts and dies all the time"
-    )
+        return [write_claim(paths, claim)], claim.incarnation
+
+    doing = "an incarnation was drawn; look for a process that starts and dies all the time"
+    return compare_and_set(zk, paths.id(consumer), attempt, doing=doing, exhausted=StoreUnavailable)
 
 
 def _registered(claim: IdClaim, member: Member, clock: Clock, is_gone: IsGone) -> IdClaim:
@@ -173,18 +168,17 @@ def note_registration(
 ) -> None:
     """Bring the claim up to date for a registration that is kept elsewhere than in ZooKeeper.
 
-    One that the claim has already is not noted again: who comes and goes is told by how often that happens.
+    The same registration is not noted twice: repeats count as flapping.
     """
     zk.ensure(paths.ids)
-    for _ in range(MAX_ATTEMPTS):
+
+    def attempt() -> tuple[list[Operation], None]:
         claim = read_claim(zk, paths, member.consumer)
         noted = _registered(claim, member, clock, is_gone)
-        if replace(noted, registrations=claim.registrations) == claim:
-            return
-        with suppress(LookAgain):
-            zk.transact([write_claim(paths, noted)])
-            return
-    raise StoreUnavailable(f"{paths.id(member.consumer)} changed {MAX_ATTEMPTS} times while it was being written")
+        same = replace(noted, registrations=claim.registrations) == claim
+        return [] if same else [write_claim(paths, noted)], None
+
+    compare_and_set(zk, paths.id(member.consumer), attempt, exhausted=StoreUnavailable)
 
 
 def read_claim(zk: ZooKeeper, paths: Paths, consumer: str) -> IdClaim:
@@ -197,8 +191,7 @@ def read_claim(zk: ZooKeeper, paths: Paths, consumer: str) -> IdClaim:
 
 def write_claim(paths: Paths, claim: IdClaim) -> Operation:
     """The guarded write of a claim that `read_claim` gave."""
-    path, data = paths.id(claim.consumer), encode_claim(claim)
-    return Create(path, data) if claim.version < 0 else SetData(path, data, claim.version)
+    return put(paths.id(claim.consumer), encode_claim(claim), claim.version)
 
 
 def _read_or_named(path: str, node: Node, consumer: str) -> Member:

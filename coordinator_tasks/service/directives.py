@@ -11,9 +11,9 @@ from coordinator_tasks.core.codecs.member_codec import (
     decode_claim,
     decode_directive,
     encode_directive,
-    encode_fleet,
 )
-from coordinator_tasks.core.errors import LookAgain, Malformed, NodeMissing, NotManaged, Refused
+from coordinator_tasks.core.errors import Malformed, NodeMissing, NotManaged, Refused
+from coordinator_tasks.core.guarded import compare_and_set, put, written
 from coordinator_tasks.core.machine.presence import subscribes
 from coordinator_tasks.core.model import (
     Actor,
@@ -27,12 +27,11 @@ from coordinator_tasks.core.model import (
     TopicNode,
 )
 from coordinator_tasks.core.names import check_words, is_consumer, is_topic
-from coordinator_tasks.core.ports import Check, Create, Operation, SetData
+from coordinator_tasks.core.ports import Check, Operation
 from coordinator_tasks.service import store
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.fleet import fleets
+from coordinator_tasks.service.fleet import without
 
-MAX_ATTEMPTS = 20
 MAX_ISOLATED_S = 366 * 86_400.0
 V = TypeVar("V")
 
@@ -77,22 +76,12 @@ def drain(c: Coordinator, consumer: str, by: str, why: str) -> Directive:
     """The consumer is to give everything away, and is no longer wanted in any fleet: both in one transaction."""
     check_known(c, consumer)
     by, why = check_words(by, "name"), check_words(why, "reason")
-    for _ in range(MAX_ATTEMPTS):
-        old = read_directive(c, consumer)
-        new = old
-        if old.draining is None or old.draining.incarnation != 0:
-            new = replace(old, draining=Draining(by, why, c.clock.now()))
-        operations: list[Operation] = [] if new == old else [_write(c, new)]
-        for fleet in fleets(c):
-            if consumer in fleet.consumers:
-                rest = replace(fleet, consumers=tuple(one for one in fleet.consumers if one != consumer))
-                operations.append(SetData(c.paths.fleet(fleet.app), encode_fleet(rest), fleet.version))
-        try:
-            c.zk.transact(operations)
-        except LookAgain:
-            continue
-        return new
-    raise LookAgain(f"{c.paths.directive(consumer)} changed {MAX_ATTEMPTS} times while it was being written")
+
+    def change(old: Directive) -> Directive:
+        asked = old.draining is not None and old.draining.incarnation == 0
+        return old if asked else replace(old, draining=Draining(by, why, c.clock.now()))
+
+    return _change(c, consumer, change, lambda: without(c, consumer))
 
 
 def undrain(c: Coordinator, consumer: str) -> Directive:
@@ -108,23 +97,24 @@ def read_directive(c: Coordinator, consumer: str) -> Directive:
     return Directive(consumer) if node is None else decode_directive(path, node.data, consumer, node.stat.version)
 
 
-def _change(c: Coordinator, consumer: str, change: Callable[[Directive], Directive]) -> Directive:
-    for _ in range(MAX_ATTEMPTS):
+def _change(
+    c: Coordinator,
+    consumer: str,
+    change: Callable[[Directive], Directive],
+    beside: Callable[[], list[Operation]] = list,
+) -> Directive:
+    """Change a directive; what `beside` returns is written in the same transaction."""
+
+    def attempt() -> tuple[list[Operation], Directive]:
         old = read_directive(c, consumer)
         new = change(old)
-        if new == old:
-            return old
-        try:
-            c.zk.transact([_write(c, new)])
-        except LookAgain:
-            continue
-        return new
-    raise LookAgain(f"{c.paths.directive(consumer)} changed {MAX_ATTEMPTS} times while it was being written")
+        return [*([] if new == old else [_write(c, new)]), *beside()], new
+
+    return compare_and_set(c.zk, c.paths.directive(consumer), attempt)
 
 
 def _write(c: Coordinator, directive: Directive) -> Operation:
-    path, data = c.paths.directive(directive.consumer), encode_directive(directive)
-    return Create(path, data) if directive.version < 0 else SetData(path, data, directive.version)
+    return put(c.paths.directive(directive.consumer), encode_directive(directive), directive.version)
 
 
 def check_known(c: Coordinator, consumer: str) -> None:
@@ -274,8 +264,4 @@ def _lift(c: Coordinator, directive: Directive, claim: IdClaim, topics: _Topics)
     guards: list[Operation] = [Check(c.paths.topic(name), version) for name, version in topics.versions.items()]
     if claim.version >= 0:
         guards.append(Check(c.paths.id(claim.consumer), claim.version))
-    try:
-        c.zk.transact([*guards, _write(c, replace(directive, isolation=None))])
-    except LookAgain:
-        return False
-    return True
+    return written(c.zk, [*guards, _write(c, replace(directive, isolation=None))])

@@ -10,15 +10,14 @@ from coordinator_tasks.core.codecs.member_codec import (
     encode_claim,
     encode_fleet,
 )
-from coordinator_tasks.core.errors import LookAgain, Malformed, NodeMissing, NotManaged, Refused
+from coordinator_tasks.core.errors import Malformed, NodeMissing, NotManaged, Refused
 from coordinator_tasks.core.fields import MAX_COUNT
+from coordinator_tasks.core.guarded import compare_and_set, put
 from coordinator_tasks.core.model import Directive, Ending, Fleet, IdClaim
 from coordinator_tasks.core.names import check_app, check_consumer, is_app, is_consumer
-from coordinator_tasks.core.ports import Check, Create, Node, Operation, SetData
+from coordinator_tasks.core.ports import Check, Node, Operation, SetData
 from coordinator_tasks.core.protocol import claims
 from coordinator_tasks.service.coordinator import Coordinator
-
-MAX_ATTEMPTS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +37,14 @@ def set_fleet(c: Coordinator, fleet: Fleet) -> Fleet:
     A `version` other than -1 is the one that must still be there (else `LookAgain`). Raises `Refused` for an id that
     stands twice or in the fleet of another application, and `InvalidName`.
     """
-    check_app(fleet.app)
+    path = c.paths.fleet(check_app(fleet.app))
     for consumer in fleet.consumers:
         check_consumer(consumer)
     if len(set(fleet.consumers)) != len(fleet.consumers):
         raise Refused(f"the fleet of {fleet.app!r} names a consumer twice; give each its own id")
     c.zk.ensure(c.paths.fleets)
-    for _ in range(MAX_ATTEMPTS):
+
+    def attempt() -> tuple[list[Operation], Fleet]:
         known = {one.app: one for one in fleets(c)}
         present = known.pop(fleet.app, None)
         if present is not None and not present.application and present.problem:
@@ -52,24 +52,30 @@ def set_fleet(c: Coordinator, fleet: Fleet) -> Fleet:
         for other in known.values():
             _check_apart(fleet, other)
         if present is not None and replace(present, version=-1) == replace(fleet, version=-1):
-            return present
-        guards: list[Operation] = [Check(c.paths.fleet(other.app), other.version) for other in known.values()]
+            return [], present
         version = -1 if present is None else present.version
-        try:
-            c.zk.transact([*guards, _write(c, fleet, version)])
-        except LookAgain:
-            if fleet.version >= 0:
-                raise
-            continue
-        return replace(fleet, version=version + 1)
-    raise LookAgain(f"{c.paths.fleet(fleet.app)} changed {MAX_ATTEMPTS} times while it was being written")
+        write = put(path, encode_fleet(fleet), fleet.version if fleet.version >= 0 else version)
+        guards = (Check(c.paths.fleet(other.app), other.version) for other in known.values())
+        return [*guards, write], replace(fleet, version=version + 1)
+
+    if fleet.version < 0:
+        return compare_and_set(c.zk, path, attempt)
+    operations, result = attempt()
+    c.zk.transact(operations)
+    return result
 
 
-def _write(c: Coordinator, fleet: Fleet, version: int) -> Operation:
-    path, data = c.paths.fleet(fleet.app), encode_fleet(fleet)
-    if fleet.version >= 0:
-        return SetData(path, data, fleet.version)
-    return Create(path, data) if version < 0 else SetData(path, data, version)
+def without(c: Coordinator, consumer: str) -> list[Operation]:
+    """The guarded writes that take a consumer out of its fleet."""
+    return [
+        SetData(
+            c.paths.fleet(fleet.app),
+            encode_fleet(replace(fleet, consumers=tuple(one for one in fleet.consumers if one != consumer))),
+            fleet.version,
+        )
+        for fleet in fleets(c)
+        if consumer in fleet.consumers
+    ]
 
 
 def _check_apart(fleet: Fleet, other: Fleet) -> None:
@@ -166,17 +172,15 @@ def record_end(c: Coordinator, consumer: str, incarnation: int, how: Ending, rea
     if not 0 < incarnation <= MAX_COUNT:
         raise Refused(f"{incarnation} is no incarnation of consumer {consumer!r}; give one from 1 to {MAX_COUNT}")
     path = c.paths.id(consumer)
-    for _ in range(MAX_ATTEMPTS):
+
+    def attempt() -> tuple[list[Operation], IdClaim]:
         node = c.zk.find(path)
         if node is None:
             raise NotManaged(f"cluster {c.paths.cluster!r} has never seen a consumer {consumer!r}; correct the id")
         claim = decode_claim(path, node.data, consumer, node.stat.version)
         updated = claims.ended(claim, incarnation, how, reason)
         if updated == claim:
-            return claim
-        try:
-            c.zk.transact([SetData(path, encode_claim(updated), claim.version)])
-        except LookAgain:
-            continue
-        return replace(updated, version=claim.version + 1)
-    raise LookAgain(f"{path} changed {MAX_ATTEMPTS} times while it was being written")
+            return [], claim
+        return [SetData(path, encode_claim(updated), claim.version)], replace(updated, version=claim.version + 1)
+
+    return compare_and_set(c.zk, path, attempt)

@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 from coordinator_tasks.core.assignors.weights import totals
 from coordinator_tasks.core.codecs import member_codec
-from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, LookAgain, Malformed, NodeMissing, Refused
+from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, Malformed, NodeMissing, Refused
+from coordinator_tasks.core.guarded import put, written
 from coordinator_tasks.core.machine.presence import note_absence, presence
 from coordinator_tasks.core.machine.world import Presence, TopicView, World
 from coordinator_tasks.core.model import (
@@ -211,11 +212,9 @@ def _same_boot(c: Coordinator, claim: IdClaim) -> bool:
 
 
 def _write_claim(c: Coordinator, old: IdClaim, new: IdClaim) -> IdClaim | None:
-    try:
-        c.zk.transact([store.write(c.paths.id(old.consumer), member_codec.encode_claim(new), old.version)])
-    except LookAgain:
-        return None  # somebody else noted something, or it registered again: the next look sees that
-    return replace(new, version=old.version + 1)
+    write = put(c.paths.id(old.consumer), member_codec.encode_claim(new), old.version)
+    # A lost race: somebody else noted something, or it registered again. The next look sees that.
+    return replace(new, version=old.version + 1) if written(c.zk, [write]) else None
 
 
 def _overdue(c: Coordinator, world: World, holders: Mapping[str, frozenset[int]]) -> list[tuple[str, int]]:
@@ -243,13 +242,9 @@ def _isolate(c: Coordinator, world: World, consumer: str, incarnation: int) -> D
     why = f"absent and silent for {c.policy.absent_after_s:g} s"
     isolation = Isolation(PLATFORM, why, world.now, incarnation, readmit=True)
     new = replace(old, isolation=isolation, version=old.version + 1)
-    path = c.paths.directive(consumer)
+    write = put(c.paths.directive(consumer), member_codec.encode_directive(new), old.version)
     guard = Check(c.paths.id(consumer), world.claims[consumer].version)
-    try:
-        c.zk.transact([guard, store.write(path, member_codec.encode_directive(new), old.version)])
-    except LookAgain:
-        return None
-    return new
+    return new if written(c.zk, [guard, write]) else None
 
 
 def describe(c: Coordinator, views: Collection[TopicView]) -> list[TopicView]:

@@ -79,7 +79,7 @@ def reset(
     report = transitions.seek(c, topic, targets, plan, actor, done=lambda: _done(c, topic, actor))
     if report.outcome is Outcome.UNCHANGED:
         return ()
-    if report.outcome in (Outcome.WAITING, Outcome.OVERTAKEN):
+    if report.outcome is Outcome.WAITING:
         raise LookAgain(report.reason)
     if report.outcome is not Outcome.WRITTEN:
         raise Refused(f"the offsets of topic {topic!r} cannot be reset: {report.reason}")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.codecs.history_codec import encode_record
 from coordinator_tasks.core.errors import LookAgain, Malformed, NodeMissing, NotManaged
+from coordinator_tasks.core.guarded import put
 from coordinator_tasks.core.machine.decision import Decision
 from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.model import Release, TopicNode
@@ -118,15 +119,22 @@ def releases(zk: ZooKeeper, paths: Paths, topic: str, partitions: Collection[int
     return found
 
 
-def commit(
-    zk: ZooKeeper, paths: Paths, stored: Stored, decision: Decision, world: World, *, announce: bool = False
-) -> None:
+def commit(zk: ZooKeeper, paths: Paths, stored: Stored, decision: Decision, world: World) -> None:
     """Write a decision: state, node and history together or not at all.
-
-    `announce` writes the configuration as it is as well: Airflow watches that, and no other write of a person's reset.
 
     Raises `LookAgain` when anything it was made from has changed; `StoreUnavailable` = the outcome is unknown, and the
     next look tells.
+    """
+    zk.ensure(paths.history(stored.view.topic))
+    zk.transact(writes(paths, stored, decision, world))
+
+
+def writes(
+    paths: Paths, stored: Stored, decision: Decision, world: World, *, announce: bool = False
+) -> list[Operation]:
+    """The transaction that writes a decision; its history's folder has to be there.
+
+    `announce` writes the configuration as it is as well: Airflow watches that, and no other write of a person's reset.
     """
     if decision.state is None or decision.record is None:
         raise TypeError("only a decision to write can be committed")
@@ -135,15 +143,14 @@ def commit(
     operations: list[Operation] = [Check(config, versions.config)]
     if announce:
         operations = [SetData(config, codec.encode_config(stored.view.config), versions.config)]
-    operations += [write(paths.state(topic), codec.encode_state(decision.state), versions.state)]
+    operations += [put(paths.state(topic), codec.encode_state(decision.state), versions.state)]
     if decision.node is not None:
-        operations += [write(paths.topic(topic), codec.encode_node(decision.node), versions.node)]
+        operations += [put(paths.topic(topic), codec.encode_node(decision.node), versions.node)]
     else:
         operations += [Check(paths.topic(topic), versions.node)]
     operations += _guards(paths, decision, world)
     operations += [Create(f"{paths.history(topic)}/", encode_record(decision.record), sequence=True)]
-    zk.ensure(paths.history(topic))
-    zk.transact(operations)
+    return operations
 
 
 def _guards(paths: Paths, decision: Decision, world: World) -> list[Operation]:
@@ -155,11 +162,6 @@ def _guards(paths: Paths, decision: Decision, world: World) -> list[Operation]:
         if consumer in world.directives:
             guards += [Check(paths.directive(consumer), world.directives[consumer].version)]
     return guards
-
-
-def write(path: str, data: bytes, version: int) -> Operation:
-    """Create the node (version -1) or set it at this version."""
-    return Create(path, data) if version < 0 else SetData(path, data, version)
 
 
 def _partitions(zk: ZooKeeper, paths: Paths, topic: str) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from coordinator_tasks.core import fetch_properties
 from coordinator_tasks.core.codecs.codec import decode_config, encode_config
@@ -21,13 +22,13 @@ from coordinator_tasks.core.errors import (
     Refused,
     TopicConflict,
 )
+from coordinator_tasks.core.guarded import compare_and_set, put
 from coordinator_tasks.core.model import Actor, StartRule, TopicConfig, TopicDescription
 from coordinator_tasks.core.names import ROOT, Paths, check_topic, is_cluster, is_topic, partition_of
 from coordinator_tasks.core.ports import Check, Create, Delete, Operation, SetData, ZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
 
 NODES_PER_WRITE = 1_000
-MAX_ATTEMPTS = 20
 _ABSENT = -1
 _ASKED = ("group_id", "strategy", "parameters", "start", "properties")
 log = logging.getLogger(__name__)
@@ -146,19 +147,18 @@ def create_partitions(c: Coordinator, topic: str, count: int, version: int) -> t
     """
     c.zk.ensure(c.paths.topic(topic))
     c.zk.ensure(c.paths.configs)
-    guard = _as_read(c, topic, version)
-    for _ in range(MAX_ATTEMPTS):
-        listed = {partition_of(child) for child in c.zk.children(c.paths.topic(topic))}
-        missing = [partition for partition in range(count) if partition not in listed]
-        try:
-            for first in range(0, len(missing), NODES_PER_WRITE):
-                chunk = missing[first : first + NODES_PER_WRITE]
-                c.zk.transact([*guard, *(Create(c.paths.partition(topic, partition)) for partition in chunk)])
-        except LookAgain:
-            _check_as_read(c, topic, version)
-            continue  # somebody else creates them too
-        return tuple(missing)
-    raise LookAgain(f"{c.paths.topic(topic)} changed {MAX_ATTEMPTS} times while its partitions were created")
+    path, guard = c.paths.topic(topic), _as_read(c, topic, version)
+    unchanged = partial(_check_as_read, c, topic, version)
+    created: list[int] = []
+
+    def attempt() -> tuple[list[Operation], list[int]]:
+        listed = {partition_of(child) for child in c.zk.children(path)}
+        missing = [partition for partition in range(count) if partition not in listed][:NODES_PER_WRITE]
+        return [*guard, *(Create(c.paths.partition(topic, p)) for p in missing)] if missing else [], missing
+
+    while chunk := compare_and_set(c.zk, path, attempt, lost=unchanged, doing="its partitions were created"):
+        created += chunk
+    return tuple(created)
 
 
 def _as_read(c: Coordinator, topic: str, version: int) -> list[Operation]:
@@ -185,7 +185,7 @@ def _drop_partitions(c: Coordinator, topic: str, count: int, version: int) -> No
 def _write_config(c: Coordinator, config: TopicConfig, version: int) -> None:
     path, data = c.paths.config(config.topic), encode_config(config)
     c.zk.ensure(c.paths.configs)
-    c.zk.transact([Create(path, data) if version == _ABSENT else SetData(path, data, version)])
+    c.zk.transact([put(path, data, version)])
     try:
         # Another cluster may have added the same topic between our look and our write: then neither keeps it.
         _check_other_clusters(c, config)
@@ -218,28 +218,26 @@ def set_strategy(c: Coordinator, topic: str, strategy: str, parameters: Mapping[
 
 def change_config(c: Coordinator, topic: str, change: Callable[[TopicConfig], TopicConfig]) -> TopicConfig:
     """Change the configuration of a managed topic by a compare-and-set. Raises `NotManaged`."""
-    for _ in range(MAX_ATTEMPTS):
-        found = _find(c.zk, c.paths, topic)
-        if found is None:
-            raise NotManaged(_unknown(c, topic))
-        config, version = found
+    path = c.paths.config(topic)
+
+    def attempt() -> tuple[list[Operation], TopicConfig]:
+        config, version = _managed(c, topic)
         changed = change(config)
-        if changed == config:
-            return config
-        try:
-            c.zk.transact([SetData(c.paths.config(topic), encode_config(changed), version)])
-        except LookAgain:
-            continue
-        return changed
-    raise LookAgain(f"{c.paths.config(topic)} changed {MAX_ATTEMPTS} times while it was being written")
+        return [] if changed == config else [SetData(path, encode_config(changed), version)], changed
+
+    return compare_and_set(c.zk, path, attempt)
 
 
 def configuration(c: Coordinator, topic: str) -> TopicConfig:
     """What was asked for a managed topic. Raises `NotManaged` and `Malformed`."""
+    return _managed(c, topic)[0]
+
+
+def _managed(c: Coordinator, topic: str) -> tuple[TopicConfig, int]:
     found = _find(c.zk, c.paths, topic)
     if found is None:
         raise NotManaged(_unknown(c, topic))
-    return found[0]
+    return found
 
 
 def chosen_partitions(c: Coordinator, config: TopicConfig, asked: Collection[int]) -> Sequence[int]:

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.errors import DiscoveryUnavailable, LookAgain, Malformed, Refused
+from coordinator_tasks.core.guarded import compare_and_set
 from coordinator_tasks.core.machine import causes, machine
 from coordinator_tasks.core.machine.confirm import blockers
 from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, Verdict
@@ -20,6 +21,7 @@ from coordinator_tasks.core.machine.presence import presence
 from coordinator_tasks.core.machine.table import TableBroken
 from coordinator_tasks.core.machine.world import Presence, TopicView
 from coordinator_tasks.core.model import Actor, Explanation, Member, Move, State
+from coordinator_tasks.core.ports import Operation
 from coordinator_tasks.service import observe, store
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.observe import Snapshot
@@ -150,28 +152,26 @@ def seek(
     """Let partitions go on at these offsets, in one transaction with its record.
 
     `done` says whether the history has it already: then the outcome is `UNCHANGED`. Any other but `WRITTEN` says in its
-    reason why it is not possible now.
+    reason why it is not possible now. Raises `LookAgain` if the topic changes all the time.
     """
 
-    def act(stored: Stored, snapshot: Snapshot) -> TopicReport:
-        if done():  # asked after the topic was read: what is recorded later makes the write fail
-            return _report(stored, Decision(Verdict.NOTHING, "done already"))
-        view = _effective(c, stored.view)
-        decision = machine.seek(view, snapshot.world_of(topic), c.policy, actor, offsets, plan)
-        report = _report(stored, decision)
-        if decision.verdict is not Verdict.WRITE:
-            return report
-        try:
-            store.commit(c.zk, c.paths, stored, decision, snapshot.world, announce=True)
-        except LookAgain as error:
-            return replace(report, outcome=Outcome.OVERTAKEN, reason=str(error))
-        return report
+    def attempt() -> tuple[list[Operation], TopicReport]:
+        operations: list[Operation] = []
 
-    for _ in range(MAX_RACES):
+        def act(stored: Stored, snapshot: Snapshot) -> TopicReport:
+            if done():  # asked after the topic was read: what is recorded later makes the write fail
+                return _report(stored, Decision(Verdict.NOTHING, "done already"))
+            view = _effective(c, stored.view)
+            decision = machine.seek(view, snapshot.world_of(topic), c.policy, actor, offsets, plan)
+            if decision.verdict is Verdict.WRITE:
+                c.zk.ensure(c.paths.history(topic))
+                operations.extend(store.writes(c.paths, stored, decision, snapshot.world, announce=True))
+            return _report(stored, decision)
+
         (report,) = _each(c, [topic], act, planning=True)
-        if report.outcome is not Outcome.OVERTAKEN:
-            break
-    return report
+        return operations, report
+
+    return compare_and_set(c.zk, c.paths.topic(topic), attempt)
 
 
 def due(c: Coordinator, names: Collection[str] = ()) -> Mapping[str, Need]:

@@ -195,6 +195,9 @@ def _caller() -> str:
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         path = frame.f_code.co_filename
+        if path.endswith("/core/guarded.py"):
+            frame = frame.f_back  # a write belongs to the function that made it
+            continue
         if "/adapters/" not in path and any(part in path for part in PRODUCTION):
             return _named(path, frame.f_code.co_qualname)
         # A port may be asked by an adapter: the registry by way of ZooKeeper.
@@ -205,8 +208,7 @@ def _caller() -> str:
 
 
 def _named(path: str, function: str) -> str:
-    plain_name = function.replace(".<locals>", "").replace(".<lambda>", "")
-    return f"{Path(path).stem}.{plain_name}"
+    return f"{Path(path).stem}.{function.partition('.<locals>')[0]}"
 
 
 def wrap_production(points: Failpoints) -> None:

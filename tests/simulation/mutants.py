@@ -44,15 +44,15 @@ MUTANTS = (
         "started means committed and planned",
     ),
     Mutant(
-        "store.write",
+        "put",
         "else SetData(path, data, version)",
         "else SetData(path, data)",
         "every write is a compare-and-set",
     ),
     Mutant(
         "commit",
-        'operations += [Create(f"{paths.history(topic)}/", encode_record(decision.record), sequence=True)]',
-        'zk.transact([Create(f"{paths.history(topic)}/", encode_record(decision.record), sequence=True)])',
+        "zk.transact(writes(paths, stored, decision, world))",
+        "*rest, record = writes(paths, stored, decision, world); zk.transact([record]); zk.transact(rest)",
         "the record is written in the transition's transaction",
     ),
     Mutant(
@@ -470,7 +470,7 @@ MUTANTS = (
         "a clean end is said only after the last commit",
     ),
     Mutant(
-        "ZooKeeperRegistry.register",
+        "ZooKeeperRegistry._await_free",
         "if live is not None and not same_process(live, member):",
         "if False:",
         "one process per consumer id",
@@ -931,7 +931,7 @@ MUTANTS = (
         "a release for an older hand-off leaves the outbox",
     ),
     Mutant(
-        "commit",
+        "writes",
         "operations += [Check(paths.topic(topic), versions.node)]",
         "pass",
         "a state is written only beside the node that was read",

@@ -9,6 +9,7 @@ from coordinator_plugin import changes
 
 from coordinator_tasks.core.codecs.codec import decode_node, decode_state, encode_node
 from coordinator_tasks.core.errors import LookAgain, NotManaged, Refused
+from coordinator_tasks.core.guarded import put
 from coordinator_tasks.core.model import (
     Actor,
     Committed,
@@ -25,7 +26,7 @@ from coordinator_tasks.core.model import (
 )
 from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.core.protocol.holding import may_hold
-from coordinator_tasks.service import directives, history, positions, store, transitions
+from coordinator_tasks.service import directives, history, positions, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.topics import add_topic, configuration, remove_topic
 from tests.fakes.cluster import PERSON, Cluster
@@ -159,7 +160,7 @@ def test_a_seek_of_a_partition_without_an_owner_waits_for_one(shop: Shop) -> Non
     node = replace(shop.node, assignments={}, since={}, incarnations={})
     draft_free = encode_node(node)
     path = shop.paths.topic("orders")
-    shop.zk.transact([store.write(path, draft_free, shop.zk.get(path).stat.version)])
+    shop.zk.transact([put(path, draft_free, shop.zk.get(path).stat.version)])
     shop.statuses.answers["a"] = shop.answer
     shop.kafka.stored.clear()
     transitions.seek(shop.coordinator, "orders", {1: 33}, history_plan(), PERSON, done=lambda: False)

@@ -1,0 +1,48 @@
+"""Writes to ZooKeeper that apply only while what they were made from is unchanged."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from coordinator_tasks.core.errors import CoordinatorError, LookAgain
+from coordinator_tasks.core.ports import Create, Operation, SetData, ZooKeeper
+
+MAX_ATTEMPTS = 20
+"""Of one compare-and-set. Each lost attempt means that another writer made progress."""
+T = TypeVar("T")
+
+
+def put(path: str, data: bytes, version: int) -> Operation:
+    """Set the node while it has this version; -1 = create it."""
+    return Create(path, data) if version < 0 else SetData(path, data, version)
+
+
+def written(zk: ZooKeeper, operations: Sequence[Operation]) -> bool:
+    """Apply all of them once; False = a guard failed and nothing was applied."""
+    try:
+        zk.transact(operations)
+    except LookAgain:
+        return False
+    return True
+
+
+def compare_and_set(
+    zk: ZooKeeper,
+    path: str,
+    attempt: Callable[[], tuple[Sequence[Operation], T]],
+    *,
+    lost: Callable[[], None] = lambda: None,
+    doing: str = "it was being written",
+    exhausted: type[CoordinatorError] = LookAgain,
+) -> T:
+    """Read, change, write under guards; start over when a guard fails. Returns the result of the attempt that was applied.
+
+    `attempt` reads, and returns the guarded operations with its result; no operations = there is nothing to change. After
+    `MAX_ATTEMPTS` failed guards it raises `exhausted`, which says that `path` changed while `doing`. `lost` is called after
+    each failed guard, and may raise.
+    """
+    for _ in range(MAX_ATTEMPTS):
+        operations, result = attempt()
+        if not operations or written(zk, operations):
+            return result
+        lost()
+    raise exhausted(f"{path} changed {MAX_ATTEMPTS} times while {doing}")
