@@ -11,9 +11,7 @@ from coordinator_tasks.core.move_text import HOW, by_way
 from coordinator_tasks.core.partition_text import named, ranges
 from coordinator_tasks.service.history import Rebalance
 from coordinator_tasks.service.overview import HEALTHY, ConsumerOverview, RunningTopic, TopicOverview
-from coordinator_tasks.service.positions import Shift
 from coordinator_tasks.service.transitions import TopicReport
-from coordinator_tasks.service.wishes import Pin
 
 NOBODY = "-"
 
@@ -113,16 +111,6 @@ def explanation(found: Explanation, partition: int | None = None) -> str:
                 named = ranges(one.partitions) if partition is None else str(partition)
                 lines.append(f"  {verb} {named}: {one.text}")
     return "\n".join(lines)
-
-
-def shifts(found: Iterable[Shift]) -> str:
-    """One line for each partition whose offsets are reset."""
-    return "\n".join(one.text for one in found) or "nothing is to be done"
-
-
-def pins(found: Iterable[Pin]) -> str:
-    """One line for each partition that gets another pin; the next plan goes by them."""
-    return "\n".join(one.text for one in found) or "no pin changes"
 
 
 def moves(found: Iterable[Move]) -> str:

@@ -24,28 +24,7 @@ Opener = Callable[[], AbstractContextManager[Coordinator]]
 
 Topic = Annotated[str, typer.Argument(help="A topic of Kafka.", show_default=False)]
 Topics = Annotated[list[str] | None, typer.Argument(help="Managed topics; none = all.", show_default=False)]
-Consumer = Annotated[str, typer.Argument(help="The id of a consumer.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Strategy = Annotated[str, typer.Option(help="How partitions are spread over the consumers; none = the cluster's.")]
-Parameters = Annotated[list[str] | None, typer.Option("--parameter", help="name=value of the strategy; repeatable.")]
-
-
-def _given(why: str) -> str:
-    """Raises `Refused` if nothing stands there."""
-    if not why.strip():
-        raise Refused("--why is empty; say in a few words why, for whoever looks later")
-    return why
-
-
-Why = Annotated[
-    str, typer.Option("--why", help="The reason; it stands in the history.", show_default=False, callback=_given)
-]
-Partitions = Annotated[
-    list[int] | None,
-    typer.Option("--partition", min=0, help="A partition, repeatable; none = all.", show_default=False),
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, change nothing.")]
-By = Annotated[str, typer.Option("--by", help="Who asks; default: your user name.", show_default=False)]
 
 
 @contextmanager

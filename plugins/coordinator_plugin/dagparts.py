@@ -10,7 +10,7 @@ from airflow.sdk import DAG, Asset, AssetWatcher, Param
 from coordinator_plugin.changes import Scope
 from coordinator_plugin.clusters import Cluster, clusters
 from coordinator_plugin.watcher import ZooKeeperChangesTrigger
-from coordinator_tasks.core.names import MAX_WORDS_CHARS
+from coordinator_tasks.service.parameters import TOPIC
 
 POOL = os.environ.get("COORDINATOR_LAUNCH_POOL", "default_pool")
 """Airflow never runs a task whose pool is missing, so the launches have one of their own only where it was made."""
@@ -67,36 +67,13 @@ def topics_param() -> Param:
 
 def topic_param() -> Param:
     """One topic."""
-    pattern = "^[A-Za-z0-9._-]+$"
-    return Param(
-        type="string", minLength=1, maxLength=249, pattern=pattern, title="Topic", description="Kafka's name of it."
-    )
+    return Param(**(TOPIC.form or {}))
 
 
 def blocker_param() -> Param:
     """The consumer that holds a topic up, or none."""
     pattern = "^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$"
     return Param("", type="string", pattern=pattern, title="Consumer", description="None = partitions have no owner.")
-
-
-def consumer_param() -> Param:
-    """One consumer."""
-    pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$"
-    return Param(
-        type="string", minLength=1, maxLength=64, pattern=pattern, title="Consumer", description="Its stable id."
-    )
-
-
-def why_param() -> Param:
-    """The reason, kept with the directive."""
-    return Param(
-        type="string",
-        minLength=1,
-        maxLength=MAX_WORDS_CHARS,
-        pattern=r"\S",
-        title="Why",
-        description="One line; kept, and shown to whoever looks later.",
-    )
 
 
 def dry_run_param(default: bool = True) -> Param:

@@ -6,11 +6,11 @@ from typing import Any
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 
-from coordinator_plugin.actions import ACTIONS
 from coordinator_plugin.base_operators import ClusterOperator, UntemplatedOperator, actor_of, one_line_errors
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.reconcile import reconcile, runs
 from coordinator_tasks.service import fleet
+from coordinator_tasks.service.actions import ACTIONS
 
 _ACTIVE = ["queued", "running"]
 
@@ -51,7 +51,7 @@ class MissingConsumersOperator(ClusterOperator):
 
 
 class ActionOperator(UntemplatedOperator):
-    """One of the actions of `coordinator_plugin.actions`, with the run's parameters."""
+    """One of the actions of `service.actions`, with the run's parameters."""
 
     def __init__(self, *, action: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -62,7 +62,7 @@ class ActionOperator(UntemplatedOperator):
         given = dict(context["params"])
         dry_run = bool(given.get("dry_run", True))
         with one_line_errors(), CoordinatorHook(given.get("cluster", "")).open() as coordinator:
-            lines = list(ACTIONS[self.action](coordinator, given, actor_of(context), dry_run))
+            lines = ACTIONS[self.action].lines(coordinator, given, actor_of(context), dry_run=dry_run)
         self.say(lines)
         if dry_run:
             context["ti"].xcom_push("return_value", lines)

@@ -19,15 +19,15 @@ from unittest.mock import patch
 import typer
 from airflow.sdk import Param
 from airflow.sdk.exceptions import ParamValidationError
-from coordinator_plugin import actions
 
 from coordinator_tasks.cli import main
 from coordinator_tasks.core.codecs.status_codec import decode_metadata, decode_status, encode_metadata, encode_status
 from coordinator_tasks.core.errors import CoordinatorError, Malformed
 from coordinator_tasks.core.model import Actor, ConsumerStatus, Member, Silence, Unreachable
 from coordinator_tasks.service import fleet, overview, transitions
+from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.transitions import Outcome
-from dags.actions import ACTIONS as FORMS
+from dags.actions import fields
 from tests.faults.malformed import ODD_TEXTS, ODD_VALUES, _spoil, tree
 from tests.faults.notes import Notes, Part, Turn, Wanted, figure
 from tests.world.site import LOOP, Site, stable_site
@@ -37,7 +37,8 @@ CHUNK, CHUNKS = 1_000, 100
 LIAR = "liar"
 GOOD = ("a", "b")
 FORM = Actor("airflow", "mallory", "dag", "run", "task", 1)
-FIELDS: Mapping[str, Mapping[str, Param]] = {name: fields for name, (_, fields) in FORMS.items()}
+FORMS = {name: action for name, action in ACTIONS.items() if action.form}
+FIELDS: Mapping[str, Mapping[str, Param]] = {name: fields(action) for name, action in FORMS.items()}
 COMMANDS_ONCE = patch.object(typer.main, "get_command", cache(typer.main.get_command))
 """A process reads one command line, and building all commands for it takes five times as long as the rest."""
 MOST_EPOCHS = 40
@@ -149,14 +150,14 @@ def forms(seed: int) -> Iterator[str]:
         given = dict(good)
         for name in chance.sample(sorted(good), chance.randint(1, 3)):
             given[name] = chance.choice([*ODD_VALUES, *ODD_TEXTS[:-1], *ODD_NUMBERS, [2**40], {"x": "{{ ds }}"}])
-        name, dry = chance.choice(sorted(actions.ACTIONS)), chance.random() < 0.7
+        name, dry = chance.choice(sorted(FORMS)), chance.random() < 0.7
         before = _aside(here)
         try:
             given = {field: _passed(name, field, value) for field, value in given.items()}
         except ParamValidationError:
             yield ""
             continue
-        problem = _asked(lambda c, g, d, n=name: list(actions.ACTIONS[n](c, g, FORM, d)), here, given, dry)
+        problem = _asked(lambda c, g, d, n=name: FORMS[n].lines(c, g, FORM, dry_run=d), here, given, dry)
         if not problem and _aside(here) != before and given["topic"] != "other":
             problem = "it has changed a topic that it does not name"
         yield f"{name} {given}: {problem}" if problem else ""

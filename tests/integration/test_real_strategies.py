@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from coordinator_plugin.actions import ACTIONS
 
 from coordinator_tasks.core.model import Actor
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.wiring import Settings, open_coordinator
 from tests.integration.agent_site import Site, wait_for
 from tests.integration.real_site import LIMIT_S, Managed
@@ -110,8 +110,8 @@ def test_a_cluster_by_rate_with_racks_and_capacities_then_a_sites_own_strategies
             form = {"topic": site.topic, "strategy": "last", "parameters": {}}
             person = Actor("airflow", "ada", dag="set_strategy")
             told = f"{site.topic} has strategy 'tiers' (its defaults) now, and gets 'last' (its defaults)"
-            assert list(ACTIONS["set_strategy"](c, form, person, True)) == [told]
-            assert list(ACTIONS["set_strategy"](c, form, person, False)) == [told, "the next plan goes by it"]
+            assert ACTIONS["set_strategy"].lines(c, form, person, dry_run=True) == [told]
+            assert ACTIONS["set_strategy"].lines(c, form, person, dry_run=False) == [told, "the next plan goes by it"]
         managed.stable("c")
     asked = [one.plan for one in managed.history() if one.plan is not None]
     assert [plan.strategy for plan in asked] == ["weighted", "weighted", "tiers", "last"]

@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,7 +18,6 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow.triggers.base import TaskFailedEvent, TaskSuccessEvent, TriggerEvent
 from coordinator_plugin import (
-    actions,
     changes,
     clusters,
     hook,
@@ -53,6 +52,7 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.service import directives, fleet, topics, transitions, wishes
+from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Outcome, TopicReport, Waiting, WaitReport
 from coordinator_tasks.settings import settings_of
@@ -60,6 +60,10 @@ from tests.fakes.cluster import PERSON, Cluster
 from tests.world.site import Site, stable_site
 
 AIRFLOW = Actor("airflow", "ada", "drain", "run", "drain", 1)
+
+
+def said_of(action: str, shop: Cluster, given: Mapping[str, Any], *, dry_run: bool) -> list[str]:
+    return ACTIONS[action].lines(shop.coordinator, given, AIRFLOW, dry_run=dry_run)
 
 
 @pytest.fixture
@@ -502,7 +506,7 @@ def test_partitions_directives_and_lost_states_wake_the_rebalance(shop: Cluster)
     transitions.plan(shop.coordinator, ["orders"], PERSON)
     before = changes.observe(shop.coordinator, changes.Scope.TOPICS, nobody)
     topics.create_partitions(shop.coordinator, "orders", 6, 0)
-    list(actions.isolate(shop.coordinator, {"consumer": "a", "why": ""}, AIRFLOW, False))
+    said_of("isolate", shop, {"consumer": "a", "why": ""}, dry_run=False)
     shop.zk.transact([changes_delete(shop)])
     now = changes.observe(shop.coordinator, changes.Scope.TOPICS, nobody)
     assert changes.differences(before, now) == [
@@ -819,27 +823,25 @@ def test_a_dry_run_changes_nothing_and_tells_what_would(shop: Cluster) -> None:
     shop.join("a")
     transitions.plan(shop.coordinator, ["orders"], PERSON)
     before = shop.zk.find(shop.paths.directive("a"))
-    assert list(actions.drain(shop.coordinator, {"consumer": "a", "why": ""}, AIRFLOW, True)) == [
-        "a gives away 4 partitions of orders"
-    ]
+    assert said_of("drain", shop, {"consumer": "a", "why": ""}, dry_run=True) == ["a gives away 4 partitions of orders"]
     assert shop.zk.find(shop.paths.directive("a")) == before
-    list(actions.drain(shop.coordinator, {"consumer": "a", "why": ""}, AIRFLOW, False))
+    said_of("drain", shop, {"consumer": "a", "why": ""}, dry_run=False)
     assert shop.zk.find(shop.paths.directive("a")) is not None
 
 
 def test_a_strategy_is_changed_by_a_form_and_a_dry_run_says_what_to(shop: Cluster) -> None:
     given = {"topic": "orders", "strategy": "weighted", "parameters": {"measure": "lag", "floor": 0.25}}
     said = ["orders has strategy 'balanced' (its defaults) now, and gets 'weighted' (floor=0.25, measure=lag)"]
-    assert list(actions.set_strategy(shop.coordinator, given, AIRFLOW, True)) == said
+    assert said_of("set_strategy", shop, given, dry_run=True) == said
     assert topics.configuration(shop.coordinator, "orders").strategy == ""
-    assert list(actions.set_strategy(shop.coordinator, given, AIRFLOW, False)) == [*said, "the next plan goes by it"]
+    assert said_of("set_strategy", shop, given, dry_run=False) == [*said, "the next plan goes by it"]
     config = topics.configuration(shop.coordinator, "orders")
     assert (config.strategy, config.parameters) == ("weighted", {"measure": "lag", "floor": "0.25"})
     wrong = {**given, "parameters": {"floor": 2}}
     with pytest.raises(Refused, match="'floor' of strategy 'weighted' is '2'"):
-        list(actions.set_strategy(shop.coordinator, wrong, AIRFLOW, True))
+        said_of("set_strategy", shop, wrong, dry_run=True)
     with pytest.raises(NotManaged, match="'nothing' is not managed"):
-        list(actions.set_strategy(shop.coordinator, {**given, "topic": "nothing"}, AIRFLOW, True))
+        said_of("set_strategy", shop, {**given, "topic": "nothing"}, dry_run=True)
 
 
 def test_offsets_are_reset_and_partitions_paused_by_forms_that_show_it_first(shop: Cluster) -> None:
@@ -848,20 +850,16 @@ def test_offsets_are_reset_and_partitions_paused_by_forms_that_show_it_first(sho
     given = {"topic": "orders", "partitions": [1], "to": "earliest", "why": "wrong"}
     shown = ["orders: partition 1 goes on at 0, nothing was committed"]
     epoch = shop.zk.get(shop.paths.topic("orders")).stat.version
-    assert list(actions.reset_offsets(shop.coordinator, given, AIRFLOW, True)) == shown
+    assert said_of("reset_offsets", shop, given, dry_run=True) == shown
     assert shop.zk.get(shop.paths.topic("orders")).stat.version == epoch
-    assert list(actions.reset_offsets(shop.coordinator, given, AIRFLOW, False)) == shown
-    assert list(actions.reset_offsets(shop.coordinator, given, AIRFLOW, False)) == [
-        "another try of this task has done it"
-    ]
+    assert said_of("reset_offsets", shop, given, dry_run=False) == shown
+    assert said_of("reset_offsets", shop, given, dry_run=False) == ["another try of this task has done it"]
     said = "partition 1 of orders is paused"
-    assert list(actions.pause(shop.coordinator, given, AIRFLOW, True)) == [said]
+    assert said_of("pause", shop, given, dry_run=True) == [said]
     assert topics.configuration(shop.coordinator, "orders").paused == frozenset()
-    list(actions.pause(shop.coordinator, given, AIRFLOW, False))
+    said_of("pause", shop, given, dry_run=False)
     assert topics.configuration(shop.coordinator, "orders").paused == {1}
-    assert next(actions.resume(shop.coordinator, {"topic": "orders"}, AIRFLOW, False)) == (
-        "partition 1 of orders is read again"
-    )
+    assert said_of("resume", shop, {"topic": "orders"}, dry_run=True)[0] == ("partition 1 of orders is read again")
 
 
 def test_the_log_of_a_plan_names_the_reasons_of_most_partitions_and_how_many_more_there_are() -> None:
@@ -875,11 +873,11 @@ def test_the_log_of_a_plan_names_the_reasons_of_most_partitions_and_how_many_mor
 def test_wrong_names_in_a_form_are_one_line_that_says_what_to_do(shop: Cluster) -> None:
     given = {"group_id": "g", "start": "earliest", "strategy": "balanced"}
     with pytest.raises(TopicConflict, match="Kafka has no topic 'nothing'"):
-        list(actions.add_topic(shop.coordinator, {"topic": "nothing", **given}, AIRFLOW, True))
+        said_of("add_topic", shop, {"topic": "nothing", **given}, dry_run=True)
     with pytest.raises(NotManaged, match="no consumer 'zoe' has ever registered; registered are: nobody"):
-        list(actions.isolate(shop.coordinator, {"consumer": "zoe", "why": ""}, AIRFLOW, True))
+        said_of("isolate", shop, {"consumer": "zoe", "why": ""}, dry_run=True)
     with pytest.raises(NotManaged, match="'nothing' is not managed"):
-        list(actions.remove_topic(shop.coordinator, {"topic": "nothing"}, AIRFLOW, True))
+        said_of("remove_topic", shop, {"topic": "nothing"}, dry_run=True)
 
 
 def test_a_topic_is_frozen_and_its_partitions_pinned_by_forms(shop: Cluster) -> None:
@@ -887,17 +885,17 @@ def test_a_topic_is_frozen_and_its_partitions_pinned_by_forms(shop: Cluster) -> 
     transitions.plan(shop.coordinator, ["orders"], PERSON)
     given = {"topic": "orders", "consumer": "a", "partitions": [2]}
     said = ["orders: partition 2 is pinned to a and stays there"]
-    assert list(actions.pin(shop.coordinator, given, AIRFLOW, True)) == said
+    assert said_of("pin", shop, given, dry_run=True) == said
     assert topics.configuration(shop.coordinator, "orders").pins == {}
-    assert list(actions.pin(shop.coordinator, given, AIRFLOW, False)) == said
-    assert list(actions.pin(shop.coordinator, given, AIRFLOW, False)) == ["no pin of orders changes"]
+    assert said_of("pin", shop, given, dry_run=False) == said
+    assert said_of("pin", shop, given, dry_run=False) == ["no pin of orders changes"]
     assert topics.configuration(shop.coordinator, "orders").pins == {2: "a"}
-    assert list(actions.unpin(shop.coordinator, {"topic": "orders"}, AIRFLOW, False)) == [
+    assert said_of("unpin", shop, {"topic": "orders"}, dry_run=False) == [
         "orders: partition 2 may move again, was pinned to a"
     ]
-    assert list(actions.freeze(shop.coordinator, given, AIRFLOW, True)) == ["orders gets frozen"]
+    assert said_of("freeze", shop, given, dry_run=True) == ["orders gets frozen"]
     assert not topics.configuration(shop.coordinator, "orders").frozen
-    list(actions.freeze(shop.coordinator, given, AIRFLOW, False))
-    assert list(actions.freeze(shop.coordinator, given, AIRFLOW, False)) == ["orders is frozen"]
-    list(actions.unfreeze(shop.coordinator, given, AIRFLOW, False))
+    said_of("freeze", shop, given, dry_run=False)
+    assert said_of("freeze", shop, given, dry_run=False) == ["orders is frozen"]
+    said_of("unfreeze", shop, given, dry_run=False)
     assert not topics.configuration(shop.coordinator, "orders").frozen

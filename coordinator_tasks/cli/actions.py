@@ -1,0 +1,55 @@
+"""The actions as commands: their parameters become arguments and options."""
+
+import inspect
+from typing import Annotated, Any
+
+import typer
+
+from coordinator_tasks.cli.base import Json, actor, name_values, opened, output
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.service.actions import Action
+from coordinator_tasks.service.parameters import REQUIRED, Option
+
+
+def add(commands: typer.Typer, action: Action) -> None:
+    """Add the command of this action."""
+    asked = {one.name: one.option for one in action.parameters if one.option is not None}
+    # Help shows what has to be given first.
+    options = dict(sorted(asked.items(), key=lambda item: item[1].default is not REQUIRED))
+
+    def command(context: typer.Context, *, json: bool, dry_run: bool = False, by: str = "", **given: Any) -> None:
+        with opened(context) as c:
+            for name, option in options.items():
+                if option.pairs:
+                    given[name] = name_values(given[name], option.flag)
+            done = action.run(c, given, actor(by), dry_run=dry_run)
+            output(done.found, json, lambda _: done.text)
+
+    signature = {
+        "context": inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context),
+        **{name: _parameter(name, option) for name, option in options.items()},
+        "json": inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json),
+    }
+    command.__annotations__ = {name: one.annotation for name, one in signature.items()}
+    command.__signature__ = inspect.Signature(list(signature.values()))  # type: ignore[attr-defined]
+    commands.command(action.name.replace("_", "-"), help=action.help)(command)
+
+
+def _parameter(name: str, option: Option) -> inspect.Parameter:
+    how: dict[str, Any] = {"help": option.help, "show_default": option.default not in (None, "")}
+    if option.minimum is not None:
+        how["min"] = option.minimum
+    if option.words:
+        how["callback"] = _given
+    info = typer.Option(option.flag, **how) if option.flag else typer.Argument(**how)
+    default = inspect.Parameter.empty if option.default is REQUIRED else option.default
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[option.type, info]
+    )
+
+
+def _given(why: str) -> str:
+    """Raises `Refused` if nothing stands there."""
+    if not why.strip():
+        raise Refused("--why is empty; say in a few words why, for whoever looks later")
+    return why

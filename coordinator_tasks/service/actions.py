@@ -1,0 +1,402 @@
+"""What a person may ask for: each action once, for the form in Airflow and for the command at a terminal.
+
+A new action is one `Action` here, and the service function that it calls. Its form and its command are made from it.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeAlias
+
+from coordinator_tasks.core.errors import NotManaged, TopicConflict
+from coordinator_tasks.core.model import Actor, StartRule, TopicConfig
+from coordinator_tasks.core.names import check_consumer, check_topic
+from coordinator_tasks.core.partition_text import counted, named
+from coordinator_tasks.service import directives, positions, store, topics, transitions, wishes
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.parameters import (
+    BY,
+    CONSUMER,
+    DRY_RUN,
+    FOR_S,
+    GROUP,
+    MINUTES,
+    PARAMETERS,
+    PARTITIONS,
+    PINNED,
+    PROPERTIES,
+    START,
+    STRATEGY,
+    TO,
+    TOPIC,
+    WHY,
+    Parameter,
+)
+
+Given: TypeAlias = Mapping[str, Any]
+"""The parameters by name, as the form or the command gives them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was done, or would be: for a program (`found`), for the terminal, and for the log of the form's task."""
+
+    found: Any
+    text: str
+    lines: tuple[str, ...] = ()
+
+
+NOTHING = Done(None, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One action: `help` is the command's text, `form` the form's; an empty `form` = there is none.
+
+    `do` does it; `preview` says what it would do, and changes nothing. `before` is what the form says ahead of both.
+    """
+
+    name: str
+    help: str
+    form: str
+    parameters: tuple[Parameter, ...]
+    do: Callable[[Coordinator, Given, Actor], Done]
+    preview: Callable[[Coordinator, Given], Done] = lambda _c, _given: NOTHING
+    before: Callable[[Coordinator, Given], Iterable[str]] = lambda _c, _given: ()
+
+    def run(self, c: Coordinator, given: Given, actor: Actor, *, dry_run: bool) -> Done:
+        """As the command does it."""
+        return self.preview(c, given) if dry_run else self.do(c, given, actor)
+
+    def lines(self, c: Coordinator, given: Given, actor: Actor, *, dry_run: bool) -> list[str]:
+        """As the form's task does it, and what it says. A run may be given more than its fields: that is left out."""
+        fields = {one.name for one in self.parameters if one.form is not None}
+        given = {name: value for name, value in given.items() if name in fields}
+        return [*self.before(c, given), *self.run(c, given, actor, dry_run=dry_run).lines]
+
+
+# Topics --------------------------------------------------------------------------------------------------------------
+
+
+def _described(c: Coordinator, given: Given) -> Iterator[str]:
+    topic = check_topic(given["topic"])
+    described = c.kafka.describe([topic]).get(topic)
+    if described is None:
+        raise TopicConflict(f"Kafka has no topic {topic!r}: create it first, or correct its name")
+    yield f"{topic} has {counted(described.partition_count, 'partition')}; group {given['group_id']}, start {given['start']}"
+    if topic in transitions.topics(c):
+        yield f"{topic} is managed already"
+
+
+def _add_topic(c: Coordinator, given: Given, actor: Actor) -> Done:
+    topic = check_topic(given["topic"])
+    config = topics.add_topic(
+        c,
+        topic,
+        given["group_id"],
+        start=StartRule(given["start"]),
+        strategy=given["strategy"],
+        parameters=_texts(given.get("parameters")),
+        properties=given.get("properties"),
+        actor=actor,
+    )
+    size = counted(config.initial_partitions, "partition")
+    text = f"topic {topic} is managed with {size}; the next plan assigns them"
+    return Done(config, text, (f"{topic} is managed from now on",))
+
+
+def _compared(c: Coordinator, given: Given) -> Iterator[str]:
+    topic = check_topic(given["topic"])
+    now = c.policy.strategies.effective(topics.configuration(c, topic))
+    wanted = replace(now, strategy=given["strategy"], parameters=_texts(given.get("parameters")))
+    c.policy.strategies.check(wanted)
+    yield f"{topic} has strategy {_named(now)} now, and gets {_named(c.policy.strategies.effective(wanted))}"
+
+
+def _set_strategy(c: Coordinator, given: Given, actor: Actor) -> Done:
+    topic = check_topic(given["topic"])
+    config = topics.set_strategy(c, topic, given["strategy"], _texts(given.get("parameters")), actor)
+    name = c.policy.strategies.effective(config).strategy
+    text = f"topic {topic} has strategy {name}; the next plan goes by it"
+    return Done(config, text, ("the next plan goes by it",))
+
+
+def _named(config: TopicConfig) -> str:
+    listed = ", ".join(f"{name}={value}" for name, value in sorted(config.parameters.items()))
+    return f"{config.strategy!r} ({listed or 'its defaults'})"
+
+
+def _texts(parameters: Mapping[str, Any] | None) -> dict[str, str]:
+    """A form gives JSON: its numbers and truths are written as texts."""
+    found = parameters or {}
+    return {str(name): value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
+
+
+def _stopped(c: Coordinator, given: Given) -> Iterator[str]:
+    topic = check_topic(given["topic"])
+    if topic not in transitions.topics(c):
+        raise NotManaged(f"topic {topic!r} is not managed by cluster {c.paths.cluster!r}: there is nothing to remove")
+    for consumer, count in sorted(_owned(c, topic).items()):
+        yield f"{consumer} stops and commits {counted(count, 'partition')} of {topic}"
+
+
+def _remove_topic(c: Coordinator, given: Given, actor: Actor) -> Done:
+    topic = check_topic(given["topic"])
+    config = topics.remove_topic(c, topic, actor=actor)
+    said = f"{topic} is marked removed"
+    return Done(config, f"topic {said}; the next plan stops its consumers", (said,))
+
+
+def _would_pause(paused: bool, c: Coordinator, given: Given) -> Done:
+    topic = check_topic(given["topic"])
+    changes = positions.would_pause(c, topic, given.get("partitions") or (), paused=paused)
+    state = "paused" if paused else "read again"
+    what = f"{named(changes)} of {topic} {'is' if len(changes) == 1 else 'are'} {state}"
+    line = what if changes else f"no partition of {topic} changes"
+    return Done(changes, f"{_of(topic, changes)} would be {state}", (line,))
+
+
+def _set_paused(paused: bool, c: Coordinator, given: Given, actor: Actor) -> Done:
+    changes, topic = _would_pause(paused, c, given), given["topic"]
+    positions.set_paused(c, topic, given.get("partitions") or (), paused=paused, actor=actor)
+    text = f"the next plan lets {_of(topic, changes.found)} be {'paused' if paused else 'read again'}"
+    return Done(changes.found, text, (*changes.lines, "the next plan hands it to the consumers"))
+
+
+def _of(topic: str, partitions: tuple[int, ...]) -> str:
+    return f"{named(partitions) if partitions else 'nothing'} of topic {topic}"
+
+
+def _frozen(frozen: bool, c: Coordinator, given: Given) -> Iterator[str]:
+    topic = check_topic(given["topic"])
+    same = topics.configuration(c, topic).frozen == frozen
+    yield f"{topic} {'is' if same else 'gets'} {'frozen' if frozen else 'planned for everybody who is there'}"
+
+
+def _set_frozen(frozen: bool, text: str, c: Coordinator, given: Given, actor: Actor) -> Done:
+    topic = check_topic(given["topic"])
+    return Done(wishes.set_frozen(c, topic, frozen=frozen, actor=actor), f"topic {topic} is {text}")
+
+
+def _would_pin(c: Coordinator, given: Given) -> Done:
+    return _pinned(given, wishes.would_pin(c, *_pins(given)))
+
+
+def _set_pins(c: Coordinator, given: Given, actor: Actor) -> Done:
+    return _pinned(given, wishes.set_pins(c, *_pins(given), actor=actor))
+
+
+def _pins(given: Given) -> tuple[str, str, list[int]]:
+    """Topic, consumer and partitions; without a consumer their pins are taken away."""
+    consumer = check_consumer(given["consumer"]) if "consumer" in given else ""
+    return check_topic(given["topic"]), consumer, list(given.get("partitions") or ())
+
+
+def _pinned(given: Given, pins: tuple[wishes.Pin, ...]) -> Done:
+    topic, texts = given["topic"], [one.text for one in pins]
+    lines = tuple(f"{topic}: {text}" for text in texts) or (f"no pin of {topic} changes",)
+    return Done(pins, "\n".join(texts) or "no pin changes", lines)
+
+
+def _would_reset(c: Coordinator, given: Given) -> Done:
+    topic = check_topic(given["topic"])
+    return _moved(topic, positions.preview(c, topic, given["to"], given.get("partitions") or ()))
+
+
+def _reset_offsets(c: Coordinator, given: Given, actor: Actor) -> Done:
+    topic, partitions = check_topic(given["topic"]), given.get("partitions") or ()
+    shifts = positions.reset(c, topic, given["to"], partitions, why=given["why"], actor=actor)
+    return _moved(topic, shifts, "another try of this task has done it")
+
+
+def _moved(topic: str, shifts: tuple[positions.Shift, ...], none: str = "") -> Done:
+    lines = tuple(f"{topic}: {one.text}" for one in shifts) or tuple(filter(None, [none]))
+    return Done(shifts, "\n".join(one.text for one in shifts) or "nothing is to be done", lines)
+
+
+# Consumers -----------------------------------------------------------------------------------------------------------
+
+
+def _loses(verb: str, c: Coordinator, given: Given) -> Iterator[str]:
+    consumer = _known(c, given["consumer"])
+    owned = {topic: count for topic in transitions.topics(c) if (count := _owned(c, topic).get(consumer, 0))}
+    for topic, count in owned.items():
+        yield f"{consumer} {verb} {counted(count, 'partition')} of {topic}"
+    if not owned:
+        yield f"{consumer} holds nothing"
+
+
+def _owned(c: Coordinator, topic: str) -> dict[str, int]:
+    """Consumer → how many partitions; nothing of a topic that cannot be read."""
+    node = store.load_nodes(c.zk, c.paths, [topic]).get(topic)
+    return dict(Counter(node.assignments.values() if node is not None else ()))
+
+
+def _known(c: Coordinator, name: object) -> str:
+    consumer = check_consumer(name)
+    if consumer not in c.discovery.members() and c.zk.find(c.paths.id(consumer)) is None:
+        present = ", ".join(sorted(c.discovery.members())) or "nobody"
+        raise NotManaged(f"no consumer {consumer!r} has ever registered; registered are: {present}")
+    return consumer
+
+
+def _drain(c: Coordinator, given: Given, actor: Actor) -> Done:
+    consumer = given["consumer"]
+    found = directives.drain(c, consumer, by=_by(actor), why=given["why"])
+    said = f"{consumer} is draining"
+    return Done(found, f"{said}; the next plan moves its partitions", (said,))
+
+
+def _isolate(c: Coordinator, given: Given, actor: Actor) -> Done:
+    consumer, minutes = given["consumer"], float(given.get("minutes") or 0)
+    for_s = given.get("for_s") or 60 * minutes
+    until_at = c.clock.now() + for_s if for_s else 0.0
+    found = directives.isolate(c, consumer, by=_by(actor), why=given["why"], until_at=until_at)
+    said = f"{consumer} is isolated"
+    how_long = f" for {minutes:g} minutes" if minutes else ""
+    return Done(found, f"{said}; the next plan gives its partitions to others", (said + how_long,))
+
+
+def _awaits(c: Coordinator, given: Given) -> Iterator[str]:
+    yield f"{_known(c, given['consumer'])} is readmitted once it has confirmed that it runs nothing"
+
+
+def _readmit(c: Coordinator, given: Given, actor: Actor) -> Done:
+    consumer = given["consumer"]
+    found = directives.readmit(c, consumer, by=_by(actor))
+    if found.isolation is None:
+        return Done(found, f"{consumer} is not isolated")
+    return Done(found, f"{consumer} is readmitted as soon as it confirms that it runs nothing")
+
+
+def _undrain(c: Coordinator, given: Given, _: Actor) -> Done:
+    consumer = given["consumer"]
+    return Done(directives.undrain(c, consumer), f"{consumer} may be given partitions again")
+
+
+def _by(actor: Actor) -> str:
+    return actor.who or f"{actor.dag} {actor.run}"
+
+
+# All of them ---------------------------------------------------------------------------------------------------------
+
+TOPIC_ACTIONS = (
+    Action(
+        "add_topic",
+        "Manage a topic from now on; the same call again changes nothing.",
+        "Manage a Kafka topic: its partitions are assigned to the consumers from then on.",
+        (TOPIC, GROUP, START, STRATEGY, PARAMETERS, PROPERTIES),
+        do=_add_topic,
+        before=_described,
+    ),
+    Action(
+        "set_strategy",
+        "Give a topic another strategy, with all of its parameters; see `plan --dry-run` for what that moves.",
+        "Give a topic another strategy and all of its parameters; a dry run of `rebalance` then shows what that moves.",
+        (TOPIC, STRATEGY, PARAMETERS),
+        do=_set_strategy,
+        before=_compared,
+    ),
+    Action(
+        "remove_topic",
+        "Manage a topic no longer: its consumers stop and commit with the next plan. Offsets and history stay.",
+        "Stop managing a topic: its consumers stop and commit. The topic and its committed offsets stay.",
+        (TOPIC,),
+        do=_remove_topic,
+        before=_stopped,
+    ),
+    Action(
+        "pause",
+        "Read partitions no longer; they stay where they are, and are committed as they are.",
+        "Read partitions no longer. Their consumers keep them, commit them as they are, and go on with the others.",
+        (TOPIC, PARTITIONS, DRY_RUN),
+        do=partial(_set_paused, True),
+        preview=partial(_would_pause, True),
+    ),
+    Action(
+        "resume",
+        "Read paused partitions again, from where they are.",
+        "Read paused partitions again, from where they are.",
+        (TOPIC, PARTITIONS, DRY_RUN),
+        do=partial(_set_paused, False),
+        preview=partial(_would_pause, False),
+    ),
+    Action(
+        "freeze",
+        "Let nothing move for those who come or go; what nobody runs any more is placed all the same.",
+        "Let nothing of a topic move for those who come or go. What nobody runs any more is placed all the same.",
+        (TOPIC,),
+        do=partial(_set_frozen, True, wishes.FROZEN),
+        before=partial(_frozen, True),
+    ),
+    Action(
+        "unfreeze",
+        "Let a frozen topic be planned again; see `plan --dry-run` for what that moves.",
+        "Let a frozen topic be planned again; a dry run of `rebalance` then shows what that moves.",
+        (TOPIC,),
+        do=partial(_set_frozen, False, "not frozen; the next plan is for everybody who is there"),
+        before=partial(_frozen, False),
+    ),
+    Action(
+        "pin",
+        "Keep partitions with one consumer whenever it is there; they move to it with the next plan.",
+        "Keep partitions with one consumer whenever it is there. They move to it with the next plan.",
+        (TOPIC, CONSUMER, PINNED, DRY_RUN),
+        do=_set_pins,
+        preview=_would_pin,
+    ),
+    Action(
+        "unpin",
+        "Let pinned partitions go where the strategy puts them.",
+        "Let pinned partitions go where the strategy puts them.",
+        (TOPIC, PARTITIONS, DRY_RUN),
+        do=_set_pins,
+        preview=_would_pin,
+    ),
+    Action(
+        "reset_offsets",
+        "Let partitions go on somewhere else: their owners stop them, commit, and start again there.\n\n"
+        "The history keeps where each of them was, so that it can be undone.",
+        "Let partitions go on somewhere else: their consumers stop them, commit, and start again there. The history keeps "
+        "where each of them was, so that another reset undoes it.",
+        (TOPIC, TO, PARTITIONS, WHY, DRY_RUN, BY),
+        do=_reset_offsets,
+        preview=_would_reset,
+    ),
+)
+CONSUMER_ACTIONS = (
+    Action(
+        "isolate",
+        "Take a consumer for closed: it may run nothing, and others get its partitions with the next plan.",
+        "Take everything from a consumer at once, without its word; it may run nothing until it is readmitted.",
+        (CONSUMER, WHY, BY, MINUTES, FOR_S),
+        do=_isolate,
+        before=partial(_loses, "loses at once"),
+    ),
+    Action(
+        "readmit",
+        "Let an isolated consumer in again, as soon as it confirms that it runs nothing.",
+        "Let an isolated consumer in again; it takes effect when it has confirmed that it runs nothing.",
+        (CONSUMER, BY),
+        do=_readmit,
+        before=_awaits,
+    ),
+    Action(
+        "drain",
+        "Let a consumer give everything away by hand-offs, and take it out of its fleet.",
+        "Let a consumer give everything away by hand-offs, and leave its fleet.",
+        (CONSUMER, WHY, BY),
+        do=_drain,
+        before=partial(_loses, "gives away"),
+    ),
+    Action(
+        "undrain",
+        "Let a drained consumer be given partitions again; its fleet is not changed.",
+        "",
+        (CONSUMER,),
+        do=_undrain,
+    ),
+)
+ACTIONS: Mapping[str, Action] = {one.name: one for one in (*TOPIC_ACTIONS, *CONSUMER_ACTIONS)}

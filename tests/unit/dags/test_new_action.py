@@ -1,0 +1,113 @@
+"""A new action: one declaration makes its form and its command, with a dry run and the same effect in both."""
+
+import inspect
+import re
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from coordinator_tasks.cli.actions import add
+from coordinator_tasks.core.model import Actor
+from coordinator_tasks.service import parameters
+from coordinator_tasks.service.actions import ACTIONS, Action, Done, Given
+from coordinator_tasks.service.coordinator import Coordinator
+from dags.actions import build
+from tests.fakes.cluster import Cluster
+
+OPERATIONS = Path(__file__).parents[3] / "docs/operations.md"
+GIVEN = {"topic": "orders", "partitions": [1], "why": "new disk"}
+TYPED = ["orders", "--partition", "1", "--why", "new disk", "--by", "ada"]
+
+
+@pytest.fixture
+def done() -> list[tuple[Given, Actor]]:
+    return []
+
+
+@pytest.fixture
+def rewind(done: list[tuple[Given, Actor]]) -> Action:
+    """A throwaway action, as one would add it."""
+
+    def do(_: Coordinator, given: Given, actor: Actor) -> Done:
+        done.append((given, actor))
+        return Done({"topic": given["topic"]}, "orders is rewound", ("orders: rewound",))
+
+    return Action(
+        "rewind_topic",
+        "Rewind a topic.",
+        "Rewind a topic to where it was.",
+        (parameters.TOPIC, parameters.PARTITIONS, parameters.WHY, parameters.DRY_RUN, parameters.BY),
+        do=do,
+        preview=lambda _, given: Done(None, "orders would be rewound", (f"{given['topic']}: would be rewound",)),
+        before=lambda _, given: [f"{given['topic']} has 4 partitions"],
+    )
+
+
+@pytest.fixture
+def typed(rewind: Action) -> Callable[..., str]:
+    commands, cluster = typer.Typer(), Cluster()
+    add(commands, rewind)
+
+    def run(*arguments: str) -> str:
+        found = CliRunner().invoke(commands, arguments, obj=lambda: nullcontext(cluster.coordinator))
+        assert found.exit_code == 0, found.output
+        return found.output
+
+    return run
+
+
+def test_its_form_has_its_title_its_text_its_fields_and_a_dry_run(rewind: Action) -> None:
+    form = build(rewind)
+    assert form.dag_id == "rewind_topic"
+    assert form.doc_md == "### Rewind topic\nRewind a topic to where it was.\n\nA dry run says what would happen."
+    assert list(form.params) == ["cluster", "topic", "partitions", "why", "dry_run"]
+    assert list(form.task_dict) == ["rewind_topic"]
+
+
+def test_its_command_has_its_text_and_its_options(typed: Callable[..., str]) -> None:
+    shown = typed("--help")
+    assert "Rewind a topic." in shown
+    for option in ("--partition", "--why", "--dry-run", "--by", "--json"):
+        assert option in shown
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_form_and_command_do_the_same(
+    rewind: Action, typed: Callable[..., str], done: list[tuple[Given, Actor]], dry_run: bool
+) -> None:
+    lines = rewind.lines(
+        Cluster().coordinator, {**GIVEN, "properties": "no field of its form"}, Actor("airflow", "ada"), dry_run=dry_run
+    )
+    said = typed(*TYPED, *(["--dry-run"] if dry_run else []))
+    result = "would be rewound" if dry_run else "rewound"
+    assert lines == ["orders has 4 partitions", f"orders: {result}"]
+    assert said == f"orders {result if dry_run else 'is rewound'}\n"
+    asked = [(dict(given), actor.who) for given, actor in done]
+    assert asked == ([] if dry_run else [(GIVEN, "ada"), (GIVEN, "ada")])
+
+
+@pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS)
+def test_each_action_says_what_it_does_and_stands_in_the_guide_for_operators(action: Action) -> None:
+    assert action.help
+    guide = OPERATIONS.read_text()
+    command = action.name.replace("_", "-")
+    assert not action.form or f"`{action.name}`" in guide, f"name the form {action.name} in docs/operations.md"
+    assert re.search(rf"\b{command}\b", guide), f"name the command {command} in docs/operations.md"
+
+
+@pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS)
+def test_a_dry_run_of_a_command_has_something_to_say(action: Action) -> None:
+    default: Any = inspect.signature(Action).parameters["preview"].default
+    assert (parameters.DRY_RUN in action.parameters) == (action.preview is not default)
+
+
+@pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS)
+def test_a_parameter_of_an_action_can_be_given_somewhere_and_has_one_meaning(action: Action) -> None:
+    names = [one.name for one in action.parameters]
+    assert len(names) == len(set(names))
+    assert all(one.option is not None or (one.form is not None and action.form) for one in action.parameters)
