@@ -482,7 +482,7 @@ MUTANTS = (
         "a topic that was created anew is held",
     ),
     Mutant(
-        "_isolate",
+        "observe._isolate",
         "guard = Check(c.paths.id(consumer), world.claims[consumer].version)",
         "guard = Check(c.paths.id(consumer), -1)",
         "the platform isolates nobody who has registered since",
