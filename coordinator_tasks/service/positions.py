@@ -16,7 +16,7 @@ from coordinator_tasks.core.partition_text import counted
 from coordinator_tasks.service import history, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.topics import change_config, chosen_partitions, configuration
-from coordinator_tasks.service.transitions import Outcome
+from coordinator_tasks.service.transitions import Outcome, TopicReport
 
 EARLIEST, LATEST = "earliest", "latest"
 MAX_AT_ONCE = 2_000
@@ -50,7 +50,18 @@ class Shift:
 
 
 def preview(c: Coordinator, topic: str, to: str, partitions: Collection[int] = ()) -> tuple[Shift, ...]:
-    """What `reset` would do now; none = all partitions. Raises `Refused`, `NotManaged`, the `Unavailable` kinds."""
+    """What `reset` would do; none = all partitions. Raises `Refused` as `reset` does, `NotManaged`, the `Unavailable` kinds.
+
+    While a partition is being moved, which `reset` waits for, the preview says what comes after that.
+    """
+    shifts = _shifts(c, topic, to, partitions)
+    report = transitions.preview_seek(c, topic, {one.partition: one.target for one in shifts})
+    if report.outcome is Outcome.HELD:
+        raise _refused(report)
+    return shifts
+
+
+def _shifts(c: Coordinator, topic: str, to: str, partitions: Collection[int]) -> tuple[Shift, ...]:
     config = configuration(c, topic)
     wanted = chosen_partitions(c, config, partitions)
     committed = c.kafka.committed({config.group_id: {topic: wanted}})[config.group_id]
@@ -71,7 +82,7 @@ def reset(
     by, why = check_words(actor.who or actor.dag or actor.kind, "name"), check_words(why, "reason")
     if _done(c, topic, actor):
         return ()
-    shifts = preview(c, topic, to, partitions)
+    shifts = _shifts(c, topic, to, partitions)
     reasons = tuple(Reason(one.text, (one.partition,)) for one in shifts)
     said = f"{RESET} of {counted(len(shifts), 'partition')} to {to} (by {by}{f': {why}' if why else ''})"
     plan = Explanation(RESET, "", said, reasons)
@@ -82,9 +93,13 @@ def reset(
     if report.outcome is Outcome.WAITING:
         raise LookAgain(report.reason)
     if report.outcome is not Outcome.WRITTEN:
-        raise Refused(f"the offsets of topic {topic!r} cannot be reset: {report.reason}")
+        raise _refused(report)
     log.info("topic %s: %s", topic, said)
     return shifts
+
+
+def _refused(report: TopicReport) -> Refused:
+    return Refused(f"the offsets of topic {report.topic!r} cannot be reset: {report.reason}")
 
 
 def would_pause(c: Coordinator, topic: str, partitions: Collection[int], *, paused: bool) -> tuple[int, ...]:

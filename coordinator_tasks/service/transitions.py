@@ -161,8 +161,7 @@ def seek(
         def act(stored: Stored, snapshot: Snapshot) -> TopicReport:
             if done():  # asked after the topic was read: what is recorded later makes the write fail
                 return _report(stored, Decision(Verdict.NOTHING, "done already"))
-            view = _effective(c, stored.view)
-            decision = machine.seek(view, snapshot.world_of(topic), c.policy, actor, offsets, plan)
+            decision = _seek(c, stored, snapshot, offsets, plan, actor)
             if decision.verdict is Verdict.WRITE:
                 c.zk.ensure(c.paths.history(topic))
                 operations.extend(store.writes(c.paths, stored, decision, snapshot.world, announce=True))
@@ -172,6 +171,24 @@ def seek(
         return operations, report
 
     return compare_and_set(c.zk, c.paths.topic(topic), attempt)
+
+
+def preview_seek(c: Coordinator, topic: str, offsets: Mapping[int, int]) -> TopicReport:
+    """What `seek` would come to now; writes nothing, not even notes."""
+    plan = Explanation("", "", "")
+
+    def show(stored: Stored, snapshot: Snapshot) -> TopicReport:
+        return _report(stored, _seek(c, stored, snapshot, offsets, plan, _PREVIEW))
+
+    (report,) = _each(c, [topic], show, planning=True, note=False)
+    return report
+
+
+def _seek(
+    c: Coordinator, stored: Stored, snapshot: Snapshot, offsets: Mapping[int, int], plan: Explanation, actor: Actor
+) -> Decision:
+    view = _effective(c, stored.view)
+    return machine.seek(view, snapshot.world_of(view.topic), c.policy, actor, offsets, plan)
 
 
 def due(c: Coordinator, names: Collection[str] = ()) -> Mapping[str, Need]:

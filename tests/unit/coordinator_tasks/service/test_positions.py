@@ -1,6 +1,7 @@
 """Pausing partitions and resetting their offsets: what is asked, what is written, what is kept of it."""
 
 import json
+import re
 from collections.abc import Collection
 from dataclasses import replace
 
@@ -215,14 +216,14 @@ def test_a_task_that_is_tried_again_resets_once(shop: Shop) -> None:
 
 
 def test_two_attempts_of_one_task_at_once_reset_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    preview, epoch = positions.preview, shop.node.epoch
+    shifts, epoch = positions._shifts, shop.node.epoch
 
-    def overtaken(c: Coordinator, topic: str, to: str, partitions: Collection[int] = ()) -> tuple[positions.Shift, ...]:
-        monkeypatch.setattr(positions, "preview", preview)
+    def overtaken(c: Coordinator, topic: str, to: str, partitions: Collection[int]) -> tuple[positions.Shift, ...]:
+        monkeypatch.setattr(positions, "_shifts", shifts)
         assert positions.reset(c, topic, to, partitions, why="", actor=replace(DAG_TASK, attempt=2))
-        return preview(c, topic, to, partitions)
+        return shifts(c, topic, to, partitions)
 
-    monkeypatch.setattr(positions, "preview", overtaken)
+    monkeypatch.setattr(positions, "_shifts", overtaken)
     assert positions.reset(shop.coordinator, "orders", "earliest", [0], why="", actor=DAG_TASK) == ()
     assert shop.node.epoch == epoch + 1
 
@@ -314,6 +315,14 @@ def test_a_reset_that_a_live_consumer_could_not_read_is_refused_and_the_consumer
     ):
         positions.reset(shop.coordinator, "orders", "50", [1], why="", actor=PERSON)
     assert shop.server.zxid == before
+
+
+def test_a_dry_run_refuses_what_the_reset_refuses_with_the_same_sentence(shop: Shop) -> None:
+    as_0_1_0(shop, "a")
+    with pytest.raises(Refused) as real:
+        positions.reset(shop.coordinator, "orders", "50", [1], why="", actor=PERSON)
+    with pytest.raises(Refused, match=re.escape(str(real.value))):
+        positions.preview(shop.coordinator, "orders", "50", [1])
 
 
 def test_a_consumer_of_another_topic_may_be_as_old_as_it_likes(shop: Shop) -> None:
