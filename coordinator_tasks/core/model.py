@@ -151,8 +151,8 @@ class TopicConfig:
 
 CONFIGURED = tuple(one.name for one in fields(TopicConfig) if one.name in TopicNode.__dataclass_fields__)
 """What a topic's node repeats of its configuration."""
-SEEKS = "seeks"
-FORMATS = (SEEKS,)
+SEEKS, PROPERTIES = "seeks", "properties"
+FORMATS = (SEEKS, PROPERTIES)
 """What this release reads in a topic's node and 0.1.0 does not: a consumer of 0.1.0 refuses such a node, and holds."""
 
 

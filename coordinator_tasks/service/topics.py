@@ -23,7 +23,8 @@ from coordinator_tasks.core.errors import (
     TopicConflict,
 )
 from coordinator_tasks.core.guarded import compare_and_set, put
-from coordinator_tasks.core.model import Actor, StartRule, TopicConfig, TopicDescription
+from coordinator_tasks.core.machine.presence import who_cannot_read
+from coordinator_tasks.core.model import PROPERTIES, Actor, StartRule, TopicConfig, TopicDescription
 from coordinator_tasks.core.names import ROOT, Paths, check_topic, is_cluster, is_topic, partition_of
 from coordinator_tasks.core.ports import Check, Create, Delete, Operation, SetData, ZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
@@ -57,8 +58,8 @@ def add_topic(
     """Manage a topic from now on; the same call again changes nothing. An empty `strategy` is the cluster's.
 
     Raises `InvalidName`, `TopicConflict` (not in Kafka, created anew, or another cluster's), `GroupInUse`, `Refused`
-    (unknown strategy, a property that is not allowed, or managed already with other arguments), `LookAgain` (somebody else adds or changes it at the same
-    moment), and the `Unavailable` kinds.
+    (unknown strategy, a property that is not allowed or that a registered consumer cannot read, or managed already with
+    other arguments), `LookAgain` (somebody else adds or changes it at the same moment), and the `Unavailable` kinds.
     """
     check_topic(topic)
     if not group_id:
@@ -83,6 +84,7 @@ def add_topic(
         create_partitions(c, topic, described.partition_count, present[1])
         return present[0]
     _check_group(c, group_id)
+    _check_readable(c, wanted)
     _check_other_clusters(c, wanted)
     version = _ABSENT if present is None else present[1]
     create_partitions(c, topic, described.partition_count, version)
@@ -122,6 +124,12 @@ def _check_group(c: Coordinator, group_id: str) -> None:
             f"group {group_id!r} has members that subscribe ({', '.join(members[:5])}), so Kafka would refuse every "
             "commit of ours; stop them, or choose another group.id"
         )
+
+
+def _check_readable(c: Coordinator, wanted: TopicConfig) -> None:
+    older = who_cannot_read(PROPERTIES, wanted.topic, c.discovery.members()) if wanted.properties else ""
+    if older:
+        raise Refused(f"topic {wanted.topic!r} cannot have properties: {older}")
 
 
 def _check_other_clusters(c: Coordinator, wanted: TopicConfig) -> None:

@@ -8,7 +8,7 @@ Rules:
 - A confirmation is for an epoch, a generation and an incarnation (`confirm`).
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from coordinator_tasks.core.errors import Refused
@@ -16,7 +16,7 @@ from coordinator_tasks.core.fields import MAX_COUNT
 from coordinator_tasks.core.machine import causes, invariants, recovery
 from coordinator_tasks.core.machine.deciding import Deciding
 from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, Verdict
-from coordinator_tasks.core.machine.presence import subscribes
+from coordinator_tasks.core.machine.presence import who_cannot_read
 from coordinator_tasks.core.machine.table import signal_of_plan
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
 from coordinator_tasks.core.model import SEEKS, Actor, Explanation, State
@@ -75,7 +75,7 @@ def seek(
             else "another plan goes first"
         )
         return Decision(Verdict.WAIT, f"{which}; ask again when topic {view.topic} is Stable")
-    older = _who_cannot_read(view, world, draft.holders())
+    older = who_cannot_read(SEEKS, view.topic, world.members, draft.holders())
     if older:
         return Decision(Verdict.HOLD, older)
     unknown = sorted(offsets.keys() - set(view.partitions))
@@ -85,18 +85,6 @@ def seek(
         draft.seek(partition, offset)
     draft.kept = plan
     return deciding.write(signal_of_plan(draft), plan.summary)
-
-
-def _who_cannot_read(view: TopicView, world: World, holders: Collection[str]) -> str:
-    """Which registered consumer would refuse a node with seeks and hold; an empty text = none would."""
-    for consumer, member in sorted(world.members.items()):
-        reads = SEEKS in member.formats or member.problem
-        if not reads and (consumer in holders or subscribes(member, view.topic)):
-            return (
-                f"consumer {consumer} runs 0.1.0, which cannot read that a partition is sent elsewhere; start it with a newer "
-                "release, or stop it, and ask again"
-            )
-    return ""
 
 
 def explain(view: TopicView, world: World, policy: Policy) -> Explanation:

@@ -3,11 +3,25 @@
 An incarnation that is registered is never gone. Evidence is by number: what is known of incarnation 3 says nothing of 4.
 """
 
+from collections.abc import Collection, Mapping
 from math import inf
 
 from coordinator_tasks.core import topic_patterns
 from coordinator_tasks.core.machine.world import Policy, Presence, World
-from coordinator_tasks.core.model import Absence, Answer, ConsumerStatus, Ending, IdClaim, Member, Silence, Unreachable
+from coordinator_tasks.core.model import (
+    PROPERTIES,
+    SEEKS,
+    Absence,
+    Answer,
+    ConsumerStatus,
+    Ending,
+    IdClaim,
+    Member,
+    Silence,
+    Unreachable,
+)
+
+_SAYS: Mapping[str, str] = {SEEKS: "that a partition is sent elsewhere", PROPERTIES: "the properties of a topic"}
 
 
 def presence(consumer: str, incarnation: int, world: World, policy: Policy) -> Presence:
@@ -80,6 +94,18 @@ def targets(topic: str, held: dict[str, int], world: World, policy: Policy) -> d
 def subscribes(member: Member, topic: str) -> bool:
     """Whether the member wants the topic: no list = any; else a name or a regular expression that matches it whole."""
     return not member.topics or topic_patterns.any_matches(member.topics, topic)
+
+
+def who_cannot_read(format_name: str, topic: str, members: Mapping[str, Member], holders: Collection[str] = ()) -> str:
+    """Which registered consumer would refuse a node with this field and hold; an empty text = none would."""
+    for consumer, member in sorted(members.items()):
+        reads = format_name in member.formats or member.problem
+        if not reads and (consumer in holders or subscribes(member, topic)):
+            return (
+                f"consumer {consumer} runs 0.1.0, which cannot read {_SAYS[format_name]}; start it with a newer "
+                "release, or stop it, and ask again"
+            )
+    return ""
 
 
 def _not_yet(member: Member, world: World) -> bool:

@@ -1,3 +1,4 @@
+import json
 from collections.abc import Sequence
 
 import pytest
@@ -65,6 +66,21 @@ def test_adding_it_again_with_the_java_clients_name_of_a_property_changes_nothin
     config = add_topic(shop.coordinator, "orders", "g", properties={"fetch.wait.max.ms": "7"}, actor=PERSON)
     again = add_topic(shop.coordinator, "orders", "g", properties={"fetch.max.wait.ms": "7"}, actor=PERSON)
     assert again == config
+
+
+def test_properties_that_a_registered_consumer_could_not_read_are_refused_and_the_consumer_named(shop: Cluster) -> None:
+    shop.join("a")
+    path = shop.paths.member(shop.join("old").consumer)
+    body = {name: value for name, value in json.loads(shop.zk.get(path).data).items() if name != "formats"}
+    shop.zk.transact([SetData(path, json.dumps(body).encode())])
+    before = shop.server.zxid
+    with pytest.raises(Refused, match=r"consumer old runs 0\.1\.0, which cannot read the properties of a topic; start"):
+        add_topic(shop.coordinator, "orders", "g", properties={"fetch.wait.max.ms": "7"}, actor=PERSON)
+    assert shop.server.zxid == before
+    add_topic(shop.coordinator, "orders", "g", actor=PERSON)
+    shop.kafka.create_topic("clicks", 1)
+    shop.zk.transact([SetData(path, json.dumps({**body, "topics": ["orders"]}).encode())])
+    add_topic(shop.coordinator, "clicks", "g", properties={"fetch.wait.max.ms": "7"}, actor=PERSON)
 
 
 def test_a_topic_that_kafka_does_not_have_is_refused(shop: Cluster) -> None:
