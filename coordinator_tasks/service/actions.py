@@ -14,7 +14,7 @@ from coordinator_tasks.core.errors import NotManaged, TopicConflict
 from coordinator_tasks.core.model import Actor, StartRule, TopicConfig
 from coordinator_tasks.core.names import check_consumer, check_topic
 from coordinator_tasks.core.partition_text import counted, named
-from coordinator_tasks.service import directives, positions, store, topics, transitions, wishes
+from coordinator_tasks.service import directives, overrides, positions, store, topics, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.parameters import (
     BY,
@@ -177,15 +177,15 @@ def _frozen(frozen: bool, c: Coordinator, given: Given) -> Iterator[str]:
 
 def _set_frozen(frozen: bool, text: str, c: Coordinator, given: Given, actor: Actor) -> Done:
     topic = check_topic(given["topic"])
-    return Done(wishes.set_frozen(c, topic, frozen=frozen, actor=actor), f"topic {topic} is {text}")
+    return Done(overrides.set_frozen(c, topic, frozen=frozen, actor=actor), f"topic {topic} is {text}")
 
 
 def _would_pin(c: Coordinator, given: Given) -> Done:
-    return _pinned(given, wishes.would_pin(c, *_pins(given)))
+    return _pinned(given, overrides.would_pin(c, *_pins(given)))
 
 
 def _set_pins(c: Coordinator, given: Given, actor: Actor) -> Done:
-    return _pinned(given, wishes.set_pins(c, *_pins(given), actor=actor))
+    return _pinned(given, overrides.set_pins(c, *_pins(given), actor=actor))
 
 
 def _pins(given: Given) -> tuple[str, str, list[int]]:
@@ -194,7 +194,7 @@ def _pins(given: Given) -> tuple[str, str, list[int]]:
     return check_topic(given["topic"]), consumer, list(given.get("partitions") or ())
 
 
-def _pinned(given: Given, pins: tuple[wishes.Pin, ...]) -> Done:
+def _pinned(given: Given, pins: tuple[overrides.Pin, ...]) -> Done:
     topic, texts = given["topic"], [one.text for one in pins]
     lines = tuple(f"{topic}: {text}" for text in texts) or (f"no pin of {topic} changes",)
     return Done(pins, "\n".join(texts) or "no pin changes", lines)
@@ -328,7 +328,7 @@ TOPIC_ACTIONS = (
         "Let nothing move for those who come or go; what nobody runs any more is placed all the same.",
         "Let nothing of a topic move for those who come or go. What nobody runs any more is placed all the same.",
         (TOPIC,),
-        do=partial(_set_frozen, True, wishes.FROZEN),
+        do=partial(_set_frozen, True, overrides.FROZEN),
         before=partial(_frozen, True),
     ),
     Action(

@@ -23,7 +23,7 @@ from coordinator_tasks.core.model import (
     TopicStatus,
     Unreachable,
 )
-from coordinator_tasks.service import store, transitions, wishes
+from coordinator_tasks.service import overrides, store, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import fleets
 from coordinator_tasks.service.observe import load_claims, load_directives, load_members
@@ -115,7 +115,7 @@ def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) ->
         unowned=unowned_in(view),
         reason=report.reason if report is not None else "",
         blockers=report.blockers if report is not None else (),
-        wishes=wishes.told(view.config),
+        wishes=overrides.told(view.config),
     )
 
 

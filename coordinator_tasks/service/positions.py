@@ -1,7 +1,7 @@
-"""What a person asks of single partitions: not to be read for a while, or to go on somewhere else.
+"""What a person asks of single partitions: a pause, or another position.
 
-A pause is a wish in the configuration, which the next plan hands to the consumers. A reset is no wish: it is written into
-the topic's node at once, under the node's next epoch, so that nothing can perform it a second time.
+A pause stands in the configuration, and the next plan hands it to the consumers. A reset is written into the topic's node
+at once, under the node's next epoch, so that nothing can perform it a second time.
 """
 
 import logging

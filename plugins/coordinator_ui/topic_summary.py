@@ -10,7 +10,7 @@ from coordinator_tasks.core.errors import DiscoveryUnavailable, Malformed, Refus
 from coordinator_tasks.core.machine.confirm import blockers
 from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.model import Member, Record, State, TopicState
-from coordinator_tasks.service import history, overview, store, wishes
+from coordinator_tasks.service import history, overrides, overview, store
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.observe import load_claims, load_directives, load_members
 
@@ -82,7 +82,7 @@ def _summary(c: Coordinator, topic: str, view: TopicView | str, missing: Mapping
         closing=state.to_close,
         starting=state.to_start,
         blockers=missing,
-        overrides=wishes.told(view.config),
+        overrides=overrides.told(view.config),
         last=last,
         removed=view.config.removed,
         problem=problem,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from coordinator_tasks.core.errors import LookAgain, Unavailable
 from coordinator_tasks.core.model import Actor, Fleet
-from coordinator_tasks.service import directives, fleet, positions, topics, wishes
+from coordinator_tasks.service import directives, fleet, overrides, positions, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.wiring import open_coordinator
 from tests.faults.roles import LOOK_S, Life, begin
@@ -39,14 +39,14 @@ def _undrain(c: Coordinator, life: Life) -> None:
 
 
 def _pin(c: Coordinator, life: Life) -> None:
-    wishes.set_pins(c, life.topic, KEEPER, range(2), actor=ACTOR)
+    overrides.set_pins(c, life.topic, KEEPER, range(2), actor=ACTOR)
 
 
 def _unpin(c: Coordinator, life: Life) -> None:
-    wishes.set_frozen(c, life.topic, frozen=True, actor=ACTOR)
-    wishes.set_pins(c, life.topic, "", (), actor=ACTOR)
+    overrides.set_frozen(c, life.topic, frozen=True, actor=ACTOR)
+    overrides.set_pins(c, life.topic, "", (), actor=ACTOR)
     topics.set_strategy(c, life.topic, STRATEGY, {}, ACTOR)
-    wishes.set_frozen(c, life.topic, frozen=False, actor=ACTOR)
+    overrides.set_frozen(c, life.topic, frozen=False, actor=ACTOR)
 
 
 def _pause(c: Coordinator, life: Life) -> None:

@@ -51,7 +51,7 @@ from coordinator_tasks.core.model import (
 )
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.run_folder import RunFolder
-from coordinator_tasks.service import directives, fleet, topics, transitions, wishes
+from coordinator_tasks.service import directives, fleet, overrides, topics, transitions
 from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Outcome, TopicReport, Waiting, WaitReport
@@ -814,7 +814,7 @@ def test_a_wait_sees_that_something_is_due_in_a_topic_that_is_stable() -> None:
     transitions.plan(site.coordinator, ["payments"], PERSON)
     seen = confirmations(site.coordinator, WaitKind.STARTED, [])
     assert (seen.report.pending, seen.others_ready) == (("payments",), False)
-    wishes.set_pins(site.coordinator, "orders", "a", [0, 1, 2, 3], actor=PERSON)
+    overrides.set_pins(site.coordinator, "orders", "a", [0, 1, 2, 3], actor=PERSON)
     assert confirmations(site.coordinator, WaitKind.STARTED, []).others_ready, "or it would wait for payments"
     assert not confirmations(site.coordinator, WaitKind.STARTED, ["payments"]).others_ready
 

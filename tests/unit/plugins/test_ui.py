@@ -38,7 +38,7 @@ from coordinator_tasks.core.model import (
     TopicState,
 )
 from coordinator_tasks.core.ports import Create, SetData
-from coordinator_tasks.service import directives, positions, topics, wishes
+from coordinator_tasks.service import directives, overrides, positions, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import record_end
 from coordinator_tasks.service.history import Rebalance, rebalances
@@ -238,12 +238,12 @@ def test_what_a_person_has_frozen_paused_or_pinned_is_shown_where_the_topic_is(s
     under_way(shop)
     for page in ("/clusters/shop", "/clusters/shop/topics/orders"):
         assert "frozen" not in text_of(pages_of(shop).get(page).text)
-    wishes.set_frozen(shop.coordinator, "orders", frozen=True, actor=PERSON)
-    wishes.set_pins(shop.coordinator, "orders", "b", [2], actor=PERSON)
+    overrides.set_frozen(shop.coordinator, "orders", frozen=True, actor=PERSON)
+    overrides.set_pins(shop.coordinator, "orders", "b", [2], actor=PERSON)
     positions.set_paused(shop.coordinator, "orders", [0, 1], paused=True, actor=PERSON)
     for page in ("/clusters/shop", "/clusters/shop/topics/orders"):
         said = text_of(pages_of(shop).get(page).text)
-        assert wishes.FROZEN in said
+        assert overrides.FROZEN in said
         assert "paused: partitions 0-1" in said
         assert "pinned to b: partition 2" in said
 

@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator_tasks.core.errors import NotManaged, Refused
-from coordinator_tasks.service import directives, history, wishes
+from coordinator_tasks.service import directives, history, overrides
 from coordinator_tasks.service.topics import configuration
 from tests.fakes.cluster import PERSON
 from tests.world.site import Site, stable_site
@@ -15,17 +15,17 @@ def shop() -> Site:
 
 
 def test_nothing_of_a_frozen_topic_moves_for_one_who_joins_until_it_is_planned_again(shop: Site) -> None:
-    wishes.set_frozen(shop.coordinator, "orders", frozen=True, actor=PERSON)
+    overrides.set_frozen(shop.coordinator, "orders", frozen=True, actor=PERSON)
     shop.starts("b")
     shop.settles()
     assert set(shop.node().assignments.values()) == {"a"}
-    wishes.set_frozen(shop.coordinator, "orders", frozen=False, actor=PERSON)
+    overrides.set_frozen(shop.coordinator, "orders", frozen=False, actor=PERSON)
     shop.settles()
     assert sorted(shop.node().assignments.values()) == ["a", "a", "b", "b"]
 
 
 def test_what_nobody_runs_is_placed_even_if_its_topic_is_frozen(shop: Site) -> None:
-    wishes.set_frozen(shop.coordinator, "orders", frozen=True, actor=PERSON)
+    overrides.set_frozen(shop.coordinator, "orders", frozen=True, actor=PERSON)
     shop.starts("b")
     directives.isolate(shop.coordinator, "a", by="ada", why="")
     shop.settles()
@@ -34,16 +34,16 @@ def test_what_nobody_runs_is_placed_even_if_its_topic_is_frozen(shop: Site) -> N
 
 def test_pinned_partitions_move_to_their_consumer_and_come_back_with_it(shop: Site) -> None:
     shop.starts("b")
-    found = wishes.set_pins(shop.coordinator, "orders", "a", [0, 1, 2], actor=PERSON)
+    found = overrides.set_pins(shop.coordinator, "orders", "a", [0, 1, 2], actor=PERSON)
     assert [one.text for one in found][:1] == ["partition 0 is pinned to a and stays there"]
     shop.settles()
     assert shop.node().assignments == {0: "a", 1: "a", 2: "a", 3: "b"}
-    (moved,) = wishes.set_pins(shop.coordinator, "orders", "b", [2], actor=PERSON)
+    (moved,) = overrides.set_pins(shop.coordinator, "orders", "b", [2], actor=PERSON)
     assert moved.text == "partition 2 is pinned to b and moves there from a, was pinned to a"
     shop.settles()
     assert shop.node().assignments[2] == "b"
     assert history.records(shop.coordinator, "orders")[0].cause == "pinned to b: partition 2"
-    assert wishes.told(configuration(shop.coordinator, "orders")) == (
+    assert overrides.told(configuration(shop.coordinator, "orders")) == (
         "pinned to a: partitions 0-1",
         "pinned to b: partition 2",
     )
@@ -52,10 +52,10 @@ def test_pinned_partitions_move_to_their_consumer_and_come_back_with_it(shop: Si
 def test_a_pin_on_a_frozen_topic_says_that_nothing_moves_yet(shop: Site) -> None:
     shop.starts("b")
     shop.settles()
-    wishes.set_frozen(shop.coordinator, "orders", frozen=True, actor=PERSON)
+    overrides.set_frozen(shop.coordinator, "orders", frozen=True, actor=PERSON)
     owners = shop.node().assignments
     (mine, other) = (next(p for p in owners if owners[p] == who) for who in ("a", "b"))
-    found = wishes.would_pin(shop.coordinator, "orders", "a", [mine, other])
+    found = overrides.would_pin(shop.coordinator, "orders", "a", [mine, other])
     assert {one.text for one in found} == {
         f"partition {mine} is pinned to a and stays there",
         f"partition {other} is pinned to a and stays with b until the topic is unfrozen",
@@ -63,22 +63,22 @@ def test_a_pin_on_a_frozen_topic_says_that_nothing_moves_yet(shop: Site) -> None
 
 
 def test_pins_are_taken_away_one_by_one_or_all_of_them(shop: Site) -> None:
-    wishes.set_pins(shop.coordinator, "orders", "a", [0, 1, 3], actor=PERSON)
-    assert [one.partition for one in wishes.would_pin(shop.coordinator, "orders", "", [])] == [0, 1, 3]
-    wishes.set_pins(shop.coordinator, "orders", "", [1], actor=PERSON)
+    overrides.set_pins(shop.coordinator, "orders", "a", [0, 1, 3], actor=PERSON)
+    assert [one.partition for one in overrides.would_pin(shop.coordinator, "orders", "", [])] == [0, 1, 3]
+    overrides.set_pins(shop.coordinator, "orders", "", [1], actor=PERSON)
     assert configuration(shop.coordinator, "orders").pins == {0: "a", 3: "a"}
     with pytest.raises(Refused, match="partitions 1-2 of topic 'orders' have no pin"):
-        wishes.set_pins(shop.coordinator, "orders", "", [1, 2], actor=PERSON)
-    wishes.set_pins(shop.coordinator, "orders", "", [], actor=PERSON)
+        overrides.set_pins(shop.coordinator, "orders", "", [1, 2], actor=PERSON)
+    overrides.set_pins(shop.coordinator, "orders", "", [], actor=PERSON)
     assert configuration(shop.coordinator, "orders").pins == {}
 
 
 def test_a_pin_needs_partitions_that_are_there_and_a_consumer_that_was_seen(shop: Site) -> None:
     with pytest.raises(Refused, match="has partitions 0 to 3"):
-        wishes.set_pins(shop.coordinator, "orders", "a", [4], actor=PERSON)
+        overrides.set_pins(shop.coordinator, "orders", "a", [4], actor=PERSON)
     with pytest.raises(Refused, match="say which ones belong to a"):
-        wishes.set_pins(shop.coordinator, "orders", "a", [], actor=PERSON)
+        overrides.set_pins(shop.coordinator, "orders", "a", [], actor=PERSON)
     with pytest.raises(NotManaged, match="never seen a consumer 'z'"):
-        wishes.set_pins(shop.coordinator, "orders", "z", [1], actor=PERSON)
+        overrides.set_pins(shop.coordinator, "orders", "z", [1], actor=PERSON)
     with pytest.raises(NotManaged, match="'nothing' is not managed"):
-        wishes.set_frozen(shop.coordinator, "nothing", frozen=True, actor=PERSON)
+        overrides.set_frozen(shop.coordinator, "nothing", frozen=True, actor=PERSON)

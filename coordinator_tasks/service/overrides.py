@@ -1,6 +1,6 @@
-"""What a person wants of where partitions are: a topic that is left as it is, partitions that stay with one consumer.
+"""What a person asks for over the strategy: a frozen topic, partitions that stay with one consumer.
 
-These are wishes in the topic's configuration, which the next plan goes by; the same wish again changes nothing.
+Overrides stand in the topic's configuration, and the next plan follows them. The same override again changes nothing.
 """
 
 import logging
