@@ -203,7 +203,7 @@ def _read_topics(c: Coordinator, problems: list[str]) -> _Topics:
     unreadable: set[str] = set()
     for name, node in found.items():
         try:
-            nodes[name] = store.read_picture(c.paths.topic(name), node)
+            nodes[name] = store.read_node(c.paths.topic(name), node)
         except Malformed as error:
             problems.append(f"nobody who may run topic {name} is readmitted: {error}")
             unreadable.add(name)

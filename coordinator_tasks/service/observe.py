@@ -63,7 +63,7 @@ class Snapshot:
         return replace(self.world, committed=committed, loads=loads, fresh=secrets.token_hex(8))
 
 
-def look(c: Coordinator, topics: Collection[str], *, note: bool = True) -> Snapshot:
+def snapshot(c: Coordinator, topics: Collection[str], *, note: bool = True) -> Snapshot:
     """Observe everything once. `topics` are all the managed ones: they tell who holds something, and how much.
 
     `note` False = write no notes: for who only wants to see.

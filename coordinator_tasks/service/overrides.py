@@ -67,7 +67,7 @@ def would_pin(c: Coordinator, topic: str, consumer: str, partitions: Collection[
     config = configuration(c, topic)
     wanted = _pinned(c, config, consumer, partitions)
     path = c.paths.topic(topic)
-    node = store.read_picture(path, c.zk.find(path))
+    node = store.read_node(path, c.zk.find(path))
     owners = node.assignments if node is not None else {}
     found = (Pin(p, owners.get(p, ""), config.pins.get(p, ""), consumer, config.frozen) for p in wanted)
     return tuple(one for one in found if one.before != one.after)

@@ -51,13 +51,13 @@ def load(zk: ZooKeeper, paths: Paths, topic: str) -> Stored:
     config, state, node = _read_together(zk, [config_path, state_path, node_path])
     if config is None:
         raise NotManaged(f"topic {topic!r} is not managed by cluster {paths.cluster!r}; add it first")
-    picture = read_picture(node_path, node)
+    topic_node = read_node(node_path, node)
     view = TopicView(
         config=codec.decode_config(config_path, config.data),
-        node=picture,
+        node=topic_node,
         state=codec.decode_state(state_path, state.data) if state is not None else None,
         partitions=_partitions(zk, paths, topic),
-        releases=releases(zk, paths, topic, picture.handoff if picture is not None else ()),
+        releases=releases(zk, paths, topic, topic_node.handoff if topic_node is not None else ()),
     )
     if view.config.topic != topic:
         raise Malformed(config_path, f"is the configuration of topic {view.config.topic!r}")
@@ -85,7 +85,7 @@ def _zxid(node: Node | None) -> int:
     return node.stat.modified_zxid if node is not None else 0
 
 
-def read_picture(path: str, node: Node | None) -> TopicNode | None:
+def read_node(path: str, node: Node | None) -> TopicNode | None:
     """What a topic's node says; `None` = nothing was planned yet. Raises `Malformed`, also where somebody has emptied it."""
     if node is None or (not node.data and node.stat.version == 0):
         return None
@@ -100,11 +100,11 @@ def load_nodes(zk: ZooKeeper, paths: Paths, topics: Collection[str]) -> dict[str
     topics = [topic for topic in topics if is_topic(topic)]
     for topic, node in zip(topics, zk.get_many([paths.topic(t) for t in topics]), strict=True):
         try:
-            picture = read_picture(paths.topic(topic), node)
+            topic_node = read_node(paths.topic(topic), node)
         except Malformed:
             continue  # whoever works on that topic reports it
-        if picture is not None:
-            found[topic] = picture
+        if topic_node is not None:
+            found[topic] = topic_node
     return found
 
 

@@ -135,7 +135,7 @@ def explain(c: Coordinator, topic: str) -> Explanation:
     """
     c.zk.sync()
     stored = store.load(c.zk, c.paths, topic)
-    snapshot = observe.look(c, topics(c), note=False)
+    snapshot = observe.snapshot(c, topics(c), note=False)
     (view,) = observe.describe(c, [stored.view])
     return machine.explain(_effective(c, view), snapshot.world_of(topic), c.policy)
 
@@ -321,7 +321,7 @@ def _each(
         except (Malformed, Refused, LookAgain) as error:
             reports.append(_held(name, str(error)))
     try:
-        snapshot = observe.look(c, topics(c), note=note)
+        snapshot = observe.snapshot(c, topics(c), note=note)
     except DiscoveryUnavailable as error:
         return sorted(reports + [_held_as_is(s, str(error)) for s in loaded], key=lambda r: r.topic)
     described = observe.describe(c, [stored.view for stored in loaded])

@@ -559,7 +559,7 @@ MUTANTS = (
     ),
     # Who is there
     Mutant("ZooKeeperDiscovery.members", "self._zk.sync()", "pass", "who is registered is read after a sync"),
-    Mutant("observe.look", "c.zk.sync()", "pass", "what was asked of a consumer is read after a sync"),
+    Mutant("observe.snapshot", "c.zk.sync()", "pass", "what was asked of a consumer is read after a sync"),
     Mutant("transitions._each", "c.zk.sync()  #", "pass  #", "a topic is read after a sync"),
     Mutant(
         "presence",

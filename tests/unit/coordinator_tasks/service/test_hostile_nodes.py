@@ -253,7 +253,7 @@ def test_an_emptied_directive_lifts_no_isolation() -> None:
     site.settles()
     assert of_b(site) == []
     put(site, site.paths.directive("b"), b"")
-    world = observe.look(site.coordinator, ["orders"]).world
+    world = observe.snapshot(site.coordinator, ["orders"]).world
     assert site.paths.directive("b") in world.unclear["b"]
     transitions.step(site.coordinator, ["orders"], LOOP)
     assert of_b(site) == []

@@ -346,10 +346,10 @@ def test_a_stale_decision_is_refused_as_a_whole(site: Site) -> None:
     site.clock.advance(2)
     c = site.coordinator
     stored = store.load(c.zk, c.paths, "orders")
-    decision = transitions._decide(c, stored, observe.look(c, ["orders"]), ALL_STEPS, ONE)
+    decision = transitions._decide(c, stored, observe.snapshot(c, ["orders"]), ALL_STEPS, ONE)
     assert transitions.plan(other(site), ["orders"], OTHER)[0].outcome is Outcome.WRITTEN
     with pytest.raises(LookAgain):
-        store.commit(c.zk, c.paths, stored, decision, observe.look(c, ["orders"]).world)
+        store.commit(c.zk, c.paths, stored, decision, observe.snapshot(c, ["orders"]).world)
     assert [r for r in site.history() if r.actor == ONE] == []
 
 
@@ -359,7 +359,7 @@ def test_a_state_alone_is_not_written_when_the_node_has_changed(site: Site) -> N
     c = site.coordinator
     assert transitions.start(c, ["orders"], ONE)[0].after is State.STARTING
     site.everybody_acts()
-    stored, look = store.load(c.zk, c.paths, "orders"), observe.look(c, ["orders"])
+    stored, look = store.load(c.zk, c.paths, "orders"), observe.snapshot(c, ["orders"])
     decision = transitions._decide(c, stored, look, ALL_STEPS, ONE)
     assert decision.state is not None
     assert (decision.state.state, decision.node) == (State.STABLE, None)
@@ -740,7 +740,7 @@ def test_what_was_asked_of_a_consumer_while_our_session_lagged_behind_counts(sit
     registry = FakeDiscovery(registered=dict(site.coordinator.discovery.members()))
     c = replace(lagging(site), discovery=registry)
     directives.isolate(site.coordinator, "b", by="ann", why="odd")
-    assert presence("b", 1, observe.look(c, ["orders"]).world, c.policy) is Presence.ISOLATED
+    assert presence("b", 1, observe.snapshot(c, ["orders"]).world, c.policy) is Presence.ISOLATED
 
 
 def test_a_topic_as_it_was_before_the_consumers_answers_is_not_taken_for_a_restored_one(site: Site) -> None:
@@ -803,7 +803,7 @@ def test_the_answer_of_another_process_at_its_address_is_not_its_first(site: Sit
 
 
 def look(site: Site) -> observe.Snapshot:
-    return observe.look(site.coordinator, transitions.topics(site.coordinator))
+    return observe.snapshot(site.coordinator, transitions.topics(site.coordinator))
 
 
 def test_an_absence_is_noted_when_it_is_seen_and_forgotten_when_it_ends(site: Site) -> None:
@@ -1141,7 +1141,7 @@ def test_a_claim_noted_twice_at_once_is_noted_once(site: Site) -> None:
     def race(zk: FakeZooKeeper, operations: Sequence[Operation]) -> None:
         first = operations[0]
         if zk is site.zk and isinstance(first, SetData) and "/ids/" in first.path and not raced:
-            raced.append(observe.look(other(site), ["orders"]))
+            raced.append(observe.snapshot(other(site), ["orders"]))
 
     site.server.before_write = race
     look(site)
