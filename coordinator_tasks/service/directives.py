@@ -14,6 +14,7 @@ from coordinator_tasks.core.codecs.member_codec import (
 )
 from coordinator_tasks.core.errors import Malformed, NodeMissing, NotManaged, Refused
 from coordinator_tasks.core.guarded import compare_and_set, put, written
+from coordinator_tasks.core.machine.life import interface
 from coordinator_tasks.core.machine.presence import subscribes
 from coordinator_tasks.core.model import (
     Actor,
@@ -159,7 +160,7 @@ def complete_readmissions(c: Coordinator, actor: Actor, problems: list[str] | No
     topics = _read_topics(c, problems)
     claims = {d.consumer: claim for d in waiting if (claim := _or_none(_claim, c, d.consumer, problems)) is not None}
     members = dict(c.discovery.members())
-    asked = [member for claim in claims.values() if (member := _interface(claim, members)) is not None]
+    asked = [one for consumer, claim in claims.items() if (one := interface(members.get(consumer), claim)) is not None]
     answers = c.statuses.ask(asked)
     done = []
     for directive in waiting:
@@ -214,14 +215,6 @@ def _claim(c: Coordinator, consumer: str) -> IdClaim:
     path = c.paths.id(consumer)
     node = c.zk.find(path)
     return IdClaim(consumer, 0) if node is None else decode_claim(path, node.data, consumer, node.stat.version)
-
-
-def _interface(claim: IdClaim, members: Mapping[str, Member]) -> Member | None:
-    """Where to ask: the registration, or the last known address of a consumer that is detached."""
-    member = members.get(claim.consumer)
-    if member is None and claim.address:
-        return Member(claim.consumer, claim.incarnation, claim.address, claim.boot_id)
-    return member
 
 
 def _runs_nothing(

@@ -13,7 +13,8 @@ from coordinator_tasks.core.codecs.member_codec import (
 from coordinator_tasks.core.errors import Malformed, NodeMissing, NotManaged, Refused
 from coordinator_tasks.core.fields import MAX_COUNT
 from coordinator_tasks.core.guarded import compare_and_set, put
-from coordinator_tasks.core.model import Directive, Ending, Fleet, IdClaim
+from coordinator_tasks.core.machine.life import Life
+from coordinator_tasks.core.model import Ending, Fleet, IdClaim
 from coordinator_tasks.core.names import check_app, check_consumer, is_app, is_consumer
 from coordinator_tasks.core.ports import Check, Node, Operation, SetData
 from coordinator_tasks.core.protocol import claims
@@ -130,7 +131,7 @@ def missing(c: Coordinator, problems: list[str] | None = None) -> tuple[Launch, 
     launches = []
     for (fleet, consumer), claim, directive in zip(absent, claim_nodes, directive_nodes, strict=True):
         try:
-            due = _is_over(c, consumer, claim) and not _is_held_back(c, consumer, directive)
+            due = _is_due(c, consumer, claim, directive)
         except Malformed as error:
             problems.append(f"{consumer} is not launched: {error}")
             continue
@@ -148,20 +149,20 @@ def _launch(fleet: Fleet, consumer: str) -> Launch:
     return Launch(fleet.app, consumer, fleet.application, fleet.arguments, fleet.conf)
 
 
-def _is_over(c: Coordinator, consumer: str, node: Node | None) -> bool:
-    if node is None:
+def _is_due(c: Coordinator, consumer: str, claim_node: Node | None, directive_node: Node | None) -> bool:
+    """Whether the next incarnation is to be started: the last one is over, and nothing is asked of whichever comes."""
+    if claim_node is not None:
+        claim = decode_claim(c.paths.id(consumer), claim_node.data, consumer, claim_node.stat.version)
+        last = Life(consumer, claim.incarnation, claim=claim)
+        if last.incarnation and last.ending is None:
+            return False
+    if directive_node is None:
         return True
-    claim = decode_claim(c.paths.id(consumer), node.data, consumer, node.stat.version)
-    return claim.incarnation == 0 or claim.incarnation in claim.ended
-
-
-def _is_held_back(c: Coordinator, consumer: str, node: Node | None) -> bool:
-    if node is None:
-        return False
-    directive: Directive = decode_directive(c.paths.directive(consumer), node.data, consumer, node.stat.version)
-    # What stands there for one incarnation only says nothing of the next.
-    isolated = directive.isolation is not None and directive.isolation.incarnation == 0
-    return isolated or (directive.draining is not None and directive.draining.incarnation == 0)
+    path = c.paths.directive(consumer)
+    following = Life(
+        consumer, 0, directive=decode_directive(path, directive_node.data, consumer, directive_node.stat.version)
+    )
+    return following.isolation is None and following.draining is None
 
 
 def record_end(c: Coordinator, consumer: str, incarnation: int, how: Ending, reason: str = "") -> IdClaim:

@@ -14,6 +14,7 @@ from coordinator_tasks.core.assignors.weights import totals
 from coordinator_tasks.core.codecs import member_codec
 from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, Malformed, NodeMissing, Refused
 from coordinator_tasks.core.guarded import put, written
+from coordinator_tasks.core.machine.life import interface
 from coordinator_tasks.core.machine.presence import note_absence, presence
 from coordinator_tasks.core.machine.world import Presence, TopicView, World
 from coordinator_tasks.core.model import (
@@ -77,7 +78,8 @@ def snapshot(c: Coordinator, topics: Collection[str], *, note: bool = True) -> S
     c.zk.sync()
     members = load_members(c, unclear)
     claims |= load_claims(c, sorted(members.keys() - claims.keys()), unclear)
-    answers = c.statuses.ask([*members.values(), *_absentees(holders, members, claims)])
+    asked = [*members.values(), *(interface(None, claims.get(one)) for one in sorted(holders.keys() - members.keys()))]
+    answers = c.statuses.ask([one for one in asked if one is not None])
     directives = load_directives(c, unclear)
     world = World(c.clock.now(), members, claims, directives, answers, totals=totals(answers), unclear=unclear)
     return Snapshot(_note(c, world, holders) if note else world, holders, _owned(nodes))
@@ -98,17 +100,6 @@ def _owned(nodes: Mapping[str, TopicNode]) -> dict[str, dict[str, int]]:
         for consumer in node.assignments.values():
             counts[consumer] = counts.get(consumer, 0) + 1
     return found
-
-
-def _absentees(
-    holders: Mapping[str, frozenset[int]], members: Mapping[str, Member], claims: Mapping[str, IdClaim]
-) -> list[Member]:
-    """Holders that are not registered, at the address of their last registration."""
-    return [
-        Member(consumer, claims[consumer].incarnation, claims[consumer].address, claims[consumer].boot_id)
-        for consumer in sorted(holders)
-        if consumer not in members and consumer in claims and claims[consumer].address
-    ]
 
 
 def load_members(c: Coordinator, unclear: dict[str, str]) -> dict[str, Member]:
@@ -228,7 +219,7 @@ def _overdue(c: Coordinator, world: World, holders: Mapping[str, frozenset[int]]
         if absence is None or absence.incarnation not in incarnations:
             continue
         silent = presence(consumer, absence.incarnation, world, c.policy) is Presence.ABSENT
-        rejoining = claim is not None and absence.incarnation in claim.ended
+        rejoining = world.life(consumer, absence.incarnation).ending is not None
         if silent and not rejoining and world.now - absence.since_at >= c.policy.absent_after_s:
             found.append((consumer, absence.incarnation))
     return found
@@ -236,9 +227,9 @@ def _overdue(c: Coordinator, world: World, holders: Mapping[str, frozenset[int]]
 
 def _isolate(c: Coordinator, world: World, consumer: str, incarnation: int) -> Directive | None:
     """Isolate this incarnation by the platform, unless it has registered again in the meantime."""
-    old = world.directives.get(consumer, Directive(consumer))
-    if old.isolation is not None and old.isolation.incarnation in (0, incarnation):
+    if world.life(consumer, incarnation).isolation is not None:
         return None
+    old = world.directives.get(consumer, Directive(consumer))
     why = f"absent and silent for {c.policy.absent_after_s:g} s"
     isolation = Isolation(PLATFORM, why, world.now, incarnation, readmit=True)
     new = replace(old, isolation=isolation, version=old.version + 1)

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 
 from coordinator_tasks.core import topic_patterns
 from coordinator_tasks.core.errors import LookAgain, Malformed, Refused
-from coordinator_tasks.core.machine.causes import absence
-from coordinator_tasks.core.machine.presence import is_draining, presence
+from coordinator_tasks.core.machine.causes import absence, because
+from coordinator_tasks.core.machine.life import Life, interface
+from coordinator_tasks.core.machine.presence import presence
 from coordinator_tasks.core.machine.world import Presence, TopicView, World
 from coordinator_tasks.core.model import (
     Answer,
     ConsumerStatus,
-    Directive,
     IdClaim,
     Member,
     State,
@@ -167,7 +167,8 @@ def consumers(c: Coordinator) -> list[ConsumerOverview]:
     asked_of = {d.consumer for d in directives.values() if d.isolation is not None or d.draining is not None}
     everybody = sorted(members.keys() | held.keys() | wanted | asked_of | unclear.keys())
     claims = load_claims(c, everybody, unclear)
-    answers = c.statuses.ask([m for consumer in everybody if (m := _interface(consumer, members, claims)) is not None])
+    asked = (interface(members.get(consumer), claims.get(consumer)) for consumer in everybody)
+    answers = c.statuses.ask([one for one in asked if one is not None])
     world = World(c.clock.now(), members, claims, directives, answers, unclear=unclear)
     return [_consumer(c, consumer, world, nodes, held.get(consumer, 0)) for consumer in everybody]
 
@@ -181,14 +182,6 @@ def _incarnations(nodes: Mapping[str, TopicNode]) -> dict[str, int]:
     return found
 
 
-def _interface(consumer: str, members: Mapping[str, Member], claims: Mapping[str, IdClaim]) -> Member | None:
-    """Where to ask: the registration, or the address of the last one (it may have lost only ZooKeeper)."""
-    member, claim = members.get(consumer), claims.get(consumer)
-    if member is None and claim is not None and claim.address:
-        return Member(consumer, claim.incarnation, claim.address, claim.boot_id)
-    return member
-
-
 def _consumer(
     c: Coordinator, consumer: str, world: World, nodes: Mapping[str, TopicNode], held: int
 ) -> ConsumerOverview:
@@ -199,23 +192,23 @@ def _consumer(
     absent = absence(consumer, held, world, c.policy) if held else ""
     return ConsumerOverview(
         consumer=consumer,
-        presence=_presence(c, consumer, incarnation, world, held),
+        presence=_presence(c, world.life(consumer, incarnation), world, held),
         incarnation=incarnation,
         address=member.address if member is not None else claim.address if claim is not None else "",
         health=status.health if status is not None else "",
         problem=world.unclear.get(consumer, "") or absent or _problem(answer, registered=member is not None),
         ended=_ended(claim) if member is None and status is None else "",
-        asked=_asked(world.directives.get(consumer), incarnation),
+        asked=_asked(world.life(consumer, incarnation)),
         reports=(*_misregistered(member), *(status.reports if status is not None else ())),
         topics=_topics(consumer, status, nodes),
     )
 
 
-def _presence(c: Coordinator, consumer: str, incarnation: int, world: World, held: int) -> str:
-    found = presence(consumer, incarnation, world, c.policy)
+def _presence(c: Coordinator, life: Life, world: World, held: int) -> str:
+    found = presence(life.consumer, life.incarnation, world, c.policy)
     if found is Presence.ABSENT and not held:  # an owner is absent; who owns nothing has not begun
-        return STARTING if incarnation else NOT_STARTED
-    if found is Presence.LIVE and is_draining(consumer, incarnation, world):
+        return STARTING if life.incarnation else NOT_STARTED
+    if found is Presence.LIVE and life.draining is not None:
         return DRAINING
     return found.value
 
@@ -237,22 +230,15 @@ def _ended(claim: IdClaim | None) -> str:
     return f"incarnation {claim.incarnation} has ended: {reason}" if claim is not None and reason else ""
 
 
-def _asked(directive: Directive | None, incarnation: int) -> str:
-    """What was asked of this life of it, by whom and why."""
-    if directive is None:
-        return ""
+def _asked(life: Life) -> str:
+    """What was asked of this incarnation, by whom and why."""
     parts = []
-    if directive.isolation is not None and directive.isolation.incarnation in (0, incarnation):
-        isolation = directive.isolation
+    if (isolation := life.isolation) is not None:
         how = "isolated, to be readmitted," if isolation.readmit else "isolated"
-        parts.append(f"{how} by {isolation.by}{_because(isolation.why)}")
-    if directive.draining is not None and directive.draining.incarnation in (0, incarnation):
-        parts.append(f"draining by {directive.draining.by}{_because(directive.draining.why)}")
+        parts.append(f"{how} by {isolation.by}{because(isolation.why)}")
+    if (draining := life.draining) is not None:
+        parts.append(f"draining by {draining.by}{because(draining.why)}")
     return "; ".join(parts)
-
-
-def _because(why: str) -> str:
-    return f": {why}" if why else ""
 
 
 def _topics(consumer: str, status: ConsumerStatus | None, nodes: Mapping[str, TopicNode]) -> tuple[RunningTopic, ...]:

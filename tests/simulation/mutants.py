@@ -393,19 +393,19 @@ MUTANTS = (
     ),
     Mutant(
         "presence",
-        "if is_isolated(consumer, incarnation, world):",
+        "if life.isolation is not None:",
         "if False:",
         "isolated counts as closed",
     ),
     Mutant(
-        "presence",
-        "if member is not None and member.incarnation == incarnation:",
-        "if member is not None:",
+        "Life.registered",
+        "self.member is not None and self.member.incarnation == self.incarnation",
+        "self.member is not None",
         "a registration speaks for its own incarnation",
     ),
     Mutant(
         "presence",
-        "return Presence.DETACHED if answers else Presence.ABSENT",
+        "return Presence.DETACHED if life.answers else Presence.ABSENT",
         "return Presence.GONE",
         "who is absent and silent, or answers, is not gone",
     ),
@@ -563,15 +563,14 @@ MUTANTS = (
     Mutant("transitions._each", "c.zk.sync()  #", "pass  #", "a topic is read after a sync"),
     Mutant(
         "presence",
-        "if member is not None and member.incarnation == incarnation:",
-        "if member is not None and member.incarnation == incarnation "
-        "and incarnation not in getattr(world.claims.get(consumer), 'ended', ()):",
+        "if life.registered:",
+        "if life.registered and life.ending is None:",
         "who is registered is never gone",
     ),
     Mutant(
-        "presence",
-        "claim.ended.get(incarnation) if claim is not None else None",
-        "next(iter(claim.ended.values()), None) if claim is not None else None",
+        "Life.ending",
+        "self.claim.ended.get(self.incarnation) if",
+        "next(iter(self.claim.ended.values()), None) if",
         "an end is that of one incarnation",
     ),
     Mutant(
@@ -606,7 +605,7 @@ MUTANTS = (
     ),
     Mutant(
         "_may_rejoin",
-        "return world.now - claim.absence.since_at < policy.rejoin_grace_s",
+        "return world.now - absence.since_at < policy.rejoin_grace_s",
         "return False",
         "what a dead consumer had waits for its id",
     ),
@@ -749,14 +748,14 @@ MUTANTS = (
     ),
     Mutant(
         "targets",
-        "if is_isolated(consumer, incarnation, world) or is_draining(consumer, incarnation, world):",
-        "if is_draining(consumer, incarnation, world):",
+        "if life.isolation is not None or life.draining is not None:",
+        "if life.draining is not None:",
         "who is isolated is no target",
     ),
     Mutant(
         "targets",
-        "if is_isolated(consumer, incarnation, world) or is_draining(consumer, incarnation, world):",
-        "if is_isolated(consumer, incarnation, world):",
+        "if life.isolation is not None or life.draining is not None:",
+        "if life.isolation is not None:",
         "who drains is no target",
     ),
     # Fencing

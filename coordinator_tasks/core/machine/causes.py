@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 
 from coordinator_tasks.core.machine.draft import Draft, configured
-from coordinator_tasks.core.machine.presence import absent_until, is_draining, presence
+from coordinator_tasks.core.machine.presence import absent_until, presence
 from coordinator_tasks.core.machine.world import Policy, Presence, TopicView, World
 from coordinator_tasks.core.model import MoveKind, State, TopicNode, TopicState
 from coordinator_tasks.core.partition_text import noun
@@ -82,18 +82,16 @@ def of_placement(view: TopicView, world: World, draft: Draft, lost: Collection[s
 def _of_loss(consumer: str, view: TopicView, world: World) -> str:
     # The one that is lost: the draft may grant something to its successor already.
     incarnation = view.node.incarnations.get(consumer, 0) if view.node is not None else 0
-    directive = world.directives.get(consumer)
-    if (
-        directive is not None
-        and directive.isolation is not None
-        and directive.isolation.incarnation in (0, incarnation)
-    ):
-        why = f": {directive.isolation.why}" if directive.isolation.why else ""
-        return f"isolated: {consumer} (by {directive.isolation.by}{why})"
-    claim = world.claims.get(consumer)
-    how = claim.ended.get(incarnation) if claim is not None else None
-    why = claim.reasons.get(incarnation, "") if claim is not None else ""
-    return f"gone: {consumer} ({how.value if how is not None else 'unknown'}{f': {why}' if why else ''})"
+    life = world.life(consumer, incarnation)
+    if life.isolation is not None:
+        return f"isolated: {consumer} (by {life.isolation.by}{because(life.isolation.why)})"
+    how = life.ending.value if life.ending is not None else "unknown"
+    return f"gone: {consumer} ({how}{because(life.reason)})"
+
+
+def because(why: str) -> str:
+    """The end of a sentence that has a reason."""
+    return f": {why}" if why else ""
 
 
 def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able: Mapping[str, int]) -> Due | None:
@@ -126,12 +124,8 @@ def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able
 
 def _to_drain(world: World, draft: Draft) -> set[str]:
     """Who drains and owns something: it may have been absent when everybody else was planned, and has kept it since."""
-    return {c for c, i in _owners(draft) if is_draining(c, i, world) and _registered(c, i, world)}
-
-
-def _registered(consumer: str, incarnation: int, world: World) -> bool:
-    member = world.members.get(consumer)
-    return member is not None and member.incarnation == incarnation
+    lives = (world.life(c, i) for c, i in _owners(draft))
+    return {life.consumer for life in lives if life.draining is not None and life.registered}
 
 
 def _paused(view: TopicView) -> str:
@@ -157,8 +151,7 @@ def _membership(joined: list[str], left: list[str], world: World) -> str:
         directive = world.directives.get(consumer)
         draining = directive.draining if directive is not None else None
         if draining is not None:
-            why = f": {draining.why}" if draining.why else ""
-            parts.append(f"draining: {consumer} (by {draining.by}{why})")
+            parts.append(f"draining: {consumer} (by {draining.by}{because(draining.why)})")
         else:
             parts.append(f"no longer a target: {consumer}")
     return "; ".join(parts)
@@ -227,14 +220,14 @@ def absence(consumer: str, incarnation: int, world: World, policy: Policy) -> st
     """What this incarnation is waited for if it is absent, in a sentence; an empty text = it is not."""
     if presence(consumer, incarnation, world, policy) is not Presence.ABSENT:
         return ""
-    claim, successor = world.claims.get(consumer), world.members.get(consumer)
-    if claim is not None and incarnation in claim.ended:
+    life = world.life(consumer, incarnation)
+    if life.ending is not None:
         wait = f"{policy.rejoin_grace_s:g} s for a process with the same id"
         return f"incarnation {incarnation} is over: its partitions wait {wait}"
     silent = f"it has been silent for {policy.absent_after_s:g} s and is isolated"
     until = "a person isolates it" if policy.hold_absent else silent
     text = f"incarnation {incarnation} is absent: it keeps its partitions until its end is known, or {until}"
-    return text if successor is None else f"{text}; incarnation {successor.incarnation} gets nothing before"
+    return text if life.member is None else f"{text}; incarnation {life.member.incarnation} gets nothing before"
 
 
 def listed(partitions: list[int]) -> str:

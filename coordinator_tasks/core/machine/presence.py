@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from math import inf
 
 from coordinator_tasks.core import topic_patterns
+from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.machine.world import Policy, Presence, World
 from coordinator_tasks.core.model import (
     PROPERTIES,
@@ -26,48 +27,39 @@ _SAYS: Mapping[str, str] = {SEEKS: "that a partition is sent elsewhere", PROPERT
 
 def presence(consumer: str, incarnation: int, world: World, policy: Policy) -> Presence:
     """What we know of this incarnation; total."""
-    if is_isolated(consumer, incarnation, world):
+    life = world.life(consumer, incarnation)
+    if life.isolation is not None:
         return Presence.ISOLATED
     if consumer in world.unclear:
         return Presence.DETACHED
-    member = world.members.get(consumer)
-    if member is not None and member.incarnation == incarnation:
+    if life.registered:
         return Presence.DETACHED if consumer in world.doubted else Presence.LIVE
-    claim = world.claims.get(consumer)
-    status = world.status(consumer)
-    answers = status is not None and status.incarnation == incarnation
-    ending = claim.ended.get(incarnation) if claim is not None else None
-    if claim is not None and ending is not None and not (answers and ending is Ending.REFUSED):
-        return Presence.ABSENT if _may_rejoin(claim, incarnation, member, world, policy) else Presence.GONE
-    return Presence.DETACHED if answers else Presence.ABSENT
+    if life.ending is not None and not (life.answers and life.ending is Ending.REFUSED):
+        return Presence.ABSENT if _may_rejoin(life, world, policy) else Presence.GONE
+    return Presence.DETACHED if life.answers else Presence.ABSENT
 
 
 def is_isolated(consumer: str, incarnation: int, world: World) -> bool:
-    """Whether a directive isolates this incarnation. It does until a readmission has taken effect (and removed it)."""
-    directive = world.directives.get(consumer)
-    isolation = directive.isolation if directive is not None else None
-    return isolation is not None and isolation.incarnation in (0, incarnation)
+    """Whether a directive isolates this incarnation."""
+    return world.life(consumer, incarnation).isolation is not None
 
 
 def is_draining(consumer: str, incarnation: int, world: World) -> bool:
     """Whether this incarnation is to give everything away."""
-    directive = world.directives.get(consumer)
-    draining = directive.draining if directive is not None else None
-    return draining is not None and draining.incarnation in (0, incarnation)
+    return world.life(consumer, incarnation).draining is not None
 
 
 def is_leaving(consumer: str, incarnation: int, world: World) -> bool:
     """Whether this incarnation was asked to end: it leaves, also where nobody takes over what it has."""
-    directive = world.directives.get(consumer)
-    draining = directive.draining if directive is not None else None
-    return draining is not None and incarnation > 0 and incarnation in (draining.incarnation, draining.leaving)
+    return world.life(consumer, incarnation).leaving
 
 
-def _may_rejoin(claim: IdClaim, incarnation: int, member: Member | None, world: World, policy: Policy) -> bool:
+def _may_rejoin(life: Life, world: World, policy: Policy) -> bool:
     """A dead consumer's partitions wait for the same id during `rejoin_grace_s`."""
-    if member is not None or claim.absence is None or claim.absence.incarnation != incarnation:
+    absence = life.claim.absence if life.claim is not None else None
+    if life.member is not None or absence is None or absence.incarnation != life.incarnation:
         return False
-    return world.now - claim.absence.since_at < policy.rejoin_grace_s
+    return world.now - absence.since_at < policy.rejoin_grace_s
 
 
 def targets(topic: str, held: dict[str, int], world: World, policy: Policy) -> dict[str, int]:
@@ -78,11 +70,12 @@ def targets(topic: str, held: dict[str, int], world: World, policy: Policy) -> d
     found: dict[str, int] = {}
     for consumer, member in sorted(world.members.items()):
         incarnation = member.incarnation
-        if is_isolated(consumer, incarnation, world) or is_draining(consumer, incarnation, world):
+        life = world.life(consumer, incarnation)
+        if life.isolation is not None or life.draining is not None:
             continue
         if consumer in world.unclear or consumer in world.doubted:
             continue
-        if not subscribes(member, topic) or _not_yet(member, world):
+        if not subscribes(member, topic) or _not_yet(life):
             continue
         if consumer not in held and in_backoff(consumer, world, policy) > 0:
             continue
@@ -108,13 +101,9 @@ def who_cannot_read(format_name: str, topic: str, members: Mapping[str, Member],
     return ""
 
 
-def _not_yet(member: Member, world: World) -> bool:
+def _not_yet(life: Life) -> bool:
     """A consumer whose interface has never answered could confirm nothing: it is not given anything yet."""
-    claim = world.claims.get(member.consumer)
-    if claim is not None and claim.answered == member.incarnation:
-        return False
-    status = world.status(member.consumer)
-    return status is None or status.incarnation != member.incarnation
+    return not life.answers and (life.claim is None or life.claim.answered != life.incarnation)
 
 
 def in_backoff(consumer: str, world: World, policy: Policy) -> float:
@@ -156,10 +145,10 @@ def absent_until(consumer: str, incarnation: int, world: World, policy: Policy, 
 
     Its end is known: until its id's time is over. Else until that would be known by refusals, or the platform isolates it.
     """
-    claim = world.claims.get(consumer)
-    noted = claim.absence if claim is not None else None
+    life = world.life(consumer, incarnation)
+    noted = life.claim.absence if life.claim is not None else None
     since_at = noted.since_at if noted is not None else world.now
-    if claim is not None and incarnation in claim.ended:
+    if life.ending is not None:
         return since_at + policy.rejoin_grace_s
     known_at = noted.refused_at + session_timeout_s if noted is not None and noted.refused_at > 0 else inf
     return min(known_at, inf if policy.hold_absent else since_at + policy.absent_after_s)

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from coordinator_tasks.core.assignors import Strategies
 from coordinator_tasks.core.assignors.weights import Totals
+from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.model import (
     Answer,
     Committed,
@@ -88,6 +89,17 @@ class World:
     fresh: str = ""
     unclear: Mapping[str, str] = field(default_factory=dict)
     doubted: Mapping[str, str] = field(default_factory=dict)
+
+    def life(self, consumer: str, incarnation: int) -> Life:
+        """What is known of this incarnation."""
+        return Life(
+            consumer,
+            incarnation,
+            self.members.get(consumer),
+            self.claims.get(consumer),
+            self.directives.get(consumer),
+            self.answers.get(consumer),
+        )
 
     def status(self, consumer: str) -> ConsumerStatus | None:
         """The consumer's answer, if it gave one."""

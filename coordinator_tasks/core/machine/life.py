@@ -1,0 +1,72 @@
+"""One incarnation of a consumer, with everything that is stored of it and that it says itself."""
+
+from dataclasses import dataclass
+
+from coordinator_tasks.core.model import (
+    Answer,
+    ConsumerStatus,
+    Directive,
+    Draining,
+    Ending,
+    IdClaim,
+    Isolation,
+    Member,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One incarnation, with the registration, the claim, the directive and the answer of its id; `None` = there is none.
+
+    The properties speak of this incarnation alone: what is known of another one of the id says nothing of it.
+    """
+
+    consumer: str
+    incarnation: int
+    member: Member | None = None
+    claim: IdClaim | None = None
+    directive: Directive | None = None
+    answer: Answer | None = None
+
+    @property
+    def registered(self) -> bool:
+        return self.member is not None and self.member.incarnation == self.incarnation
+
+    @property
+    def answers(self) -> bool:
+        return isinstance(self.answer, ConsumerStatus) and self.answer.incarnation == self.incarnation
+
+    @property
+    def ending(self) -> Ending | None:
+        """How we know that it is over; `None` = we do not."""
+        return self.claim.ended.get(self.incarnation) if self.claim is not None else None
+
+    @property
+    def reason(self) -> str:
+        """Why it ended, where that is known."""
+        return self.claim.reasons.get(self.incarnation, "") if self.claim is not None else ""
+
+    @property
+    def isolation(self) -> Isolation | None:
+        """The isolation that holds for it, until a readmission has taken effect (and removed it)."""
+        found = self.directive.isolation if self.directive is not None else None
+        return found if found is not None and found.incarnation in (0, self.incarnation) else None
+
+    @property
+    def draining(self) -> Draining | None:
+        """The draining that it is to follow: it gives everything away."""
+        found = self.directive.draining if self.directive is not None else None
+        return found if found is not None and found.incarnation in (0, self.incarnation) else None
+
+    @property
+    def leaving(self) -> bool:
+        """Whether it was asked to end: it leaves, also where nobody takes over what it has."""
+        found = self.directive.draining if self.directive is not None else None
+        return found is not None and self.incarnation > 0 and self.incarnation in (found.incarnation, found.leaving)
+
+
+def interface(member: Member | None, claim: IdClaim | None) -> Member | None:
+    """Where to ask a consumer: at its registration, or at the address of the last one (it may have lost only ZooKeeper)."""
+    if member is None and claim is not None and claim.address:
+        return Member(claim.consumer, claim.incarnation, claim.address, claim.boot_id)
+    return member
