@@ -14,11 +14,11 @@ from coordinator_tasks.core.errors import (
     NodeMissing,
     StoreUnavailable,
 )
-from coordinator_tasks.core.guarded import compare_and_set, put
 from coordinator_tasks.core.model import IdClaim, Member
 from coordinator_tasks.core.names import Paths, is_consumer
 from coordinator_tasks.core.ports import Clock, Create, Delete, Node, Operation, Watcher, ZooKeeper
 from coordinator_tasks.core.protocol.claims import drawn, in_use, predecessor, registered, same_process
+from coordinator_tasks.core.znodes import compare_and_set, put
 
 _POLL_S = 0.5
 IsGone = Callable[[str], bool]

@@ -5,15 +5,12 @@ Asking is one compare-and-set; what follows from it is the plan's work.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from coordinator_tasks.core.codecs.member_codec import (
-    decode_claim,
     decode_directive,
     encode_directive,
 )
-from coordinator_tasks.core.errors import Malformed, NodeMissing, NotManaged, Refused
-from coordinator_tasks.core.guarded import compare_and_set, put, written
+from coordinator_tasks.core.errors import Malformed, NotManaged, Refused
 from coordinator_tasks.core.machine.life import interface
 from coordinator_tasks.core.machine.presence import subscribes
 from coordinator_tasks.core.model import (
@@ -27,14 +24,15 @@ from coordinator_tasks.core.model import (
     Member,
     TopicNode,
 )
-from coordinator_tasks.core.names import check_words, is_consumer, is_topic
+from coordinator_tasks.core.names import check_words, is_topic
 from coordinator_tasks.core.ports import Check, Operation
+from coordinator_tasks.core.znodes import children, compare_and_set, put, written
 from coordinator_tasks.service import store
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import without
+from coordinator_tasks.service.observe import load_claims, load_directives
 
 MAX_ISOLATED_S = 366 * 86_400.0
-V = TypeVar("V")
 
 
 def isolate(c: Coordinator, consumer: str, *, by: str, why: str, until_at: float = 0.0) -> Directive:
@@ -122,11 +120,7 @@ def check_known(c: Coordinator, consumer: str) -> None:
     """Raises `NotManaged` for a consumer that has never registered in this cluster."""
     if c.zk.find(c.paths.id(consumer)) is not None:
         return
-    try:
-        known = c.zk.children(c.paths.ids)
-    except NodeMissing:
-        known = []
-    listed = ", ".join(known[:10]) or "none"
+    listed = ", ".join(children(c.zk, c.paths.ids)[:10]) or "none"
     raise NotManaged(
         f"cluster {c.paths.cluster!r} has never seen a consumer {consumer!r} (it knows: {listed}); correct the id"
     )
@@ -154,11 +148,15 @@ def complete_readmissions(c: Coordinator, actor: Actor, problems: list[str] | No
     """
     del actor  # nothing is recorded beyond the directive: the next plan has the consumer as its cause
     problems = problems if problems is not None else []
-    waiting = [directive for directive in _all_directives(c, problems) if _is_due(directive, c.clock.now())]
+    unclear: dict[str, str] = {}
+    waiting = [directive for directive in load_directives(c, unclear).values() if _is_due(directive, c.clock.now())]
+    consumers = [directive.consumer for directive in waiting]
+    found = load_claims(c, consumers, unclear) if waiting else {}
+    problems += [f"{consumer} is not readmitted: {problem}" for consumer, problem in unclear.items()]
     if not waiting:
         return ()
     topics = _read_topics(c, problems)
-    claims = {d.consumer: claim for d in waiting if (claim := _or_none(_claim, c, d.consumer, problems)) is not None}
+    claims = {one: found.get(one, IdClaim(one, 0)) for one in consumers if one not in unclear}
     members = dict(c.discovery.members())
     asked = [one for consumer, claim in claims.items() if (one := interface(members.get(consumer), claim)) is not None]
     answers = c.statuses.ask(asked)
@@ -171,23 +169,6 @@ def complete_readmissions(c: Coordinator, actor: Actor, problems: list[str] | No
         if confirmed and _lift(c, directive, claim, topics):
             done.append(directive.consumer)
     return tuple(done)
-
-
-def _all_directives(c: Coordinator, problems: list[str]) -> list[Directive]:
-    try:
-        consumers = c.zk.children(c.paths.directives)
-    except NodeMissing:
-        return []
-    found = (_or_none(read_directive, c, consumer, problems) for consumer in consumers if is_consumer(consumer))
-    return [directive for directive in found if directive is not None]
-
-
-def _or_none(read: Callable[[Coordinator, str], V], c: Coordinator, consumer: str, problems: list[str]) -> V | None:
-    try:
-        return read(c, consumer)
-    except Malformed as error:
-        problems.append(f"{consumer} is not readmitted: {error}")
-        return None
 
 
 def _is_due(directive: Directive, now: float) -> bool:
@@ -209,12 +190,6 @@ def _read_topics(c: Coordinator, problems: list[str]) -> _Topics:
             problems.append(f"nobody who may run topic {name} is readmitted: {error}")
             unreadable.add(name)
     return _Topics(nodes, {name: node.stat.version for name, node in found.items()}, frozenset(unreadable))
-
-
-def _claim(c: Coordinator, consumer: str) -> IdClaim:
-    path = c.paths.id(consumer)
-    node = c.zk.find(path)
-    return IdClaim(consumer, 0) if node is None else decode_claim(path, node.data, consumer, node.stat.version)
 
 
 def _runs_nothing(

@@ -10,14 +10,14 @@ from coordinator_tasks.core.codecs.member_codec import (
     encode_claim,
     encode_fleet,
 )
-from coordinator_tasks.core.errors import Malformed, NodeMissing, NotManaged, Refused
+from coordinator_tasks.core.errors import Malformed, NotManaged, Refused
 from coordinator_tasks.core.fields import MAX_COUNT
-from coordinator_tasks.core.guarded import compare_and_set, put
 from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.model import Ending, Fleet, IdClaim
 from coordinator_tasks.core.names import check_app, check_consumer, is_app, is_consumer
 from coordinator_tasks.core.ports import Check, Node, Operation, SetData
 from coordinator_tasks.core.protocol import claims
+from coordinator_tasks.core.znodes import children, compare_and_set, put
 from coordinator_tasks.service.coordinator import Coordinator
 
 
@@ -89,10 +89,7 @@ def _check_apart(fleet: Fleet, other: Fleet) -> None:
 
 def fleets(c: Coordinator) -> tuple[Fleet, ...]:
     """All fleets, sorted by application; what of one cannot be read stands in its `problem`."""
-    try:
-        apps = [app for app in c.zk.children(c.paths.fleets) if is_app(app)]
-    except NodeMissing:
-        return ()
+    apps = list(filter(is_app, children(c.zk, c.paths.fleets)))
     paths = [c.paths.fleet(app) for app in apps]
     nodes = zip(apps, paths, c.zk.get_many(paths), strict=True)
     return tuple(_read_or_named(path, app, node) for app, path, node in nodes if node is not None)

@@ -5,10 +5,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from coordinator_tasks.core.codecs.history_codec import decode_record
-from coordinator_tasks.core.errors import LookAgain, NodeMissing
+from coordinator_tasks.core.errors import LookAgain
 from coordinator_tasks.core.model import Actor, Move, Record, State
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Delete
+from coordinator_tasks.core.znodes import children
 from coordinator_tasks.service.coordinator import Coordinator
 
 KEEP = 10_000
@@ -48,10 +49,7 @@ def records(c: Coordinator, topic: str, limit: int = 100) -> tuple[Record, ...]:
 
 def recorded(c: Coordinator) -> list[str]:
     """The topics that have a history."""
-    try:
-        return [name for name in c.zk.children(c.paths.histories) if is_topic(name)]
-    except NodeMissing:
-        return []
+    return list(filter(is_topic, children(c.zk, c.paths.histories)))
 
 
 def rebalances(c: Coordinator, topics: Collection[str] = (), limit: int = 20) -> tuple[Rebalance, ...]:
@@ -99,10 +97,7 @@ def _backwards(c: Coordinator, topic: str, chunk: int) -> Iterator[Record]:
 
 def _names(c: Coordinator, topic: str) -> list[str]:
     """The records' names, oldest first; any other child is nobody's record."""
-    try:
-        return [name for name in c.zk.children(c.paths.history(topic)) if name.isascii() and name.isdigit()]
-    except NodeMissing:
-        return []
+    return [name for name in children(c.zk, c.paths.history(topic)) if name.isascii() and name.isdigit()]
 
 
 def prune(c: Coordinator, topic: str, keep: int = KEEP) -> int:

@@ -5,6 +5,7 @@ they are written to ZooKeeper, each by a compare-and-set; losing one of those ra
 """
 
 import secrets
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -12,8 +13,7 @@ from urllib.parse import urlsplit
 
 from coordinator_tasks.core.assignors.weights import totals
 from coordinator_tasks.core.codecs import member_codec
-from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, Malformed, NodeMissing, Refused
-from coordinator_tasks.core.guarded import put, written
+from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, Malformed, Refused
 from coordinator_tasks.core.machine.life import interface
 from coordinator_tasks.core.machine.presence import note_absence, presence
 from coordinator_tasks.core.machine.world import Presence, TopicView, World
@@ -32,6 +32,7 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.names import is_consumer
 from coordinator_tasks.core.ports import Check
 from coordinator_tasks.core.protocol import claims as claim_steps
+from coordinator_tasks.core.znodes import children, put, written
 from coordinator_tasks.service import store
 from coordinator_tasks.service.coordinator import Coordinator
 
@@ -57,10 +58,9 @@ class Snapshot:
         committed = self.committed.get(topic, {})
         if isinstance(committed, Refused):
             raise committed
-        loads: dict[str, int] = {}
+        loads = Counter[str]()
         for other, counts in self.owned.items():
-            for consumer, count in counts.items() if other != topic else ():
-                loads[consumer] = loads.get(consumer, 0) + count
+            loads.update(counts if other != topic else {})
         return replace(self.world, committed=committed, loads=loads, fresh=secrets.token_hex(8))
 
 
@@ -73,7 +73,7 @@ def snapshot(c: Coordinator, topics: Collection[str], *, note: bool = True) -> S
     `DiscoveryUnavailable` (each by itself means: hold).
     """
     nodes = store.load_nodes(c.zk, c.paths, sorted(topics))
-    holders, unclear = _holders(nodes), dict[str, str]()
+    holders, unclear = holders_of(nodes), dict[str, str]()
     claims = load_claims(c, sorted(holders), unclear)
     c.zk.sync()
     members = load_members(c, unclear)
@@ -82,23 +82,16 @@ def snapshot(c: Coordinator, topics: Collection[str], *, note: bool = True) -> S
     answers = c.statuses.ask([one for one in asked if one is not None])
     directives = load_directives(c, unclear)
     world = World(c.clock.now(), members, claims, directives, answers, totals=totals(answers), unclear=unclear)
-    return Snapshot(_note(c, world, holders) if note else world, holders, _owned(nodes))
+    owned = {topic: Counter(node.assignments.values()) for topic, node in nodes.items()}
+    return Snapshot(_note(c, world, holders) if note else world, holders, owned)
 
 
-def _holders(nodes: Mapping[str, TopicNode]) -> dict[str, frozenset[int]]:
+def holders_of(nodes: Mapping[str, TopicNode]) -> dict[str, frozenset[int]]:
+    """Consumer → the incarnations that are granted anything."""
     found: dict[str, frozenset[int]] = {}
     for node in nodes.values():
         for consumer, incarnation in node.incarnations.items():
             found[consumer] = found.get(consumer, frozenset()) | {incarnation}
-    return found
-
-
-def _owned(nodes: Mapping[str, TopicNode]) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
-    for topic, node in nodes.items():
-        counts = found.setdefault(topic, {})
-        for consumer in node.assignments.values():
-            counts[consumer] = counts.get(consumer, 0) + 1
     return found
 
 
@@ -116,11 +109,7 @@ def load_claims(c: Coordinator, consumers: Collection[str], unclear: dict[str, s
 
 def load_directives(c: Coordinator, unclear: dict[str, str]) -> dict[str, Directive]:
     """All directives; what cannot be read is noted in `unclear`."""
-    try:
-        consumers = c.zk.children(c.paths.directives)
-    except NodeMissing:
-        return {}
-    return _load(c, consumers, c.paths.directive, member_codec.decode_directive, unclear)
+    return _load(c, children(c.zk, c.paths.directives), c.paths.directive, member_codec.decode_directive, unclear)
 
 
 def _load(

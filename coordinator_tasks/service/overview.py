@@ -3,6 +3,7 @@
 A topic or consumer that cannot be read shows its problem in place of its figures and hides none of the others.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -26,7 +27,7 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.service import overrides, store, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import fleets
-from coordinator_tasks.service.observe import load_claims, load_directives, load_members
+from coordinator_tasks.service.observe import holders_of, load_claims, load_directives, load_members
 
 DRAINING = "draining"
 STARTING, NOT_STARTED = "starting", "not started"
@@ -101,9 +102,7 @@ def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) ->
         view = store.load(c.zk, c.paths, name).view
     except (Malformed, Refused) as error:
         return TopicOverview(name, problem=str(error))
-    owners: dict[str, int] = {}
-    for consumer in view.node.assignments.values() if view.node is not None else ():
-        owners[consumer] = owners.get(consumer, 0) + 1
+    owners = Counter(view.node.assignments.values() if view.node is not None else ())
     moving = _moving(view)
     return TopicOverview(
         topic=name,
@@ -162,7 +161,7 @@ def consumers(c: Coordinator) -> list[ConsumerOverview]:
     nodes, unclear = store.load_nodes(c.zk, c.paths, transitions.topics(c)), dict[str, str]()
     directives = load_directives(c, unclear)
     members = load_members(c, unclear)
-    held = _incarnations(nodes)
+    held = {consumer: max(granted) for consumer, granted in holders_of(nodes).items()}
     wanted = {consumer for fleet in fleets(c) for consumer in fleet.consumers}
     asked_of = {d.consumer for d in directives.values() if d.isolation is not None or d.draining is not None}
     everybody = sorted(members.keys() | held.keys() | wanted | asked_of | unclear.keys())
@@ -171,15 +170,6 @@ def consumers(c: Coordinator) -> list[ConsumerOverview]:
     answers = c.statuses.ask([one for one in asked if one is not None])
     world = World(c.clock.now(), members, claims, directives, answers, unclear=unclear)
     return [_consumer(c, consumer, world, nodes, held.get(consumer, 0)) for consumer in everybody]
-
-
-def _incarnations(nodes: Mapping[str, TopicNode]) -> dict[str, int]:
-    """Consumer → the newest incarnation that is granted anything."""
-    found: dict[str, int] = {}
-    for node in nodes.values():
-        for consumer, incarnation in node.incarnations.items():
-            found[consumer] = max(incarnation, found.get(consumer, 0))
-    return found
 
 
 def _consumer(

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.codecs.history_codec import encode_record
-from coordinator_tasks.core.errors import LookAgain, Malformed, NodeMissing, NotManaged
-from coordinator_tasks.core.guarded import put
+from coordinator_tasks.core.errors import LookAgain, Malformed, NotManaged
 from coordinator_tasks.core.machine.decision import Decision
 from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.model import Release, TopicNode
 from coordinator_tasks.core.names import Paths, is_topic, partition_of
 from coordinator_tasks.core.ports import Check, Create, Node, Operation, SetData, ZooKeeper
+from coordinator_tasks.core.znodes import children, put
 
 MAX_TORN_READS = 20
 
@@ -39,10 +39,7 @@ class Stored:
 
 def managed(zk: ZooKeeper, paths: Paths) -> tuple[str, ...]:
     """The topics that this cluster manages, sorted; none while the cluster has no folder yet."""
-    try:
-        return tuple(zk.children(paths.configs))
-    except NodeMissing:
-        return ()
+    return tuple(children(zk, paths.configs))
 
 
 def load(zk: ZooKeeper, paths: Paths, topic: str) -> Stored:
@@ -165,11 +162,8 @@ def _guards(paths: Paths, decision: Decision, world: World) -> list[Operation]:
 
 
 def _partitions(zk: ZooKeeper, paths: Paths, topic: str) -> tuple[int, ...]:
-    try:
-        children = zk.children(paths.topic(topic))
-    except NodeMissing:
-        return ()
-    return tuple(sorted(p for child in children if (p := partition_of(child)) is not None))
+    listed = children(zk, paths.topic(topic))
+    return tuple(sorted(p for child in listed if (p := partition_of(child)) is not None))
 
 
 def _version(node: Node | None) -> int:

@@ -17,16 +17,15 @@ from coordinator_tasks.core.errors import (
     InvalidName,
     LookAgain,
     Malformed,
-    NodeMissing,
     NotManaged,
     Refused,
     TopicConflict,
 )
-from coordinator_tasks.core.guarded import compare_and_set, put
 from coordinator_tasks.core.machine.presence import who_cannot_read
 from coordinator_tasks.core.model import PROPERTIES, Actor, StartRule, TopicConfig, TopicDescription
 from coordinator_tasks.core.names import ROOT, Paths, check_topic, is_cluster, is_topic, partition_of
 from coordinator_tasks.core.ports import Check, Create, Delete, Operation, SetData, ZooKeeper
+from coordinator_tasks.core.znodes import children, compare_and_set, put
 from coordinator_tasks.service.coordinator import Coordinator
 
 NODES_PER_WRITE = 1_000
@@ -133,7 +132,7 @@ def _check_readable(c: Coordinator, wanted: TopicConfig) -> None:
 
 
 def _check_other_clusters(c: Coordinator, wanted: TopicConfig) -> None:
-    for cluster in c.zk.children(ROOT) if c.zk.find(ROOT) is not None else []:
+    for cluster in children(c.zk, ROOT):
         if cluster == c.paths.cluster or not is_cluster(cluster):
             continue
         found = _find(c.zk, Paths(cluster), wanted.topic)
@@ -264,7 +263,7 @@ def chosen_partitions(c: Coordinator, config: TopicConfig, asked: Collection[int
 
 def list_topics(c: Coordinator) -> tuple[TopicConfig, ...]:
     """The managed topics, sorted by name, those being removed included. Raises `Malformed`."""
-    names = [name for name in _names(c) if is_topic(name)]
+    names = list(filter(is_topic, children(c.zk, c.paths.configs)))
     paths = [c.paths.config(name) for name in names]
     nodes = zip(paths, c.zk.get_many(paths), strict=True)
     return tuple(decode_config(path, node.data) for path, node in nodes if node is not None)
@@ -276,7 +275,7 @@ def refresh_partitions(c: Coordinator, topics: Collection[str] = ()) -> tuple[Re
     A topic that is gone or was created anew, or whose configuration cannot be read, is reported and left as it is.
     Raises `KafkaUnavailable` and `StoreUnavailable`.
     """
-    names: Sequence[str] = sorted(topics) or _names(c)
+    names = sorted(topics) or children(c.zk, c.paths.configs)
     described = c.kafka.describe([name for name in names if is_topic(name)])
     return tuple(_refreshed(c, name, described.get(name)) for name in names)
 
@@ -308,13 +307,6 @@ def _refreshed(c: Coordinator, topic: str, described: TopicDescription | None) -
 def _find(zk: ZooKeeper, paths: Paths, topic: str) -> tuple[TopicConfig, int] | None:
     node = zk.find(paths.config(topic))
     return None if node is None else (decode_config(paths.config(topic), node.data), node.stat.version)
-
-
-def _names(c: Coordinator) -> list[str]:
-    try:
-        return c.zk.children(c.paths.configs)
-    except NodeMissing:
-        return []
 
 
 def _unknown(c: Coordinator, topic: str) -> str:

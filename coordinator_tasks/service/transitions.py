@@ -12,7 +12,6 @@ from enum import StrEnum
 
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.errors import DiscoveryUnavailable, LookAgain, Malformed, Refused
-from coordinator_tasks.core.guarded import compare_and_set
 from coordinator_tasks.core.machine import causes, machine
 from coordinator_tasks.core.machine.confirm import blockers
 from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, Verdict
@@ -22,6 +21,7 @@ from coordinator_tasks.core.machine.table import TableBroken
 from coordinator_tasks.core.machine.world import Presence, TopicView
 from coordinator_tasks.core.model import Actor, Explanation, Member, Move, State
 from coordinator_tasks.core.ports import Operation
+from coordinator_tasks.core.znodes import compare_and_set
 from coordinator_tasks.service import observe, store
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.observe import Snapshot

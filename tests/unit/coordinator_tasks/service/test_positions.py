@@ -10,7 +10,6 @@ from coordinator_plugin import changes
 
 from coordinator_tasks.core.codecs.codec import decode_node, decode_state, encode_node
 from coordinator_tasks.core.errors import LookAgain, NotManaged, Refused
-from coordinator_tasks.core.guarded import put
 from coordinator_tasks.core.model import (
     Actor,
     Committed,
@@ -27,6 +26,7 @@ from coordinator_tasks.core.model import (
 )
 from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.core.protocol.holding import may_hold
+from coordinator_tasks.core.znodes import put
 from coordinator_tasks.service import directives, history, positions, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.topics import add_topic, configuration, remove_topic

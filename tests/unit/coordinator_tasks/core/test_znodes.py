@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from coordinator_tasks.core.errors import LookAgain, StoreUnavailable
-from coordinator_tasks.core.guarded import MAX_ATTEMPTS, compare_and_set, put
 from coordinator_tasks.core.ports import Operation
+from coordinator_tasks.core.znodes import MAX_ATTEMPTS, compare_and_set, put
 from tests.fakes.zookeeper import FakeZooKeeper, FakeZooKeeperServer
 
 PATH = "/counter"

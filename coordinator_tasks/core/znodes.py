@@ -1,14 +1,22 @@
-"""Writes to ZooKeeper that apply only while what they were made from is unchanged."""
+"""What services and adapters share of ZooKeeper: lists that may be missing, and writes under guards."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from coordinator_tasks.core.errors import CoordinatorError, LookAgain
+from coordinator_tasks.core.errors import CoordinatorError, LookAgain, NodeMissing
 from coordinator_tasks.core.ports import Create, Operation, SetData, ZooKeeper
 
 MAX_ATTEMPTS = 20
 """Of one compare-and-set. Each lost attempt means that another writer made progress."""
 T = TypeVar("T")
+
+
+def children(zk: ZooKeeper, path: str) -> list[str]:
+    """The names of a node's children, sorted; none where the node is missing."""
+    try:
+        return zk.children(path)
+    except NodeMissing:
+        return []
 
 
 def put(path: str, data: bytes, version: int) -> Operation:
