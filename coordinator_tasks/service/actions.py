@@ -15,25 +15,8 @@ from coordinator_tasks.core.model import Actor, StartRule, TopicConfig
 from coordinator_tasks.core.names import check_consumer, check_topic
 from coordinator_tasks.core.partition_text import counted, named
 from coordinator_tasks.service import directives, overrides, positions, store, topics, transitions
+from coordinator_tasks.service import parameters as p
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.parameters import (
-    BY,
-    CONSUMER,
-    DRY_RUN,
-    FOR_S,
-    GROUP,
-    MINUTES,
-    PARAMETERS,
-    PARTITIONS,
-    PINNED,
-    PROPERTIES,
-    START,
-    STRATEGY,
-    TO,
-    TOPIC,
-    WHY,
-    Parameter,
-)
 
 Given: TypeAlias = Mapping[str, Any]
 """The parameters by name, as the form or the command gives them."""
@@ -61,7 +44,7 @@ class Action:
     name: str
     help: str
     form: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[p.Parameter, ...]
     do: Callable[[Coordinator, Given, Actor], Done]
     preview: Callable[[Coordinator, Given], Done] = lambda _c, _given: NOTHING
     before: Callable[[Coordinator, Given], Iterable[str]] = lambda _c, _given: ()
@@ -287,7 +270,7 @@ TOPIC_ACTIONS = (
         "add_topic",
         "Manage a topic from now on; the same call again changes nothing.",
         "Manage a Kafka topic: its partitions are assigned to the consumers from then on.",
-        (TOPIC, GROUP, START, STRATEGY, PARAMETERS, PROPERTIES),
+        (p.TOPIC, p.GROUP, p.START, p.STRATEGY, p.PARAMETERS, p.PROPERTIES),
         do=_add_topic,
         before=_described,
     ),
@@ -295,7 +278,7 @@ TOPIC_ACTIONS = (
         "set_strategy",
         "Give a topic another strategy, with all of its parameters; see `plan --dry-run` for what that moves.",
         "Give a topic another strategy and all of its parameters; a dry run of `rebalance` then shows what that moves.",
-        (TOPIC, STRATEGY, PARAMETERS),
+        (p.TOPIC, p.STRATEGY, p.PARAMETERS),
         do=_set_strategy,
         before=_compared,
     ),
@@ -303,7 +286,7 @@ TOPIC_ACTIONS = (
         "remove_topic",
         "Manage a topic no longer: its consumers stop and commit with the next plan. Offsets and history stay.",
         "Stop managing a topic: its consumers stop and commit. The topic and its committed offsets stay.",
-        (TOPIC,),
+        (p.TOPIC,),
         do=_remove_topic,
         before=_stopped,
     ),
@@ -311,7 +294,7 @@ TOPIC_ACTIONS = (
         "pause",
         "Read partitions no longer; they stay where they are, and are committed as they are.",
         "Read partitions no longer. Their consumers keep them, commit them as they are, and go on with the others.",
-        (TOPIC, PARTITIONS, DRY_RUN),
+        (p.TOPIC, p.PARTITIONS, p.DRY_RUN),
         do=partial(_set_paused, True),
         preview=partial(_would_pause, True),
     ),
@@ -319,7 +302,7 @@ TOPIC_ACTIONS = (
         "resume",
         "Read paused partitions again, from where they are.",
         "Read paused partitions again, from where they are.",
-        (TOPIC, PARTITIONS, DRY_RUN),
+        (p.TOPIC, p.PARTITIONS, p.DRY_RUN),
         do=partial(_set_paused, False),
         preview=partial(_would_pause, False),
     ),
@@ -327,7 +310,7 @@ TOPIC_ACTIONS = (
         "freeze",
         "Let nothing move for those who come or go; what nobody runs any more is placed all the same.",
         "Let nothing of a topic move for those who come or go. What nobody runs any more is placed all the same.",
-        (TOPIC,),
+        (p.TOPIC,),
         do=partial(_set_frozen, True, overrides.FROZEN),
         before=partial(_frozen, True),
     ),
@@ -335,7 +318,7 @@ TOPIC_ACTIONS = (
         "unfreeze",
         "Let a frozen topic be planned again; see `plan --dry-run` for what that moves.",
         "Let a frozen topic be planned again; a dry run of `rebalance` then shows what that moves.",
-        (TOPIC,),
+        (p.TOPIC,),
         do=partial(_set_frozen, False, "not frozen; the next plan is for everybody who is there"),
         before=partial(_frozen, False),
     ),
@@ -343,7 +326,7 @@ TOPIC_ACTIONS = (
         "pin",
         "Keep partitions with one consumer whenever it is there; they move to it with the next plan.",
         "Keep partitions with one consumer whenever it is there. They move to it with the next plan.",
-        (TOPIC, CONSUMER, PINNED, DRY_RUN),
+        (p.TOPIC, p.CONSUMER, p.PINNED, p.DRY_RUN),
         do=_set_pins,
         preview=_would_pin,
     ),
@@ -351,7 +334,7 @@ TOPIC_ACTIONS = (
         "unpin",
         "Let pinned partitions go where the strategy puts them.",
         "Let pinned partitions go where the strategy puts them.",
-        (TOPIC, PARTITIONS, DRY_RUN),
+        (p.TOPIC, p.PARTITIONS, p.DRY_RUN),
         do=_set_pins,
         preview=_would_pin,
     ),
@@ -361,7 +344,7 @@ TOPIC_ACTIONS = (
         "The history keeps where each of them was, so that it can be undone.",
         "Let partitions go on somewhere else: their consumers stop them, commit, and start again there. The history keeps "
         "where each of them was, so that another reset undoes it.",
-        (TOPIC, TO, PARTITIONS, WHY, DRY_RUN, BY),
+        (p.TOPIC, p.TO, p.PARTITIONS, p.WHY, p.DRY_RUN, p.BY),
         do=_reset_offsets,
         preview=_would_reset,
     ),
@@ -371,7 +354,7 @@ CONSUMER_ACTIONS = (
         "isolate",
         "Take a consumer for closed: it may run nothing, and others get its partitions with the next plan.",
         "Take everything from a consumer at once, without its word; it may run nothing until it is readmitted.",
-        (CONSUMER, WHY, BY, MINUTES, FOR_S),
+        (p.CONSUMER, p.WHY, p.BY, p.MINUTES, p.FOR_S),
         do=_isolate,
         before=partial(_loses, "loses at once"),
     ),
@@ -379,7 +362,7 @@ CONSUMER_ACTIONS = (
         "readmit",
         "Let an isolated consumer in again, as soon as it confirms that it runs nothing.",
         "Let an isolated consumer in again; it takes effect when it has confirmed that it runs nothing.",
-        (CONSUMER, BY),
+        (p.CONSUMER, p.BY),
         do=_readmit,
         before=_awaits,
     ),
@@ -387,7 +370,7 @@ CONSUMER_ACTIONS = (
         "drain",
         "Let a consumer give everything away by hand-offs, and take it out of its fleet.",
         "Let a consumer give everything away by hand-offs, and leave its fleet.",
-        (CONSUMER, WHY, BY),
+        (p.CONSUMER, p.WHY, p.BY),
         do=_drain,
         before=partial(_loses, "gives away"),
     ),
@@ -395,7 +378,7 @@ CONSUMER_ACTIONS = (
         "undrain",
         "Let a drained consumer be given partitions again; its fleet is not changed.",
         "",
-        (CONSUMER,),
+        (p.CONSUMER,),
         do=_undrain,
     ),
 )
