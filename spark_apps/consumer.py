@@ -34,6 +34,7 @@ from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.process.consumer_process import ConsumerSettings, Process, leave_on_signals, open_process
 from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.delivery.hooks import Hooks
+from spark_apps.errors import lost_records
 from spark_apps.pipelines import Build
 from spark_apps.pipelines.outputs import agreed_writer
 from spark_apps.records.link import LinkServer
@@ -48,6 +49,8 @@ STOP_TIMEOUT_S = 15.0
 CHECK_S = 0.5
 ANY = ".*"
 START_ATTEMPTS = 6
+MOST_LOSSES, LOSSES_S = 5, 600.0
+"""A query that has met lost records is started again so often within so many seconds; then the consumer leaves."""
 V = TypeVar("V")
 
 log = logging.getLogger(__name__)
@@ -90,28 +93,44 @@ class Pipeline:
 
 
 class SparkTopic:
-    """One topic: its ownership and its query, which starts in a thread of its own."""
+    """One topic: its ownership and its query, which starts in a thread of its own.
 
-    def __init__(self, runner: TopicRunner, start: Callable[[], StreamingQuery]) -> None:
+    `start` gets the number of the attempt; `active_tasks` tells how many tasks of a query's run are under way.
+    """
+
+    def __init__(
+        self,
+        runner: TopicRunner,
+        start: Callable[[int], StreamingQuery],
+        active_tasks: Callable[[str], int],
+    ) -> None:
         self.runner = runner
         self.problem = ""
         self.over = False
         self._start = start
+        self._active_tasks = active_tasks
         self._query: StreamingQuery | None = None
         self._checked_at = 0.0
         self._attempts = 0
+        self._losses: list[float] = []
         self._thread = self._begin()
 
-    def _begin(self) -> threading.Thread:
+    def _begin(self, lost: tuple[int, str] | None = None) -> threading.Thread:
+        """Start the query in a thread; `lost`: the partition whose lost records have ended the last one, and its problem."""
         self._attempts += 1
-        self._query = None
-        thread = threading.Thread(target=self._run, name=f"query-{self.runner.topic}", daemon=True)
+        ended, self._query = self._query, None
+        thread = threading.Thread(target=self._run, args=(ended, lost), name=f"query-{self.runner.topic}", daemon=True)
         thread.start()
         return thread
 
-    def _run(self) -> None:
+    def _run(self, ended: StreamingQuery | None, lost: tuple[int, str] | None) -> None:
         try:
-            self._query = self._start()
+            if ended is not None and lost is not None:
+                if not self._idle(ended, time.monotonic() + STOP_TIMEOUT_S):
+                    self.problem = f"topic {self.runner.topic}: the tasks of a query that lost records do not end"
+                    return
+                self.runner.edit(lambda ownership: ownership.query_lost(*lost))
+            self._query = self._start(self._attempts)
         except Exception as error:  # the edge of a thread, and of a user's function: the consumer leaves with it
             log.exception("the query of topic %s could not be started", self.runner.topic)
             self.problem = f"topic {self.runner.topic}: the query could not be started: {reason(error)}"
@@ -129,17 +148,39 @@ class SparkTopic:
             if error is None and self.runner.edit(lambda _: self.runner.over):
                 self.over = True
                 return ""
-            if SLOW_START in str(error) and self._attempts < START_ATTEMPTS and not self.runner.edit(_opened):
-                log.warning("topic %s: %s; starting the query again", self.runner.topic, SLOW_START)
-                self._thread = self._begin()
-                return ""
             why = reason(error) if error is not None else "it was stopped"
+            if self._begins_again(str(error), why, now):
+                return ""
             self.problem = f"topic {self.runner.topic}: the query has ended: {why}"
             return self.problem
         self.problem = f"topic {self.runner.topic}: Spark no longer answers"
         return self.problem
 
-    def halt(self, tasks_of: Callable[[str], int]) -> bool:
+    def _begins_again(self, text: str, why: str, now: float) -> bool:
+        """Whether the query starts again: after a slow start, or without a partition whose records are gone."""
+        lost = lost_records(why)
+        if lost is not None:
+            self._losses = [at for at in self._losses if now - at < LOSSES_S]
+            again = len(self._losses) < MOST_LOSSES
+            self._losses.append(now)
+        else:
+            again = SLOW_START in text and self._attempts < START_ATTEMPTS and not self.runner.edit(_opened)
+        if again:
+            log.warning("topic %s: %s; starting the query again", self.runner.topic, why if lost else SLOW_START)
+            self._thread = self._begin(lost)
+        return again
+
+    def _idle(self, query: StreamingQuery, deadline: float) -> bool:
+        """Wait for the tasks of an ended query; False if they do not end in time. A Spark that does not answer has none."""
+        with suppress(Py4JError, PySparkException, OSError):
+            run = str(query.runId)
+            while self._active_tasks(run) > 0:
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(0.05)
+        return True
+
+    def halt(self) -> bool:
         """Stop the query and wait for its tasks; False if they do not end in time."""
         deadline = time.monotonic() + STOP_TIMEOUT_S
         self._thread.join(STOP_TIMEOUT_S)
@@ -149,15 +190,7 @@ class SparkTopic:
         stopper = threading.Thread(target=_quietly, args=(query.stop,), daemon=True)
         stopper.start()
         stopper.join(max(0.1, deadline - time.monotonic()))
-        if stopper.is_alive():
-            return False
-        with suppress(Py4JError, PySparkException, OSError):
-            run = str(query.runId)
-            while tasks_of(run) > 0:
-                if time.monotonic() > deadline:
-                    return False
-                time.sleep(0.05)
-        return True
+        return not stopper.is_alive() and self._idle(query, deadline)
 
 
 def _opened(ownership: TopicOwnership) -> bool:
@@ -291,17 +324,21 @@ class Consumer:
         )
         link.serve(topic, runner)
         build = found.build
-        self._topics[topic] = SparkTopic(runner, lambda: self._query(runner, build))
+        self._topics[topic] = SparkTopic(
+            runner, lambda attempt: self._query(runner, build, attempt), self._active_tasks
+        )
         return ""
 
-    def _query(self, runner: TopicRunner, build: Build) -> StreamingQuery:
+    def _query(self, runner: TopicRunner, build: Build, attempt: int) -> StreamingQuery:
         topic = runner.topic
         session.label(self._spark, topic)
         options = {"includeAssignment": "true", **self._how.options, "subscribe": topic}
         stream = self._spark.readStream.format(source.FORMAT).options(**options).load()
         writer = agreed_writer(runner, build(stream, self._how.pipeline), self._how.hooks)
         check_stateless(writer, state_stays_behind=self._how.state_stays_behind)
-        return progress.start(writer.option("checkpointLocation", str(self._checkpoints / topic)).queryName(topic))
+        # A folder for each attempt: Spark would begin with the batch that the last query could not finish.
+        checkpoint = str(self._checkpoints / topic / str(attempt))
+        return progress.start(writer.option("checkpointLocation", checkpoint).queryName(topic))
 
     def edit(self, topic: str, change: Callable[[TopicOwnership], V]) -> V:
         """Look at or change a topic's ownership."""
@@ -324,7 +361,7 @@ class Consumer:
     def halt(self) -> None:
         """Stop all queries; what tasks that do not end have read still counts as running."""
         for topic, one in self._topics.items():
-            if one.halt(self._active_tasks):
+            if one.halt():
                 why = one.problem
                 one.runner.edit(lambda ownership: ownership.query_ended(why))  # noqa: B023 - called at once
             else:

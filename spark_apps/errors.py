@@ -1,5 +1,7 @@
 """What can go wrong on the data side, by who handles it. Wrong options are `Refused`, as everywhere."""
 
+import re
+
 from coordinator_tasks.core.errors import CoordinatorError
 
 
@@ -12,7 +14,23 @@ class LinkFailed(CoordinatorError):
 
 
 class DataLost(CoordinatorError):
-    """Records of a planned range are no longer in the log (retention, truncation, a topic created anew)."""
+    """Records of a planned range are no longer in the log (retention, truncation, a re-created topic).
+
+    Raised on an executor, and known to the driver by its text alone: `lost_records` reads what this writes.
+    """
+
+    def __init__(self, topic: str, partition: int, planned: range, problem: str) -> None:
+        where = f"topic {topic}, partition {partition}, planned {planned.start} to {planned.stop - 1}"
+        self.what = f"{where}: {problem}"
+        super().__init__(f"{self.what}; set failOnDataLoss=false to go on without them")
+
+
+def lost_records(error: str) -> tuple[int, str] | None:
+    """The partition and the problem of a `DataLost`, from the last line of its traceback; `None` for other errors."""
+    found = re.fullmatch(
+        r"DataLost: topic \S+, partition (\d+), planned [^:]+: (.+); set failOnDataLoss=false.*", error
+    )
+    return None if found is None else (int(found[1]), found[2])
 
 
 class ReadFailed(CoordinatorError):

@@ -2,7 +2,8 @@
 
 A request is `{"call": name, ...}`, the answer `{"ok": value}` or `{"error": sentence}`; one connection per reader, one
 request at a time. The agent's side calls a `Planner` from the connection's own thread. A topic has one live reader: a
-second one is refused, because both would count on the same ranges.
+second one is refused, because both would count on the same ranges. It waits `LEAVE_TIMEOUT_S` for the first one's end: that
+may be of a query that has ended just now.
 """
 
 import contextlib
@@ -27,6 +28,7 @@ MAX_PATH_BYTES = 100  # sun_path holds 108 with its end
 ANSWER_TIMEOUT_S = 60.0
 CLOSE_TIMEOUT_S = 2.0
 LONGEST_WAIT_S = 0.2
+LEAVE_TIMEOUT_S = 5.0
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +70,7 @@ class LinkServer:
         if len(os.fsencode(self.path)) > MAX_PATH_BYTES:
             shutil.rmtree(self._folder)
             raise Refused(f"the socket path {self.path} is longer than {MAX_PATH_BYTES} bytes; set a shorter TMPDIR")
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._planners: dict[str, Planner] = {}
         self._readers: dict[str, str] = {}
         self._connections: set[socket.socket] = set()
@@ -137,6 +139,7 @@ class LinkServer:
                     f"this application's agent does not manage topic '{topic}' (managed: {known}); "
                     "add the topic to the coordinator, or correct 'subscribe'"
                 )
+            self._lock.wait_for(lambda: self._readers.get(topic, reader) == reader, LEAVE_TIMEOUT_S)
             other = self._readers.setdefault(topic, reader)
             if other != reader:
                 raise LinkFailed(
@@ -150,6 +153,7 @@ class LinkServer:
         with self._lock:
             if self._readers.get(topic) == reader:
                 del self._readers[topic]
+                self._lock.notify_all()
 
 
 class _Session:

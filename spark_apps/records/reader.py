@@ -318,10 +318,10 @@ class _Reading:
             self._assign()
 
     def _lost(self, one: Range, problem: str) -> None:
-        text = f"topic {self._job.topic}, partition {one.partition}, planned {one.start} to {one.end - 1}: {problem}"
+        lost = DataLost(self._job.topic, one.partition, range(one.start, one.end), problem)
         if self._job.fail_on_data_loss:
-            raise DataLost(f"{text}; set failOnDataLoss=false to go on without them")
-        log.warning("%s; going on without them because failOnDataLoss is false", text)
+            raise lost
+        log.warning("%s; going on without them because failOnDataLoss is false", lost.what)
 
     def _stalled(self) -> ReadFailed:
         missing = ", ".join(

@@ -244,6 +244,32 @@ def test_where_retention_took_the_next_records_a_partition_goes_on_at_the_earlie
     assert read == {p: list(range(max(committed[p], first if p == 1 else 0), ends[p])) for p in range(4)}
 
 
+def test_where_retention_strikes_in_the_middle_of_a_batch_only_that_partition_stops(world: World) -> None:
+    site, gate = world.site, world.folder / "rows" / "closed"
+    world.b = SparkProcess(site, "b", world.folder, "tests.integration.poisoned_pipeline:build")
+    world.b.registered()
+    site.hand_off({2: "b", 3: "b"})
+    wait_for(lambda: site.runs("b").keys() == {2, 3}, "b runs two", START_S)
+    incarnation, lost = site.incarnation("b"), site.committed()[3].offset
+    gate.touch()
+    site.produce(60)
+    wait_for((world.folder / "rows" / "waiting").exists, "a batch is planned and not read", START_S)
+    expire(site.kafka, site.topic, 3, lost + 40)
+    began = time.monotonic()
+    gate.unlink()
+    end = site.offsets.ends(site.topic, [2])[2]
+    wait_for(lambda: site.committed()[2].offset == end, "the other partition goes on", START_S)
+    print(f"\nthe other partition was committed after {time.monotonic() - began:.1f} s")
+    says = (
+        f"partition 3: offsets {lost} to {lost + 39} are gone, the log begins at {lost + 40}: stopped; reset its offsets, "
+        "or set failOnDataLoss=false"
+    )
+    assert says in site.topic_status("b").reports
+    assert site.runs("b") == {2: True}
+    assert site.committed()[3].offset == lost
+    assert (site.incarnation("b"), world.b.process.poll()) == (incarnation, None)
+
+
 def test_a_query_that_dies_makes_the_consumer_leave_with_its_reason(world: World) -> None:
     site = world.site
     site.producer.produce(site.topic, b"poison", partition=1)

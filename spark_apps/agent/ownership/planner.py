@@ -30,7 +30,7 @@ class BatchPlanner:
         self.pacing = pacing or Pacing()
         self._clock = clock
         self._last: BatchOffset | None = None
-        self._offered = 0
+        self._offered: BatchOffset | None = None
         self._next_at = 0.0
         self._planned_at = 0.0
         self._per_second = 0.0
@@ -107,15 +107,15 @@ class BatchPlanner:
     def _confirmed(self, batch: BatchOffset) -> BatchOffset | None:
         """The batch handed out, once it may be delivered: at most once, after its commits. Lost partitions are left out."""
         waiting, lost = self.ownership.batches.unconfirmed()
-        if lost and batch.batch != self._offered:
+        if lost and batch is not self._offered:
             batch = self._last = replace(batch, ranges={p: one for p, one in batch.ranges.items() if p not in lost})
             self.ownership.batches.withdraw(lost)
         if not batch.ranges:
             self.ownership.batches.cover(batch.batch)
             return None
-        if waiting and batch.batch != self._offered:
+        if waiting and batch is not self._offered:
             return None
-        self._offered = batch.batch
+        self._offered = batch
         return batch
 
     def _due(self, available: list[Range]) -> bool:

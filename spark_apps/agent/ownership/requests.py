@@ -327,19 +327,26 @@ class Requests:
         accepted = self._holdings.accepted
         rule = accepted.start if accepted is not None else StartRule.NONE
         if self._holdings.fail_on_data_loss or rule is StartRule.NONE or self._holdings.terms.claims:
-            self._holdings.stop(held)
-            otherwise = (
-                ", or set failOnDataLoss=false"
-                if self._holdings.fail_on_data_loss and not self._holdings.terms.claims
-                else ""
-            )
-            self._lost(partition, f"{sentence}: stopped; reset its offsets{otherwise}")
+            self._stop_lost(partition, held, sentence)
         elif beginning is None:
             self._schedule.want_bounds()
         else:
             target = held.end if rule is StartRule.LATEST and held.end is not None else beginning
             self._lost(partition, f"{sentence}: goes on at {target} ({rule.value}), because failOnDataLoss is false")
             held.jump(target)
+
+    def lose(self, partition: int, sentence: str) -> None:
+        """An executor has not found the next records: stop the partition, and compare all others with the log."""
+        if partition in self._holdings.held:
+            self._stop_lost(partition, self._holdings.held[partition], sentence)
+        self._schedule.want_bounds()
+        self._schedule.want_ends()
+
+    def _stop_lost(self, partition: int, held: OwnedPartition, sentence: str) -> None:
+        holdings = self._holdings
+        holdings.stop(held)
+        otherwise = ", or set failOnDataLoss=false" if holdings.fail_on_data_loss and not holdings.terms.claims else ""
+        self._lost(partition, f"{sentence}: stopped; reset its offsets{otherwise}")
 
     def _lost(self, partition: int, sentence: str) -> None:
         self._reports.clear(f"read {partition}")  # the log's bounds say why

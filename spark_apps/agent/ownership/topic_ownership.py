@@ -57,6 +57,12 @@ class TopicOwnership:
         self.batches.drop()
         self.grants.stop(why)
 
+    def query_lost(self, partition: int, problem: str) -> None:
+        """The query is terminated as above, because records of a partition are gone: that one stops, another query follows."""
+        self.batches.drop()
+        self.requests.lose(partition, problem)
+        self.grants.apply()
+
     @property
     def writer(self) -> Writer:
         """As whom we write to a sink that keeps the positions."""

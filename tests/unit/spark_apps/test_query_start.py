@@ -9,9 +9,10 @@ from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.wiring import Settings
 from spark_apps import consumer
 from spark_apps.agent.process.consumer_process import ConsumerSettings
-from spark_apps.consumer import START_ATTEMPTS, Consumer, SparkSettings, SparkTopic
+from spark_apps.consumer import MOST_LOSSES, START_ATTEMPTS, Consumer, SparkSettings, SparkTopic
 from spark_apps.delivery import Delivery
 from spark_apps.delivery.hooks import ConsumerRebalanceListener, Hooks
+from spark_apps.errors import DataLost
 from spark_apps.pipelines import outputs
 from spark_apps.spark import progress
 from spark_apps.spark.warm_up import SLOW_START
@@ -21,6 +22,7 @@ class Ended:
     """A query that is over."""
 
     isActive = False  # noqa: N815 (Spark's name)
+    runId = "run"  # noqa: N815
 
     def __init__(self, why: str) -> None:
         self._why = why
@@ -33,7 +35,10 @@ class Runner:
     topic = "orders"
 
     def __init__(self, opened: bool) -> None:
-        self.ownership = SimpleNamespace(grants=SimpleNamespace(opened=opened))
+        self.lost: list[tuple[int, str]] = []
+        self.ownership = SimpleNamespace(
+            grants=SimpleNamespace(opened=opened), query_lost=lambda *lost: self.lost.append(lost)
+        )
 
     def edit(self, change: Any) -> Any:
         return change(self.ownership)
@@ -48,11 +53,11 @@ def outcome(why: str, *, opened: bool) -> tuple[int, str]:
     """How often the query was started, and what is said in the end."""
     started: list[Ended] = []
 
-    def start() -> Any:
+    def start(_: int) -> Any:
         started.append(Ended(why))
         return started[-1]
 
-    topic = SparkTopic(cast(Any, Runner(opened)), start)
+    topic = SparkTopic(cast(Any, Runner(opened)), start, lambda _: 0)
     for _ in range(START_ATTEMPTS * 2):
         topic._thread.join()
         topic.check()
@@ -61,6 +66,47 @@ def outcome(why: str, *, opened: bool) -> tuple[int, str]:
 
 def test_a_slow_start_is_tried_again_and_then_given_up() -> None:
     assert outcome(SLOW_START, opened=False) == (START_ATTEMPTS, f"topic orders: the query has ended: {SLOW_START}")
+
+
+def losing(monkeypatch: pytest.MonkeyPatch, tasks: list[int]) -> tuple[list[int], Runner, SparkTopic]:
+    """A topic whose query always ends with lost records, and has so many active tasks at each look."""
+    monkeypatch.setattr(consumer, "STOP_TIMEOUT_S", 0.2)
+    started: list[int] = []
+
+    def start(attempt: int) -> Any:
+        started.append(attempt)
+        return Ended(LOST)
+
+    runner = Runner(opened=True)
+    topic = SparkTopic(cast(Any, runner), start, lambda _: tasks.pop(0) if len(tasks) > 1 else tasks[0])
+    for _ in range(2 * MOST_LOSSES):
+        topic._thread.join()
+        topic.check()
+    return started, runner, topic
+
+
+def test_a_query_that_lost_records_starts_again_without_their_partition_up_to_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started, runner, topic = losing(monkeypatch, [2, 1, 0])
+    assert started == list(range(1, MOST_LOSSES + 2))
+    assert runner.lost == [(1, "offsets 1 to 3 are gone")] * MOST_LOSSES
+    assert (
+        "the query has ended: DataLost: topic orders, partition 1, planned 1 to 8: offsets 1 to 3 are gone; set"
+        in topic.problem
+    )
+
+
+def test_starts_after_lost_records_that_lie_far_back_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer, "LOSSES_S", -1.0)
+    started, _, topic = losing(monkeypatch, [0])
+    assert (len(started), topic.problem) == (1 + 2 * MOST_LOSSES, "")
+
+
+def test_nothing_is_given_back_while_tasks_of_the_query_that_lost_records_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    started, runner, topic = losing(monkeypatch, [1])
+    assert (started, runner.lost) == ([1], [])
+    assert topic.problem == "topic orders: the tasks of a query that lost records do not end"
 
 
 @pytest.mark.parametrize(
@@ -89,12 +135,13 @@ NESTED = """An exception was raised by the Python Proxy. Return Message: Traceba
 pyspark.errors.exceptions.captured.PythonException: An exception was thrown from the Python worker:
 Traceback (most recent call last):
   File "/spark_apps/records/reader.py", line 19, in read
-    raise DataLost(text)
-spark_apps.errors.DataLost: topic orders, partition 0: offsets 1 to 3 are gone; set failOnDataLoss=false
+    raise ReadFailed(text)
+spark_apps.errors.ReadFailed: topic orders cannot be read: the broker is gone
 
 === Streaming Query ===
 Identifier: [id = b731b029]
 """
+LOST = f"Traceback (most recent call last):\nspark_apps.errors.DataLost: {DataLost('orders', 1, range(1, 9), 'offsets 1 to 3 are gone')}"
 IN_THE_SOURCE = """[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when latestOffset: Traceback (most recent call last):
   File "/source.py", line 15, in latestOffset
     client.latest(start)
@@ -106,7 +153,7 @@ ValueError
 @pytest.mark.parametrize(
     ("why", "says"),
     [
-        (NESTED, "DataLost: topic orders, partition 0: offsets 1 to 3 are gone; set failOnDataLoss=false"),
+        (NESTED, "ReadFailed: topic orders cannot be read: the broker is gone"),
         (IN_THE_SOURCE, "ValueError"),
         ("\n[STREAM_FAILED] the query\nhas failed", "[STREAM_FAILED] the query"),
         ("", "RuntimeError"),
@@ -266,7 +313,7 @@ def query_of(operator: str, monkeypatch: pytest.MonkeyPatch, **how: Any) -> dict
     settings = SparkSettings(options={"failOnDataLoss": "false"}, pipeline={"database": "d"}, hooks=HOOKS, **how)
     made = Consumer(cast(Any, Session(told)), ConsumerSettings(site, "a"), settings)
     runner = SimpleNamespace(topic="orders", agree=lambda *terms: told.update(agreed=terms))
-    made._query(cast(Any, runner), cast(Any, build))
+    made._query(cast(Any, runner), cast(Any, build), 1)
     return told
 
 
@@ -279,7 +326,7 @@ def test_a_query_carries_its_topics_name_and_its_holder_knows_how_it_delivers_an
         "options": {"includeAssignment": "true", "failOnDataLoss": "false", "subscribe": "orders"},
         "built": ("the stream", {"database": "d"}),
         "agreed": (Delivery.AT_LEAST_ONCE, None, HOOKS),
-        "checkpointLocation": "orders",
+        "checkpointLocation": "orders/1",
         "name": "orders",
         "started": True,
     }

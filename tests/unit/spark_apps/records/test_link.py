@@ -1,6 +1,7 @@
 """The socket between the reader and the agent."""
 
 import stat
+import threading
 import time
 from collections.abc import Iterator, Mapping
 
@@ -8,6 +9,7 @@ import pytest
 
 from coordinator_tasks.core.errors import Refused
 from spark_apps.errors import LinkFailed
+from spark_apps.records import link
 from spark_apps.records.batches import BatchOffset, Range, encode_offset
 from spark_apps.records.link import AgentClient, LinkServer
 from spark_apps.records.options import SourceOptions
@@ -102,8 +104,11 @@ def test_the_socket_is_private(server: LinkServer) -> None:
     assert stat.S_IMODE(server.path.parent.stat().st_mode) == 0o700
 
 
-def test_a_second_live_reader_is_refused_and_a_later_one_is_not(server: LinkServer, planner: Scripted) -> None:
+def test_a_second_live_reader_is_refused_and_a_later_one_is_not(
+    server: LinkServer, planner: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = AgentClient(str(server.path), "r1", OPTIONS)
+    monkeypatch.setattr(link, "LEAVE_TIMEOUT_S", 0.1)
     with pytest.raises(LinkFailed, match=r"read by another query of this application already \(reader r1\)"):
         AgentClient(str(server.path), "r2", OPTIONS)
     assert first.initial()["batch"] == 0
@@ -111,6 +116,13 @@ def test_a_second_live_reader_is_refused_and_a_later_one_is_not(server: LinkServ
     wait_until_free(server)
     AgentClient(str(server.path), "r3", OPTIONS).close()
     assert "attach r2" not in planner.events
+
+
+def test_a_reader_waits_for_the_end_of_the_one_before(server: LinkServer, planner: Scripted) -> None:
+    first = AgentClient(str(server.path), "r1", OPTIONS)
+    threading.Timer(0.3, first.close).start()
+    AgentClient(str(server.path), "r2", OPTIONS).close()
+    assert "attach r2" in planner.events
 
 
 def test_a_refusal_of_the_planner_reaches_the_query_as_its_sentence(server: LinkServer, planner: Scripted) -> None:

@@ -6,10 +6,8 @@ import pytest
 
 from coordinator_tasks.core.model import Committed, StartRule, Token
 from spark_apps.agent.ownership.planner import BatchPlanner
-from spark_apps.agent.ownership.work import (
-    ListOffsets,
-    perform,
-)
+from spark_apps.agent.ownership.work import ListOffsets, perform
+from spark_apps.agent.settings import Terms
 from spark_apps.records.batches import BatchOffset
 from tests.unit.spark_apps.agent.ownership.stage import GENERATION, Stage, planner_of
 
@@ -80,6 +78,39 @@ def test_lost_records_stop_their_partition_alone_and_nothing_of_them_is_committe
     stage.kafka.expire("t", 0, 0)
     stage.own(0, 1)
     assert 0 in stage.ownership.holdings.ready(), "asked to start again, it tries again"
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["at least once", "at most once"])
+def test_what_an_executor_finds_gone_stops_that_partition_and_a_new_query_reads_the_others(
+    stage: Stage, first: bool
+) -> None:
+    stage.ownership.agree(Terms(commit_first=first))
+    planner = opened(stage, fails=True)
+    stage.own(0, 1, 2)
+    stage.ownership.requests.want_ends()
+    stage.tick(1.0)
+    planner.offer(BatchOffset("t"))
+    stage.tick(1.0)
+    batch = planner.offer(BatchOffset("t"))
+    assert batch is not None
+    stage.kafka.expire("t", 0, 40)
+    stage.kafka.expire("t", 2, 40)
+    stage.ownership.query_lost(0, "offsets 0 to 39 are gone, the log begins at 40")
+    stage.tick(1.0)
+    stage.tick(1.0)
+    assert stage.ownership.holdings.ready().keys() == ({1, 2} if first else {1})
+    assert stage.reported(
+        "partition 0: offsets 0 to 39 are gone, the log begins at 40: stopped; reset its offsets, or set"
+    )
+    stage.kafka.append("t", 1, 5)
+    found = None
+    for _ in range(3):
+        stage.tick(0.0 if found else 1.0)
+        found = found or planner.offer(BatchOffset("t"))
+        assert found is None or not first or stage.committed(1).offset == 105, "at most once: the commit comes first"
+    assert found is not None
+    assert found.batch == 1
+    assert found.ranges[1].start == (100 if first else 0)
 
 
 def test_a_position_behind_the_logs_end_is_believed_only_after_a_while(stage: Stage) -> None:
