@@ -37,7 +37,8 @@ class Holdings:
 
     `accepted`: the topic node that is acted on. `awaiting`: it names us as the taker of what is not released yet. `first`:
     what the application's options say of new groups. `request`: what Kafka or the sink is asked at present; `number`: of
-    the last request.
+    the last request. `fail_on_data_loss`: the application's option; `None` = a consumer without that option, whose
+    partitions stop as with true.
     """
 
     held: dict[int, OwnedPartition] = field(default_factory=dict)
@@ -48,7 +49,7 @@ class Holdings:
     awaiting: bool = False
     first: FirstOffsets | None = None
     terms: Terms = field(default_factory=Terms)
-    fail_on_data_loss: bool = True
+    fail_on_data_loss: bool | None = None
     request: Work | None = None
     number: int = 0
 

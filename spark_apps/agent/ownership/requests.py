@@ -318,7 +318,7 @@ class Requests:
             if sentence:
                 self._misplaced(partition, held, sentence, beginning)
             elif beginning is not None:
-                if not self._holdings.fail_on_data_loss and (sentence := overtaken(held, beginning)):
+                if self._holdings.fail_on_data_loss is False and (sentence := overtaken(held, beginning)):
                     self._lost(partition, sentence)
                 held.handed_from = None
 
@@ -326,7 +326,7 @@ class Requests:
         """The log does not have our position: begin by the start rule, or stop the partition."""
         accepted = self._holdings.accepted
         rule = accepted.start if accepted is not None else StartRule.NONE
-        if self._holdings.fail_on_data_loss or rule is StartRule.NONE or self._holdings.terms.claims:
+        if self._holdings.fail_on_data_loss is not False or rule is StartRule.NONE or self._holdings.terms.claims:
             self._stop_lost(partition, held, sentence)
         elif beginning is None:
             self._schedule.want_bounds()

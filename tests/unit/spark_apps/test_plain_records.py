@@ -273,6 +273,7 @@ def test_a_position_that_retention_has_overtaken_stops_its_partition_and_no_othe
         stage.turn(0.5)
     assert stage.reported("partition 0: offsets 10 to 14 are gone, the log begins at 15: stopped; reset its offsets")
     assert not stage.reported("cannot be read"), "it is said once"
+    assert not stage.reported("failOnDataLoss"), "no option of a plain consumer"
     assert stage.runner.status().running.keys() == {1}
     assert stage.read(1) == list(range(20))
     assert stage.read(0) == list(range(10))

@@ -76,6 +76,7 @@ def test_what_to_do_about_lost_records_is_said_where_it_helps(claims: bool, capl
     play = Play(Terms(claims=claims))
     play.commit(0, 10, OLD)
     play.kafka.expire("t", 0, 40)
+    play.ownership.open()
     play.own(0)
     with caplog.at_level(logging.WARNING):
         play.ownership.requests.want_ends()
