@@ -1,7 +1,7 @@
 """The only place that builds adapters from settings."""
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +30,7 @@ from coordinator_tasks.site_strategies import strategies_of
 __all__ = [
     "ConsumerSession",
     "Settings",
+    "ask_brokers",
     "open_consumer_session",
     "open_coordinator",
     "open_zookeeper",
@@ -132,6 +133,11 @@ def open_zookeeper(settings: Settings) -> KazooZooKeeper:
         zk.check_closed((paths.base, *paths.folders()))
         on_error.pop_all()
     return zk
+
+
+def ask_brokers(kafka: Mapping[str, str]) -> None:
+    """Log in at the brokers and wait for one answer; raises `KafkaUnavailable` or `Refused` with what is wrong."""
+    ConfluentKafkaAdmin(kafka).describe(["connection-test"])
 
 
 def _ensure_folders(zk: ZooKeeper, paths: Paths) -> None:

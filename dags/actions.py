@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from airflow.sdk import DAG, Param
-from coordinator_plugin.dagparts import COMMON, cluster_param, dry_run_param
+from coordinator_plugin.clusters import dag_id
+from coordinator_plugin.dagparts import COMMON, cluster_param, dry_run_param, tags
 from coordinator_plugin.upkeep import ActionOperator
 
 from coordinator_tasks.service.actions import ACTIONS, Action
@@ -18,12 +19,12 @@ def build(action: Action) -> DAG:
     """One form."""
     title = action.name.replace("_", " ").capitalize()
     with DAG(
-        action.name,
+        dag_id(action.name),
         **COMMON,
         schedule=None,
         max_active_runs=4,
         doc_md=f"### {title}\n{action.form}\n\nA dry run says what would happen.",
-        tags=["coordinator", "action"],
+        tags=tags("action"),
         params={"cluster": cluster_param(), **fields(action), "dry_run": dry_run_param()},
     ) as dag:
         ActionOperator(task_id=action.name, action=action.name)

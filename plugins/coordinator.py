@@ -1,12 +1,5 @@
-"""Registers the coordinator with Airflow; everything else is in `coordinator_plugin` and `coordinator_ui`."""
+"""Registers the coordinator with an Airflow that has this folder as its plugins folder."""
 
-from airflow.plugins_manager import AirflowPlugin
-from coordinator_ui.registration import EXTERNAL_VIEWS, FASTAPI_APPS
+from coordinator_ui.plugin import CoordinatorPlugin
 
-
-class CoordinatorPlugin(AirflowPlugin):
-    """Its DAGs use the classes of `coordinator_plugin` directly; Airflow serves the pages of `coordinator_ui`."""
-
-    name = "coordinator"
-    fastapi_apps = FASTAPI_APPS
-    external_views = EXTERNAL_VIEWS
+__all__ = ["CoordinatorPlugin"]

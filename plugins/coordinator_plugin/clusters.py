@@ -5,6 +5,7 @@
 """
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from coordinator_tasks.core.names import check_cluster
 
 VARIABLE = "COORDINATOR_CLUSTERS"
 DEFAULT = "main"
+PREFIX = "COORDINATOR_DAG_PREFIX"
+_PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,50}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,15 @@ class Cluster:
 
     def dag_id(self, name: str) -> str:
         """The id of one of the cluster's DAGs: `rebalance`, and `rebalance__NAME` for further clusters."""
-        return name if self.first else f"{name}__{self.name}"
+        return dag_id(name if self.first else f"{name}__{self.name}")
+
+
+def dag_id(name: str, environ: Mapping[str, str] = os.environ) -> str:
+    """A DAG's id in this Airflow: the site's prefix goes before ours; raises `Refused`."""
+    prefix = environ.get(PREFIX, "")
+    if not _PREFIX.fullmatch(prefix):
+        raise Refused(f"{PREFIX} is {prefix[:60]!r}; give at most 50 letters, digits, and characters of _ . -")
+    return prefix + name
 
 
 def clusters(environ: Mapping[str, str] = os.environ) -> tuple[Cluster, ...]:

@@ -17,7 +17,7 @@ POOL = os.environ.get("COORDINATOR_LAUNCH_POOL", "default_pool")
 
 COMMON: Mapping[str, Any] = {
     "catchup": False,
-    "is_paused_upon_creation": False,
+    "is_paused_upon_creation": os.environ.get("COORDINATOR_DAGS_PAUSED", "false").lower() == "true",
     "default_args": {
         "owner": "coordinator",
         "retries": 3,
@@ -36,10 +36,16 @@ def cluster_dag(
         cluster.dag_id(name),
         **COMMON,
         doc_md=docs,
-        tags=["coordinator", cluster.name],
+        tags=tags(cluster.name),
         params={"cluster": cluster_param(cluster), **(params or {})},
         **options,
     )
+
+
+def tags(*own: str) -> list[str]:
+    """A DAG's tags: ours, and those of the site."""
+    site = os.environ.get("COORDINATOR_DAG_TAGS", "").split(",")
+    return ["coordinator", *own, *(tag.strip() for tag in site if tag.strip())]
 
 
 def changes_of(cluster: Cluster, scope: Scope) -> Asset:

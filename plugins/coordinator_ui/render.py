@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from coordinator_plugin.clusters import dag_id
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -60,6 +61,7 @@ def environment() -> Environment:
     }
     made.globals |= {
         "count": counted,
+        "dag_id": dag_id,
         "most_in_grid": MOST_IN_GRID,
         "script": (TEMPLATES / "page.js").read_text(encoding="utf-8"),
         "style": (TEMPLATES / "page.css").read_text(encoding="utf-8"),

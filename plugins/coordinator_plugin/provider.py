@@ -1,0 +1,59 @@
+"""What Airflow is told of the installed package: two types of connection, and the version.
+
+Airflow reads it in each of its processes, so it imports next to nothing.
+"""
+
+from importlib.metadata import version
+from typing import Any
+
+PACKAGE = "kafka-partition-coordinator"
+ZOOKEEPER, KAFKA = "kafka_coordinator_zookeeper", "kafka_coordinator_kafka"
+_HOOKS = "coordinator_plugin.connections"
+_NO_PLACEHOLDERS = {"host": "", "login": "", "password": "", "port": "", "extra": ""}
+
+
+def provider_info() -> dict[str, Any]:
+    """By the schema of `airflow/provider_info.schema.json`."""
+    return {
+        "package-name": PACKAGE,
+        "name": "Kafka partition coordinator",
+        "description": "A central coordinator decides which consumer reads which Kafka partition.",
+        "versions": [version(PACKAGE)],
+        "connection-types": [
+            {
+                "connection-type": ZOOKEEPER,
+                "hook-class-name": f"{_HOOKS}.ZooKeeperConnectionHook",
+                "hook-name": "Kafka coordinator: ZooKeeper",
+                "ui-field-behaviour": {
+                    "hidden-fields": ["schema"],
+                    "relabeling": {"host": "ZooKeeper servers"},
+                    "placeholders": {**_NO_PLACEHOLDERS, "host": "zk1:2181,zk2:2181", "port": "2181"},
+                },
+                "conn-fields": {
+                    "chroot": _field("Chroot", "The node under which the coordinator's nodes are; empty = the root."),
+                    "status_token": _field(
+                        "Status token", "The secret that consumers and coordinator share.", format="password"
+                    ),
+                },
+            },
+            {
+                "connection-type": KAFKA,
+                "hook-class-name": f"{_HOOKS}.KafkaConnectionHook",
+                "hook-name": "Kafka coordinator: Kafka",
+                "ui-field-behaviour": {
+                    "hidden-fields": ["schema"],
+                    "relabeling": {"host": "Brokers", "login": "SASL user", "password": "SASL password"},
+                    "placeholders": {**_NO_PLACEHOLDERS, "host": "broker1:9092,broker2:9092", "port": "9092"},
+                },
+                "conn-fields": {
+                    "security.protocol": _field("Security protocol", "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."),
+                    "sasl.mechanism": _field("SASL mechanism", "SCRAM-SHA-512, SCRAM-SHA-256, PLAIN or GSSAPI."),
+                    "ssl.ca.location": _field("CA file", "Path of the authority's certificate on Airflow's hosts."),
+                },
+            },
+        ],
+    }
+
+
+def _field(label: str, description: str, **schema: str) -> dict[str, Any]:
+    return {"label": label, "description": description, "schema": {"type": ["string", "null"], **schema}}

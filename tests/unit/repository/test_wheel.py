@@ -1,0 +1,101 @@
+"""The wheel as a site has it: built, unpacked into a folder of its own, and looked at by an Airflow that knows nothing else."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+FOUND = """
+import json
+from airflow.providers_manager import ProvidersManager
+from airflow.plugins_manager import _get_plugins
+from coordinator_plugin.loader import dags
+from coordinator_plugin import __file__ as where
+manager = ProvidersManager()
+manager.initialize_providers_hooks()
+hooks = {n: h.hook_class_name for n, h in manager.hooks.items() if h and n.startswith("kafka_coordinator")}
+print(json.dumps({
+    "where": where,
+    "versions": [p.version for n, p in manager.providers.items() if n == "kafka-partition-coordinator"],
+    "hooks": hooks,
+    "fields": sorted(n for n in manager.connection_form_widgets if "kafka_coordinator" in n),
+    "plugins": [plugin.name for plugin in _get_plugins()[0]],
+    "dags": {name: [sorted(dag.tags), dag.is_paused_upon_creation] for name, dag in dags().items()},
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def unpacked(wheel: Path) -> Path:
+    folder = wheel.parent / "site"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def test_it_holds_everything_that_a_site_needs_and_nothing_of_the_demo(unpacked: Path) -> None:
+    packages = {path.name for path in unpacked.iterdir() if not path.name.endswith(".dist-info")}
+    assert packages == {"coordinator_tasks", "coordinator_plugin", "coordinator_ui", "coordinator_dags", "spark_apps"}
+    assert not (unpacked / "coordinator_tasks" / "embedded").exists()
+    assert not (unpacked / "coordinator_tasks" / "demo").exists()
+    for typed in packages - {"coordinator_dags"}:
+        assert (unpacked / typed / "py.typed").exists(), typed
+    templates = ROOT / "plugins" / "coordinator_ui" / "templates"
+    shipped = unpacked / "coordinator_ui" / "templates"
+    assert {path.name for path in shipped.iterdir()} == {path.name for path in templates.iterdir()}
+    assert {path.name for path in (unpacked / "coordinator_dags").glob("*.py")} == {
+        path.name for path in (ROOT / "dags").glob("*.py")
+    }
+
+
+def found_by_airflow(unpacked: Path, home: Path, **site: str) -> dict[str, object]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "COORDINATOR"))}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FOUND],
+        cwd=home,
+        env={**clean, **site, "AIRFLOW_HOME": str(home), "PYTHONPATH": str(unpacked)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_airflow_finds_connections_plugin_and_dags_without_a_copied_folder(unpacked: Path, tmp_path: Path) -> None:
+    site = {"COORDINATOR_DAG_PREFIX": "kafka_", "COORDINATOR_DAG_TAGS": "team-data", "COORDINATOR_DAGS_PAUSED": "true"}
+    found = found_by_airflow(unpacked, tmp_path, **site)
+    assert found["where"] == str(unpacked / "coordinator_plugin" / "__init__.py")
+    assert found["versions"] == ["0.1.0"]
+    assert found["hooks"] == {
+        "kafka_coordinator_kafka": "coordinator_plugin.connections.KafkaConnectionHook",
+        "kafka_coordinator_zookeeper": "coordinator_plugin.connections.ZooKeeperConnectionHook",
+    }
+    assert "extra__kafka_coordinator_zookeeper__status_token" in found["fields"]  # type: ignore[operator]
+    assert "coordinator" in found["plugins"]  # type: ignore[operator]
+    dags = found["dags"]
+    assert isinstance(dags, dict)
+    assert len(dags) == 17
+    assert dags["kafka_rebalance"] == [["coordinator", "main", "team-data"], True]
+    assert all(name.startswith("kafka_") and paused for name, (_, paused) in dags.items())
+
+
+def test_a_prefix_that_no_dag_id_may_have_is_refused(unpacked: Path, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="COORDINATOR_DAG_PREFIX is 'a b/'; give at most 50 letters"):
+        found_by_airflow(unpacked, tmp_path, COORDINATOR_DAG_PREFIX="a b/")
