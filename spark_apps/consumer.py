@@ -14,27 +14,22 @@ import logging
 import shutil
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Collection, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from coordinator_tasks.core import topic_patterns
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import TopicNode
-from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.process.consumer_process import ConsumerSettings, Process, leave_on_signals, open_process
 from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.delivery.hooks import Hooks
-from spark_apps.errors import lost_records
 from spark_apps.pipelines import Build
 from spark_apps.pipelines.outputs import agreed_writer
 from spark_apps.records.link import LinkServer
@@ -42,16 +37,11 @@ from spark_apps.spark import progress, session, source
 from spark_apps.spark.executors import Executors
 from spark_apps.spark.stateless import check_stateless
 from spark_apps.spark.subscription import registered
-from spark_apps.spark.warm_up import SLOW_START, warm_up
-from spark_apps.tracebacks import reason
+from spark_apps.spark.topic_query import TopicQuery
+from spark_apps.spark.warm_up import warm_up
+from spark_apps.topic_readers import TopicReaders, make_runner
 
-STOP_TIMEOUT_S = 15.0
-CHECK_S = 0.5
 ANY = ".*"
-START_ATTEMPTS = 6
-MOST_LOSSES, LOSSES_S = 5, 600.0
-"""A query that has met lost records is started again so often within so many seconds; then the consumer leaves."""
-V = TypeVar("V")
 
 log = logging.getLogger(__name__)
 
@@ -92,127 +82,15 @@ class Pipeline:
         return topic == self.name or (bool(self.pattern) and topic_patterns.matches(self.pattern, topic))
 
 
-class SparkTopic:
-    """One topic: its ownership and its query, which starts in a thread of its own.
-
-    `start` gets the number of the attempt; `active_tasks` tells how many tasks of a query's run are under way.
-    """
-
-    def __init__(
-        self,
-        runner: TopicRunner,
-        start: Callable[[int], StreamingQuery],
-        active_tasks: Callable[[str], int],
-    ) -> None:
-        self.runner = runner
-        self.problem = ""
-        self.over = False
-        self._start = start
-        self._active_tasks = active_tasks
-        self._query: StreamingQuery | None = None
-        self._checked_at = 0.0
-        self._attempts = 0
-        self._losses: list[float] = []
-        self._thread = self._begin()
-
-    def _begin(self, lost: tuple[int, str] | None = None) -> threading.Thread:
-        """Start the query in a thread; `lost`: the partition whose lost records have ended the last one, and its problem."""
-        self._attempts += 1
-        ended, self._query = self._query, None
-        thread = threading.Thread(target=self._run, args=(ended, lost), name=f"query-{self.runner.topic}", daemon=True)
-        thread.start()
-        return thread
-
-    def _run(self, ended: StreamingQuery | None, lost: tuple[int, str] | None) -> None:
-        try:
-            if ended is not None and lost is not None:
-                if not self._idle(ended, time.monotonic() + STOP_TIMEOUT_S):
-                    self.problem = f"topic {self.runner.topic}: the tasks of a query that lost records do not end"
-                    return
-                self.runner.edit(lambda ownership: ownership.query_lost(*lost))
-            self._query = self._start(self._attempts)
-        except Exception as error:  # the edge of a thread, and of a user's function: the consumer leaves with it
-            log.exception("the query of topic %s could not be started", self.runner.topic)
-            self.problem = f"topic {self.runner.topic}: the query could not be started: {reason(error)}"
-
-    def check(self) -> str:
-        """Why the query no longer runs; empty while it does. Asks Spark at most twice a second."""
-        query, now = self._query, time.monotonic()
-        if self.problem or self.over or query is None or now - self._checked_at < CHECK_S:
-            return self.problem
-        self._checked_at = now
-        with suppress(Py4JError, PySparkException, OSError):
-            if query.isActive:
-                return ""
-            error = query.exception()
-            if error is None and self.runner.edit(lambda _: self.runner.over):
-                self.over = True
-                return ""
-            why = reason(error) if error is not None else "it was stopped"
-            if self._begins_again(str(error), why, now):
-                return ""
-            self.problem = f"topic {self.runner.topic}: the query has ended: {why}"
-            return self.problem
-        self.problem = f"topic {self.runner.topic}: Spark no longer answers"
-        return self.problem
-
-    def _begins_again(self, text: str, why: str, now: float) -> bool:
-        """Whether the query starts again: after a slow start, or without a partition whose records are gone."""
-        lost = lost_records(why)
-        if lost is not None:
-            self._losses = [at for at in self._losses if now - at < LOSSES_S]
-            again = len(self._losses) < MOST_LOSSES
-            self._losses.append(now)
-        else:
-            again = SLOW_START in text and self._attempts < START_ATTEMPTS and not self.runner.edit(_opened)
-        if again:
-            log.warning("topic %s: %s; starting the query again", self.runner.topic, why if lost else SLOW_START)
-            self._thread = self._begin(lost)
-        return again
-
-    def _idle(self, query: StreamingQuery, deadline: float) -> bool:
-        """Wait for the tasks of an ended query; False if they do not end in time. A Spark that does not answer has none."""
-        with suppress(Py4JError, PySparkException, OSError):
-            run = str(query.runId)
-            while self._active_tasks(run) > 0:
-                if time.monotonic() > deadline:
-                    return False
-                time.sleep(0.05)
-        return True
-
-    def halt(self) -> bool:
-        """Stop the query and wait for its tasks; False if they do not end in time."""
-        deadline = time.monotonic() + STOP_TIMEOUT_S
-        self._thread.join(STOP_TIMEOUT_S)
-        query = self._query
-        if query is None:
-            return not self._thread.is_alive()
-        stopper = threading.Thread(target=_quietly, args=(query.stop,), daemon=True)
-        stopper.start()
-        stopper.join(max(0.1, deadline - time.monotonic()))
-        return not stopper.is_alive() and self._idle(query, deadline)
-
-
-def _opened(ownership: TopicOwnership) -> bool:
-    return ownership.grants.opened
-
-
-def _quietly(stop: Callable[[], None]) -> None:
-    try:
-        stop()
-    except (Py4JError, PySparkException, OSError):
-        log.warning("Spark did not stop a query by itself", exc_info=True)
-
-
-class Consumer:
+class Consumer(TopicReaders[TopicQuery]):
     """A consumer in this process; see the module. Implements `agent.topics.Topics`. One for each process."""
 
     def __init__(self, spark: SparkSession, settings: ConsumerSettings, how: SparkSettings | None = None) -> None:
+        super().__init__()
         self._spark = spark
         self._settings = settings
         self._how = how or SparkSettings()
         self._pipelines: list[Pipeline] = []
-        self._topics: dict[str, SparkTopic] = {}
         self._ending = ExitStack()
         self._process: Process | None = None
         self._link: LinkServer | None = None
@@ -247,8 +125,7 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for one in self._topics.values():
-            one.runner.close()
+        self.close()
         self._ending.close()
 
     def pipeline(self, name: str = "", build: Build | None = None, *, pattern: str = "", default: bool = False) -> None:
@@ -294,10 +171,6 @@ class Consumer:
 
     # agent.topics.Topics ---------------------------------------------------------------------------------------------
 
-    def names(self) -> Collection[str]:
-        """The topics that have a query."""
-        return tuple(self._topics)
-
     def appeared(self, topic: str, node: TopicNode) -> str:
         """Start the query of a topic that a pipeline matches."""
         process, link = self._process, self._link
@@ -309,22 +182,11 @@ class Consumer:
             )
         if process is None or link is None:
             return "the consumer is not open"
-        settings = process.settings
-        runner = TopicRunner(
-            topic,
-            node,
-            process.identity,
-            process.clock,
-            process.connect,
-            process.wake,
-            brokers=settings.site.kafka["bootstrap.servers"],
-            timing=settings.timing,
-            pacing=replace(settings.pacing, parallelism=self._spark.sparkContext.defaultParallelism),
-            acquiring=False,
-        )
+        pacing = replace(process.settings.pacing, parallelism=self._spark.sparkContext.defaultParallelism)
+        runner = make_runner(process, topic, node, pacing=pacing, acquiring=False)
         link.serve(topic, runner)
         build = found.build
-        self._topics[topic] = SparkTopic(
+        self._topics[topic] = TopicQuery(
             runner, lambda attempt: self._query(runner, build, attempt), self._active_tasks
         )
         return ""
@@ -340,10 +202,6 @@ class Consumer:
         checkpoint = str(self._checkpoints / topic / str(attempt))
         return progress.start(writer.option("checkpointLocation", checkpoint).queryName(topic))
 
-    def edit(self, topic: str, change: Callable[[TopicOwnership], V]) -> V:
-        """Look at or change a topic's ownership."""
-        return self._topics[topic].runner.edit(change)
-
     def failure(self) -> str:
         """Why a query no longer runs; when all were to read what there was, and have, the consumer leaves."""
         problem = next((why for one in self._topics.values() if (why := one.check())), "")
@@ -357,15 +215,6 @@ class Consumer:
             one.runner.see(lambda ownership: ownership.batches.outstanding is not None) for one in self._topics.values()
         )
         return "" if self._executors is None else self._executors.missing(busy=busy)
-
-    def halt(self) -> None:
-        """Stop all queries; what tasks that do not end have read still counts as running."""
-        for topic, one in self._topics.items():
-            if one.halt():
-                why = one.problem
-                one.runner.edit(lambda ownership: ownership.query_ended(why))  # noqa: B023 - called at once
-            else:
-                log.error("the query of topic %s did not end within %g s", topic, STOP_TIMEOUT_S)
 
     def _active_tasks(self, run: str) -> int:
         tracker = self._spark.sparkContext.statusTracker()

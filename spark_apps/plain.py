@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO, TypeAlias, TypeVar
+from typing import Any, TextIO, TypeAlias
 
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -37,6 +37,7 @@ from spark_apps.delivery import Delivery, TransactionalSink
 from spark_apps.delivery.hooks import Hooks
 from spark_apps.errors import ReadFailed
 from spark_apps.records.batches import Range
+from spark_apps.topic_readers import TopicReader, TopicReaders, make_runner
 
 POLL_S = 0.01
 STARTING_POLL_S, STARTING_S = 0.003, 0.1  # the polls while partitions are taken up, and for so long after that
@@ -46,7 +47,6 @@ JOIN_TIMEOUT_S = 30.0
 STUCK_S = 5.0
 AGAIN_S = 1.0
 MOST_MESSAGES = 5_000
-V = TypeVar("V")
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class Output:
             )
 
 
-class PlainTopic:
+class PlainTopic(TopicReader):
     """Reads one topic in a thread of its own.
 
     The client fetches ahead from every partition that is ready; what has come is handed out as one batch, goes through
@@ -86,8 +86,7 @@ class PlainTopic:
     """
 
     def __init__(self, runner: TopicRunner, node: TopicNode, kafka: Mapping[str, str], output: Output) -> None:
-        self.runner = runner
-        self.failure = ""
+        super().__init__(runner)
         self._output = output
         self._stop = threading.Event()
         # The client demands a group, and looks for its coordinator: this is the one that our account has the rights for.
@@ -103,22 +102,17 @@ class PlainTopic:
         self._thread = threading.Thread(target=self._run, name=f"plain-{runner.topic}", daemon=True)
         self._thread.start()
 
-    def halt(self) -> None:
-        """Finish the batch under way and end; what does not end in time goes on counting as running."""
+    def end(self) -> bool:
+        """See `TopicReader`."""
         self._stop.set()
         self._thread.join(JOIN_TIMEOUT_S)
-        if self._thread.is_alive():
-            log.error("reading topic %s did not end within %g s", self.runner.topic, JOIN_TIMEOUT_S)
-            return
-        why = self.failure
-        self.runner.edit(lambda ownership: ownership.query_ended(why))
+        return not self._thread.is_alive()
 
     def close(self) -> None:
         """End also where nobody has halted it: a consumer whose id is in use reads nothing, and has its readers already."""
         if not self._stop.is_set():
-            self._stop.set()
-            self._thread.join(JOIN_TIMEOUT_S)
-        self.runner.close()
+            self.end()
+        super().close()
 
     def _run(self) -> None:
         try:
@@ -129,7 +123,7 @@ class PlainTopic:
                 self._process(self._kafka.consume(MOST_MESSAGES, self._poll_s))
         except Exception as error:  # the edge of a thread: the agent leaves with this reason
             log.exception("reading topic %s failed", self.runner.topic)
-            self.failure = f"{type(error).__name__}: {error}"
+            self.problem = f"{type(error).__name__}: {error}"
         finally:
             self._kafka.close()
 
@@ -274,50 +268,25 @@ FIXED = {
 }
 
 
-class PlainTopics:
-    """Implements `topics.Topics`: the ownership of, and a reading thread for, every topic that the consumer wants."""
+class PlainTopics(TopicReaders[PlainTopic]):
+    """Implements `topics.Topics`: a reader for every topic that the consumer wants."""
 
     def __init__(self, process: Process, output: Output) -> None:
+        super().__init__()
         self._process = process
         self._output = output
-        self._topics: dict[str, PlainTopic] = {}
-
-    def names(self) -> Collection[str]:
-        return tuple(self._topics)
 
     def appeared(self, topic: str, node: TopicNode) -> str:
-        process = self._process
-        runner = TopicRunner(
-            topic,
-            node,
-            process.identity,
-            process.clock,
-            process.connect,
-            process.wake,
-            brokers=process.settings.site.kafka["bootstrap.servers"],
-            timing=process.settings.timing,
-        )
+        runner = make_runner(self._process, topic, node)
         runner.agree(self._output.delivery, self._output.store, self._output.hooks)
-        self._topics[topic] = PlainTopic(runner, node, process.settings.site.kafka, self._output)
+        self._topics[topic] = PlainTopic(runner, node, self._process.settings.site.kafka, self._output)
         return ""
 
-    def edit(self, topic: str, change: Callable[[TopicOwnership], V]) -> V:
-        return self._topics[topic].runner.edit(change)
-
     def failure(self) -> str:
-        return next((f"topic {t}: {one.failure}" for t, one in self._topics.items() if one.failure), "")
+        return next((f"topic {t}: {one.problem}" for t, one in self._topics.items() if one.problem), "")
 
     def trouble(self) -> str:
         return ""
-
-    def halt(self) -> None:
-        for one in self._topics.values():
-            one.halt()
-
-    def close(self) -> None:
-        """End the readers and the workers."""
-        for one in self._topics.values():
-            one.close()
 
 
 class PlainConsumer:

@@ -11,7 +11,7 @@ from coordinator_tasks.core.model import TopicNode
 from coordinator_tasks.core.ports import GroupOffsets
 from spark_apps.agent.settings import Identity
 from spark_apps.agent.threads.runner import TopicRunner
-from spark_apps.consumer import START_ATTEMPTS
+from spark_apps.spark.topic_query import START_ATTEMPTS
 from spark_apps.spark.warm_up import SLOW_START
 
 

@@ -224,7 +224,7 @@ MUTANTS = (
         "what a store refuses stops at a plain consumer",
     ),
     Mutant(
-        "PlainTopic.halt",
+        "TopicReader.halt",
         "self.runner.edit(lambda ownership: ownership.query_ended(why))",
         "pass",
         "a plain consumer that has ended its reading runs nothing",

@@ -95,7 +95,7 @@ def test_the_client_asks_its_own_brokers_under_the_topics_group(topic: plain.Pla
     assert (given["bootstrap.servers"], given["group.id"]) == ("k:1", NODE.group_id)
     assert (given["fetch.min.bytes"], given["fetch.wait.max.ms"]) == ("8", "40"), "our settings, then the topic's"
     assert given["isolation.level"] == "read_committed"
-    assert not topic.failure
+    assert not topic.problem
 
 
 def test_polls_are_short_while_a_partition_is_taken_up(topic: plain.PlainTopic) -> None:
@@ -125,4 +125,4 @@ def test_another_client_is_asked_for_records_that_do_not_come(topic: plain.Plain
     first, second = Client.assigned[:2]
     assert first != second
     assert Client.closed[0] == first
-    assert not topic.failure
+    assert not topic.problem

@@ -9,12 +9,13 @@ from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.wiring import Settings
 from spark_apps import consumer
 from spark_apps.agent.process.consumer_process import ConsumerSettings
-from spark_apps.consumer import MOST_LOSSES, START_ATTEMPTS, Consumer, SparkSettings, SparkTopic
+from spark_apps.consumer import Consumer, SparkSettings
 from spark_apps.delivery import Delivery
 from spark_apps.delivery.hooks import ConsumerRebalanceListener, Hooks
 from spark_apps.errors import DataLost
 from spark_apps.pipelines import outputs
-from spark_apps.spark import progress
+from spark_apps.spark import progress, topic_query
+from spark_apps.spark.topic_query import MOST_LOSSES, START_ATTEMPTS, TopicQuery
 from spark_apps.spark.warm_up import SLOW_START
 
 
@@ -46,7 +47,7 @@ class Runner:
 
 @pytest.fixture(autouse=True)
 def _check_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumer, "CHECK_S", -1.0)
+    monkeypatch.setattr(topic_query, "CHECK_S", -1.0)
 
 
 def outcome(why: str, *, opened: bool) -> tuple[int, str]:
@@ -57,7 +58,7 @@ def outcome(why: str, *, opened: bool) -> tuple[int, str]:
         started.append(Ended(why))
         return started[-1]
 
-    topic = SparkTopic(cast(Any, Runner(opened)), start, lambda _: 0)
+    topic = TopicQuery(cast(Any, Runner(opened)), start, lambda _: 0)
     for _ in range(START_ATTEMPTS * 2):
         topic._thread.join()
         topic.check()
@@ -68,9 +69,9 @@ def test_a_slow_start_is_tried_again_and_then_given_up() -> None:
     assert outcome(SLOW_START, opened=False) == (START_ATTEMPTS, f"topic orders: the query has ended: {SLOW_START}")
 
 
-def losing(monkeypatch: pytest.MonkeyPatch, tasks: list[int]) -> tuple[list[int], Runner, SparkTopic]:
+def losing(monkeypatch: pytest.MonkeyPatch, tasks: list[int]) -> tuple[list[int], Runner, TopicQuery]:
     """A topic whose query always ends with lost records, and has so many active tasks at each look."""
-    monkeypatch.setattr(consumer, "STOP_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(topic_query, "STOP_TIMEOUT_S", 0.2)
     started: list[int] = []
 
     def start(attempt: int) -> Any:
@@ -78,7 +79,7 @@ def losing(monkeypatch: pytest.MonkeyPatch, tasks: list[int]) -> tuple[list[int]
         return Ended(LOST)
 
     runner = Runner(opened=True)
-    topic = SparkTopic(cast(Any, runner), start, lambda _: tasks.pop(0) if len(tasks) > 1 else tasks[0])
+    topic = TopicQuery(cast(Any, runner), start, lambda _: tasks.pop(0) if len(tasks) > 1 else tasks[0])
     for _ in range(2 * MOST_LOSSES):
         topic._thread.join()
         topic.check()
@@ -98,7 +99,7 @@ def test_a_query_that_lost_records_starts_again_without_their_partition_up_to_a_
 
 
 def test_starts_after_lost_records_that_lie_far_back_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumer, "LOSSES_S", -1.0)
+    monkeypatch.setattr(topic_query, "LOSSES_S", -1.0)
     started, _, topic = losing(monkeypatch, [0])
     assert (len(started), topic.problem) == (1 + 2 * MOST_LOSSES, "")
 

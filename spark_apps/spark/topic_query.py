@@ -1,0 +1,138 @@
+"""The query of one topic: started in a thread of its own, watched, started again where that helps, and ended."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_apps.agent.ownership.topic_ownership import TopicOwnership
+from spark_apps.agent.threads.runner import TopicRunner
+from spark_apps.errors import lost_records
+from spark_apps.spark.warm_up import SLOW_START
+from spark_apps.topic_readers import TopicReader
+from spark_apps.tracebacks import reason
+
+STOP_TIMEOUT_S = 15.0
+CHECK_S = 0.5
+START_ATTEMPTS = 6
+MOST_LOSSES, LOSSES_S = 5, 600.0
+"""A query that has met lost records is started again so often within so many seconds; then the consumer leaves."""
+SPARK_ERRORS = (Py4JError, PySparkException, OSError)
+
+log = logging.getLogger(__name__)
+
+
+class TopicQuery(TopicReader):
+    """One topic: its ownership and its query, which starts in a thread of its own.
+
+    `start` gets the number of the attempt; `active_tasks` tells how many tasks of a query's run are under way.
+    """
+
+    def __init__(
+        self,
+        runner: TopicRunner,
+        start: Callable[[int], StreamingQuery],
+        active_tasks: Callable[[str], int],
+    ) -> None:
+        super().__init__(runner)
+        self.over = False
+        self._start = start
+        self._active_tasks = active_tasks
+        self._query: StreamingQuery | None = None
+        self._checked_at = 0.0
+        self._attempts = 0
+        self._losses: list[float] = []
+        self._thread = self._begin()
+
+    def _begin(self, lost: tuple[int, str] | None = None) -> threading.Thread:
+        """Start the query in a thread; `lost`: the partition whose lost records have ended the last one, and its problem."""
+        self._attempts += 1
+        ended, self._query = self._query, None
+        thread = threading.Thread(target=self._run, args=(ended, lost), name=f"query-{self.runner.topic}", daemon=True)
+        thread.start()
+        return thread
+
+    def _run(self, ended: StreamingQuery | None, lost: tuple[int, str] | None) -> None:
+        try:
+            if ended is not None and lost is not None:
+                if not self._idle(ended, time.monotonic() + STOP_TIMEOUT_S):
+                    self.problem = f"topic {self.runner.topic}: the tasks of a query that lost records do not end"
+                    return
+                self.runner.edit(lambda ownership: ownership.query_lost(*lost))
+            self._query = self._start(self._attempts)
+        except Exception as error:  # the edge of a thread, and of a user's function: the consumer leaves with it
+            log.exception("the query of topic %s could not be started", self.runner.topic)
+            self.problem = f"topic {self.runner.topic}: the query could not be started: {reason(error)}"
+
+    def check(self) -> str:
+        """Why the query no longer runs; empty while it does. Asks Spark at most twice a second."""
+        query, now = self._query, time.monotonic()
+        if self.problem or self.over or query is None or now - self._checked_at < CHECK_S:
+            return self.problem
+        self._checked_at = now
+        with suppress(*SPARK_ERRORS):
+            if query.isActive:
+                return ""
+            error = query.exception()
+            if error is None and self.runner.edit(lambda _: self.runner.over):
+                self.over = True
+                return ""
+            why = reason(error) if error is not None else "it was stopped"
+            if self._begins_again(str(error), why, now):
+                return ""
+            self.problem = f"topic {self.runner.topic}: the query has ended: {why}"
+            return self.problem
+        self.problem = f"topic {self.runner.topic}: Spark no longer answers"
+        return self.problem
+
+    def _begins_again(self, text: str, why: str, now: float) -> bool:
+        """Whether the query starts again: after a slow start, or without a partition whose records are gone."""
+        lost = lost_records(why)
+        if lost is not None:
+            self._losses = [at for at in self._losses if now - at < LOSSES_S]
+            again = len(self._losses) < MOST_LOSSES
+            self._losses.append(now)
+        else:
+            again = SLOW_START in text and self._attempts < START_ATTEMPTS and not self.runner.edit(_opened)
+        if again:
+            log.warning("topic %s: %s; starting the query again", self.runner.topic, why if lost else SLOW_START)
+            self._thread = self._begin(lost)
+        return again
+
+    def _idle(self, query: StreamingQuery, deadline: float) -> bool:
+        """Wait for the tasks of an ended query; False if they do not end in time. A Spark that does not answer has none."""
+        with suppress(*SPARK_ERRORS):
+            run = str(query.runId)
+            while self._active_tasks(run) > 0:
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(0.05)
+        return True
+
+    def end(self) -> bool:
+        """Stop the query and wait for its tasks."""
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        self._thread.join(STOP_TIMEOUT_S)
+        query = self._query
+        if query is None:
+            return not self._thread.is_alive()
+        stopper = threading.Thread(target=_quietly, args=(query.stop,), daemon=True)
+        stopper.start()
+        stopper.join(max(0.1, deadline - time.monotonic()))
+        return not stopper.is_alive() and self._idle(query, deadline)
+
+
+def _opened(ownership: TopicOwnership) -> bool:
+    return ownership.grants.opened
+
+
+def _quietly(stop: Callable[[], None]) -> None:
+    try:
+        stop()
+    except SPARK_ERRORS:
+        log.warning("Spark did not stop a query by itself", exc_info=True)

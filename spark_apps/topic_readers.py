@@ -1,0 +1,85 @@
+"""What a consumer has of each topic, with Spark and without: its runner, and something that reads it in a thread."""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection
+from typing import Generic, TypeVar
+
+from coordinator_tasks.core.model import TopicNode
+from spark_apps.agent.ownership.topic_ownership import TopicOwnership
+from spark_apps.agent.process.consumer_process import Process
+from spark_apps.agent.settings import Pacing
+from spark_apps.agent.threads.runner import TopicRunner
+
+log = logging.getLogger(__name__)
+
+
+class TopicReader(ABC):
+    """Reads one topic; `problem` says why it no longer does, empty while it does."""
+
+    def __init__(self, runner: TopicRunner) -> None:
+        self.runner = runner
+        self.problem = ""
+
+    @abstractmethod
+    def end(self) -> bool:
+        """Finish the batch under way and end; False if it does not end in time."""
+
+    def halt(self) -> None:
+        """End the reading; what does not end in time still counts as running."""
+        if self.end():
+            why = self.problem
+            self.runner.edit(lambda ownership: ownership.query_ended(why))
+        else:
+            log.error("reading topic %s did not end in time", self.runner.topic)
+
+    def close(self) -> None:
+        """End the runner as well."""
+        self.runner.close()
+
+
+R = TypeVar("R", bound=TopicReader)
+V = TypeVar("V")
+
+
+class TopicReaders(Generic[R]):
+    """The part of `agent.topics.Topics` that is the same for all consumers."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, R] = {}
+
+    def names(self) -> Collection[str]:
+        """The topics that have a reader."""
+        return tuple(self._topics)
+
+    def edit(self, topic: str, change: Callable[[TopicOwnership], V]) -> V:
+        """Look at or change a topic's ownership."""
+        return self._topics[topic].runner.edit(change)
+
+    def halt(self) -> None:
+        """End all readers."""
+        for one in self._topics.values():
+            one.halt()
+
+    def close(self) -> None:
+        """End all readers and their runners."""
+        for one in self._topics.values():
+            one.close()
+
+
+def make_runner(
+    process: Process, topic: str, node: TopicNode, *, pacing: Pacing | None = None, acquiring: bool = True
+) -> TopicRunner:
+    """The runner of a topic in this process."""
+    return TopicRunner(
+        topic,
+        node,
+        process.identity,
+        process.clock,
+        process.connect,
+        process.wake,
+        brokers=process.settings.site.kafka["bootstrap.servers"],
+        timing=process.settings.timing,
+        pacing=pacing,
+        acquiring=acquiring,
+    )
