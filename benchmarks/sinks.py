@@ -22,8 +22,8 @@ import pyarrow as pa
 
 from coordinator_tasks.core.model import Token
 from spark_apps.delivery import Step, Writer
+from spark_apps.delivery.database import Cursor, Database, RowSink
 from spark_apps.delivery.database_sink import DatabaseSink
-from spark_apps.delivery.sinks import Cursor, Database, RowSink
 from tests.postgres_server import PostgresServer
 
 PARTITIONS = 12

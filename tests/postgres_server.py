@@ -34,7 +34,7 @@ class PostgresMissing(Exception):
 
 
 class PostgresServer:
-    """One server with a database of its own; `url` is what `spark_apps.delivery.sinks.Database` takes."""
+    """One server with a database of its own; `url` is what `spark_apps.delivery.database.Database` takes."""
 
     def __init__(self, *, fsync: bool = False) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="postgres-"))

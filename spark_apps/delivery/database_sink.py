@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from coordinator_tasks.core.model import Token
 from spark_apps.delivery import PositionMoved, SinkUnavailable, Standing, Step, Writer
-from spark_apps.delivery.sinks import Cursor, Database
+from spark_apps.delivery.database import Cursor, Database
 
 TABLE = "consumer_positions"
 _CREATE = f"""

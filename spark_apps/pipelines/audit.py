@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from spark_apps.delivery.sinks import AuditSink
+from spark_apps.delivery.audit_sink import AuditSink
 from spark_apps.pipelines import setting
 
 

@@ -14,8 +14,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 
 from spark_apps.delivery import Delivery
+from spark_apps.delivery.database import KEY, Cursor, Database, RowSink
 from spark_apps.delivery.database_sink import DatabaseSink
-from spark_apps.delivery.sinks import KEY, Cursor, Database, RowSink
 from spark_apps.pipelines import AtMostOnce, ExactlyOnce, Output, delivery_of, setting
 
 EVENT = "order_id STRING, product STRING, quantity INT, price STRING, ordered_at STRING, _corrupt STRING"
@@ -51,7 +51,7 @@ ON CONFLICT (product, minute) DO UPDATE SET
 
 
 def build(orders: DataFrame, settings: Mapping[str, str]) -> Output:
-    """Read `orders`, write the tables. Setting `database` (default `sqlite:///build/orders.sqlite`): see `sinks`.
+    """Read `orders`, write the tables. Setting `database` (default `sqlite:///build/orders.sqlite`): see `delivery.database`.
 
     Setting `delivery`: `at-least-once` (the default), `at-most-once` or `exactly-once`.
     """

@@ -11,8 +11,8 @@ import pytest
 
 from coordinator_tasks.core.model import Token
 from spark_apps.delivery import PositionMoved, SinkUnavailable, Standing, Step, Writer
+from spark_apps.delivery.database import Cursor, Database, RowSink
 from spark_apps.delivery.database_sink import TABLE, DatabaseSink
-from spark_apps.delivery.sinks import Cursor, Database, RowSink
 from tests.integration.agent_site import wait_for
 from tests.postgres_server import PostgresServer
 

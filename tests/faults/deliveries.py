@@ -21,8 +21,8 @@ from spark_apps.agent.process.agent import AgentTiming
 from spark_apps.agent.process.consumer_process import ConsumerSettings, leave_on_signals
 from spark_apps.agent.settings import Timing
 from spark_apps.delivery import Delivery
+from spark_apps.delivery.database import Cursor, Database, RowSink
 from spark_apps.delivery.database_sink import DatabaseSink
-from spark_apps.delivery.sinks import Cursor, Database, RowSink
 from spark_apps.plain import Output, PlainConsumer, Record
 from tests.faults.failpoints import Failpoints, Kill, When, enter, wrap_production
 from tests.faults.roles import die_with_parent

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
+from spark_apps.delivery.database import Cursor, Database
 from spark_apps.delivery.database_sink import DatabaseSink
 from spark_apps.delivery.hooks import ConsumerInterceptor, ConsumerRebalanceListener
-from spark_apps.delivery.sinks import Cursor, Database
 from spark_apps.pipelines import AtMostOnce, ExactlyOnce
 
 UNWANTED = b"unwanted"

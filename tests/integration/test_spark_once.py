@@ -12,7 +12,7 @@ from coordinator_tasks.core.model import Committed, Token
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from spark_apps.delivery import Delivery
-from spark_apps.delivery.sinks import Database
+from spark_apps.delivery.database import Database
 from spark_apps.plain import Output, Record
 from spark_apps.records.link import LONGEST_WAIT_S
 from tests.integration.agent_site import Running, Site, wait_for

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from spark_apps.delivery.sinks import read_audit
+from spark_apps.delivery.audit_sink import read_audit
 from spark_apps.pipelines import audit, check_writer, orders
 from spark_apps.records.link import LinkServer
 from spark_apps.spark import session, source
