@@ -26,8 +26,7 @@ from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
 from coordinator_tasks.run_folder import RunFolder, write_private
 from coordinator_tasks.settings import plain_settings
 from coordinator_tasks.wiring import Settings
-from spark_apps.launch.launcher import Order as Launched
-from spark_apps.launch.launcher import report_end
+from spark_apps.launch.launcher import LaunchRequest, report_end
 from spark_apps.plain import POLL_S
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -282,7 +281,9 @@ class OurLane(Lane):
         self.die(consumer)
         folder = self.run_folder(consumer)
         write_private(folder.settings, plain_settings(self.site))
-        report = threading.Thread(target=report_end, args=(Launched(self.topic, consumer, folder, ()),), daemon=True)
+        report = threading.Thread(
+            target=report_end, args=(LaunchRequest(self.topic, consumer, folder, ()),), daemon=True
+        )
         report.start()
         self._reports.append(report)
 

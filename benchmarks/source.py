@@ -38,7 +38,7 @@ from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from spark_apps.agent.settings import Identity
 from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.records import librdkafka
-from spark_apps.records.link import LinkServer
+from spark_apps.records.agent_socket import AgentServer
 from spark_apps.spark import session, source
 
 PARTITIONS = 4
@@ -93,7 +93,7 @@ def open_stream(side: str, servers: str, topic: str, starting: str = "earliest",
         os.environ[librdkafka.SWITCH] = "false"
     spark = session.configure(builder).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    server = LinkServer()
+    server = AgentServer()
     try:
         if side == "jvm":
             reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers)

@@ -32,7 +32,7 @@ from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.delivery.hooks import Hooks
 from spark_apps.pipelines import Build
 from spark_apps.pipelines.outputs import agreed_writer
-from spark_apps.records.link import LinkServer
+from spark_apps.records.agent_socket import AgentServer
 from spark_apps.spark import progress, session, source
 from spark_apps.spark.executors import Executors
 from spark_apps.spark.stateless import check_stateless
@@ -93,7 +93,7 @@ class Consumer(TopicReaders[TopicQuery]):
         self._pipelines: list[Pipeline] = []
         self._ending = ExitStack()
         self._process: Process | None = None
-        self._link: LinkServer | None = None
+        self._server: AgentServer | None = None
         self._checkpoints = Path()
         self._executors: Executors | None = None
 
@@ -105,10 +105,10 @@ class Consumer(TopicReaders[TopicQuery]):
             self._process = ending.enter_context(open_process(self._settings))
             self._executors = Executors(self._spark)
             identity = self._process.identity
-            self._link = LinkServer()
-            ending.callback(self._link.close)
+            self._server = AgentServer()
+            ending.callback(self._server.close)
             address = source.AgentAddress(
-                str(self._link.path),
+                str(self._server.path),
                 identity.consumer,
                 identity.incarnation,
                 self._how.kafka_file,
@@ -173,18 +173,18 @@ class Consumer(TopicReaders[TopicQuery]):
 
     def appeared(self, topic: str, node: TopicNode) -> str:
         """Start the query of a topic that a pipeline matches."""
-        process, link = self._process, self._link
+        process, server = self._process, self._server
         found = next((one for one in self._pipelines if one.matches(topic)), None)
         if found is None:
             return (
                 f"topic {topic} may be given to this consumer, but no pipeline of it matches: what it is given is not read; "
                 "add a pipeline for it, or leave it out of --topics"
             )
-        if process is None or link is None:
+        if process is None or server is None:
             return "the consumer is not open"
         pacing = replace(process.settings.pacing, parallelism=self._spark.sparkContext.defaultParallelism)
         runner = make_runner(process, topic, node, pacing=pacing, acquiring=False)
-        link.serve(topic, runner)
+        server.serve(topic, runner)
         build = found.build
         self._topics[topic] = TopicQuery(
             runner, lambda attempt: self._query(runner, build, attempt), self._active_tasks

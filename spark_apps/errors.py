@@ -9,7 +9,7 @@ class OffsetMalformed(CoordinatorError):
     """An offset of the checkpoint or the socket that is not one of ours; nothing is guessed, the query ends."""
 
 
-class LinkFailed(CoordinatorError):
+class AgentCallFailed(CoordinatorError):
     """The reader and the agent cannot talk, or the agent refused; the query ends with the agent's sentence."""
 
 

@@ -41,7 +41,7 @@ REFUSED_EXIT = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class LaunchRequest:
     """What to launch.
 
     `stop_limit_s`: from a stop, or the consumer's own word that it leaves, to the end of all its processes;
@@ -57,7 +57,7 @@ class Order:
 
 
 @dataclass(slots=True)
-class Watch:
+class ConsumerState:
     """What the launcher knows while the consumer runs; times are `time.monotonic()`, `driver` is its own Python process."""
 
     root_pid: int
@@ -73,11 +73,11 @@ class Watch:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Launch and return 0, or say in one line why not and return 2."""
     try:
-        order = _parse(sys.argv[1:] if arguments is None else arguments)
-        if "spark" in Path(order.command[0]).name:
+        request = _parse(sys.argv[1:] if arguments is None else arguments)
+        if "spark" in Path(request.command[0]).name:
             # Its scripts take JAVA_HOME unseen, and would end in a trace of the JVM or the shell.
             os.environ["JAVA_HOME"] = str(find_java().home)
-        answer = launch(order)
+        answer = launch(request)
     except Refused as error:
         print(f"launcher: {error}", file=sys.stderr)
         return REFUSED_EXIT
@@ -85,105 +85,107 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def launch(order: Order) -> dict[str, object]:
+def launch(request: LaunchRequest) -> dict[str, object]:
     """Let the launcher go and return what it says of itself; raises `Refused` if it cannot start the command."""
-    order.folder.make()
+    request.folder.make()
     reader, writer = os.pipe()
     if (first := os.fork()) == 0:
         os.close(reader)
-        _stand_alone(order, writer)
+        _stand_alone(request, writer)
     os.close(writer)
     os.waitpid(first, 0)
     with os.fdopen(reader) as answer:
         said = answer.read()
     if not said:
-        raise Refused(f"the launcher of {order.consumer} ended without a word; see {order.folder.log}")
+        raise Refused(f"the launcher of {request.consumer} ended without a word; see {request.folder.log}")
     told: dict[str, object] = json.loads(said)
     if "refused" in told:
         raise Refused(str(told["refused"]))
     return told
 
 
-def _stand_alone(order: Order, writer: int) -> None:
+def _stand_alone(request: LaunchRequest, writer: int) -> None:
     """In the forked child: a session of its own, one more fork so that it can never get a terminal, and the work."""
     os.setsid()
     if os.fork() != 0:
         os._exit(0)
     code = 1
     try:
-        code = _run(order, writer)
+        code = _run(request, writer)
     finally:
         os._exit(code)
 
 
-def _run(order: Order, writer: int) -> int:
+def _run(request: LaunchRequest, writer: int) -> int:
     def tell(**said: object) -> None:
         os.write(writer, json.dumps(said).encode())
         os.close(writer)
 
-    lock = os.open(order.folder.lock, os.O_RDWR | os.O_CREAT, 0o600)
+    lock = os.open(request.folder.lock, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        tell(started=False, pid=_lock_owner(order), log=str(order.folder.log), folder=str(order.folder.path))
+        tell(started=False, pid=_lock_owner(request), log=str(request.folder.log), folder=str(request.folder.path))
         return 0
-    order.folder.begin()
-    _redirect(order.folder.log)
+    request.folder.begin()
+    _redirect(request.folder.log)
     process_tree.become_subreaper()
-    watch = Watch(0)
-    _on_stop(watch)
+    state = ConsumerState(0)
+    _on_stop(state)
     try:
-        child = subprocess.Popen(order.command, stdin=subprocess.DEVNULL, cwd="/")
+        child = subprocess.Popen(request.command, stdin=subprocess.DEVNULL, cwd="/")
     except OSError as error:
-        tell(refused=f"{order.command[0]} cannot be started ({error.strerror}); check that it is installed and on PATH")
+        tell(
+            refused=f"{request.command[0]} cannot be started ({error.strerror}); check that it is installed and on PATH"
+        )
         return REFUSED_EXIT
-    watch.root_pid = child.pid
+    state.root_pid = child.pid
     os.ftruncate(lock, 0)
     os.pwrite(lock, str(os.getpid()).encode(), 0)
-    tell(started=True, pid=os.getpid(), log=str(order.folder.log), folder=str(order.folder.path))
-    code = supervise(order, watch)
-    reason = reason_of(code, order.folder, watch.forced)
-    write_private(order.folder.ended, {"code": code, "reason": reason, "at": time.time()})
-    _say(f"all processes of {order.consumer} have ended, {reason or f'exit code {code}'}")
-    return 0 if report_end(order) else 1
+    tell(started=True, pid=os.getpid(), log=str(request.folder.log), folder=str(request.folder.path))
+    code = supervise(request, state)
+    reason = reason_of(code, request.folder, state.forced)
+    write_private(request.folder.ended, {"code": code, "reason": reason, "at": time.time()})
+    _say(f"all processes of {request.consumer} have ended, {reason or f'exit code {code}'}")
+    return 0 if report_end(request) else 1
 
 
-def supervise(order: Order, watch: Watch) -> int:
+def supervise(request: LaunchRequest, state: ConsumerState) -> int:
     """Wait until nothing of the consumer is left; returns the command's exit code (negative = the signal)."""
-    while process_tree.reap(watch.codes):
-        reason = _why_end(order, watch, time.monotonic())
+    while process_tree.reap(state.codes):
+        reason = _why_end(request, state, time.monotonic())
         if reason:
             _say(reason)
-            process_tree.end_all(watch.codes, grace_s=DRIVER_GRACE_S)
+            process_tree.end_all(state.codes, grace_s=DRIVER_GRACE_S)
             break
         time.sleep(POLL_S)
-    return watch.codes.get(watch.root_pid, 1)
+    return state.codes.get(state.root_pid, 1)
 
 
-def _why_end(order: Order, watch: Watch, now_s: float) -> str:
+def _why_end(request: LaunchRequest, state: ConsumerState, now_s: float) -> str:
     """Why the rest of the tree has to be ended now; empty = let it run. Passes a stop on to the consumer."""
-    driver = watch.driver = watch.driver or process_tree.python_with(str(order.folder.path))
-    if watch.stop_asked_s:
-        if not watch.passed_on:
-            watch.passed_on = True
-            target = driver.pid if driver else watch.root_pid
+    driver = state.driver = state.driver or process_tree.python_with(str(request.folder.path))
+    if state.stop_asked_s:
+        if not state.passed_on:
+            state.passed_on = True
+            target = driver.pid if driver else state.root_pid
             _say(f"asked to stop: passing it on to process {target}")
             process_tree.send(target, signal.SIGTERM)
-        elif now_s - watch.stop_asked_s > order.stop_limit_s:
+        elif now_s - state.stop_asked_s > request.stop_limit_s:
             process_tree.send_all(signal.SIGKILL)
-            watch.forced = f"not gone {order.stop_limit_s:g} s after it was asked to stop"
-            return f"{watch.forced}: ending all of it"
-    if order.folder.leaving.exists():
-        watch.leaving_s = watch.leaving_s or now_s
-        if now_s - watch.leaving_s > order.stop_limit_s:
-            watch.forced = f"not gone {order.stop_limit_s:g} s after it has said that it leaves"
-            return f"{watch.forced}: ending all of it"
-    if watch.root_pid in watch.codes:
+            state.forced = f"not gone {request.stop_limit_s:g} s after it was asked to stop"
+            return f"{state.forced}: ending all of it"
+    if request.folder.leaving.exists():
+        state.leaving_s = state.leaving_s or now_s
+        if now_s - state.leaving_s > request.stop_limit_s:
+            state.forced = f"not gone {request.stop_limit_s:g} s after it has said that it leaves"
+            return f"{state.forced}: ending all of it"
+    if state.root_pid in state.codes:
         return "the main process has ended: ending what is left of the consumer"
     if driver and not process_tree.is_living(driver):
         # Spark's JVM ends by itself after its driver; only one that does not is ended.
-        watch.driver_gone_s = watch.driver_gone_s or now_s
-        if now_s - watch.driver_gone_s > DRIVER_GRACE_S:
+        state.driver_gone_s = state.driver_gone_s or now_s
+        if now_s - state.driver_gone_s > DRIVER_GRACE_S:
             return "the consumer's own process has ended and the rest has not: ending it"
     return ""
 
@@ -201,22 +203,22 @@ def reason_of(code: int, folder: RunFolder, forced: str = "") -> str:
     return ": ".join(part for part in (how, said, forced) if part)
 
 
-def report_end(order: Order, report: Callable[[Order, int], None] | None = None) -> bool:
+def report_end(request: LaunchRequest, report: Callable[[LaunchRequest, int], None] | None = None) -> bool:
     """Write the end of the incarnation into ZooKeeper, again and again until the limit; False if it could not."""
-    incarnation = order.folder.drawn()
+    incarnation = request.folder.drawn()
     if not incarnation:
         _say("it has ended before it drew an incarnation: nothing to report")
         return True
-    deadline_s, pause_s = time.monotonic() + order.report_limit_s, 0.2
+    deadline_s, pause_s = time.monotonic() + request.report_limit_s, 0.2
     while True:
         try:
-            (report or _write_end)(order, incarnation)
+            (report or _write_end)(request, incarnation)
         except (Refused, Malformed) as error:
             _say(f"the end of incarnation {incarnation} cannot be reported: {error}")
             return False
         except CoordinatorError as error:
             if time.monotonic() > deadline_s:
-                _say(f"gave up reporting after {order.report_limit_s:g} s: {error}")
+                _say(f"gave up reporting after {request.report_limit_s:g} s: {error}")
                 return False
             time.sleep(pause_s)
             pause_s = min(REPORT_PAUSE_MAX_S, pause_s * 1.5)
@@ -225,23 +227,23 @@ def report_end(order: Order, report: Callable[[Order, int], None] | None = None)
             return True
 
 
-def _write_end(order: Order, incarnation: int) -> None:
+def _write_end(request: LaunchRequest, incarnation: int) -> None:
     # Imported at the end only: the launcher of every consumer stays small, and starts at once.
     from coordinator_tasks.core.model import Ending  # noqa: PLC0415
     from coordinator_tasks.service import fleet  # noqa: PLC0415
     from coordinator_tasks.settings import read_settings_file, settings_of  # noqa: PLC0415
     from coordinator_tasks.wiring import open_consumer_session, open_coordinator  # noqa: PLC0415
 
-    settings = settings_of(read_settings_file(order.folder.settings))
+    settings = settings_of(read_settings_file(request.folder.settings))
     with open_coordinator(settings) as coordinator:
-        fleet.record_end(coordinator, order.consumer, incarnation, Ending.REAPED, order.folder.reason())
+        fleet.record_end(coordinator, request.consumer, incarnation, Ending.REAPED, request.folder.reason())
     with open_consumer_session(settings) as session:
-        session.registry.deregister(order.consumer, incarnation)
+        session.registry.deregister(request.consumer, incarnation)
 
 
-def _on_stop(watch: Watch) -> None:
+def _on_stop(state: ConsumerState) -> None:
     def asked(_number: int, _frame: FrameType | None) -> None:
-        watch.stop_asked_s = watch.stop_asked_s or time.monotonic()
+        state.stop_asked_s = state.stop_asked_s or time.monotonic()
 
     signal.signal(signal.SIGTERM, asked)
     signal.signal(signal.SIGINT, asked)
@@ -259,9 +261,9 @@ def _redirect(log: Path) -> None:
     os.close(nothing)
 
 
-def _lock_owner(order: Order) -> int:
+def _lock_owner(request: LaunchRequest) -> int:
     with contextlib.suppress(OSError, ValueError):
-        return int(order.folder.lock.read_text())
+        return int(request.folder.lock.read_text())
     return 0
 
 
@@ -270,7 +272,7 @@ def _say(text: str) -> None:
     print(f"{stamp} launcher {text}", file=sys.stderr, flush=True)
 
 
-def _parse(arguments: Sequence[str]) -> Order:
+def _parse(arguments: Sequence[str]) -> LaunchRequest:
     parser = argparse.ArgumentParser(
         prog="python -m spark_apps.launch.launcher", description=(__doc__ or "").splitlines()[0]
     )
@@ -290,7 +292,7 @@ def _parse(arguments: Sequence[str]) -> Order:
     if not command:
         raise Refused("no command is given; write it after --, for example: -- spark-submit app.py")
     folder = RunFolder.of(given.base.absolute(), given.cluster, given.consumer)
-    return Order(given.cluster, given.consumer, folder, tuple(command), given.stop_limit, given.report_limit)
+    return LaunchRequest(given.cluster, given.consumer, folder, tuple(command), given.stop_limit, given.report_limit)
 
 
 if __name__ == "__main__":

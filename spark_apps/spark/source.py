@@ -21,9 +21,9 @@ from pyspark.sql.types import StructType
 
 from coordinator_tasks.core.errors import Refused
 from spark_apps.delivery.hooks import ConsumerInterceptor, intercepted
+from spark_apps.records.agent_socket import HOW_TO_START, AgentClient
 from spark_apps.records.batches import behind, decode_offset, plan_tasks
 from spark_apps.records.columns import spark_schema
-from spark_apps.records.link import HOW_TO_START, AgentClient
 from spark_apps.records.options import SourceOptions, parse_options
 from spark_apps.records.reader import Job, read
 

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark_apps.pipelines.schema_registry import decoded, subject_of
-from spark_apps.records.link import LinkServer
+from spark_apps.records.agent_socket import AgentServer
 from spark_apps.spark import session, source
 from tests.integration.sole_owner import begun, sole_owner
 from tests.integration.spark_submit import JAVA_OPTIONS
@@ -66,7 +66,7 @@ def build(stream: DataFrame, settings: Mapping[str, str]) -> DataStreamWriter:
 
 def read(spark: SparkSession, registry: str, servers: str, topic: str) -> None:
     """Everything that is in the topic."""
-    server, runner = LinkServer(), sole_owner(servers, topic, "avro")
+    server, runner = AgentServer(), sole_owner(servers, topic, "avro")
     server.serve(topic, runner)
     source.register(spark, source.AgentAddress(str(server.path), "a", 1))
     settings = {"schemaRegistry": registry, "schemaRegistryUser": USER, "schemaRegistryPassword": PASSWORD}

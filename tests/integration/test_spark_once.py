@@ -14,7 +14,7 @@ from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from spark_apps.delivery import Delivery
 from spark_apps.delivery.database import Database
 from spark_apps.plain import Output, Record
-from spark_apps.records.link import LONGEST_WAIT_S
+from spark_apps.records.agent_socket import LONGEST_WAIT_S
 from tests.integration.agent_site import Running, Site, wait_for
 from tests.integration.once_pipeline import COLUMNS, TABLE, UNWANTED, at_most_once, prepare, sink_of
 from tests.integration.test_agent_spark import START_S, SparkProcess

@@ -23,7 +23,7 @@ from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from spark_apps.delivery.audit_sink import read_audit
 from spark_apps.pipelines import audit, check_writer, orders
-from spark_apps.records.link import LinkServer
+from spark_apps.records.agent_socket import AgentServer
 from spark_apps.spark import session, source
 from spark_apps.spark.stateless import STATEFUL, check_stateless
 from spark_apps.spark.warm_up import BATCHES, WarmUpReader, WarmUpSource, warm_up
@@ -46,8 +46,8 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[LinkServer]:
-    one = LinkServer()
+def server() -> Iterator[AgentServer]:
+    one = AgentServer()
     yield one
     one.close()
 
@@ -55,7 +55,7 @@ def server() -> Iterator[LinkServer]:
 class Stage:
     """A query on a topic of its own, and everything that went through its sink."""
 
-    def __init__(self, spark: SparkSession, server: LinkServer, kafka: EmbeddedKafka, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, server: AgentServer, kafka: EmbeddedKafka, folder: Path) -> None:
         self.spark, self.server, self.folder = spark, server, folder
         self.servers = kafka.bootstrap_servers
         self.rows: list[dict[str, Any]] = []
@@ -103,7 +103,7 @@ class Stage:
 
 
 @pytest.fixture
-def stage(spark: SparkSession, server: LinkServer, kafka: EmbeddedKafka, tmp_path: Path) -> Iterator[Stage]:
+def stage(spark: SparkSession, server: AgentServer, kafka: EmbeddedKafka, tmp_path: Path) -> Iterator[Stage]:
     one = Stage(spark, server, kafka, tmp_path)
     yield one
     one.close()

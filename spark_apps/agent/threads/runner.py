@@ -22,8 +22,8 @@ from spark_apps.agent.settings import Identity, Pacing, Terms, Timing
 from spark_apps.agent.threads.callbacks import Callbacks
 from spark_apps.delivery import Delivery, TransactionalSink
 from spark_apps.delivery.hooks import Hooks
+from spark_apps.records.agent_socket import LONGEST_WAIT_S
 from spark_apps.records.batches import BatchOffset
-from spark_apps.records.link import LONGEST_WAIT_S
 from spark_apps.records.options import ISOLATION, SourceOptions
 
 LONGEST_SLEEP_S = 0.5
@@ -36,7 +36,7 @@ Connect = Callable[[TopicNode], GroupOffsets]
 
 
 class TopicRunner:
-    """Implements `link.Planner`. `changed` is called, without the lock, when a release has been posted.
+    """Implements `agent_socket.Planner`. `changed` is called, without the lock, when a release has been posted.
 
     `node` says which group, and how records are fetched; its assignments count when the agent hands it to the ownership.
     `brokers`: this consumer's own, not the node's: others can write the node, and our login would go to them.

@@ -15,7 +15,7 @@ import pytest
 from coordinator_tasks.core.errors import Refused, StoreUnavailable
 from coordinator_tasks.run_folder import RunFolder
 from spark_apps.launch import launcher
-from spark_apps.launch.launcher import Order, report_end
+from spark_apps.launch.launcher import LaunchRequest, report_end
 from spark_apps.tracebacks import last_error
 
 ROOT = Path(__file__).parents[4]
@@ -48,9 +48,9 @@ class Launched:
             "import sys, pathlib\n"
             "from spark_apps.launch import launcher\n"
             "launcher.DRIVER_GRACE_S = 1.0\n"
-            "def told(order, incarnation):\n"
-            "    (order.folder.path / 'told').write_text(str(incarnation))\n"
-            "    (order.folder.path / 'why').write_text(order.folder.reason())\n"
+            "def told(request, incarnation):\n"
+            "    (request.folder.path / 'told').write_text(str(incarnation))\n"
+            "    (request.folder.path / 'why').write_text(request.folder.reason())\n"
             "launcher._write_end = told\n"
             "sys.exit(launcher.main())\n"
         )
@@ -264,17 +264,17 @@ def test_the_end_before_an_incarnation_is_not_reported(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def ended(tmp_path: Path) -> Order:
+def ended(tmp_path: Path) -> LaunchRequest:
     folder = RunFolder.of(tmp_path, "shop", "c1")
     folder.path.mkdir(parents=True)
     folder.incarnation.write_text("3\n")
-    return Order("shop", "c1", folder, ("true",), report_limit_s=5.0)
+    return LaunchRequest("shop", "c1", folder, ("true",), report_limit_s=5.0)
 
 
-def test_the_report_is_tried_again_while_zookeeper_is_away(ended: Order) -> None:
+def test_the_report_is_tried_again_while_zookeeper_is_away(ended: LaunchRequest) -> None:
     tries: list[int] = []
 
-    def report(_: Order, incarnation: int) -> None:
+    def report(_: LaunchRequest, incarnation: int) -> None:
         tries.append(incarnation)
         if len(tries) < 3:
             raise StoreUnavailable("ZooKeeper does not answer")
@@ -283,10 +283,10 @@ def test_the_report_is_tried_again_while_zookeeper_is_away(ended: Order) -> None
     assert tries == [3, 3, 3]
 
 
-def test_the_report_is_given_up_at_its_limit(ended: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_is_given_up_at_its_limit(ended: LaunchRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launcher, "REPORT_PAUSE_MAX_S", 0.1)
 
-    def report(_: Order, _incarnation: int) -> None:
+    def report(_: LaunchRequest, _incarnation: int) -> None:
         raise StoreUnavailable("ZooKeeper does not answer")
 
-    assert not report_end(Order("shop", "c1", ended.folder, ("true",), report_limit_s=0.3), report)
+    assert not report_end(LaunchRequest("shop", "c1", ended.folder, ("true",), report_limit_s=0.3), report)

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from coordinator_tasks.core.errors import Refused
-from spark_apps.errors import LinkFailed
-from spark_apps.records import link
+from spark_apps.errors import AgentCallFailed
+from spark_apps.records import agent_socket
+from spark_apps.records.agent_socket import AgentClient, AgentServer
 from spark_apps.records.batches import BatchOffset, Range, encode_offset
-from spark_apps.records.link import AgentClient, LinkServer
 from spark_apps.records.options import SourceOptions
 
 OPTIONS = {"subscribe": "orders", "maxOffsetsPerTrigger": "5"}
@@ -56,27 +56,27 @@ class Scripted:
 
 
 @pytest.fixture
-def server() -> Iterator[LinkServer]:
-    one = LinkServer()
+def server() -> Iterator[AgentServer]:
+    one = AgentServer()
     yield one
     one.close()
 
 
 @pytest.fixture
-def planner(server: LinkServer) -> Scripted:
+def planner(server: AgentServer) -> Scripted:
     one = Scripted()
     server.serve("orders", one)
     return one
 
 
-def wait_until_free(server: LinkServer) -> None:
+def wait_until_free(server: AgentServer) -> None:
     deadline = time.monotonic() + 5
     while server.reader_of("orders") is not None and time.monotonic() < deadline:
         time.sleep(0.01)
     assert server.reader_of("orders") is None
 
 
-def test_a_reader_asks_and_the_planner_answers(server: LinkServer, planner: Scripted) -> None:
+def test_a_reader_asks_and_the_planner_answers(server: AgentServer, planner: Scripted) -> None:
     client = AgentClient(str(server.path), "r1", OPTIONS)
     assert client.settings == {"bootstrap.servers": "host:9092"}
     assert planner.options is not None
@@ -92,7 +92,7 @@ def test_a_reader_asks_and_the_planner_answers(server: LinkServer, planner: Scri
     assert planner.events[-1] == "detach r1"
 
 
-def test_a_reader_that_is_to_read_what_is_there_asks_whether_it_is_over(server: LinkServer, planner: Scripted) -> None:
+def test_a_reader_that_is_to_read_what_is_there_asks_whether_it_is_over(server: AgentServer, planner: Scripted) -> None:
     client = AgentClient(str(server.path), "r9", OPTIONS)
     client.until_now()
     assert client.is_over()
@@ -100,16 +100,16 @@ def test_a_reader_that_is_to_read_what_is_there_asks_whether_it_is_over(server: 
     client.close()
 
 
-def test_the_socket_is_private(server: LinkServer) -> None:
+def test_the_socket_is_private(server: AgentServer) -> None:
     assert stat.S_IMODE(server.path.parent.stat().st_mode) == 0o700
 
 
 def test_a_second_live_reader_is_refused_and_a_later_one_is_not(
-    server: LinkServer, planner: Scripted, monkeypatch: pytest.MonkeyPatch
+    server: AgentServer, planner: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = AgentClient(str(server.path), "r1", OPTIONS)
-    monkeypatch.setattr(link, "LEAVE_TIMEOUT_S", 0.1)
-    with pytest.raises(LinkFailed, match=r"read by another query of this application already \(reader r1\)"):
+    monkeypatch.setattr(agent_socket, "LEAVE_TIMEOUT_S", 0.1)
+    with pytest.raises(AgentCallFailed, match=r"read by another query of this application already \(reader r1\)"):
         AgentClient(str(server.path), "r2", OPTIONS)
     assert first.initial()["batch"] == 0
     first.close()
@@ -118,59 +118,59 @@ def test_a_second_live_reader_is_refused_and_a_later_one_is_not(
     assert "attach r2" not in planner.events
 
 
-def test_a_reader_waits_for_the_end_of_the_one_before(server: LinkServer, planner: Scripted) -> None:
+def test_a_reader_waits_for_the_end_of_the_one_before(server: AgentServer, planner: Scripted) -> None:
     first = AgentClient(str(server.path), "r1", OPTIONS)
     threading.Timer(0.3, first.close).start()
     AgentClient(str(server.path), "r2", OPTIONS).close()
     assert "attach r2" in planner.events
 
 
-def test_a_refusal_of_the_planner_reaches_the_query_as_its_sentence(server: LinkServer, planner: Scripted) -> None:
+def test_a_refusal_of_the_planner_reaches_the_query_as_its_sentence(server: AgentServer, planner: Scripted) -> None:
     client = AgentClient(str(server.path), "r1", OPTIONS)
     planner.failure = Refused("partition 3 has no committed offset")
-    with pytest.raises(LinkFailed, match=r"^partition 3 has no committed offset$"):
+    with pytest.raises(AgentCallFailed, match=r"^partition 3 has no committed offset$"):
         client.latest(client.initial())
 
 
-def test_a_bug_in_the_planner_ends_the_query_and_not_the_agent(server: LinkServer, planner: Scripted) -> None:
+def test_a_bug_in_the_planner_ends_the_query_and_not_the_agent(server: AgentServer, planner: Scripted) -> None:
     client = AgentClient(str(server.path), "r1", OPTIONS)
     planner.failure = ZeroDivisionError("oops")
-    with pytest.raises(LinkFailed, match="the agent failed: ZeroDivisionError: oops"):
+    with pytest.raises(AgentCallFailed, match="the agent failed: ZeroDivisionError: oops"):
         client.latest(client.initial())
     planner.failure = None
     assert client.latest(client.initial())["batch"] == 1
 
 
-def test_a_topic_without_a_planner_is_refused(server: LinkServer) -> None:
-    with pytest.raises(LinkFailed, match=r"does not manage topic 'orders' \(managed: none\)"):
+def test_a_topic_without_a_planner_is_refused(server: AgentServer) -> None:
+    with pytest.raises(AgentCallFailed, match=r"does not manage topic 'orders' \(managed: none\)"):
         AgentClient(str(server.path), "r1", OPTIONS)
 
 
-def test_the_end_of_the_agent_ends_the_conversation(server: LinkServer, planner: Scripted) -> None:
+def test_the_end_of_the_agent_ends_the_conversation(server: AgentServer, planner: Scripted) -> None:
     client = AgentClient(str(server.path), "r1", OPTIONS)
     server.close()
-    with pytest.raises(LinkFailed, match=r"has ended|did not answer"):
+    with pytest.raises(AgentCallFailed, match=r"has ended|did not answer"):
         client.initial()
     assert planner.events[0] == "attach r1"
 
 
-def test_an_agent_that_does_not_answer_is_given_up(server: LinkServer, planner: Scripted) -> None:
+def test_an_agent_that_does_not_answer_is_given_up(server: AgentServer, planner: Scripted) -> None:
     planner.pause_s = 2.0
     client = AgentClient(str(server.path), "r1", OPTIONS, timeout_s=0.1)
-    with pytest.raises(LinkFailed, match="did not answer"):
+    with pytest.raises(AgentCallFailed, match="did not answer"):
         client.initial()
 
 
 def test_no_agent_at_all_says_how_to_start_one() -> None:
-    with pytest.raises(LinkFailed, match="start the agent first"):
+    with pytest.raises(AgentCallFailed, match="start the agent first"):
         AgentClient("/nowhere/agent.sock", "r1", OPTIONS)
 
 
-def test_nonsense_is_answered_and_the_conversation_goes_on(server: LinkServer, planner: Scripted) -> None:
+def test_nonsense_is_answered_and_the_conversation_goes_on(server: AgentServer, planner: Scripted) -> None:
     client = AgentClient(str(server.path), "r1", OPTIONS)
-    with pytest.raises(LinkFailed, match="could not answer"):
+    with pytest.raises(AgentCallFailed, match="could not answer"):
         client._ask("fly")
-    with pytest.raises(LinkFailed, match="format version"):
+    with pytest.raises(AgentCallFailed, match="format version"):
         client.latest({"version": 9})
     assert client.initial()["batch"] == 0
     assert planner.options is not None

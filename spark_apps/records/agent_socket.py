@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from coordinator_tasks.core.errors import CoordinatorError, Refused
-from spark_apps.errors import LinkFailed
+from spark_apps.errors import AgentCallFailed
 from spark_apps.records.batches import BatchOffset, decode_offset, encode_offset
 from spark_apps.records.options import SourceOptions, parse_options
 
@@ -61,7 +61,7 @@ class Planner(Protocol):
         """The reader's connection has ended."""
 
 
-class LinkServer:
+class AgentServer:
     """Listens for readers in a new private folder; `close` ends all connections and removes it."""
 
     def __init__(self, parent: Path | None = None) -> None:
@@ -77,7 +77,7 @@ class LinkServer:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(str(self.path))
         self._listener.listen()
-        self._thread = threading.Thread(target=self._accept, name="agent-link", daemon=True)
+        self._thread = threading.Thread(target=self._accept, name="agent-socket", daemon=True)
         self._thread.start()
 
     def serve(self, topic: str, planner: Planner) -> None:
@@ -130,19 +130,19 @@ class LinkServer:
                 self._connections.discard(connection)
 
     def admit(self, topic: str, reader: str) -> Planner:
-        """Make `reader` the live one of `topic`; raises `LinkFailed` if another is."""
+        """Make `reader` the live one of `topic`; raises `AgentCallFailed` if another is."""
         with self._lock:
             planner = self._planners.get(topic)
             if planner is None:
                 known = ", ".join(sorted(self._planners)) or "none"
-                raise LinkFailed(
+                raise AgentCallFailed(
                     f"this application's agent does not manage topic '{topic}' (managed: {known}); "
                     "add the topic to the coordinator, or correct 'subscribe'"
                 )
             self._lock.wait_for(lambda: self._readers.get(topic, reader) == reader, LEAVE_TIMEOUT_S)
             other = self._readers.setdefault(topic, reader)
             if other != reader:
-                raise LinkFailed(
+                raise AgentCallFailed(
                     f"topic '{topic}' is read by another query of this application already (reader {other}); "
                     "stop that query first, or use one query with several outputs"
                 )
@@ -159,7 +159,7 @@ class LinkServer:
 class _Session:
     """One connection's conversation."""
 
-    def __init__(self, server: LinkServer) -> None:
+    def __init__(self, server: AgentServer) -> None:
         self._server = server
         self._topic = ""
         self._reader = ""
@@ -189,7 +189,7 @@ class _Session:
         if request["call"] == "attach":
             return self._attach(request)
         if self._planner is None:
-            raise LinkFailed("the first request of a reader is 'attach'")
+            raise AgentCallFailed("the first request of a reader is 'attach'")
         return self._calls[request["call"]](self._planner, request)
 
     def end(self) -> None:
@@ -203,7 +203,7 @@ class _Session:
 
     def _attach(self, request: Mapping[str, Any]) -> dict[str, str]:
         if request.get("version") != VERSION:
-            raise LinkFailed(f"the reader speaks version {request.get('version')!r} and the agent {VERSION}")
+            raise AgentCallFailed(f"the reader speaks version {request.get('version')!r} and the agent {VERSION}")
         options = parse_options(request["options"])
         planner = self._server.admit(options.topic, request["reader"])
         self._topic, self._reader, self._planner = options.topic, request["reader"], planner
@@ -218,7 +218,7 @@ class _Session:
 
 
 class AgentClient:
-    """The reader's side. Every method raises `LinkFailed` with a sentence; the connection is then of no more use."""
+    """The reader's side. Every method raises `AgentCallFailed` with a sentence; the connection is then of no more use."""
 
     def __init__(self, path: str, reader: str, options: Mapping[str, str], timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         self._path = path
@@ -228,7 +228,7 @@ class AgentClient:
             self._socket.connect(path)
         except OSError as error:
             self._socket.close()
-            raise LinkFailed(f"the agent does not listen at {path} ({error}); {HOW_TO_START}") from error
+            raise AgentCallFailed(f"the agent does not listen at {path} ({error}); {HOW_TO_START}") from error
         self._stream = self._socket.makefile("rwb")
         attached = self._ask("attach", version=VERSION, reader=reader, options=dict(options))
         self.settings: Mapping[str, str] = attached
@@ -269,15 +269,15 @@ class AgentClient:
             line = self._stream.readline()
         except OSError as error:
             self.close()
-            raise LinkFailed(
+            raise AgentCallFailed(
                 f"the agent at {self._path} did not answer ({error}); the driver's log says why"
             ) from error
         if not line:
             self.close()
-            raise LinkFailed(f"the agent at {self._path} has ended; the driver's log says why")
+            raise AgentCallFailed(f"the agent at {self._path} has ended; the driver's log says why")
         answer = json.loads(line)
         if "error" in answer:
-            raise LinkFailed(answer["error"])
+            raise AgentCallFailed(answer["error"])
         return answer["ok"]
 
 
