@@ -10,8 +10,8 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException, TaskAwaitingInput, TaskDeferred
 
 from coordinator_plugin.base_operators import ClusterOperator
-from coordinator_plugin.reconcile import ASK_AGAIN_S, unowned_of
 from coordinator_plugin.steps import held_up
+from coordinator_plugin.stuck_topics import ASK_AGAIN_S, unowned_of
 from coordinator_plugin.triggers import QuestionTrigger
 from coordinator_tasks.core.names import check_consumer, check_topic
 from coordinator_tasks.core.partition_text import named

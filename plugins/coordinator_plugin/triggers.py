@@ -20,9 +20,9 @@ from airflow.triggers.base import BaseTrigger, TaskFailedEvent, TaskSuccessEvent
 
 from coordinator_plugin.confirmation import PATIENCE_S, ConfirmationWait, Patience, WaitKind, WaitOutcome
 from coordinator_plugin.hook import CoordinatorHook
-from coordinator_plugin.reconcile import still_asked
 from coordinator_plugin.sessions import SHARED, session_key
 from coordinator_plugin.steps import registered
+from coordinator_plugin.stuck_topics import still_asked
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused, Unavailable
 from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.service.coordinator import Coordinator

@@ -188,9 +188,9 @@ class Process:
         with sampled.sampling():
             yield sampled.status
 
-    def _agent(self, address: str, topics: Topics) -> Agent:
+    def _registration(self, address: str) -> Member:
         settings = self.settings
-        member = Member(
+        return Member(
             consumer=settings.consumer,
             incarnation=self.identity.incarnation,
             address=settings.advertised or address,
@@ -202,15 +202,17 @@ class Process:
             attributes=settings.attributes,
             process=self._session.process,
         )
+
+    def _agent(self, address: str, topics: Topics) -> Agent:
         return Agent(
             self._session.zk,
             self._session.registry,
             self.clock,
-            member,
-            settings.site.cluster,
+            self._registration(address),
+            self.settings.site.cluster,
             topics=topics,
             wake=self.wake,
-            timing=settings.agent_timing,
+            timing=self.settings.agent_timing,
         )
 
 

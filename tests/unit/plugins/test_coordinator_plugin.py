@@ -31,8 +31,9 @@ from coordinator_plugin import (
 )
 from coordinator_plugin.confirmation import Patience, WaitKind, confirmations
 from coordinator_plugin.operators import ContinueOperator, PlanOperator
-from coordinator_plugin.reconcile import ASK_AGAIN_S, reconcile, runs
+from coordinator_plugin.reconcile import reconcile, runs
 from coordinator_plugin.steps import IDLE_PAUSE_S, LeftOver, continuation
+from coordinator_plugin.stuck_topics import ASK_AGAIN_S
 
 from coordinator_tasks.core.codecs.codec import encode_node, encode_state
 from coordinator_tasks.core.errors import NotManaged, Refused, StoreUnavailable, TopicConflict

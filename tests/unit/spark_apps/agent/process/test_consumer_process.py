@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,13 +12,14 @@ import pytest
 from coordinator_tasks import wiring
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry, claim_incarnation, read_claim
-from coordinator_tasks.core.model import Ending, TopicNode
+from coordinator_tasks.core.model import Ending, Member, TopicNode
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import ConsumerSession
 from spark_apps import plain
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
+from spark_apps.agent.process import consumer_process
 from spark_apps.agent.process.consumer_process import ConsumerSettings, Process
 from tests.fakes.clock import FakeClock
 from tests.fakes.zookeeper import FakeZooKeeperServer
@@ -134,3 +135,17 @@ def test_a_topics_offsets_are_asked_for_at_our_own_brokers(monkeypatch: pytest.M
     first = process.connect(node)
     assert process.connect(replace(node, bootstrap_servers="other:9092")) is first, "one client for a group"
     assert asked == [("127.0.0.1:1", "read_committed", "g")]
+
+
+def test_every_field_of_a_registration_is_given(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[str] = []
+
+    def member(**values: object) -> Member:
+        given.extend(values)
+        return Member(**values)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(consumer_process, "Member", member)
+    site.process.leave()
+    site.process.run(NoTopics())
+    by_others = {"registered_at", "formats", "problem"}  # ZooKeeper, the release, and who reads it
+    assert set(given) == {field.name for field in fields(Member)} - by_others
