@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from coordinator_tasks.core.model import Actor, Explanation, Fleet, Move
-from coordinator_tasks.core.move_text import HOW, by_way
+from coordinator_tasks.core.move_ways import HOW, by_way
 from coordinator_tasks.core.partition_text import named, ranges
 from coordinator_tasks.service.history import Rebalance
 from coordinator_tasks.service.overview import HEALTHY, ConsumerOverview, RunningTopic, TopicOverview

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from coordinator_tasks.core.model import Explanation, Move
-from coordinator_tasks.core.move_text import by_way, way
+from coordinator_tasks.core.move_ways import by_way, way
 from coordinator_tasks.core.partition_text import counted
 
 if TYPE_CHECKING:

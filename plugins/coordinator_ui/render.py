@@ -13,7 +13,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from coordinator_tasks.core.move_text import HOW
+from coordinator_tasks.core.move_ways import HOW
 from coordinator_tasks.core.partition_text import counted
 from coordinator_ui import words
 from coordinator_ui.registration import PREFIX

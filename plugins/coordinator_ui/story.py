@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.model import Actor, MoveKind, Record, State
-from coordinator_tasks.core.move_text import by_way, way
+from coordinator_tasks.core.move_ways import by_way, way
 from coordinator_tasks.core.partition_text import counted
 from coordinator_tasks.service.history import Rebalance
 from coordinator_ui import words
