@@ -6,13 +6,13 @@ import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.model import Actor, State
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow
-from coordinator_tasks.embedded.errors import AirflowUnavailable
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service import directives, history, topics
@@ -172,6 +172,8 @@ def test_a_topic_that_is_held_up_asks_a_person_once_and_the_answer_isolates_the_
     states = {one["task_id"]: one["state"] for one in airflow.client.task_instances("stuck_topic", withdrawn)}
     assert states == {"ask": "success", "apply_answer": "skipped"}
     blocker.deaf = False
+    directives.readmit(coordinator, "b", PERSON.who)
+    eventually(lambda: directives.read_directive(coordinator, "b").isolation is None)
 
 
 def test_what_a_run_leaves_over_wakes_the_dag(
@@ -184,20 +186,21 @@ def test_what_a_run_leaves_over_wakes_the_dag(
         (topic,) = make_topics(coordinator, settings, 1)
         eventually(lambda: state_of(coordinator, topic) is State.STARTING)
     # c is gone: the run that waits ends for a new plan, or at its limit of a minute where another run has planned first.
-    (event, *_) = eventually(lambda: [one for one in _left_over(airflow) if one["timestamp"] >= began], RUN_LIMIT_S)
+    (event, *_) = eventually(lambda: _woken_by_a_run(airflow, began), RUN_LIMIT_S)
     assert event["extra"]["left"]
-    assert {run["dag_id"] for run in event["created_dagruns"]} == {"rebalance"}
     blocker.deaf = False
     eventually(lambda: all_stable(coordinator, [topic]))
 
 
-def _left_over(airflow: EmbeddedAirflow) -> list[dict[str, Any]]:
-    """The events by which a run of `rebalance` has woken the DAG, and which runs that made."""
-    try:
-        found: list[dict[str, Any]] = airflow.client.request("GET", "/assets/events?limit=100")["asset_events"]
-    except AirflowUnavailable:  # Airflow cannot show events whose runs have not begun
-        return []
-    return [one for one in found if one["source_task_id"] == "further_run" and one["created_dagruns"]]
+def _woken_by_a_run(airflow: EmbeddedAirflow, began: str) -> list[dict[str, Any]]:
+    """The events by which a run of `rebalance` has woken another one that has begun since.
+
+    Airflow cannot show all events at once while a run that one of them has made, of whatever DAG, has not begun.
+    """
+    runs = (one for one in airflow.client.dag_runs("rebalance") if (one["start_date"] or "") >= began)
+    paths = [f"/dags/rebalance/dagRuns/{quote(one['dag_run_id'])}/upstreamAssetEvents" for one in runs]
+    events = [event for path in paths for event in airflow.client.request("GET", path)["asset_events"]]
+    return [one for one in events if one["source_task_id"] == "further_run" and one["timestamp"] >= began]
 
 
 def _waits(airflow: EmbeddedAirflow, run_id: str) -> bool:
