@@ -8,6 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.machine.draft import by_consumer
 from coordinator_tasks.core.model import Actor, TopicConfig
 from coordinator_tasks.core.names import check_consumer
 from coordinator_tasks.core.partition_text import named
@@ -44,12 +45,10 @@ class Pin:
 
 def told(config: TopicConfig) -> tuple[str, ...]:
     """What a person has asked for that keeps plans from being what the strategy alone would make them."""
-    pinned: dict[str, list[int]] = {}
-    for partition, consumer in config.pins.items():
-        pinned.setdefault(consumer, []).append(partition)
+    pinned = by_consumer((consumer, partition) for partition, consumer in config.pins.items())
     texts = [FROZEN] if config.frozen else []
     texts += [f"paused: {named(config.paused)}"] if config.paused else []
-    return (*texts, *(f"pinned to {who}: {named(which)}" for who, which in sorted(pinned.items())))
+    return (*texts, *(f"pinned to {who}: {named(which)}" for who, which in pinned.items()))
 
 
 def set_frozen(c: Coordinator, topic: str, *, frozen: bool, actor: Actor) -> TopicConfig:

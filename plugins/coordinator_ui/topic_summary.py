@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from coordinator_tasks.core.errors import DiscoveryUnavailable, Malformed, Refused
 from coordinator_tasks.core.machine.confirm import blockers
+from coordinator_tasks.core.machine.draft import by_consumer
 from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.model import Member, Record, State, TopicState
 from coordinator_tasks.service import history, overrides, overview, store
@@ -77,7 +78,7 @@ def _summary(c: Coordinator, topic: str, view: TopicView | str, missing: Mapping
         strategy=c.policy.strategies.effective(view.config).strategy,
         partitions=view.partitions,
         unowned=overview.unowned_in(view),
-        owners=_by_owner(node.assignments if node is not None else {}),
+        owners=by_consumer((who, p) for p, who in node.assignments.items()) if node is not None else {},
         since=node.since if node is not None else {},
         closing=state.to_close,
         starting=state.to_start,
@@ -94,13 +95,6 @@ def _newest(c: Coordinator, topic: str) -> tuple[Record | None, str]:
         return next(iter(history.records(c, topic, 1)), None), ""
     except (Malformed, Refused) as error:
         return None, str(error)
-
-
-def _by_owner(assignments: Mapping[int, str]) -> dict[str, tuple[int, ...]]:
-    found: dict[str, list[int]] = {}
-    for partition, consumer in sorted(assignments.items()):
-        found.setdefault(consumer, []).append(partition)
-    return {consumer: tuple(numbers) for consumer, numbers in sorted(found.items())}
 
 
 def _blockers(c: Coordinator, views: Iterable[TopicView]) -> dict[str, dict[str, str]]:

@@ -2,11 +2,11 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from coordinator_tasks.core.machine.draft import Draft, configured
+from coordinator_tasks.core.machine.draft import Draft, by_consumer, configured
 from coordinator_tasks.core.machine.presence import absent_until, presence
 from coordinator_tasks.core.machine.world import Policy, Presence, TopicView, World
 from coordinator_tasks.core.model import MoveKind, State, TopicNode, TopicState
@@ -138,11 +138,8 @@ def _paused(view: TopicView) -> str:
 def _pinned(view: TopicView, able: Collection[str]) -> str:
     """Which partitions a person has pinned to somebody who does not own them yet, or an empty text."""
     owners = view.node.assignments if view.node is not None else {}
-    moving: dict[str, list[int]] = {}
-    for partition, consumer in sorted(view.config.pins.items()):
-        if consumer in able and owners.get(partition) != consumer:
-            moving.setdefault(consumer, []).append(partition)
-    return "; ".join(f"pinned to {consumer}: {listed(which)}" for consumer, which in sorted(moving.items())[:_SHOWN])
+    moving = by_consumer((who, p) for p, who in view.config.pins.items() if who in able and owners.get(p) != who)
+    return "; ".join(f"pinned to {consumer}: {listed(which)}" for consumer, which in list(moving.items())[:_SHOWN])
 
 
 def _membership(joined: list[str], left: list[str], world: World) -> str:
@@ -230,12 +227,12 @@ def absence(consumer: str, incarnation: int, world: World, policy: Policy) -> st
     return text if life.member is None else f"{text}; incarnation {life.member.incarnation} gets nothing before"
 
 
-def listed(partitions: list[int]) -> str:
+def listed(partitions: Sequence[int]) -> str:
     """`partition 7`, `partitions 0, 1 and 2 more`: cut after ten."""
     return f"{noun(partitions)} {shown(partitions)}"
 
 
-def shown(names: list[str] | list[int]) -> str:
+def shown(names: Sequence[object]) -> str:
     """A list in a sentence, cut after ten."""
     text = ", ".join(str(name) for name in names[:_SHOWN])
     return text if len(names) <= _SHOWN else f"{text} and {len(names) - _SHOWN} more"

@@ -9,7 +9,7 @@ Rules (2 and 6 of the hand-off in the design):
 - A partition is assigned to its target when its last possible owner is confirmed closed.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.machine.world import TopicView
@@ -241,7 +241,7 @@ def label(of: Draft | TopicState) -> State:
     return State.STARTING if of.to_start else State.STABLE
 
 
-def by_consumer(pairs: Collection[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
+def by_consumer(pairs: Iterable[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
     """Consumer → its partitions, both in order."""
     found: dict[str, list[int]] = {}
     for consumer, partition in sorted(pairs):
