@@ -11,7 +11,7 @@ from coordinator_tasks.core.codecs.member_codec import (
     encode_directive,
 )
 from coordinator_tasks.core.errors import Malformed, NotManaged, Refused
-from coordinator_tasks.core.machine.life import interface
+from coordinator_tasks.core.machine.life import interfaces
 from coordinator_tasks.core.machine.presence import subscribes
 from coordinator_tasks.core.model import (
     Actor,
@@ -158,8 +158,7 @@ def complete_readmissions(c: Coordinator, actor: Actor, problems: list[str] | No
     topics = _read_topics(c, problems)
     claims = {one: found.get(one, IdClaim(one, 0)) for one in consumers if one not in unclear}
     members = dict(c.discovery.members())
-    asked = [one for consumer, claim in claims.items() if (one := interface(members.get(consumer), claim)) is not None]
-    answers = c.statuses.ask(asked)
+    answers = c.statuses.ask(interfaces(claims, members, claims))
     done = []
     for directive in waiting:
         claim, member = claims.get(directive.consumer), members.get(directive.consumer)

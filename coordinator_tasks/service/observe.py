@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from coordinator_tasks.core.assignors.weights import totals
 from coordinator_tasks.core.codecs import member_codec
 from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, Malformed, Refused
-from coordinator_tasks.core.machine.life import interface
+from coordinator_tasks.core.machine.life import interfaces
 from coordinator_tasks.core.machine.presence import note_absence, presence
 from coordinator_tasks.core.machine.world import Presence, TopicView, World
 from coordinator_tasks.core.model import (
@@ -78,8 +78,7 @@ def snapshot(c: Coordinator, topics: Collection[str], *, note: bool = True) -> S
     c.zk.sync()
     members = load_members(c, unclear)
     claims |= load_claims(c, sorted(members.keys() - claims.keys()), unclear)
-    asked = [*members.values(), *(interface(None, claims.get(one)) for one in sorted(holders.keys() - members.keys()))]
-    answers = c.statuses.ask([one for one in asked if one is not None])
+    answers = c.statuses.ask(interfaces([*members, *sorted(holders.keys() - members.keys())], members, claims))
     directives = load_directives(c, unclear)
     world = World(c.clock.now(), members, claims, directives, answers, totals=totals(answers), unclear=unclear)
     owned = {topic: Counter(node.assignments.values()) for topic, node in nodes.items()}

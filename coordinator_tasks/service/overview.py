@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from coordinator_tasks.core import topic_patterns
 from coordinator_tasks.core.errors import LookAgain, Malformed, Refused
 from coordinator_tasks.core.machine.causes import absence, because
-from coordinator_tasks.core.machine.life import Life, interface
+from coordinator_tasks.core.machine.life import Life, interfaces
 from coordinator_tasks.core.machine.presence import presence
 from coordinator_tasks.core.machine.world import Presence, TopicView, World
 from coordinator_tasks.core.model import (
@@ -166,8 +166,7 @@ def consumers(c: Coordinator) -> list[ConsumerOverview]:
     asked_of = {d.consumer for d in directives.values() if d.isolation is not None or d.draining is not None}
     everybody = sorted(members.keys() | held.keys() | wanted | asked_of | unclear.keys())
     claims = load_claims(c, everybody, unclear)
-    asked = (interface(members.get(consumer), claims.get(consumer)) for consumer in everybody)
-    answers = c.statuses.ask([one for one in asked if one is not None])
+    answers = c.statuses.ask(interfaces(everybody, members, claims))
     world = World(c.clock.now(), members, claims, directives, answers, unclear=unclear)
     return [_consumer(c, consumer, world, nodes, held.get(consumer, 0)) for consumer in everybody]
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from coordinator_tasks.core.errors import DiscoveryUnavailable, Malformed, Refused
 from coordinator_tasks.core.machine.confirm import blockers
 from coordinator_tasks.core.machine.draft import by_consumer
+from coordinator_tasks.core.machine.life import interfaces
 from coordinator_tasks.core.machine.world import TopicView, World
-from coordinator_tasks.core.model import Member, Record, State, TopicState
+from coordinator_tasks.core.model import Record, State, TopicState
 from coordinator_tasks.service import history, overrides, overview, store
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.observe import load_claims, load_directives, load_members
@@ -114,10 +115,5 @@ def _world(c: Coordinator, views: Iterable[TopicView]) -> World:
     waited_for = sorted({consumer for state in states for consumer in (*state.to_close, *state.to_start)})
     unclear: dict[str, str] = {}
     members, claims = load_members(c, unclear), load_claims(c, waited_for, unclear)
-    asked = [
-        members.get(consumer) or Member(consumer, claims[consumer].incarnation, claims[consumer].address, "")
-        for consumer in waited_for
-        if consumer in members or (consumer in claims and claims[consumer].address)
-    ]
-    directives = load_directives(c, unclear)
-    return World(c.clock.now(), members, claims, directives, c.statuses.ask(asked), unclear=unclear)
+    answers = c.statuses.ask(interfaces(waited_for, members, claims))
+    return World(c.clock.now(), members, claims, load_directives(c, unclear), answers, unclear=unclear)

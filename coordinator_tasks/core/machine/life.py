@@ -1,5 +1,6 @@
 """One incarnation of a consumer, with everything that is stored of it and that it says itself."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from coordinator_tasks.core.model import (
@@ -65,8 +66,16 @@ class Life:
         return found is not None and self.incarnation > 0 and self.incarnation in (found.incarnation, found.leaving)
 
 
-def interface(member: Member | None, claim: IdClaim | None) -> Member | None:
-    """Where to ask a consumer: at its registration, or at the address of the last one (it may have lost only ZooKeeper)."""
-    if member is None and claim is not None and claim.address:
-        return Member(claim.consumer, claim.incarnation, claim.address, claim.boot_id)
-    return member
+def interfaces(consumers: Iterable[str], members: Mapping[str, Member], claims: Mapping[str, IdClaim]) -> list[Member]:
+    """Where to ask these consumers, in their order; one that has no known address is left out.
+
+    Each is asked at its registration, or at the address of the last one: it may have lost only ZooKeeper.
+    """
+    found = []
+    for consumer in consumers:
+        claim = claims.get(consumer)
+        if consumer in members:
+            found.append(members[consumer])
+        elif claim is not None and claim.address:
+            found.append(Member(claim.consumer, claim.incarnation, claim.address, claim.boot_id))
+    return found
