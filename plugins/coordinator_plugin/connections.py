@@ -1,67 +1,67 @@
 """The two types of connection, with what their button *Test* does."""
 
-from collections.abc import Callable
-from typing import Any
+from abc import abstractmethod
+from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook
 
 from coordinator_plugin.clusters import clusters
 from coordinator_plugin.hook import kafka_settings, zookeeper_settings
-from coordinator_plugin.provider import KAFKA, ZOOKEEPER
+from coordinator_plugin.provider import KAFKA, KAFKA_NAME, ZOOKEEPER, ZOOKEEPER_NAME
 from coordinator_tasks.core.errors import CoordinatorError
 
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
 
-class ZooKeeperConnectionHook(BaseHook):
-    """A connection to ZooKeeper; `CoordinatorHook` is what tasks use."""
 
-    conn_name_attr = "zookeeper_conn_id"
-    default_conn_name = "zookeeper_default"
-    conn_type = ZOOKEEPER
-    hook_name = "Kafka coordinator: ZooKeeper"
+class TestableHook(BaseHook):
+    """A connection that Airflow can test; `CoordinatorHook` is what tasks use."""
 
-    def __init__(self, zookeeper_conn_id: str = default_conn_name) -> None:
+    conn_name_attr = "conn_id"
+
+    def __init__(self, conn_id: str) -> None:
         super().__init__()
-        self.zookeeper_conn_id = zookeeper_conn_id
+        self.conn_id = conn_id
 
     def test_connection(self) -> tuple[bool, str]:
-        """Open a session, and look whether the cluster's nodes are closed to others."""
-        return _tested(self._open)
+        """Whether the server lets us in, and a sentence about it."""
+        try:
+            return True, self.connect(self.get_connection(self.conn_id))
+        except CoordinatorError as error:
+            return False, str(error)
 
-    def _open(self) -> str:
+    @abstractmethod
+    def connect(self, connection: "Connection") -> str:
+        """What was found; raises a `CoordinatorError` that says what is wrong."""
+
+
+class ZooKeeperConnectionHook(TestableHook):
+    """Opens a session, and looks whether the cluster's nodes are closed to others."""
+
+    default_conn_name = "zookeeper_default"
+    conn_type = ZOOKEEPER
+    hook_name = ZOOKEEPER_NAME
+
+    def connect(self, connection: "Connection") -> str:
         from coordinator_tasks.settings import settings_of  # noqa: PLC0415 - costs time to import
         from coordinator_tasks.wiring import open_zookeeper  # noqa: PLC0415 - the same
 
-        given: dict[str, Any] = zookeeper_settings(self.get_connection(self.zookeeper_conn_id))
-        cluster = next((one for one in clusters() if one.zookeeper_conn_id == self.zookeeper_conn_id), clusters()[0])
-        open_zookeeper(settings_of({**given, "cluster": cluster.name, "kafka": {"bootstrap.servers": "-"}})).close()
-        return f"ZooKeeper grants a session, and cluster {cluster.name} may be used by this account"
+        known = clusters()
+        cluster = next((one for one in known if one.zookeeper_conn_id == self.conn_id), known[0]).name
+        given = {**zookeeper_settings(connection), "cluster": cluster, "kafka": {"bootstrap.servers": "-"}}
+        open_zookeeper(settings_of(given)).close()
+        return f"ZooKeeper grants a session, and cluster {cluster} may be used by this account"
 
 
-class KafkaConnectionHook(BaseHook):
-    """A connection to Kafka's brokers; `CoordinatorHook` is what tasks use."""
+class KafkaConnectionHook(TestableHook):
+    """Logs in, and asks the brokers for a topic."""
 
-    conn_name_attr = "kafka_conn_id"
     default_conn_name = "kafka_default"
     conn_type = KAFKA
-    hook_name = "Kafka coordinator: Kafka"
+    hook_name = KAFKA_NAME
 
-    def __init__(self, kafka_conn_id: str = default_conn_name) -> None:
-        super().__init__()
-        self.kafka_conn_id = kafka_conn_id
-
-    def test_connection(self) -> tuple[bool, str]:
-        """Log in, and ask the brokers for a topic."""
-        return _tested(self._ask)
-
-    def _ask(self) -> str:
+    def connect(self, connection: "Connection") -> str:
         from coordinator_tasks.wiring import ask_brokers  # noqa: PLC0415 - costs time to import
 
-        ask_brokers(kafka_settings(self.get_connection(self.kafka_conn_id)))
+        ask_brokers(kafka_settings(connection))
         return "the brokers answer"
-
-
-def _tested(test: Callable[[], str]) -> tuple[bool, str]:
-    try:
-        return True, test()
-    except CoordinatorError as error:
-        return False, str(error)

@@ -7,7 +7,8 @@ from importlib.metadata import version
 from typing import Any
 
 PACKAGE = "kafka-partition-coordinator"
-ZOOKEEPER, KAFKA = "kafka_coordinator_zookeeper", "kafka_coordinator_kafka"
+ZOOKEEPER, ZOOKEEPER_NAME = "kafka_coordinator_zookeeper", "Kafka coordinator: ZooKeeper"
+KAFKA, KAFKA_NAME = "kafka_coordinator_kafka", "Kafka coordinator: Kafka"
 _HOOKS = "coordinator_plugin.connections"
 _NO_PLACEHOLDERS = {"host": "", "login": "", "password": "", "port": "", "extra": ""}
 
@@ -23,7 +24,7 @@ def provider_info() -> dict[str, Any]:
             {
                 "connection-type": ZOOKEEPER,
                 "hook-class-name": f"{_HOOKS}.ZooKeeperConnectionHook",
-                "hook-name": "Kafka coordinator: ZooKeeper",
+                "hook-name": ZOOKEEPER_NAME,
                 "ui-field-behaviour": {
                     "hidden-fields": ["schema"],
                     "relabeling": {"host": "ZooKeeper servers"},
@@ -39,7 +40,7 @@ def provider_info() -> dict[str, Any]:
             {
                 "connection-type": KAFKA,
                 "hook-class-name": f"{_HOOKS}.KafkaConnectionHook",
-                "hook-name": "Kafka coordinator: Kafka",
+                "hook-name": KAFKA_NAME,
                 "ui-field-behaviour": {
                     "hidden-fields": ["schema"],
                     "relabeling": {"host": "Brokers", "login": "SASL user", "password": "SASL password"},

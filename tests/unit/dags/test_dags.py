@@ -1,13 +1,11 @@
 """Every DAG parses without connections, tells what it is for, and imports no client."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.airflow_process import said_by_airflow
 
 ROOT = Path(__file__).parents[3]
 # In a process of its own: Airflow reads its configuration when it is imported, and leaves much behind.
@@ -40,19 +38,8 @@ print(json.dumps({"dags": found, "heavy": heavy}))
 
 
 def parse(home: Path, clusters: str = "") -> dict[str, Any]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "COORDINATOR"))}
     named = {"COORDINATOR_CLUSTERS": clusters} if clusters else {}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PROGRAM, str(ROOT / "dags")],
-        env={**clean, **named, "AIRFLOW_HOME": str(home), "PYTHONPATH": f"{ROOT}:{ROOT / 'plugins'}"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    parsed: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return parsed
+    return said_by_airflow(PROGRAM, str(ROOT / "dags"), home=home, path=f"{ROOT}:{ROOT / 'plugins'}", **named)
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,14 @@
 """The wheel as a site has it: built, unpacked into a folder of its own, and looked at by an Airflow that knows nothing else."""
 
-import json
-import os
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.airflow_process import said_by_airflow
 
 ROOT = Path(__file__).parents[3]
 FOUND = """
@@ -62,20 +63,8 @@ def test_it_holds_everything_that_a_site_needs_and_nothing_of_the_demo(unpacked:
     }
 
 
-def found_by_airflow(unpacked: Path, home: Path, **site: str) -> dict[str, object]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "COORDINATOR"))}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", FOUND],
-        cwd=home,
-        env={**clean, **site, "AIRFLOW_HOME": str(home), "PYTHONPATH": str(unpacked)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
-    return found
+def found_by_airflow(unpacked: Path, home: Path, **site: str) -> dict[str, Any]:
+    return said_by_airflow(FOUND, home=home, path=str(unpacked), **site)
 
 
 def test_airflow_finds_connections_plugin_and_dags_without_a_copied_folder(unpacked: Path, tmp_path: Path) -> None:
@@ -87,8 +76,8 @@ def test_airflow_finds_connections_plugin_and_dags_without_a_copied_folder(unpac
         "kafka_coordinator_kafka": "coordinator_plugin.connections.KafkaConnectionHook",
         "kafka_coordinator_zookeeper": "coordinator_plugin.connections.ZooKeeperConnectionHook",
     }
-    assert "extra__kafka_coordinator_zookeeper__status_token" in found["fields"]  # type: ignore[operator]
-    assert "coordinator" in found["plugins"]  # type: ignore[operator]
+    assert "extra__kafka_coordinator_zookeeper__status_token" in found["fields"]
+    assert "coordinator" in found["plugins"]
     dags = found["dags"]
     assert isinstance(dags, dict)
     assert len(dags) == 17
