@@ -5,7 +5,7 @@ A new action is one `Action` here, and the service function that it calls. Its f
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -121,8 +121,9 @@ def _stopped(c: Coordinator, given: Given) -> Iterator[str]:
     topic = check_topic(given["topic"])
     if topic not in transitions.topics(c):
         raise NotManaged(f"topic {topic!r} is not managed by cluster {c.paths.cluster!r}: there is nothing to remove")
-    for consumer, count in sorted(_owned(c, topic).items()):
-        yield f"{consumer} stops and commits {counted(count, 'partition')} of {topic}"
+    for owned in _owned(c, [topic]).values():
+        for consumer, count in sorted(owned.items()):
+            yield f"{consumer} stops and commits {counted(count, 'partition')} of {topic}"
 
 
 def _remove_topic(c: Coordinator, given: Given, actor: Actor) -> Done:
@@ -204,23 +205,27 @@ def _moved(topic: str, shifts: tuple[positions.Shift, ...], none: str = "") -> D
 
 def _loses(verb: str, c: Coordinator, given: Given) -> Iterator[str]:
     consumer = _known(c, given["consumer"])
-    owned = {topic: count for topic in transitions.topics(c) if (count := _owned(c, topic).get(consumer, 0))}
+    owned = {
+        topic: owners[consumer] for topic, owners in _owned(c, transitions.topics(c)).items() if consumer in owners
+    }
     for topic, count in owned.items():
         yield f"{consumer} {verb} {counted(count, 'partition')} of {topic}"
     if not owned:
         yield f"{consumer} holds nothing"
 
 
-def _owned(c: Coordinator, topic: str) -> dict[str, int]:
-    """Consumer → how many partitions; nothing of a topic that cannot be read."""
-    node = store.load_nodes(c.zk, c.paths, [topic]).get(topic)
-    return dict(Counter(node.assignments.values() if node is not None else ()))
+def _owned(c: Coordinator, managed: Collection[str]) -> dict[str, Counter[str]]:
+    """Topic → consumer → how many partitions; without the topics that cannot be read."""
+    return {
+        topic: Counter(node.assignments.values()) for topic, node in store.load_nodes(c.zk, c.paths, managed).items()
+    }
 
 
 def _known(c: Coordinator, name: object) -> str:
     consumer = check_consumer(name)
-    if consumer not in c.discovery.members() and c.zk.find(c.paths.id(consumer)) is None:
-        present = ", ".join(sorted(c.discovery.members())) or "nobody"
+    members = c.discovery.members()
+    if consumer not in members and c.zk.find(c.paths.id(consumer)) is None:
+        present = ", ".join(sorted(members)) or "nobody"
         raise NotManaged(f"no consumer {consumer!r} has ever registered; registered are: {present}")
     return consumer
 
