@@ -18,8 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.simulation.forks import BROKEN, ENDLESS, AtImport, Change, Tests, each, keep, with_tests
-from tests.simulation.mutants import ROOT
+from tests.simulation.forks import BROKEN, ENDLESS, ROOT, AtImport, Change, Tests, each, keep, with_tests
 from tests.simulation.suites import UNIT, histories
 
 FILE = ROOT / "build" / "guards.json"

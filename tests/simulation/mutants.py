@@ -7,8 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[2]
-PRODUCT = ("coordinator_tasks", "spark_apps")
+from tests.simulation.forks import PRODUCT, ROOT
 
 
 class Mutant(NamedTuple):

@@ -11,8 +11,8 @@ import json
 import os
 import sys
 
-from tests.simulation.forks import BROKEN, ENDLESS, Change, Tests, each, keep, with_tests
-from tests.simulation.mutants import MUTANTS, ROOT, Mutant, mutated
+from tests.simulation.forks import BROKEN, ENDLESS, ROOT, Change, Tests, each, keep, with_tests
+from tests.simulation.mutants import MUTANTS, Mutant, mutated
 from tests.simulation.suites import MACHINE, SUITES, UNIT
 
 FILE = ROOT / "build" / "mutants.json"

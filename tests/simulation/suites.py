@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 
-from tests.simulation.forks import Change, Tests
+from tests.simulation.forks import ROOT, Change, Tests
 from tests.simulation.history import run_seed
-from tests.simulation.mutants import ROOT
 from tests.simulation.search import SMALL
 from tests.simulation.states import Found
 from tests.simulation.sweep import Search

@@ -15,10 +15,11 @@ from spark_apps.agent.ownership.schedule import Schedule
 from tests.simulation import guards
 from tests.simulation.actions import Action, perform
 from tests.simulation.faults import Fault, Lasting, Wait
+from tests.simulation.forks import ROOT
 from tests.simulation.healing import heal
 from tests.simulation.history import generate, run, run_seed, without_chance
 from tests.simulation.memo import remembering
-from tests.simulation.mutants import MUTANTS, ROOT, Mutant
+from tests.simulation.mutants import MUTANTS, Mutant
 from tests.simulation.mutation import change_of
 from tests.simulation.pool import run_all, run_chunk
 from tests.simulation.search import SMALL
