@@ -3,6 +3,7 @@
 import re
 
 from coordinator_tasks.core.errors import CoordinatorError
+from coordinator_tasks.core.names import partition_of
 
 
 class OffsetMalformed(CoordinatorError):
@@ -30,7 +31,8 @@ def lost_records(error: str) -> tuple[int, str] | None:
     found = re.fullmatch(
         r"DataLost: topic \S+, partition (\d+), planned [^:]+: (.+); set failOnDataLoss=false.*", error
     )
-    return None if found is None else (int(found[1]), found[2])
+    partition = partition_of(found[1]) if found is not None else None
+    return None if found is None or partition is None else (partition, found[2])
 
 
 class ReadFailed(CoordinatorError):

@@ -12,7 +12,7 @@ from spark_apps.agent.process.consumer_process import ConsumerSettings
 from spark_apps.consumer import Consumer, SparkSettings
 from spark_apps.delivery import Delivery
 from spark_apps.delivery.hooks import ConsumerRebalanceListener, Hooks
-from spark_apps.errors import DataLost
+from spark_apps.errors import DataLost, lost_records
 from spark_apps.pipelines import outputs
 from spark_apps.spark import progress, topic_query
 from spark_apps.spark.topic_query import MOST_LOSSES, START_ATTEMPTS, TopicQuery
@@ -102,6 +102,13 @@ def test_starts_after_lost_records_that_lie_far_back_do_not_count(monkeypatch: p
     monkeypatch.setattr(topic_query, "LOSSES_S", -1.0)
     started, _, topic = losing(monkeypatch, [0])
     assert (len(started), topic.problem) == (1 + 2 * MOST_LOSSES, "")
+
+
+@pytest.mark.parametrize("partition", ["9" * 5_000, "9999999999", "01"], ids=["5,000 digits", "too large", "odd"])
+def test_a_text_that_names_no_partition_tells_of_no_lost_records(partition: str) -> None:
+    """The text of an error comes from an executor, or from a pipeline of the site."""
+    text = f"DataLost: topic orders, partition {partition}, planned 1 to 8: gone; set failOnDataLoss=false to go on"
+    assert lost_records(text) is None
 
 
 def test_nothing_is_given_back_while_tasks_of_the_query_that_lost_records_run(monkeypatch: pytest.MonkeyPatch) -> None:
