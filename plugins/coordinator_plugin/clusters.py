@@ -14,7 +14,7 @@ from coordinator_tasks.core.names import check_cluster
 
 VARIABLE = "COORDINATOR_CLUSTERS"
 DEFAULT = "main"
-PREFIX = "COORDINATOR_DAG_PREFIX"
+PREFIX, PAUSED = "COORDINATOR_DAG_PREFIX", "COORDINATOR_DAGS_PAUSED"
 _PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,50}", re.ASCII)
 
 
@@ -38,6 +38,14 @@ def dag_id(name: str, environ: Mapping[str, str] = os.environ) -> str:
     if not _PREFIX.fullmatch(prefix):
         raise Refused(f"{PREFIX} is {prefix[:60]!r}; give at most 50 letters, digits, and characters of _ . -")
     return prefix + name
+
+
+def begin_paused(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether a new DAG is paused until somebody turns it on; raises `Refused`."""
+    found = environ.get(PAUSED, "false").lower()
+    if found not in ("true", "false"):
+        raise Refused(f"{PAUSED} is {found[:60]!r}; set it to true or false")
+    return found == "true"
 
 
 def clusters(environ: Mapping[str, str] = os.environ) -> tuple[Cluster, ...]:

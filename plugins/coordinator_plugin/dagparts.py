@@ -8,7 +8,7 @@ from typing import Any
 from airflow.sdk import DAG, Asset, AssetWatcher, Param
 
 from coordinator_plugin.changes import Scope
-from coordinator_plugin.clusters import Cluster, clusters
+from coordinator_plugin.clusters import Cluster, begin_paused, clusters
 from coordinator_plugin.watcher import ZooKeeperChangesTrigger
 from coordinator_tasks.service.parameters import TOPIC
 
@@ -17,7 +17,7 @@ POOL = os.environ.get("COORDINATOR_LAUNCH_POOL", "default_pool")
 
 COMMON: Mapping[str, Any] = {
     "catchup": False,
-    "is_paused_upon_creation": os.environ.get("COORDINATOR_DAGS_PAUSED", "false").lower() == "true",
+    "is_paused_upon_creation": begin_paused(),
     "default_args": {
         "owner": "coordinator",
         "retries": 3,

@@ -104,6 +104,18 @@ def test_odd_cluster_lists_are_refused(text: str) -> None:
         clusters.clusters({clusters.VARIABLE: text})
 
 
+@pytest.mark.parametrize(
+    ("set_to", "paused"), [({}, False), ({clusters.PAUSED: "True"}, True), ({clusters.PAUSED: "false"}, False)]
+)
+def test_a_new_dag_is_paused_where_the_site_says_so(set_to: dict[str, str], paused: bool) -> None:
+    assert clusters.begin_paused(set_to) is paused
+
+
+def test_a_word_for_paused_dags_that_is_neither_true_nor_false_is_refused() -> None:
+    with pytest.raises(Refused, match="COORDINATOR_DAGS_PAUSED is 'yes'; set it to true or false"):
+        clusters.begin_paused({clusters.PAUSED: "yes"})
+
+
 def test_an_unknown_cluster_is_refused_with_the_known_ones() -> None:
     with pytest.raises(Refused, match="'eu' is not known here: choose one of main"):
         clusters.cluster("eu", {})
