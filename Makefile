@@ -11,7 +11,7 @@ CODE := $(wildcard coordinator_tasks spark_apps dags plugins)
 ALL := $(CODE) $(wildcard tests benchmarks)
 export PYTHONPATH := $(CURDIR):$(CURDIR)/plugins
 
-.PHONY: demo demo-stop help install check quick test lint format types imports dead unit reader faults simulate search mutants guards freeze clean
+.PHONY: demo demo-stop help install check quick test lint format types imports dead unit reader faults clusters simulate search mutants guards freeze clean
 
 demo: install  ## shows a join, a drain and a crash on real servers; KEEP=1 leaves all running
 	@$(BIN)/python -m coordinator_tasks.demo $(if $(KEEP),--keep)
@@ -66,6 +66,9 @@ quick-others: install
 
 unit: install  ## runs all tests, on real servers too
 	$(BIN)/python -m pytest
+
+clusters: install  ## the tests on YARN, Kubernetes, Docker, Celery and ensembles; ONLY= words; goes on where it ended
+	@$(BIN)/python -m tests.clusters $(if $(ONLY),--only $(ONLY))
 
 simulate: install  ## SEEDS histories (START= where to begin), added up in build/simulation.json
 	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),10000) $(if $(START),--start $(START))

@@ -1,0 +1,25 @@
+"""What the runner of the cluster tests notes and says."""
+
+from pathlib import Path
+
+from tests.clusters import __main__ as runner
+
+
+def test_what_a_test_recorded_is_read_from_its_report(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    report.write_text(
+        '<testsuite><testcase><properties><property name="registered_s" value="38"/></properties></testcase></testsuite>'
+    )
+    assert runner.figures(report) == {"registered_s": "38"}
+    assert runner.figures(tmp_path / "none.xml") == {}
+
+
+def test_a_row_says_the_result_the_time_and_what_was_recorded() -> None:
+    line = {
+        "part": "clusters",
+        "key": "tests/clusters/test_yarn.py::test_a",
+        "problems": ["exit code 1"],
+        "seconds": 80,
+        "registered_s": "38",
+    }
+    assert runner.summary([line]).splitlines()[2] == "| `test_yarn.py::test_a` | failed | 80 | registered_s: 38 |"
