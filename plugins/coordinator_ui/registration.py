@@ -6,7 +6,8 @@ from urllib.parse import quote, urlsplit
 
 from airflow.configuration import conf
 
-PREFIX = "/coordinator"
+from coordinator_ui import PREFIX
+
 _Message: TypeAlias = MutableMapping[str, Any]
 _Receive: TypeAlias = Callable[[], Awaitable[_Message]]
 _Send: TypeAlias = Callable[[_Message], Awaitable[None]]

@@ -15,8 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from coordinator_tasks.core.move_ways import HOW
 from coordinator_tasks.core.partition_text import counted
-from coordinator_ui import words
-from coordinator_ui.registration import PREFIX
+from coordinator_ui import PREFIX, words
 
 TEMPLATES = Path(__file__).parent / "templates"
 MOST_IN_GRID = 64

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from airflow.api_fastapi.core_api.security import get_user
-from coordinator_ui import access, pages, words
+from coordinator_ui import PREFIX, access, pages, words
 from coordinator_ui.access import may_read_cluster, may_read_run
 from coordinator_ui.reading import Reader
-from coordinator_ui.registration import EXTERNAL_VIEWS, FASTAPI_APPS, PREFIX
+from coordinator_ui.registration import EXTERNAL_VIEWS, FASTAPI_APPS
 from coordinator_ui.routes import make_app, run_times
 from coordinator_ui.story import only, tell
 from fastapi import HTTPException
