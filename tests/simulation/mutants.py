@@ -934,6 +934,24 @@ MUTANTS = (
         "pass",
         "a state is written only beside the node that was read",
     ),
+    Mutant(
+        "Deciding._reads_node",
+        "not self.draft.seeks or SEEKS in member.formats",
+        "True",
+        "nothing is given to a release that cannot read the seeks of the node",
+    ),
+    Mutant(
+        "Deciding._reads_node",
+        "owns or not self.view.config.properties or PROPERTIES in member.formats",
+        "True",
+        "nothing is given to a newcomer that cannot read the properties in the node",
+    ),
+    Mutant(
+        "Deciding._reads_node",
+        "owns or not self.view.config.properties",
+        "not self.view.config.properties",
+        "an owner that cannot read the properties keeps its partitions until it is newer or gone",
+    ),
 )
 
 

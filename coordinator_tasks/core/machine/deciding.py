@@ -11,7 +11,7 @@ from coordinator_tasks.core.machine.presence import presence, targets
 from coordinator_tasks.core.machine.recovery import noted
 from coordinator_tasks.core.machine.table import Signal, next_state, signal_of_plan
 from coordinator_tasks.core.machine.world import LOST, Policy, Presence, TopicView, World
-from coordinator_tasks.core.model import SEEKS, Actor, Ending, MoveKind, Record, State, TopicState
+from coordinator_tasks.core.model import PROPERTIES, SEEKS, Actor, Ending, Member, MoveKind, Record, State, TopicState
 
 
 class Deciding:
@@ -57,8 +57,12 @@ class Deciding:
         holders = self.draft.holders()
         held = {c: i for c, i in self.draft.incarnations.items() if c in holders}
         found = targets(self.view.topic, held, self.world, self.policy)
-        # A release that does not know seeks would refuse the node that has them, and hold.
-        return {c: i for c, i in found.items() if not self.draft.seeks or SEEKS in self.world.members[c].formats}
+        return {c: i for c, i in found.items() if self._reads_node(self.world.members[c], owns=c in holders)}
+
+    def _reads_node(self, member: Member, *, owns: bool) -> bool:
+        """A release that does not know a field of the topic's node refuses the node, and keeps what it has."""
+        seeks = not self.draft.seeks or SEEKS in member.formats
+        return seeks and (owns or not self.view.config.properties or PROPERTIES in member.formats)
 
     def planning(self, able: Mapping[str, int]) -> Planning:
         """What the strategy answers for the draft as it is now."""

@@ -15,9 +15,9 @@ from coordinator_tasks.core.machine import causes, invariants, machine
 from coordinator_tasks.core.machine.confirm import blockers
 from coordinator_tasks.core.machine.deciding import Deciding
 from coordinator_tasks.core.machine.decision import Verdict
-from coordinator_tasks.core.model import Actor, Explanation, Member, State, TopicState
+from coordinator_tasks.core.model import FORMATS, Actor, Explanation, Member, State, TopicState
 from coordinator_tasks.core.partition_text import MAX_PARTITIONS, numbers
-from tests.world.scene import NOW, Scene, stable
+from tests.world.scene import CONFIG, NOW, Scene, stable
 
 PATH = "/consumers/c/state/t"
 
@@ -237,3 +237,15 @@ def test_an_explanation_knows_who_has_what_and_whom_a_person_pinned() -> None:
     found = machine.explain(scene.view(), scene.world(), scene.policy)
     assert found.moves == ()
     assert [one.partitions for one in found.stays if "a person pinned it" in one.text] == [(pinned,)]
+
+
+def test_a_newcomer_that_cannot_read_the_properties_gets_nothing_and_an_owner_keeps_what_it_has() -> None:
+    scene = stable("a", "old", config=replace(CONFIG, properties={"fetch.wait.max.ms": "7"}))
+    scene.members["old"] = replace(scene.members["old"], formats=())
+    assert scene.decide().verdict is not Verdict.WRITE
+    scene.joins("older", formats=()).joins("new")
+    scene.settles()
+    assert sorted(scene.owned) == ["a", "new", "old"]
+    scene.members["older"] = replace(scene.members["older"], formats=FORMATS)
+    scene.settles()
+    assert sorted(scene.owned) == ["a", "new", "old", "older"]
