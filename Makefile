@@ -37,7 +37,9 @@ $(STAMP): requirements.txt
 check: install format  ## what needs no server, for every save: format, lint, types, imports, dead code, unit tests
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target types imports dead quick
 
-test: install lint types imports dead unit  ## the whole check; the last line is pytest's own
+test: install  ## the whole check; the last line is pytest's own
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target types lint imports dead
+	@$(MAKE) --no-print-directory unit
 
 lint: install  ## finds what breaks the rules of style
 	$(BIN)/ruff check $(ALL)
