@@ -1,3 +1,3 @@
 """A central coordinator that decides which consumer reads which Kafka partition."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -6,6 +6,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import confluent_kafka
+
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.adapters.discovery import (
     ZooKeeperDiscovery,
@@ -31,6 +33,7 @@ __all__ = [
     "ConsumerSession",
     "Settings",
     "ask_brokers",
+    "librdkafka_version",
     "open_consumer_session",
     "open_coordinator",
     "open_zookeeper",
@@ -138,6 +141,11 @@ def open_zookeeper(settings: Settings) -> KazooZooKeeper:
 def ask_brokers(kafka: Mapping[str, str]) -> None:
     """Log in at the brokers and wait for one answer; raises `KafkaUnavailable` or `Refused` with what is wrong."""
     ConfluentKafkaAdmin(kafka).describe(["connection-test"])
+
+
+def librdkafka_version() -> str:
+    """Of the library in use, such as 2.6.1."""
+    return str(confluent_kafka.libversion()[0])
 
 
 def _ensure_folders(zk: ZooKeeper, paths: Paths) -> None:

@@ -8,12 +8,12 @@ the settings are wrong; 3 a neighbour does not answer; 4 stored data cannot be r
 import logging
 import sys
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 from typer.exceptions import TyperException
 
-from coordinator_tasks.cli import consumers, rebalances, topics
+from coordinator_tasks.cli import consumers, rebalances, topics, version
 from coordinator_tasks.cli.base import HELD_EXIT, Opener
 from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, Refused, Unavailable
 
@@ -21,14 +21,22 @@ EXITS: Mapping[type[CoordinatorError], int] = {Refused: 2, Unavailable: 3, Malfo
 
 app = typer.Typer(
     name="coordinator",
-    help="Who reads which Kafka partition: look at it, plan it, change it.",
     epilog="Settings: environment variables COORDINATOR_..., or the file that COORDINATOR_SETTINGS names.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for part in (topics, rebalances, consumers):
+for part in (topics, rebalances, consumers, version):
     app.add_typer(part.commands)
+
+
+@app.callback()
+def options(
+    release: Annotated[
+        bool, typer.Option("--version", help="Show the release.", callback=version.print_release, is_eager=True)
+    ] = False,
+) -> None:
+    """Who reads which Kafka partition: look at it, plan it, change it."""
 
 
 def main(arguments: Sequence[str] | None = None, opener: Opener | None = None) -> NoReturn:

@@ -11,13 +11,14 @@ import pytest
 import yaml
 from airflow.configuration import conf
 
+from coordinator_tasks import __version__
 from coordinator_tasks.settings import settings_from_environment
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docker-compose.yaml").read_text()
 EXAMPLE = (ROOT / "docs" / "compose.env.example").read_text()
 VARIABLE = re.compile(r"\$\{([A-Z_]+)(:\?[^}]*)?\}")
-BUILT = re.compile(r"partition-coordinator-(airflow|spark):\d+\.\d+\.\d+")
+BUILT = re.compile(rf"partition-coordinator-(airflow|spark):{re.escape(__version__)}")
 VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
 
 compose: dict[str, Any] = yaml.safe_load(TEXT)

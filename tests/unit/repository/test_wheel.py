@@ -1,5 +1,6 @@
 """The wheel as a site has it: built, unpacked into a folder of its own, and looked at by an Airflow that knows nothing else."""
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from coordinator_tasks import __version__
 from tests.airflow_process import said_by_airflow
 
 ROOT = Path(__file__).parents[3]
@@ -63,6 +65,11 @@ def test_it_holds_everything_that_a_site_needs_and_nothing_of_the_demo(unpacked:
     }
 
 
+def test_the_page_of_the_installation_names_the_wheel_that_is_built(wheel: Path) -> None:
+    named = re.findall(r"kafka_partition_coordinator-\S+?\.whl", (ROOT / "docs" / "install.md").read_text())
+    assert set(named) == {wheel.name}
+
+
 def found_by_airflow(unpacked: Path, home: Path, **site: str) -> dict[str, Any]:
     return said_by_airflow(FOUND, home=home, path=str(unpacked), **site)
 
@@ -71,7 +78,7 @@ def test_airflow_finds_connections_plugin_and_dags_without_a_copied_folder(unpac
     site = {"COORDINATOR_DAG_PREFIX": "kafka_", "COORDINATOR_DAG_TAGS": "team-data", "COORDINATOR_DAGS_PAUSED": "true"}
     found = found_by_airflow(unpacked, tmp_path, **site)
     assert found["where"] == str(unpacked / "coordinator_plugin" / "__init__.py")
-    assert found["versions"] == ["0.1.0"]
+    assert found["versions"] == [__version__]
     assert found["hooks"] == {
         "kafka_coordinator_kafka": "coordinator_plugin.connections.KafkaConnectionHook",
         "kafka_coordinator_zookeeper": "coordinator_plugin.connections.ZooKeeperConnectionHook",

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from coordinator_tasks import __version__
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, ZooKeeperRegistry, claim_incarnation
-from coordinator_tasks.cli import app, main
+from coordinator_tasks.cli import app, main, version
 from coordinator_tasks.core.codecs.codec import decode_node, decode_release, encode_release
 from coordinator_tasks.core.codecs.member_codec import encode_claim, encode_directive
 from coordinator_tasks.core.machine.world import Policy
@@ -516,6 +517,21 @@ def test_without_settings_it_says_what_to_set(
         main(["topics"])
     assert ended.value.code == 2
     assert "COORDINATOR_ZOOKEEPER" in capsys.readouterr().err
+
+
+def test_version_says_what_is_installed_and_which_formats_are_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(version, "PACKAGES", ("kazoo", "no-such-package"))
+    found = json.loads(run("version", "--json")[1])
+    assert found["coordinator"] == __version__
+    assert set(found["packages"]) == {"kazoo", "librdkafka"}
+    assert (found["format"], found["fields"]) == (1, ["seeks", "properties"])
+    shown = run("version")[1]
+    assert "format 1; topic nodes also with seeks and properties" in shown
+    assert f"librdkafka   {found['packages']['librdkafka']}" in shown
+
+
+def test_the_option_version_is_one_line(run: Run) -> None:
+    assert run("--version") == (0, f"coordinator {__version__}\n", "")
 
 
 def test_every_command_has_help(run: Run) -> None:
