@@ -74,11 +74,13 @@ class KafkaUnavailable(Unavailable):
 class Malformed(CoordinatorError):
     """A znode that cannot be read as what it should be.
 
-    `path` is the znode; the text says what is wrong with it.
+    `path` is the znode; the text says what is wrong with it, and `remedy` what to do.
     """
 
+    remedy = "correct or remove the node by hand"
+
     def __init__(self, path: str, problem: str) -> None:
-        super().__init__(f"{path}: {problem}; nothing was changed, correct or remove the node by hand")
+        super().__init__(f"{path}: {problem}; nothing was changed, {self.remedy}")
         self.path = path
         self.problem = problem
 
@@ -88,3 +90,5 @@ class Malformed(CoordinatorError):
 
 class UnknownVersion(Malformed):
     """A znode of a format version that this release does not know."""
+
+    remedy = "install the release that has written it here as well"
