@@ -116,6 +116,14 @@ class RunFolder:
         """Why the consumer has said that its process is to end (empty = as it was asked to); `None` if it has not."""
         return _text(_read(self.leaving), "reason") if self.leaving.exists() else None
 
+    def write_ended(self, code: int, reason: str, at: float) -> None:
+        """Say that all processes of the consumer have ended; `at`: seconds since 1970."""
+        write_private(self.ended, {"code": code, "reason": reason, "at": at})
+
+    def write_leaving(self, reason: str, at: float) -> None:
+        """Say that the consumer's process is to end; raises `OSError`."""
+        write_private(self.leaving, {"reason": reason, "at": at})
+
     def log_tail(self, lines: int = 20, limit_bytes: int = 8000) -> str:
         """The end of the driver's log; empty if there is none to be read here."""
         try:

@@ -28,7 +28,7 @@ import psutil
 
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused
 from coordinator_tasks.java import find_java
-from coordinator_tasks.run_folder import RunFolder, write_private
+from coordinator_tasks.run_folder import RunFolder
 from spark_apps.launch import process_tree
 from spark_apps.tracebacks import last_error
 
@@ -145,7 +145,7 @@ def _run(request: LaunchRequest, writer: int) -> int:
     tell(started=True, pid=os.getpid(), log=str(request.folder.log), folder=str(request.folder.path))
     code = supervise(request, state)
     reason = reason_of(code, request.folder, state.forced)
-    write_private(request.folder.ended, {"code": code, "reason": reason, "at": time.time()})
+    request.folder.write_ended(code, reason, time.time())
     _say(f"all processes of {request.consumer} have ended, {reason or f'exit code {code}'}")
     return 0 if report_end(request) else 1
 

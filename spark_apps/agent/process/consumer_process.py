@@ -19,7 +19,7 @@ from coordinator_tasks.core.fields import MAX_REAL
 from coordinator_tasks.core.model import ConsumerStatus, Member, TopicNode
 from coordinator_tasks.core.names import check_address, check_consumer
 from coordinator_tasks.core.ports import GroupOffsets
-from coordinator_tasks.run_folder import RunFolder, write_private
+from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.signals import on_signals
 from coordinator_tasks.wiring import ConsumerSession, Settings, open_consumer_session
 from spark_apps.agent.interface.sampling import SampledStatus
@@ -174,7 +174,7 @@ class Process:
             return
         self._said = reason
         try:
-            write_private(RunFolder(Path(self.settings.run_folder)).leaving, {"reason": reason, "at": time.time()})
+            RunFolder(Path(self.settings.run_folder)).write_leaving(reason, time.time())
         except OSError as error:
             log.warning("the launcher cannot be told that consumer %s leaves: %s", self.settings.consumer, error)
 
