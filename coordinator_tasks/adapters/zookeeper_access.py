@@ -4,12 +4,12 @@ import importlib.util
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from kazoo.security import ACL, CREATOR_ALL_ACL, Permissions, make_digest_acl_credential
 
 from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.tls_files import TlsFiles
 
 _DIGEST_MD5, _GSSAPI = "DIGEST-MD5", "GSSAPI"  # what ZooKeeper's servers know
 _HIDDEN = "x"  # what the server shows for a digest to an account that may not change the access list
@@ -79,48 +79,11 @@ class ZooKeeperAccess:
 
     def _check_files(self) -> None:
         """Load the certificates now: a connection would fail on them again and again."""
-        if bool(self.certificate) != bool(self.key):
-            there, missing = ("certificate", "key") if self.certificate else ("key", "certificate")
-            raise Refused(
-                f"zookeeper_access.{there} is set, and zookeeper_access.{missing} is not; "
-                "set both (to the same file where it holds both), or neither"
-            )
-        if not self.tls:
-            return
-        for name in ("ca", "certificate", "key"):
-            _check_readable(name, getattr(self, name))
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        if self.ca:
-            try:
-                context.load_verify_locations(self.ca)
-            except ssl.SSLError as error:
-                raise Refused(
-                    f"zookeeper_access.ca: {self.ca} holds no certificate in PEM ({error.reason}); correct the file"
-                ) from error
-        if self.certificate:
-            self._check_pair(context)
-
-    def _check_pair(self, context: ssl.SSLContext) -> None:
-        asked: list[bool] = []
-
-        def pass_phrase() -> str:
-            asked.append(True)
-            return self.key_password
-
-        try:
-            context.load_cert_chain(self.certificate, self.key, pass_phrase)
-        except ssl.SSLError as error:
-            if error.reason == "KEY_VALUES_MISMATCH":
-                problem = f"the key {self.key} does not belong to the certificate {self.certificate}; name its own key"
-            elif asked and not self.key_password:
-                problem = f"the key {self.key} is encrypted; set zookeeper_access.key_password to its pass phrase"
-            elif asked:
-                problem = (
-                    f"the pass phrase in zookeeper_access.key_password does not open the key {self.key}; correct it"
-                )
-            else:
-                problem = f"{self.certificate} and {self.key} are no certificate and key in PEM ({error.reason}); correct them"
-            raise Refused(f"the log-in to ZooKeeper with a certificate fails: {problem}") from error
+        login = "the log-in to ZooKeeper with a certificate"
+        files = TlsFiles("zookeeper_access.", login, self.ca, self.certificate, self.key, self.key_password)
+        files.check_complete()
+        if self.tls:
+            files.load(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
 
     # Folders ---------------------------------------------------------------------------------------------------------
 
@@ -164,15 +127,3 @@ class ZooKeeperAccess:
 
 def _mend(top: str) -> str:
     return f"setAcl -R {top} auth::cdrwa"
-
-
-def _check_readable(name: str, path: str) -> None:
-    if not path:
-        return
-    try:
-        with Path(path).open("rb") as file:
-            file.read(1)
-    except OSError as error:
-        raise Refused(
-            f"zookeeper_access.{name}: {path} cannot be read ({error.strerror}); correct the setting, or the file's mode"
-        ) from error

@@ -10,11 +10,10 @@ from kazoo.exceptions import AuthFailedError, ConnectionDropped
 from kazoo.handlers.threading import KazooTimeoutError
 
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
+from coordinator_tasks.tls_files import bad_certificate
 
 _PROBE_TIMEOUT_S = 1.0
 _HANG_UPS = (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
-# OpenSSL's X509_V_ERR_* in openssl/x509_vfy.h.
-_OUT_OF_TIME, _OTHER_HOST = (9, 10), (62, 64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,27 +97,11 @@ def _cause(error: Exception, access: ZooKeeperAccess) -> Cause | None:
 
 def _of_tls(error: BaseException | None, access: ZooKeeperAccess) -> Cause | None:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return Cause(_bad_server(error, access.ca), lasting=True)
+        return Cause(bad_certificate(error, access.ca, "zookeeper_access.ca"), lasting=True)
     reason = error.reason or "" if isinstance(error, ssl.SSLError) else ""
     if "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason):
         return Cause(_bad_client(access, reason), lasting=True)
     return None
-
-
-def _bad_server(error: ssl.SSLCertVerificationError, ca: str) -> str:
-    said = error.verify_message.rstrip(".")
-    if error.verify_code in _OUT_OF_TIME:
-        return f"its certificate is not valid today ({said}); renew it, or correct this host's clock"
-    if error.verify_code in _OTHER_HOST:
-        return (
-            f"its certificate is for another host ({said}); "
-            "use a name that stands in the certificate, or give the server a certificate for this name"
-        )
-    trusted = f"an authority in {ca}" if ca else "an authority that this host knows"
-    return (
-        f"its certificate is not signed by {trusted} ({said}); "
-        "set zookeeper_access.ca to the file of the authority that signed it"
-    )
 
 
 def _bad_client(access: ZooKeeperAccess, alert: str) -> str:
