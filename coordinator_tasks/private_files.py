@@ -30,3 +30,12 @@ def foreign(found: os.stat_result) -> str:
     """What is wrong with the owner; empty if it is this process's user."""
     own = os.geteuid()
     return "" if found.st_uid == own else f"belongs to the user with uid {found.st_uid}, not to this one ({own})"
+
+
+def stamp(path: str) -> tuple[int, ...]:
+    """What changes whenever the file is written or replaced; empty while it is not there."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - an empty path is no file, and `Path` would make it the folder
+    except OSError:
+        return ()
+    return found.st_ino, found.st_size, found.st_mtime_ns

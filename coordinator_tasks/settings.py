@@ -19,6 +19,8 @@ from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.names import check_cluster
 from coordinator_tasks.private_files import read_private
+from coordinator_tasks.status_tokens import is_token
+from coordinator_tasks.tls_files import TlsFiles
 
 PREFIX = "COORDINATOR_"
 FILE_DISCOVERY = "file:"
@@ -34,7 +36,9 @@ class Settings:
     - `discovery`: `zookeeper`, or `file:/path/of/folder` with `registry_ttl_s`.
     - `fence`: what keeps an owner of the past from committing: `token` (owners look, and write over it), or
       `transactional` (Kafka refuses it). The same for all consumers of a cluster.
-    - `status_token`: sent to the consumers' interfaces.
+    - `status_token`: sent to the consumers' interfaces; or `status_token_file`, whose tokens can be changed at any time.
+    - `status_certificate`, `status_key`, `status_key_password`: what the consumers' interfaces show; `status_ca`: who
+      has signed it.
     - `strategy`, `parameters`: of the topics that name no strategy; `strategies`: name → `package.module:callable` of a
       site's own ones.
     """
@@ -44,6 +48,11 @@ class Settings:
     kafka: Mapping[str, str] = field(repr=False)
     discovery: str = "zookeeper"
     status_token: str = field(default="", repr=False)
+    status_token_file: str = ""
+    status_certificate: str = ""
+    status_key: str = ""
+    status_key_password: str = field(default="", repr=False)
+    status_ca: str = ""
     zookeeper_access: ZooKeeperAccess = field(default_factory=ZooKeeperAccess)
     session_timeout_s: float = 10.0
     answer_timeout_s: float = 10.0
@@ -64,18 +73,27 @@ class Settings:
                 "no Kafka address is set; set `kafka`'s bootstrap.servers (COORDINATOR_KAFKA_BOOTSTRAP_SERVERS) "
                 "to host:port"
             )
-        if not (self.status_token.isascii() and self.status_token.isprintable() and " " not in self.status_token):
+        if not is_token(self.status_token):
             raise Refused(
                 "the status token has a character that an HTTP header does not take, such as a line's end; "
                 "set `status_token` to visible ASCII characters"
             )
+        if self.status_token and self.status_token_file:
+            raise Refused("both status_token and status_token_file are set; set one of them")
         if self.discovery != "zookeeper" and not self.discovery.startswith(FILE_DISCOVERY):
             raise Refused(f"{self.discovery!r} is no registry; set `discovery` to zookeeper or file:/path/of/folder")
         if self.fence not in (TOKEN_FENCE, TRANSACTIONAL_FENCE):
             raise Refused(f"{self.fence!r} is no fence; set `fence` to {TOKEN_FENCE} or {TRANSACTIONAL_FENCE}")
 
+    @property
+    def interface_tls(self) -> TlsFiles:
+        """The files of a consumer's interface."""
+        served = (self.status_certificate, self.status_key, self.status_key_password)
+        return TlsFiles("status_", "the consumer's interface over TLS", "", *served)
 
-_OWN_FIELDS = {"cluster", "zookeeper", "discovery", "status_token", "fence", "strategy"}
+
+_STATUS_FIELDS = {one.name for one in fields(Settings) if one.name.startswith("status_")}
+_OWN_FIELDS = {"cluster", "zookeeper", "discovery", "fence", "strategy"} | _STATUS_FIELDS
 _TIMES = {"session_timeout_s", "answer_timeout_s", "ask_timeout_s", "registry_ttl_s"}
 _GROUPS = {"kafka", "zookeeper_access", "policy", "parameters", "strategies"}
 _MADE_BY_WIRING = {"strategies"}  # fields of a group that are no settings

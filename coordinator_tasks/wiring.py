@@ -28,6 +28,7 @@ from coordinator_tasks.core.protocol.claims import MAX_STEP
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.settings import FILE_DISCOVERY, TRANSACTIONAL_FENCE, Settings, settings_from_environment
 from coordinator_tasks.site_strategies import strategies_of
+from coordinator_tasks.status_tokens import StatusTokens
 
 __all__ = [
     "ConsumerSession",
@@ -54,7 +55,8 @@ def open_coordinator(settings: Settings) -> Iterator[Coordinator]:
         zk = open_zookeeper(settings)
         ending.callback(zk.close)
         _ensure_folders(zk, paths)
-        statuses = HttpStatusClient(settings.cluster, settings.status_token, limit_s=settings.ask_timeout_s)
+        tokens = StatusTokens(settings.status_token, settings.status_token_file)
+        statuses = HttpStatusClient(settings.cluster, tokens, ca=settings.status_ca, limit_s=settings.ask_timeout_s)
         ending.callback(statuses.close)
         yield Coordinator(
             paths=paths,

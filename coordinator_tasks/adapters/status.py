@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import ssl
 import threading
 import time
 from collections.abc import Collection, Coroutine, Iterator, Mapping
@@ -15,6 +16,8 @@ from coordinator_tasks.core.codecs.status_codec import MAX_STATUS_BYTES, decode_
 from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.model import Answer, Member, Silence, Unreachable
 from coordinator_tasks.core.names import MAX_ID_BYTES, check_topic
+from coordinator_tasks.status_tokens import StatusTokens
+from coordinator_tasks.tls_files import TlsFiles, bad_certificate
 
 DEFAULT_LIMIT_S = 2.0
 MAX_CONNECTIONS = 256
@@ -30,27 +33,30 @@ class HttpStatusClient:
 
     `limit_s` is for one whole answer, from connecting to its last byte. At most `connections` are asked at a time.
     What is compressed, or longer than a status may be, is refused while it comes. Without a token nothing is posted.
+    `ca`: the file of the authority that has signed the consumers' certificates; empty = the usual ones. Raises `Refused`.
     """
 
     def __init__(
         self,
         cluster: str,
-        token: str = "",
+        tokens: StatusTokens | None = None,
         *,
+        ca: str = "",
         limit_s: float = DEFAULT_LIMIT_S,
         connections: int = MAX_CONNECTIONS,
     ) -> None:
         self._cluster = cluster
-        self._token = token
+        self._tokens = tokens or StatusTokens()
         self._not_told: set[str] = set()  # consumers that could not be handed a node, each said once
         self._limit_s = limit_s
+        self._ca = ca
+        self._tls = _trusting(ca)
         self._loop = asyncio.new_event_loop()
         # A name that takes long to resolve holds a thread; few threads would let the other names wait for it.
         self._loop.set_default_executor(ThreadPoolExecutor(connections, thread_name_prefix="consumer-names"))
         self._thread = threading.Thread(target=self._loop.run_forever, name="consumer-status", daemon=True)
         self._thread.start()
         self._places = asyncio.Semaphore(connections)
-        self._tls = httpx.create_ssl_context(trust_env=False)
         # One small pool for each address: httpcore's work for a request grows with its pool (1,000 consumers in one
         # pool took 15 s, in pools of their own 1.8 s).
         self._clients: dict[str, httpx.AsyncClient] = {}
@@ -60,7 +66,7 @@ class HttpStatusClient:
         if address not in self._clients:
             # A proxy's answer would not be the consumer's own: the environment's proxies are not used.
             self._clients[address] = httpx.AsyncClient(
-                headers={"Accept-Encoding": "identity"} | self._authorization(),
+                headers={"Accept-Encoding": "identity"},
                 cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
                 timeout=self._limit_s,
                 trust_env=False,
@@ -70,7 +76,8 @@ class HttpStatusClient:
         return self._clients[address]
 
     def _authorization(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        tokens = self._tokens.all()
+        return {"Authorization": f"Bearer {tokens[0]}"} if tokens else {}
 
     def _run(self, work: Coroutine[Any, Any, V]) -> V:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -105,6 +112,8 @@ class HttpStatusClient:
         except TimeoutError:
             return Unreachable(Silence.SILENT, f"{member.address} gave no answer within {self._limit_s:g} s")
         except httpx.ConnectError as error:
+            if problem := self._of_tls(error):
+                return Unreachable(Silence.BROKEN, f"{member.address}: {problem}")
             refused = _all_refused(error)
             return Unreachable(Silence.REFUSED if refused else Silence.SILENT, f"{member.address}: {error}")
         except httpx.TransportError as error:
@@ -112,8 +121,18 @@ class HttpStatusClient:
         except (httpx.InvalidURL, httpx.StreamError, httpx.DecodingError, UnicodeError) as error:
             return Unreachable(Silence.BROKEN, f"{member.address}: {error}")
 
+    def _of_tls(self, error: httpx.ConnectError) -> str:
+        """What is wrong with the consumer's certificate or TLS; empty if it is something else."""
+        for cause in _roots(error):
+            if isinstance(cause, ssl.SSLCertVerificationError):
+                return bad_certificate(cause, self._ca, "status_ca")
+            if isinstance(cause, ssl.SSLError):
+                return f"it speaks no TLS that we know ({cause.reason}); correct what it registers, or its certificate"
+        return ""
+
     async def _fetch(self, address: str) -> tuple[int, bytes]:
-        async with self._client(address).stream("GET", address + STATUS_PATH) as response:
+        asked = self._client(address).stream("GET", address + STATUS_PATH, headers=self._authorization())
+        async with asked as response:
             encoding = response.headers.get("Content-Encoding", "identity")
             if encoding != "identity":
                 raise httpx.StreamError(f"the answer is encoded as {encoding[:40]!r}, and identity was asked for")
@@ -142,7 +161,7 @@ class HttpStatusClient:
 
     def post_topic(self, member: Member, topic: str, node: bytes) -> bool:
         path = f"/v1/topics/{check_topic(topic)}"
-        if self._token:
+        if self._tokens.all():
             return self._run(self._post(member.address, path, node))
         if member.consumer not in self._not_told:
             self._not_told.add(member.consumer)
@@ -155,7 +174,7 @@ class HttpStatusClient:
         return False
 
     async def _post(self, address: str, path: str, node: bytes) -> bool:
-        headers = {"Content-Type": "application/json"}
+        headers = {"Content-Type": "application/json", **self._authorization()}
         try:
             async with self._places, asyncio.timeout(self._limit_s):
                 request = self._client(address).stream("POST", address + path, content=node, headers=headers)
@@ -173,6 +192,13 @@ class HttpStatusClient:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+def _trusting(ca: str) -> ssl.SSLContext:
+    if not ca:
+        return httpx.create_ssl_context(trust_env=False)
+    files = TlsFiles("status_", "TLS to the consumers' interfaces", ca)
+    return files.load(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
 
 
 def _kind(error: httpx.TransportError) -> Silence:

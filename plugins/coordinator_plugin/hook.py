@@ -1,7 +1,7 @@
 """From Airflow's connections to the coordinator's settings.
 
 ZooKeeper's connection: host (several with commas) and port, or all of it in the host; login and password; in the extra
-any other field of the settings (`chroot`, `discovery`, `status_token`, `zookeeper_access`, `policy`, `fence`, `strategy`
+any other field of the settings (`chroot`, `discovery`, `status_token` and the others of `status_*`, `zookeeper_access`, `policy`, `fence`, `strategy`
 with `parameters`, `strategies`, the limits).
 Kafka's connection: host and port, or `bootstrap.servers` in the extra; every name with a dot in the extra is a setting
 of librdkafka (`security.protocol`, `sasl.mechanism`, `ssl.ca.location`, ...); login and password are those of SASL.

@@ -13,6 +13,7 @@ from coordinator_tasks.core.codecs.codec import encode_node, encode_release
 from coordinator_tasks.core.codecs.member_codec import encode_directive
 from coordinator_tasks.core.model import Directive, Handoff, Isolation, Release, Token
 from coordinator_tasks.core.ports import Create, SetData
+from coordinator_tasks.status_tokens import StatusTokens
 from spark_apps.agent.interface.status_server import Interface, StatusServer
 from spark_apps.records.batches import Range
 from tests.fakes.kafka import perform_due
@@ -158,7 +159,7 @@ def test_what_cannot_be_read_keeps_nothing_else_waiting(name: str) -> None:
 
 def test_a_topic_node_that_is_posted_and_cannot_be_read_is_refused_and_changes_nothing() -> None:
     stage, interface = busy(), Interface()
-    server = StatusServer(interface, token="token")
+    server = StatusServer(interface, tokens=StatusTokens("token"))
     interface.serve(stage.agent.status, stage.agent.posted, stage.agent.health)
     try:
         before = everything(stage)

@@ -1,4 +1,4 @@
-"""The connections of the consumer's interface: few threads, and one deadline for a request.
+"""The connections of the consumer's interface: few threads, and one deadline for a request, its TLS handshake included.
 
 Anybody who reaches the port can open connections and send nothing. When all places are taken, a new connection takes the
 place of the slowest one, so that the coordinator always gets in.
@@ -7,12 +7,15 @@ place of the slowest one, so that the coordinator always gets in.
 import io
 import logging
 import socket
+import ssl
 import threading
 import time
 from collections import Counter
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from spark_apps.agent.interface.served_certificate import ServedCertificate
 
 MAX_CONNECTIONS = 32
 REQUEST_S = 10.0
@@ -24,18 +27,25 @@ log = logging.getLogger(__name__)
 
 
 class BoundedServer(ThreadingHTTPServer):
-    """A thread for each connection, at most `MAX_CONNECTIONS`."""
+    """A thread for each connection, at most `MAX_CONNECTIONS`; with a certificate, over TLS."""
 
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, address: tuple[str, int], handler: type["BoundedHandler"]) -> None:
+    def __init__(
+        self, address: tuple[str, int], handler: type["BoundedHandler"], certificate: ServedCertificate | None = None
+    ) -> None:
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
+        self._certificate = certificate
         self._places = threading.BoundedSemaphore(MAX_CONNECTIONS)
         self._lock = threading.Lock()
         self._open: dict[socket.socket, tuple[str, float]] = {}  # its remote host, and since when its request lasts
         super().__init__(address, handler)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        connection, address = super().get_request()
+        return connection if self._certificate is None else self._certificate.wrap(connection), address
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._places.acquire(blocking=False):
@@ -74,8 +84,7 @@ class BoundedServer(ThreadingHTTPServer):
             hosts = Counter(host for host, _ in self._open.values())
             slowest = min(self._open, key=lambda one: (-hosts[self._open[one][0]], self._open[one][1]), default=None)
             if slowest is not None:
-                with suppress(OSError):
-                    slowest.shutdown(socket.SHUT_RDWR)
+                _end(slowest)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the base class's
         log.debug("a request from %s was broken off", client_address, exc_info=True)
@@ -84,8 +93,14 @@ class BoundedServer(ThreadingHTTPServer):
         """End all of them."""
         with self._lock:
             for connection in self._open:
-                with suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
+                _end(connection)
+
+
+def _end(connection: socket.socket) -> None:
+    """End a connection that another thread may be using."""
+    with suppress(OSError):
+        # Not SSLSocket's own: it drops the encryption first, and the other thread could write its answer in plain text.
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 class BoundedHandler(BaseHTTPRequestHandler):
@@ -97,29 +112,29 @@ class BoundedHandler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         super().setup()
         self.rfile.close()
-        self._reader = _Reader(self.connection)
-        self.rfile = io.BufferedReader(self._reader)
+        self.wfile.close()
+        self._stream = _Stream(self.connection)
+        self._stream.begin()
+        self._stream.handshake()
+        self.rfile = io.BufferedReader(self._stream)
+        self.wfile = self._stream  # type: ignore[assignment]  # written to, flushed and closed only
 
     def handle_one_request(self) -> None:
-        self.server.began(self.connection)
-        self._reader.begin()
         super().handle_one_request()
+        self.server.began(self.connection)
+        self._stream.begin()
 
     def read_body(self, length: int) -> bytes:
         """So many bytes; raises `ConnectionError` if the connection ends before."""
-        self._reader.allowed += length
+        self._stream.allowed += length
         body = self.rfile.read(length)
         if len(body) < length:
             raise ConnectionAbortedError("the connection ended within the body of a request")
         return body
 
-    def before_writing(self) -> None:
-        """What is written next may take what is left of the request's time."""
-        self._reader.limit()
 
-
-class _Reader(io.RawIOBase):
-    """A connection's bytes, until a moment and up to a number."""
+class _Stream(io.RawIOBase):
+    """A connection's bytes in both directions: until a moment, and read up to a number."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.allowed = 0
@@ -129,17 +144,33 @@ class _Reader(io.RawIOBase):
     def begin(self) -> None:
         self.allowed, self._until_s = MAX_HEAD_BYTES, time.monotonic() + REQUEST_S
 
-    def limit(self) -> None:
+    def _limit(self) -> None:
         left_s = self._until_s - time.monotonic()
         if left_s <= 0:
             raise TimeoutError(f"the request took longer than {REQUEST_S:g} s")
         self._connection.settimeout(left_s)
 
+    def handshake(self) -> None:
+        self._limit()
+        if isinstance(self._connection, ssl.SSLSocket):
+            self._connection.do_handshake()
+
     def readable(self) -> bool:
         return True
 
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        """All of it: a TLS socket's own `sendall` gives each part the whole time."""
+        left = memoryview(data).cast("B")
+        while left:
+            self._limit()
+            left = left[self._connection.send(left) :]
+        return len(data)
+
     def readinto(self, buffer: Any) -> int:
-        self.limit()
+        self._limit()
         if self.allowed <= 0:
             raise ConnectionAbortedError("the request is too long")
         count = self._connection.recv_into(memoryview(buffer)[: self.allowed])

@@ -14,7 +14,7 @@ import logging
 import re
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,7 +23,10 @@ from coordinator_tasks.core.codecs.status_codec import encode_status
 from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.core.fields import MAX_BYTES
 from coordinator_tasks.core.model import ConsumerStatus
+from coordinator_tasks.status_tokens import StatusTokens
+from coordinator_tasks.tls_files import TlsFiles
 from spark_apps.agent.interface.http_connections import BoundedHandler, BoundedServer
+from spark_apps.agent.interface.served_certificate import ServedCertificate
 
 HEALTH_PATH = "/v1/health"
 _TOPIC_PATH = re.compile(r"/v1/topics/([A-Za-z0-9._-]{1,249})")
@@ -62,27 +65,35 @@ class Interface:
 class StatusServer:
     """Listens from its making until `close`. `port` 0 takes a free one; `address` is what others ask.
 
-    `advertised`: the URL under which they ask, if it differs. Raises `Refused` for an address other than loopback without a
-    token, or one that cannot be bound.
+    `advertised`: the URL under which they ask, if it differs. With `tls` it serves HTTPS. Raises `Refused` for an address
+    other than loopback without a token, for one that cannot be bound, and for a certificate that cannot be used.
     """
 
     def __init__(
-        self, interface: Interface, host: str = "127.0.0.1", port: int = 0, token: str = "", advertised: str = ""
+        self,
+        interface: Interface,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        tokens: StatusTokens | None = None,
+        advertised: str = "",
+        tls: TlsFiles | None = None,
     ) -> None:
-        if not token and not _is_loopback(host):
+        tokens = tokens or StatusTokens()
+        if not tokens.all() and not _is_loopback(host):
             raise Refused(
                 f"the status interface would listen on {host} without a token, open to the network; "
                 "set a status token, or listen on 127.0.0.1"
             )
         named = {name.lower() for name in (host, socket.gethostname(), urlsplit(advertised).hostname or "")}
-        given = {"interface": interface, "token": token, "names": frozenset({"localhost", *named})}
+        given = {"interface": interface, "tokens": tokens, "names": frozenset({"localhost", *named})}
+        certificate = ServedCertificate(tls) if tls and (tls.certificate or tls.key) else None
         try:
-            self._server = BoundedServer((host, port), type("BoundHandler", (_Handler,), given))
+            self._server = BoundedServer((host, port), type("BoundHandler", (_Handler,), given), certificate)
         except OSError as error:
             raise Refused(f"the status interface cannot listen on {host}:{port} ({error}); choose another") from error
         bound = self._server.server_address[1]
         shown = f"[{host}]" if ":" in host else host
-        self.address = f"http://{_reachable(shown)}:{bound}"
+        self.address = f"{'https' if certificate else 'http'}://{_reachable(shown)}:{bound}"
         serve = self._server.serve_forever
         self._thread = threading.Thread(target=serve, args=(0.1,), name="agent-status", daemon=True)
         self._thread.start()
@@ -99,7 +110,7 @@ class _Handler(BoundedHandler):
     server_version = "consumer"
     sys_version = ""
     interface: Interface
-    token: str
+    tokens: StatusTokens
     names: frozenset[str]
 
     def do_GET(self) -> None:  # noqa: N802 - the base class looks for it
@@ -146,18 +157,22 @@ class _Handler(BoundedHandler):
 
     def _allowed(self, needs_token: bool) -> bool:
         """Whether the request is answered; otherwise it is refused here, before anything is computed."""
-        given = self.headers.get("Authorization", "")
+        tokens = self.tokens.all()
         if not self._is_for_us():
             self._answer(HTTPStatus.MISDIRECTED_REQUEST, {"error": "the host is not this consumer's"})
         elif "Origin" in self.headers:
             self._answer(HTTPStatus.FORBIDDEN, {"error": "web pages get no answer"})
-        elif needs_token and not self.token:
+        elif needs_token and not tokens:
             self._answer(HTTPStatus.FORBIDDEN, {"error": "without a status token no topic node is taken; set one"})
-        elif self.token and not hmac.compare_digest(given.encode(), f"Bearer {self.token}".encode()):
+        elif tokens and not self._brings_one_of(tokens):
             self._answer(HTTPStatus.UNAUTHORIZED, {"error": "the token is missing or wrong"})
         else:
             return True
         return False
+
+    def _brings_one_of(self, tokens: Collection[str]) -> bool:
+        given = self.headers.get("Authorization", "").encode()
+        return any(hmac.compare_digest(given, f"Bearer {token}".encode()) for token in tokens)
 
     def _is_for_us(self) -> bool:
         """A web page can let its own name point here, but not an address, and not our name."""
@@ -170,7 +185,6 @@ class _Handler(BoundedHandler):
         self._send(code, json.dumps(body).encode())
 
     def _send(self, code: HTTPStatus, body: bytes) -> None:
-        self.before_writing()
         self.send_response(code)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

@@ -21,6 +21,7 @@ from coordinator_tasks.core.names import check_address, check_consumer
 from coordinator_tasks.core.ports import GroupOffsets
 from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.signals import on_signals
+from coordinator_tasks.status_tokens import StatusTokens
 from coordinator_tasks.wiring import ConsumerSession, Settings, open_consumer_session
 from spark_apps.agent.interface.sampling import SampledStatus
 from spark_apps.agent.interface.status_server import Interface, StatusServer
@@ -41,7 +42,7 @@ class ConsumerSettings:
     """One consumer of a site.
 
     `topics`: the names or regular expressions it wants, empty = any; `host`, `port`: where its interface listens
-    (the token is `site.status_token`); `run_folder`: where its launcher looks for the incarnation, empty = nowhere.
+    (its token and its certificate are the site's); `run_folder`: where its launcher looks for the incarnation, empty = nowhere.
     `start_timeout_s`: how long a start waits for ZooKeeper.
     `measure_bytes`: whether it looks at a few records of each partition now and then, so that plans can go by bytes.
     `advertised`: the address that others ask, if it is not the one that is bound; `direct` False = it is a proxy's.
@@ -148,8 +149,10 @@ class Process:
         """Serve until the consumer has left: 0 after a clean leave, 1 when it had to leave; raises `IdInUse`."""
         interface = Interface()
         settings = self.settings
-        token = settings.site.status_token
-        server = StatusServer(interface, settings.host, settings.port, token, settings.advertised)
+        site = settings.site
+        tokens = StatusTokens(site.status_token, site.status_token_file)
+        address = (settings.host, settings.port)
+        server = StatusServer(interface, *address, tokens, settings.advertised, site.interface_tls)
         try:
             self.agent = self._agent(server.address, topics)
             self._requests.hand_to(self.agent.leave)

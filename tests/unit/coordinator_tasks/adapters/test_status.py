@@ -16,6 +16,7 @@ from coordinator_tasks.adapters.status import HttpStatusClient
 from coordinator_tasks.core.codecs.status_codec import encode_status
 from coordinator_tasks.core.errors import InvalidName
 from coordinator_tasks.core.model import ConsumerStatus, Member, Silence, Unreachable
+from coordinator_tasks.status_tokens import StatusTokens
 
 STATUS = ConsumerStatus("a", "shop", 1, "boot", "ok")
 LIMIT_S = 1.5
@@ -84,7 +85,7 @@ def interface() -> Iterator[Interface]:
 
 @pytest.fixture
 def client() -> Iterator[HttpStatusClient]:
-    made = HttpStatusClient("shop", "s3cret", limit_s=LIMIT_S)
+    made = HttpStatusClient("shop", StatusTokens("s3cret"), limit_s=LIMIT_S)
     yield made
     made.close()
 

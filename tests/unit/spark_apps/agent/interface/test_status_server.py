@@ -13,6 +13,7 @@ from coordinator_tasks.adapters.status import HttpStatusClient
 from coordinator_tasks.core.codecs.status_codec import decode_status
 from coordinator_tasks.core.errors import Malformed, Refused
 from coordinator_tasks.core.model import ConsumerStatus, Member
+from coordinator_tasks.status_tokens import StatusTokens
 from spark_apps.agent.interface import http_connections
 from spark_apps.agent.interface.status_server import Interface, StatusServer
 
@@ -49,7 +50,7 @@ def consumer() -> Consumer:
 
 @pytest.fixture(params=["", TOKEN], ids=["open", "with a token"])
 def server(consumer: Consumer, request: pytest.FixtureRequest) -> Iterator[tuple[StatusServer, str]]:
-    made = StatusServer(serving(consumer), token=request.param)
+    made = StatusServer(serving(consumer), tokens=StatusTokens(request.param))
     yield made, request.param
     made.close()
 
@@ -57,7 +58,7 @@ def server(consumer: Consumer, request: pytest.FixtureRequest) -> Iterator[tuple
 @pytest.fixture
 def closed(consumer: Consumer) -> Iterator[StatusServer]:
     """Asks for a token."""
-    made = StatusServer(serving(consumer), token=TOKEN, advertised="http://orders.example:80")
+    made = StatusServer(serving(consumer), tokens=StatusTokens(TOKEN), advertised="http://orders.example:80")
     yield made
     made.close()
 
@@ -248,7 +249,7 @@ def test_an_address_open_to_the_network_demands_a_token(consumer: Consumer) -> N
     interface = serving(consumer)
     with pytest.raises(Refused, match="set a status token"):
         StatusServer(interface, "0.0.0.0")
-    StatusServer(interface, "0.0.0.0", token="secret").close()
+    StatusServer(interface, "0.0.0.0", tokens=StatusTokens("secret")).close()
 
 
 def test_a_closed_server_refuses(consumer: Consumer) -> None:
@@ -266,7 +267,7 @@ def test_before_the_agent_is_there_it_says_that_it_starts() -> None:
 
 
 def test_the_coordinator_s_own_client_is_served(closed: StatusServer, consumer: Consumer) -> None:
-    client = HttpStatusClient("c", TOKEN)
+    client = HttpStatusClient("c", StatusTokens(TOKEN))
     member = Member("a", 3, closed.address, "boot")
     try:
         assert client.ask([member]) == {"a": consumer.status()}

@@ -1,0 +1,40 @@
+"""The certificate that a consumer's interface shows: the site's, and the next one as soon as its files change."""
+
+import logging
+import socket
+import ssl
+
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.private_files import stamp
+from coordinator_tasks.tls_files import TlsFiles
+
+log = logging.getLogger(__name__)
+
+
+class ServedCertificate:
+    """Wraps connections; for one thread. Raises `Refused` for files that cannot be used.
+
+    A renewed certificate is shown to the next connection. While the files cannot be used, the former one stays.
+    """
+
+    def __init__(self, files: TlsFiles) -> None:
+        self._files = files
+        self._stamp = self._stamped()
+        self._context = self._loaded()
+
+    def wrap(self, connection: socket.socket) -> ssl.SSLSocket:
+        """The connection over TLS; the handshake is still to be made."""
+        if (now := self._stamped()) != self._stamp:
+            self._stamp = now
+            try:
+                self._context = self._loaded()
+                log.info("the certificate in %s is shown from now on", self._files.certificate)
+            except Refused as error:
+                log.warning("the former certificate stays: %s", error)
+        return self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+
+    def _loaded(self) -> ssl.SSLContext:
+        return self._files.load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+
+    def _stamped(self) -> tuple[tuple[int, ...], ...]:
+        return stamp(self._files.certificate), stamp(self._files.key)
