@@ -1,5 +1,8 @@
 """What a session has to be like: speculative execution, under which both attempts of a task would write."""
 
+import os
+import uuid
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,6 +16,8 @@ from spark_apps.consumer import Consumer, SparkSettings
 from spark_apps.spark import session
 
 SETTINGS = ConsumerSettings(Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"}), "a")
+SOCKET_PATH_BYTES = 108
+"""Of `sun_path` in Linux's unix(7), with the byte that ends it."""
 GIVEN = ("--consumer", "a", "--cluster", "c", "--zookeeper", "zk:2181", "--kafka", "k:9092", "--default", "m:f")
 
 
@@ -44,6 +49,14 @@ def test_it_is_switched_off_where_it_is_refused() -> None:
         builder = Builder()
         session.configure(cast(Any, builder), idempotent_sink=declared)
         assert builder.get(session.SPECULATION) == expected
+
+
+def test_the_path_of_a_socket_fits_wherever_the_temporary_folder_is() -> None:
+    builder = Builder()
+    session.configure(cast(Any, builder))
+    path = Path(builder["spark.python.unix.domain.socket.dir"]) / f".{uuid.uuid4()}.sock"
+    assert len(os.fsencode(path)) < SOCKET_PATH_BYTES
+    assert session.check(running(spark_python_unix_domain_socket_dir="/run/short")) == [], "a site may choose another"
 
 
 def test_a_consumer_asks_for_it_before_it_does_anything_else(monkeypatch: pytest.MonkeyPatch) -> None:
