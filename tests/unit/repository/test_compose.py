@@ -147,6 +147,10 @@ def test_airflow_and_the_launcher_name_the_same_neighbours() -> None:
     assert kafka["extra"]["bootstrap.servers"].split(":")[0] in services
 
 
+def test_zookeeper_lets_many_consumers_of_one_container_in() -> None:
+    assert int(environment("zookeeper")["ZOO_MAX_CLIENT_CNXNS"]) >= 1000
+
+
 def test_airflow_lets_the_launcher_launch() -> None:
     assert environment("airflow-scheduler")["COORDINATOR_LAUNCHER_SERVICE"] == "yes"
     assert not {"launcher", "spark-master"} & set(services["airflow-scheduler"]["depends_on"])
