@@ -1,7 +1,8 @@
 """The settings of one cluster, from a file and the environment. Secrets may stand here and nowhere else.
 
 The file is JSON, `{"cluster": ..., "zookeeper": ..., "kafka": {"bootstrap.servers": ...}, ...}`, and may be read by its
-owner only. The environment goes before it: `COORDINATOR_SETTINGS` names the file, `COORDINATOR_<FIELD>` a field,
+owner only. The environment goes before it: `COORDINATOR_SETTINGS` names the file, or else `COORDINATOR_SETTINGS_SECRET`
+holds its content (a Kubernetes Secret in a pod); `COORDINATOR_<FIELD>` names a field,
 `COORDINATOR_KAFKA_<PROPERTY>` a property of librdkafka with `_` for `.`, `COORDINATOR_ZOOKEEPER_<FIELD>` a field of
 `ZooKeeperAccess`, `COORDINATOR_POLICY_<FIELD>` a field of `Policy`, `COORDINATOR_PARAMETER_<NAME>` a parameter of the
 cluster's strategy with `_` for `.`, `COORDINATOR_STRATEGIES_<NAME>` a strategy of the site.
@@ -23,6 +24,7 @@ from coordinator_tasks.status_tokens import is_token
 from coordinator_tasks.tls_files import TlsFiles
 
 PREFIX = "COORDINATOR_"
+CONTENT_VARIABLE = PREFIX + "SETTINGS_SECRET"
 FILE_DISCOVERY = "file:"
 TOKEN_FENCE, TRANSACTIONAL_FENCE = "token", "transactional"
 V = TypeVar("V")
@@ -102,7 +104,8 @@ _MADE_BY_WIRING = {"strategies"}  # fields of a group that are no settings
 def settings_from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
     """Read the settings; raises `Refused` with the name of what is missing, unknown or not safe."""
     path = environ.get(PREFIX + "SETTINGS", "")
-    given = read_settings_file(Path(path)) if path else {}
+    content = environ.get(CONTENT_VARIABLE, "")
+    given = read_settings_file(Path(path)) if path else _object(content, CONTENT_VARIABLE) if content else {}
     for name in _OWN_FIELDS | _TIMES:
         if PREFIX + name.upper() in environ:
             given[name] = environ[PREFIX + name.upper()]
@@ -123,12 +126,16 @@ def read_settings_file(path: Path) -> dict[str, Any]:
         text = read_private(path, "the settings file")
     except (OSError, UnicodeDecodeError) as error:
         raise Refused(f"the settings file {path} cannot be read: {error}; check COORDINATOR_SETTINGS") from error
+    return _object(text, f"the settings file {path}")
+
+
+def _object(text: str, origin: str) -> dict[str, Any]:
     try:
         data = json.loads(text)
     except ValueError as error:
-        raise Refused(f"the settings file {path} is not JSON: {error}; correct it") from error
+        raise Refused(f"{origin} is not JSON: {error}; correct it") from error
     if not isinstance(data, dict):
-        raise Refused(f"the settings file {path} holds no JSON object; write one as the documentation shows")
+        raise Refused(f"{origin} holds no JSON object; write one as the documentation shows")
     return data
 
 

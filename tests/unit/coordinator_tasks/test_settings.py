@@ -72,6 +72,23 @@ def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
     assert settings.policy.settle_s == 2.0
 
 
+def test_the_content_of_a_file_may_come_by_the_environment_and_is_never_shown() -> None:
+    content = {"cluster": "mall", "zookeeper": "a:1", "kafka": {"bootstrap.servers": "b:2", "sasl.password": "p"}}
+    given = {"COORDINATOR_SETTINGS_SECRET": json.dumps(content), "COORDINATOR_CLUSTER": "shop"}
+    settings = settings_from_environment(given)
+    assert (settings.cluster, settings.zookeeper, settings.kafka["sasl.password"]) == ("shop", "a:1", "p")
+    for wrong, problem in (("{planted", "is not JSON"), ('["planted"]', "holds no JSON object")):
+        with pytest.raises(Refused, match=f"COORDINATOR_SETTINGS_SECRET {problem}") as raised:
+            settings_from_environment({"COORDINATOR_SETTINGS_SECRET": wrong})
+        assert "planted" not in str(raised.value)
+
+
+def test_a_file_goes_before_content_in_the_environment(tmp_path: Path) -> None:
+    data = {"cluster": "mall", "zookeeper": "a:1", "kafka": {"bootstrap.servers": "b:2"}}
+    given = {"COORDINATOR_SETTINGS": settings_file(tmp_path, data), "COORDINATOR_SETTINGS_SECRET": "{"}
+    assert settings_from_environment(given).cluster == "mall"
+
+
 def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: own + 1)
