@@ -5,18 +5,24 @@ Secrets never come as arguments: they stand in the settings file (mode 0600) or 
 """
 
 import argparse
+import ipaddress
 import math
 import os
+import socket
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.settings import PREFIX
 from coordinator_tasks.wiring import settings_from_environment
 from spark_apps.agent.process.agent import AgentTiming
 from spark_apps.agent.process.consumer_process import ConsumerSettings
 from spark_apps.agent.settings import Pacing
+
+HOST, ADDRESS = "host", "address"
+"""Words for `--advertise`."""
 
 
 def _settings_of(run_folder: str) -> str | None:
@@ -42,6 +48,27 @@ def _attribute(text: str) -> tuple[str, str]:
     return name, value
 
 
+def own_name(word: str, environ: Mapping[str, str] = os.environ) -> str:
+    """What `--advertise host` or `--advertise address` stands for on this host; raises `Refused`.
+
+    Others cannot resolve the name of a pod. YARN's NodeManager hands its own name to the containers.
+    """
+    name = socket.gethostname()
+    if word == HOST:
+        return environ.get("NM_HOST") or name
+    try:
+        address = str(socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError as error:
+        raise Refused(
+            f"this host's name {name} has no IP address ({error}); give --advertise http://host:port"
+        ) from error
+    if ipaddress.ip_address(address).is_loopback:
+        raise Refused(
+            f"this host's name {name} stands for {address}, which other hosts cannot ask; give --advertise http://host:port"
+        )
+    return address
+
+
 def add_consumer_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what every consumer understands."""
     parser.add_argument("--consumer", required=True, help="the stable id of this consumer")
@@ -56,7 +83,12 @@ def add_consumer_arguments(parser: argparse.ArgumentParser) -> None:
         help="names or regular expressions, separated by commas; default: what the pipelines match",
     )
     parser.add_argument("--listen", default="127.0.0.1:0", help="host:port of the status interface; 0 = a free one")
-    parser.add_argument("--advertise", default="", help="the URL under which others ask the status interface")
+    parser.add_argument(
+        "--advertise",
+        default="",
+        help="the URL under which others ask the status interface; or host = this host's name (on YARN the node's), "
+        "address = this host's IP address (in a pod the pod's), both with the port that is bound",
+    )
     parser.add_argument("--rack", default="")
     parser.add_argument("--capacity", type=_capacity, default=1.0, help="2 = can carry twice as much, 0 = nothing")
     parser.add_argument(
@@ -98,6 +130,7 @@ def consumer_settings(given: argparse.Namespace, environ: Mapping[str, str] = os
     }
     merged = {**environ, **{PREFIX + name: str(value) for name, value in overrides.items() if value is not None}}
     host, _, port = given.listen.rpartition(":")
+    by_word = given.advertise in (HOST, ADDRESS)
     return ConsumerSettings(
         site=settings_from_environment(merged),
         consumer=given.consumer,
@@ -107,7 +140,8 @@ def consumer_settings(given: argparse.Namespace, environ: Mapping[str, str] = os
         attributes=dict(given.attribute),
         host=host.strip("[]") or "127.0.0.1",
         port=int(port) if port.isdigit() else 0,
-        advertised=given.advertise,
+        advertised="" if by_word else given.advertise,
+        own_name=own_name(given.advertise, environ) if by_word else "",
         run_folder=given.run_folder,
         start_timeout_s=given.start_timeout,
         measure_bytes=given.measure_bytes,

@@ -65,8 +65,9 @@ class Interface:
 class StatusServer:
     """Listens from its making until `close`. `port` 0 takes a free one; `address` is what others ask.
 
-    `advertised`: the URL under which they ask, if it differs. With `tls` it serves HTTPS. Raises `Refused` for an address
-    other than loopback without a token, for one that cannot be bound, and for a certificate that cannot be used.
+    `advertised`: the URL under which they ask, if it differs; `own_name`: this host in `address`, if it is not the bound
+    one. With `tls` it serves HTTPS. Raises `Refused` for an address other than loopback without a token, for one that
+    cannot be bound, and for a certificate that cannot be used.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class StatusServer:
         tokens: StatusTokens | None = None,
         advertised: str = "",
         tls: TlsFiles | None = None,
+        own_name: str = "",
     ) -> None:
         tokens = tokens or StatusTokens()
         if not tokens.all() and not _is_loopback(host):
@@ -84,16 +86,18 @@ class StatusServer:
                 f"the status interface would listen on {host} without a token, open to the network; "
                 "set a status token, or listen on 127.0.0.1"
             )
-        named = {name.lower() for name in (host, socket.gethostname(), urlsplit(advertised).hostname or "")}
-        given = {"interface": interface, "tokens": tokens, "names": frozenset({"localhost", *named})}
+        named = ("localhost", host, own_name, socket.gethostname(), urlsplit(advertised).hostname)
+        names = frozenset(name.lower() for name in named if name)
+        given = {"interface": interface, "tokens": tokens, "names": names}
         certificate = ServedCertificate(tls) if tls and (tls.certificate or tls.key) else None
         try:
             self._server = BoundedServer((host, port), type("BoundHandler", (_Handler,), given), certificate)
         except OSError as error:
             raise Refused(f"the status interface cannot listen on {host}:{port} ({error}); choose another") from error
         bound = self._server.server_address[1]
-        shown = f"[{host}]" if ":" in host else host
-        self.address = f"{'https' if certificate else 'http'}://{_reachable(shown)}:{bound}"
+        shown = own_name or host
+        reached = _reachable(f"[{shown}]" if ":" in shown else shown)
+        self.address = f"{'https' if certificate else 'http'}://{reached}:{bound}"
         serve = self._server.serve_forever
         self._thread = threading.Thread(target=serve, args=(0.1,), name="agent-status", daemon=True)
         self._thread.start()

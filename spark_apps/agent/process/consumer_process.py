@@ -45,7 +45,8 @@ class ConsumerSettings:
     (its token and its certificate are the site's); `run_folder`: where its launcher looks for the incarnation, empty = nowhere.
     `start_timeout_s`: how long a start waits for ZooKeeper.
     `measure_bytes`: whether it looks at a few records of each partition now and then, so that plans can go by bytes.
-    `advertised`: the address that others ask, if it is not the one that is bound; `direct` False = it is a proxy's.
+    `advertised`: the address that others ask, if it is not the one that is bound; `direct` False = it is a proxy's;
+    `own_name`: this host in the bound address, if others know it by another name.
     """
 
     site: Settings
@@ -57,6 +58,7 @@ class ConsumerSettings:
     host: str = "127.0.0.1"
     port: int = 0
     advertised: str = ""
+    own_name: str = ""
     direct: bool = True
     run_folder: str = ""
     start_timeout_s: float = 60.0
@@ -152,7 +154,9 @@ class Process:
         site = settings.site
         tokens = StatusTokens(site.status_token, site.status_token_file)
         address = (settings.host, settings.port)
-        server = StatusServer(interface, *address, tokens, settings.advertised, site.interface_tls)
+        server = StatusServer(
+            interface, *address, tokens, settings.advertised, site.interface_tls, own_name=settings.own_name
+        )
         try:
             self.agent = self._agent(server.address, topics)
             self._requests.hand_to(self.agent.leave)

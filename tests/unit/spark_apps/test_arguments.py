@@ -1,6 +1,7 @@
 """What a consumer is told on its command line about itself."""
 
 import argparse
+import socket
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +14,10 @@ from spark_apps.arguments import add_consumer_arguments, consumer_settings
 LEAST = ("--consumer", "a", "--cluster", "c", "--zookeeper", "z:1", "--kafka", "k:1")
 
 
-def given(*arguments: str) -> ConsumerSettings:
+def given(*arguments: str, **environ: str) -> ConsumerSettings:
     parser = argparse.ArgumentParser()
     add_consumer_arguments(parser)
-    return consumer_settings(parser.parse_args([*LEAST, *arguments]), {})
+    return consumer_settings(parser.parse_args([*LEAST, *arguments]), environ)
 
 
 def test_rack_capacity_and_free_attributes_go_into_the_registration() -> None:
@@ -57,3 +58,37 @@ def test_nothing_is_registered_that_could_not_be_read(changes: dict[str, Any], s
     with pytest.raises(Refused, match=said):
         replace(given(), **changes)
     assert replace(given(), advertised="https://[::1]:8443").advertised == "https://[::1]:8443"
+
+
+def resolves(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0))]
+    monkeypatch.setattr(socket, "gethostname", lambda: "driver-pod")
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+
+
+def test_a_pod_is_asked_by_its_address_which_needs_no_resolving(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolves(monkeypatch, "10.88.0.7")
+    told = given("--listen", "0.0.0.0:0", "--advertise", "address")
+    assert (told.own_name, told.advertised) == ("10.88.0.7", "")
+
+
+def test_a_container_of_yarn_is_asked_by_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolves(monkeypatch, "10.88.0.7")
+    assert given("--advertise", "host", NM_HOST="node-3.example").own_name == "node-3.example"
+    assert given("--advertise", "host").own_name == "driver-pod"
+    assert given().own_name == given("--advertise", "http://proxy:80").own_name == ""
+
+
+def test_an_address_that_no_other_host_can_ask_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolves(monkeypatch, "127.0.1.1")
+    with pytest.raises(
+        Refused, match=r"driver-pod stands for 127\.0\.1\.1, which other hosts cannot ask; give --advertise"
+    ):
+        given("--advertise", "address")
+
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror("no such name")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(Refused, match=r"driver-pod has no IP address .no such name.; give --advertise"):
+        given("--advertise", "address")

@@ -245,6 +245,23 @@ def test_a_body_that_is_too_long_is_not_read(closed: StatusServer) -> None:
     connection.close()
 
 
+@pytest.mark.parametrize(
+    ("own_name", "shown"),
+    [("10.88.0.7", "10.88.0.7"), ("fd00::7", "[fd00::7]"), ("node-3", "node-3"), ("", socket.gethostname())],
+)
+def test_who_listens_everywhere_says_how_others_reach_it(consumer: Consumer, own_name: str, shown: str) -> None:
+    made = StatusServer(serving(consumer), "0.0.0.0", tokens=StatusTokens(TOKEN), own_name=own_name)
+    try:
+        port = made.address.rpartition(":")[2]
+        assert made.address == f"http://{shown}:{port}"
+        asked = http.client.HTTPConnection("127.0.0.1", int(port), timeout=5)
+        asked.request("GET", "/v1/status", headers={"Host": f"{shown}:{port}", "Authorization": f"Bearer {TOKEN}"})
+        assert asked.getresponse().status == 200
+        asked.close()
+    finally:
+        made.close()
+
+
 def test_an_address_open_to_the_network_demands_a_token(consumer: Consumer) -> None:
     interface = serving(consumer)
     with pytest.raises(Refused, match="set a status token"):
