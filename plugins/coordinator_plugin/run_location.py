@@ -7,12 +7,15 @@ from pathlib import Path
 BASE_VARIABLE = "COORDINATOR_RUN_BASE"
 ALLOW_VARIABLE = "COORDINATOR_LET_GO"
 SERVICE_VARIABLE = "COORDINATOR_LAUNCHER_SERVICE"
+_CONTAINER_INITS = frozenset({"dumb-init", "tini", "docker-init", "catatonit", "pause"})
+"""First processes of containers: they end with the one program that they start."""
 
 
 def let_go_problem(environ: Mapping[str, str] = os.environ, proc: Path = Path("/proc")) -> str:
     """Why a launched child would die with Airflow, in a sentence; empty = it lives on.
 
-    In a container whose first process is Airflow, everything ends when that container does.
+    In a container whose first process is Airflow, everything ends when that container does. That of Airflow's image is
+    `dumb-init`, and its command need not name Airflow: `dumb-init -- /entrypoint celery worker`.
     """
     if environ.get(ALLOW_VARIABLE, "") == "yes":
         return ""
@@ -20,10 +23,11 @@ def let_go_problem(environ: Mapping[str, str] = os.environ, proc: Path = Path("/
         first = (proc / "1" / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
         return ""
-    if "airflow" not in first.lower():
+    program = first.split(" ", 1)[0].rpartition("/")[2]
+    if "airflow" not in first.lower() and program not in _CONTAINER_INITS:
         return ""
     return (
-        "this worker runs in a container whose first process is Airflow, so a consumer launched here would die with it: "
+        f"this worker runs in a container whose first process is {program}, so a consumer launched here would die with it: "
         "run spark_apps.launch.launcher_service in a container of its own and set "
         f"{SERVICE_VARIABLE}=yes here, or run the launch tasks on a worker in a container that is not restarted with "
         f"Airflow and set {ALLOW_VARIABLE}=yes there, or use cluster mode on YARN or Kubernetes"

@@ -158,7 +158,11 @@ def test_a_connection_without_a_host_is_refused_by_its_id() -> None:
     ("first", "allowed", "refused"),
     [
         ("/sbin/init", "", False),
+        ("/lib/systemd/systemd --system", "", False),
         ("/usr/bin/dumb-init -- /entrypoint airflow scheduler", "", True),
+        ("/usr/bin/dumb-init -- /entrypoint celery worker", "", True),
+        ("/usr/bin/tini -- /start", "", True),
+        ("/pause", "", True),
         ("/usr/bin/dumb-init -- /entrypoint airflow celery worker", "yes", False),
     ],
 )
