@@ -3,6 +3,8 @@
 The command is that of `SparkSubmitOperator`. In client mode the driver is let go through `spark_apps.launch.launcher`, so that
 neither the end of the task nor a restart of Airflow touches it; on YARN and Kubernetes in cluster mode spark-submit
 does not wait for the application. From then on the registration in ZooKeeper tells whether the consumer is there.
+
+Who starts a dead consumer again is the fleet, alone: the cluster's own second attempt is off, unless `conf` asks for it.
 """
 
 import json
@@ -17,6 +19,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
+from coordinator_plugin import cluster_mode
 from coordinator_plugin.base_operators import ClusterOperator, one_line_errors
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.run_location import launched_elsewhere, let_go_problem, run_base
@@ -32,9 +35,8 @@ LIMIT_S = 180.0
 STOP_LIMIT_S = 60.0
 LAUNCHER_LIMIT_S = 30.0
 SUBMIT_LIMIT_S = 300.0
-_LET_GO = {"spark.yarn.submit.waitAppCompletion": "false", "spark.kubernetes.submission.waitAppCompletion": "false"}
 _PRIVATE_PREFIXES = ("AIRFLOW", "_AIRFLOW", "COORDINATOR_")
-"""What a consumer does not inherit from the task: connections with their secrets, and settings of other clusters."""
+"""What spark-submit and a consumer do not inherit from the task: connections with their secrets, and settings of other clusters."""
 _KEPT = frozenset({"COORDINATOR_EMBEDDED_MARK"})
 
 
@@ -95,6 +97,8 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
         folder = RunFolder.of(run_base(self.base), hook.cluster.name, self.consumer)
         self.name = f"{hook.cluster.name}.{self.consumer}"
         self.application_args = [*(self.application_args or []), "--consumer", self.consumer]
+        if problem := cluster_mode.provider_problem(self._conn_id):
+            raise Refused(problem)
         if self._get_hook()._connection["deploy_mode"] == "cluster":  # noqa: SLF001 - the base class's own way
             self._submit(hook, folder)
         else:
@@ -114,10 +118,7 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
             *("--stop-limit", f"{self.stop_limit_s:g}", "--"),
             *self._get_hook()._build_spark_submit_command(self.application),  # noqa: SLF001 - the base class's own command
         ]
-        inherited = {
-            name: value for name, value in os.environ.items() if not name.startswith(_PRIVATE_PREFIXES) or name in _KEPT
-        }
-        done = _run(command, {**inherited, **self.env_vars}, LAUNCHER_LIMIT_S)
+        done = _run(command, {**_inherited(), **self.env_vars}, LAUNCHER_LIMIT_S)
         if done.returncode != 0:
             raise Refused(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "the launcher said nothing")
         told = json.loads(done.stdout)
@@ -127,16 +128,27 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
             self.log.info("%s was launched before and has not registered yet: waiting for it", self.consumer)
 
     def _submit(self, hook: CoordinatorHook, folder: RunFolder) -> None:
-        """Cluster mode: the files travel with the application, into the driver's working directory."""
-        if self._get_hook()._connection["master"].startswith("spark://"):  # noqa: SLF001 - the base class's own way
+        """Cluster mode: on YARN the files travel with the application, on Kubernetes its Secret has them."""
+        master = self._get_hook()._connection["master"]  # noqa: SLF001 - the base class's own way
+        if master.startswith("spark://"):
             raise Refused("Spark's standalone master runs no Python driver in cluster mode: use client mode")
-        _write_files(hook, folder)
-        self.files = ",".join(filter(None, (self.files, str(folder.settings), str(folder.kafka))))
-        self.conf = {**_LET_GO, **(self.conf or {})}
-        self.env_vars = {**(self.env_vars or {}), **_variables(folder.settings.name, folder.kafka.name)}
+        on_kubernetes = master.startswith(cluster_mode.KUBERNETES)
+        self.application_args = cluster_mode.reachable(
+            self.application_args or [],
+            on_kubernetes=on_kubernetes,
+            token=hook.plain_settings().get("status_token", ""),
+        )
+        if on_kubernetes:
+            defaults = cluster_mode.kubernetes_conf(hook.cluster.name)
+        else:
+            _write_files(hook, folder)
+            self.files = ",".join(filter(None, (self.files, str(folder.settings), str(folder.kafka))))
+            self.env_vars = {**(self.env_vars or {}), **_variables(folder.settings.name, folder.kafka.name)}
+            defaults = cluster_mode.yarn_conf(folder.kafka.name)
+        self.conf = {**defaults, **(self.conf or {})}
         submit = self._get_hook()
         command = submit._build_spark_submit_command(self.application)  # noqa: SLF001 - the base class's own command
-        environment = {**os.environ, **(submit._env or {})}  # noqa: SLF001 - the base class's own environment
+        environment = {**_inherited(), **(submit._env or {})}  # noqa: SLF001 - the base class's own environment
         done = _run(command, environment, SUBMIT_LIMIT_S)
         self.say((done.stdout + done.stderr).splitlines()[-20:])
         if done.returncode != 0:
@@ -153,7 +165,14 @@ def _write_files(hook: CoordinatorHook, folder: RunFolder) -> None:
 
 def _variables(settings: str, kafka: str) -> dict[str, str]:
     """What the consumer finds in its environment: names of files, no secret."""
-    return {"COORDINATOR_SETTINGS": settings, "ASSIGNED_KAFKA_SETTINGS_FILE": kafka}
+    return {"COORDINATOR_SETTINGS": settings, cluster_mode.FILE_VARIABLE: kafka}
+
+
+def _inherited() -> dict[str, str]:
+    """The task's environment without what is private in it."""
+    return {
+        name: value for name, value in os.environ.items() if not name.startswith(_PRIVATE_PREFIXES) or name in _KEPT
+    }
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str], limit_s: float) -> subprocess.CompletedProcess[str]:

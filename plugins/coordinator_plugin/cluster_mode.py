@@ -1,0 +1,79 @@
+"""What a launch in cluster mode adds on YARN and Kubernetes, where the driver runs on a host of the cluster's choice."""
+
+import os
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowException
+
+from coordinator_tasks.core.errors import Refused
+
+FILE_VARIABLE = "ASSIGNED_KAFKA_SETTINGS_FILE"
+SECRET_VARIABLE = "ASSIGNED_KAFKA_SETTINGS_SECRET"  # noqa: S105 - the name of a variable
+CONTENT_VARIABLE = "COORDINATOR_SETTINGS_SECRET"
+"""Names of `spark_apps` and `coordinator_tasks.settings`, whose imports cost a task time."""
+HOST, ADDRESS = "host", "address"
+"""Words for a consumer's `--advertise`."""
+KUBERNETES = "k8s"
+KUBERNETES_PROVIDER = "airflow.providers.cncf.kubernetes"
+KUBERNETES_SECRET_VARIABLE = "COORDINATOR_KUBERNETES_SECRET"  # noqa: S105 - the name of a variable
+
+
+def provider_problem(conn_id: str) -> str:
+    """What Airflow lacks for this Spark connection; without it, the Spark provider ends in a trace."""
+    try:
+        connection = BaseHook.get_connection(conn_id)
+    except AirflowException:  # Spark's provider takes YARN then
+        return ""
+    kubernetes = KUBERNETES in (connection.host or "") or KUBERNETES in (connection.conn_type or "")
+    if not kubernetes or _installed(KUBERNETES_PROVIDER):
+        return ""
+    return (
+        f"the connection {conn_id!r} names Kubernetes, and Airflow lacks its provider: install "
+        "apache-airflow-providers-cncf-kubernetes where tasks run, and restart the workers"
+    )
+
+
+def _installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # a package above it
+        return False
+
+
+def yarn_conf(kafka_file: str) -> dict[str, str]:
+    """Spark's settings on YARN; `kafka_file` is the name of the shipped file, for the executors."""
+    return {
+        "spark.yarn.submit.waitAppCompletion": "false",
+        "spark.yarn.maxAppAttempts": "1",
+        f"spark.executorEnv.{FILE_VARIABLE}": kafka_file,
+    }
+
+
+def kubernetes_conf(cluster: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Spark's settings on Kubernetes: driver and executors get their secrets by reference to the cluster's Secret.
+
+    `--files` would put them into an upload folder and give them mode 644 in the pod.
+    """
+    secret = environ.get(KUBERNETES_SECRET_VARIABLE) or f"coordinator-{cluster}"
+    kafka = f"{secret}:kafka.json"
+    return {
+        "spark.kubernetes.submission.waitAppCompletion": "false",
+        f"spark.kubernetes.driver.secretKeyRef.{CONTENT_VARIABLE}": f"{secret}:settings.json",
+        f"spark.kubernetes.driver.secretKeyRef.{SECRET_VARIABLE}": kafka,
+        f"spark.kubernetes.executor.secretKeyRef.{SECRET_VARIABLE}": kafka,
+    }
+
+
+def reachable(arguments: Sequence[str], *, on_kubernetes: bool, token: str) -> list[str]:
+    """The arguments with an interface that the coordinator reaches from another host; raises `Refused` without a token."""
+    given = list(arguments)
+    if any(one.partition("=")[0] == "--listen" for one in given):
+        return given
+    if not token:
+        raise Refused(
+            "in cluster mode the coordinator asks the consumer from another host, and no status token is set: "
+            "set status_token in the extra of the ZooKeeper connection, or give --listen"
+        )
+    return [*given, "--listen", "0.0.0.0:0", "--advertise", ADDRESS if on_kubernetes else HOST]

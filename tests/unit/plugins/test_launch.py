@@ -1,0 +1,163 @@
+"""What a launch hands to spark-submit, on each master."""
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.apache.spark.hooks import spark_submit
+from coordinator_plugin import cluster_mode, launch
+from coordinator_plugin.clusters import cluster
+from coordinator_plugin.hook import CoordinatorHook
+from coordinator_plugin.launch import LaunchConsumerOperator
+
+from coordinator_tasks import settings
+from coordinator_tasks.core.errors import Refused
+from spark_apps import arguments
+from spark_apps.records import settings_file
+
+PASSWORD, TOKEN = "planted-password", "planted-token"
+
+
+class Submitted:
+    """Takes the place of spark-submit: its command and environment."""
+
+    def __init__(self) -> None:
+        self.command: list[str] = []
+        self.environment: dict[str, str] = {}
+
+    def __call__(
+        self, command: Sequence[str], environment: Mapping[str, str], _limit_s: float
+    ) -> subprocess.CompletedProcess[str]:
+        self.command, self.environment = list(command), dict(environment)
+        told = json.dumps({"started": True, "pid": 1, "log": "driver.log", "folder": "."})
+        return subprocess.CompletedProcess(self.command, 0, told, "")
+
+    def conf(self) -> dict[str, str]:
+        given = [self.command[at + 1] for at, word in enumerate(self.command) if word == "--conf"]
+        return dict(one.split("=", 1) for one in given)
+
+    def after(self, word: str) -> str:
+        return self.command[self.command.index(word) + 1]
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch) -> Submitted:
+    found = Submitted()
+    monkeypatch.setattr(launch, "_run", found)
+    monkeypatch.setattr(launch, "let_go_problem", str)
+    monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)
+    monkeypatch.setattr(cluster_mode, "provider_problem", lambda _: "")
+    return found
+
+
+def launched(
+    monkeypatch: pytest.MonkeyPatch, base: Path, master: str, mode: str, *, token: str = TOKEN, **given: Any
+) -> None:
+    connections = {
+        "ZOOKEEPER_DEFAULT": {"conn_type": "generic", "host": "z:1", "extra": {"status_token": token} if token else {}},
+        "KAFKA_DEFAULT": {
+            "conn_type": "kafka",
+            "host": "k:1",
+            "login": "alice",
+            "password": PASSWORD,
+            "extra": {"security.protocol": "SASL_SSL"},
+        },
+        "SPARK_DEFAULT": {"conn_type": "spark", "host": master, "extra": {"deploy-mode": mode}},
+    }
+    for name, connection in connections.items():
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps(connection))
+    operator = LaunchConsumerOperator(
+        task_id="launch", consumer="a", cluster="main", application="main.py", base=str(base), **given
+    )
+    operator._launch(CoordinatorHook("main"))
+
+
+def test_on_yarn_the_executors_find_the_shipped_kafka_settings(
+    monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path
+) -> None:
+    launched(monkeypatch, tmp_path, "yarn", "cluster")
+    assert {Path(one).name for one in submitted.after("--files").split(",")} == {"settings.json", "kafka.json"}
+    assert submitted.conf()[f"spark.executorEnv.{settings_file.FILE_VARIABLE}"] == "kafka.json"
+    assert submitted.conf()[f"spark.yarn.appMasterEnv.{settings_file.FILE_VARIABLE}"] == "kafka.json"
+    assert submitted.conf()["spark.yarn.appMasterEnv.COORDINATOR_SETTINGS"] == "settings.json"
+
+
+def test_on_yarn_only_the_fleet_starts_a_consumer_again_unless_the_site_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path
+) -> None:
+    launched(monkeypatch, tmp_path, "yarn", "cluster")
+    assert submitted.conf()["spark.yarn.maxAppAttempts"] == "1"
+    launched(monkeypatch, tmp_path, "yarn", "cluster", conf={"spark.yarn.maxAppAttempts": "3"})
+    assert submitted.conf()["spark.yarn.maxAppAttempts"] == "3"
+
+
+def test_on_kubernetes_secrets_come_by_reference_and_nothing_is_uploaded(
+    monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path
+) -> None:
+    launched(monkeypatch, tmp_path, "k8s://https://api:6443", "cluster")
+    conf = submitted.conf()
+    reference = "spark.kubernetes.{}.secretKeyRef.{}".format
+    assert conf[reference("driver", settings.CONTENT_VARIABLE)] == "coordinator-main:settings.json"
+    assert conf[reference("driver", settings_file.SECRET_VARIABLE)] == "coordinator-main:kafka.json"
+    assert conf[reference("executor", settings_file.SECRET_VARIABLE)] == "coordinator-main:kafka.json"
+    assert reference("executor", settings.CONTENT_VARIABLE) not in conf, "executors need no ZooKeeper"
+    assert "--files" not in submitted.command
+    assert not [one for one in conf if one.endswith(("COORDINATOR_SETTINGS", settings_file.FILE_VARIABLE))]
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_a_site_names_the_secret_of_its_cluster() -> None:
+    conf = cluster_mode.kubernetes_conf("Main", {cluster_mode.KUBERNETES_SECRET_VARIABLE: "shop"})
+    assert {value.partition(":")[0] for name, value in conf.items() if "secretKeyRef" in name} == {"shop"}
+
+
+@pytest.mark.parametrize(("master", "word"), [("yarn", "host"), ("k8s://https://api:6443", "address")])
+def test_a_driver_elsewhere_listens_where_the_coordinator_reaches_it(
+    monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path, master: str, word: str
+) -> None:
+    launched(monkeypatch, tmp_path, master, "cluster")
+    assert (submitted.after("--listen"), submitted.after("--advertise")) == ("0.0.0.0:0", word)
+    launched(monkeypatch, tmp_path, master, "cluster", application_args=["--listen=10.0.0.1:80"])
+    assert "--advertise" not in submitted.command
+
+
+def test_a_driver_elsewhere_needs_a_status_token(
+    monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path
+) -> None:
+    with pytest.raises(Refused, match="no status token is set: set status_token in the extra"):
+        launched(monkeypatch, tmp_path, "yarn", "cluster", token="")
+    assert not submitted.command
+    launched(monkeypatch, tmp_path, "yarn", "cluster", token="", application_args=["--listen", "127.0.0.1:0"])
+    assert submitted.command
+
+
+@pytest.mark.parametrize(
+    ("master", "mode"),
+    [("yarn", "cluster"), ("yarn", "client"), ("k8s://https://a:1", "cluster"), ("spark://m:1", "client")],
+)
+def test_no_secret_stands_in_the_command_or_its_environment(
+    monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path, master: str, mode: str
+) -> None:
+    launched(monkeypatch, tmp_path, master, mode)
+    shown = json.dumps([submitted.command, submitted.environment])
+    assert PASSWORD not in shown
+    assert TOKEN not in shown
+
+
+def test_a_missing_kubernetes_provider_is_said_before_the_launch(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(cluster_mode, "_installed", lambda _: False)
+    with pytest.raises(Refused, match=r"'spark_default' names Kubernetes.*apache-airflow-providers-cncf-kubernetes"):
+        launched(monkeypatch, tmp_path, "k8s://https://api:6443", "cluster")
+
+
+def test_names_that_two_packages_share_are_the_same() -> None:
+    assert cluster_mode.CONTENT_VARIABLE == settings.CONTENT_VARIABLE
+    assert cluster_mode.FILE_VARIABLE == settings_file.FILE_VARIABLE
+    assert cluster_mode.SECRET_VARIABLE == settings_file.SECRET_VARIABLE
+    assert (cluster_mode.HOST, cluster_mode.ADDRESS) == (arguments.HOST, arguments.ADDRESS)
+    assert cluster("main").name == "main"
