@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -111,6 +112,8 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
             raise Refused(problem)
         _write_files(hook, folder)
         self.application_args = [*(self.application_args or []), "--run-folder", str(folder.path)]
+        if self._get_hook()._connection["master"] == "yarn":  # noqa: SLF001 - the base class's own way
+            self._ship(folder.kafka)  # executors are on other hosts
         self.env_vars = {**_variables(str(folder.settings), str(folder.kafka)), **(self.env_vars or {})}
         command = [
             *(sys.executable, "-m", "spark_apps.launch.launcher"),
@@ -142,7 +145,7 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
             defaults = cluster_mode.kubernetes_conf(hook.cluster.name)
         else:
             _write_files(hook, folder)
-            self.files = ",".join(filter(None, (self.files, str(folder.settings), str(folder.kafka))))
+            self._ship(folder.settings, folder.kafka)
             self.env_vars = {**(self.env_vars or {}), **_variables(folder.settings.name, folder.kafka.name)}
             defaults = cluster_mode.yarn_conf(folder.kafka.name)
         self.conf = {**defaults, **(self.conf or {})}
@@ -153,6 +156,10 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
         self.say((done.stdout + done.stderr).splitlines()[-20:])
         if done.returncode != 0:
             raise AirflowException(f"spark-submit of {self.consumer} ended with exit code {done.returncode}")
+
+    def _ship(self, *files: Path) -> None:
+        """YARN keeps them for this user alone, from the staging folder to the containers."""
+        self.files = ",".join(filter(None, (self.files, *map(str, files))))
 
 
 def _write_files(hook: CoordinatorHook, folder: RunFolder) -> None:

@@ -85,6 +85,15 @@ def test_on_yarn_the_executors_find_the_shipped_kafka_settings(
     assert submitted.conf()["spark.yarn.appMasterEnv.COORDINATOR_SETTINGS"] == "settings.json"
 
 
+def test_in_client_mode_only_yarn_ships_kafkas_settings_to_the_executors_and_no_others(
+    monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path
+) -> None:
+    launched(monkeypatch, tmp_path, "yarn", "client", files="own.txt")
+    assert [Path(one).name for one in submitted.after("--files").split(",")] == ["own.txt", "kafka.json"]
+    launched(monkeypatch, tmp_path, "spark://m:7077", "client")
+    assert "--files" not in submitted.command, "Spark's own file server would hand them to anybody"
+
+
 def test_on_yarn_only_the_fleet_starts_a_consumer_again_unless_the_site_says_otherwise(
     monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path
 ) -> None:
