@@ -66,12 +66,12 @@ def kubernetes_conf(cluster: str, environ: Mapping[str, str] = os.environ) -> di
     }
 
 
-def reachable(arguments: Sequence[str], *, on_kubernetes: bool, token: str) -> list[str]:
+def reachable(arguments: Sequence[str], *, on_kubernetes: bool, has_token: bool) -> list[str]:
     """The arguments with an interface that the coordinator reaches from another host; raises `Refused` without a token."""
     given = list(arguments)
     if any(one.partition("=")[0] == "--listen" for one in given):
         return given
-    if not token:
+    if not has_token:
         raise Refused(
             "in cluster mode the coordinator asks the consumer from another host, and no status token is set: "
             "set status_token in the extra of the ZooKeeper connection, or give --listen"

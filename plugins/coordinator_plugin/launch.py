@@ -136,10 +136,11 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
         if master.startswith("spark://"):
             raise Refused("Spark's standalone master runs no Python driver in cluster mode: use client mode")
         on_kubernetes = master.startswith(cluster_mode.KUBERNETES)
+        plain = hook.plain_settings()
         self.application_args = cluster_mode.reachable(
             self.application_args or [],
             on_kubernetes=on_kubernetes,
-            token=hook.plain_settings().get("status_token", ""),
+            has_token=any(plain.get(name) for name in ("status_token", "status_token_file")),
         )
         if on_kubernetes:
             defaults = cluster_mode.kubernetes_conf(hook.cluster.name)
