@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from coordinator_tasks.core.model import MoveKind, Record
-from coordinator_tasks.demo.evidence import Evidence, Happening, Produced, Row, TaskRun
+from coordinator_tasks.demo.evidence import Event, Evidence, Produced, Row, TaskRun
 from coordinator_tasks.demo.ownership import End, Holding, holdings, owners_at
 
 CLOCK_TOLERANCE_S = 0.005
@@ -232,7 +232,7 @@ def _changes_something(record: Record) -> bool:
     return record.source is not record.target or bool(record.moves)
 
 
-def moves_of(event: Happening, records: Sequence[Record]) -> dict[int, tuple[str, str, MoveKind]]:
+def moves_of(event: Event, records: Sequence[Record]) -> dict[int, tuple[str, str, MoveKind]]:
     """Partition → giver, taker and kind of what changed hands between the event and its Stable."""
     found: dict[int, tuple[str, str, MoveKind]] = {}
     for record in sorted(records, key=lambda r: r.sequence):
@@ -244,9 +244,7 @@ def moves_of(event: Happening, records: Sequence[Record]) -> dict[int, tuple[str
     return found
 
 
-def _moves_check(
-    events: Sequence[Happening], records: Sequence[Record], held: Sequence[Holding], partitions: int
-) -> Check:
+def _moves_check(events: Sequence[Event], records: Sequence[Record], held: Sequence[Holding], partitions: int) -> Check:
     wrong: list[str] = []
     said: list[str] = []
     for event in events:
@@ -264,7 +262,7 @@ def _moves_check(
     return Check("each change moved exactly what it had to", "moved: " + ", ".join(said), tuple(wrong))
 
 
-def _clean_leave_check(events: Sequence[Happening], held: Sequence[Holding]) -> Check:
+def _clean_leave_check(events: Sequence[Event], held: Sequence[Holding]) -> Check:
     """A drained consumer gives everything by release, or confirmed; nothing is taken from it as from a lost one."""
     wrong: list[str] = []
     drained = [event for event in events if event.kind == "drain"]

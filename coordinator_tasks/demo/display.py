@@ -17,7 +17,7 @@ PLAIN_WIDTH = 150
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class Snapshot:
     """What ZooKeeper and the sink say at one moment.
 
     `owned`: consumer → its partitions; `moving`: partition → (giver, taker); `processed`: consumer → rows so far.
@@ -38,7 +38,7 @@ class Display:
         self._console = console or _console()
         self._live: Live | None = None
         self._began_s = time.monotonic()
-        self._picture = Picture()
+        self._snapshot = Snapshot()
         self._doing = ""
         self._doing_since_s = self._began_s
         self.phases_s: dict[str, float] = {}
@@ -74,21 +74,21 @@ class Display:
         """Any other line."""
         self._console.print(escape(text))
 
-    def show(self, picture: Picture) -> None:
-        """The picture that the table shows from now on."""
-        self._picture = picture
+    def show(self, snapshot: Snapshot) -> None:
+        """The snapshot that the table shows from now on."""
+        self._snapshot = snapshot
 
     def _table(self) -> Table:
-        picture = self._picture
-        title = f"{self._doing} · orders: {picture.state}, epoch {picture.epoch}"
-        table = Table(title=title, title_justify="left", caption_justify="left", caption=_moving(picture))
+        snapshot = self._snapshot
+        title = f"{self._doing} · orders: {snapshot.state}, epoch {snapshot.epoch}"
+        table = Table(title=title, title_justify="left", caption_justify="left", caption=_moving(snapshot))
         table.add_column("consumer")
         table.add_column("partitions", min_width=40)
         table.add_column("processed", justify="right")
-        for consumer in sorted(picture.owned.keys() | picture.processed.keys()):
-            partitions = " ".join(str(p) for p in picture.owned.get(consumer, ()))
-            table.add_row(consumer, partitions or "[dim]none[/]", f"{picture.processed.get(consumer, 0):,}")
-        table.add_row("[dim]produced[/]", "", f"[dim]{picture.produced:,}[/]")
+        for consumer in sorted(snapshot.owned.keys() | snapshot.processed.keys()):
+            partitions = " ".join(str(p) for p in snapshot.owned.get(consumer, ()))
+            table.add_row(consumer, partitions or "[dim]none[/]", f"{snapshot.processed.get(consumer, 0):,}")
+        table.add_row("[dim]produced[/]", "", f"[dim]{snapshot.produced:,}[/]")
         return table
 
     def results(self, verdict: Verdict, events: Sequence[EventReport]) -> None:
@@ -111,8 +111,8 @@ def _console() -> Console:
     return console if console.is_terminal else Console(highlight=False, soft_wrap=True, width=PLAIN_WIDTH)
 
 
-def _moving(picture: Picture) -> str:
-    return ", ".join(f"{p}: {giver} -> {taker}" for p, (giver, taker) in sorted(picture.moving.items()))
+def _moving(snapshot: Snapshot) -> str:
+    return ", ".join(f"{p}: {giver} -> {taker}" for p, (giver, taker) in sorted(snapshot.moving.items()))
 
 
 def _moves_table(events: Sequence[EventReport]) -> Table:

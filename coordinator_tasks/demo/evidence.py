@@ -69,12 +69,12 @@ class Evidence:
     killed: frozenset[tuple[str, int]] = frozenset()
     loops: tuple[str, ...] = ()
     partitions: int = 0
-    events: Sequence["Happening"] = ()
+    events: Sequence["Event"] = ()
     notes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class Event:
     """One change of membership that was caused on purpose.
 
     `kind`: join, drain or kill; `began_at`: when the membership changed (the registration of the new consumer, the

@@ -8,7 +8,7 @@ from coordinator_tasks.core.model import Actor, Ending, Fleet, Record
 from coordinator_tasks.demo import sink
 from coordinator_tasks.demo.checker import Verdict, check
 from coordinator_tasks.demo.display import Display
-from coordinator_tasks.demo.evidence import Evidence, Happening
+from coordinator_tasks.demo.evidence import Event, Evidence
 from coordinator_tasks.demo.producer import read_journal
 from coordinator_tasks.demo.report import as_json, event_reports, write
 from coordinator_tasks.demo.stack import PROJECT, DemoFailed, Folders, Stack
@@ -46,7 +46,7 @@ CAUGHT_UP_S = 3.0
 class Progress:
     """What has been done so far, for the checks."""
 
-    happenings: list[Happening] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
     killed: set[tuple[str, int]] = field(default_factory=set)
     quiet: tuple[float, float] = (0.0, 0.0)
 
@@ -169,7 +169,7 @@ class Demo:
             killed=frozenset(self.progress.killed),
             loops=self.watch.loops(),
             partitions=PARTITIONS,
-            events=self.progress.happenings,
+            events=self.progress.events,
         )
         verdict = check(evidence)
         events = event_reports(evidence, verdict)
@@ -205,7 +205,7 @@ class Demo:
 
     def happened(self, kind: str, consumer: str, began_at: float, record: Record) -> None:
         """Note an event that is over, and tell it."""
-        self.progress.happenings.append(Happening(kind, consumer, began_at, record.at, *self.progress.quiet))
+        self.progress.events.append(Event(kind, consumer, began_at, record.at, *self.progress.quiet))
         self.display.done(
             f"{kind} of {consumer}: Stable again after {record.at - began_at:.1f} s, epoch {record.epoch}"
         )

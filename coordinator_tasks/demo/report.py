@@ -10,7 +10,7 @@ from typing import Any
 from coordinator_tasks.core.model import Record
 from coordinator_tasks.demo import stalls
 from coordinator_tasks.demo.checker import Verdict, moves_of
-from coordinator_tasks.demo.evidence import Evidence, Happening
+from coordinator_tasks.demo.evidence import Event, Evidence
 from coordinator_tasks.demo.stalls import Spread, Stall
 
 AFTER_STABLE_S = 1.0
@@ -55,7 +55,7 @@ def event_reports(evidence: Evidence, verdict: Verdict) -> list[EventReport]:
     return [_event(event, evidence, verdict, found) for event in evidence.events]
 
 
-def _event(event: Happening, evidence: Evidence, verdict: Verdict, found: dict[int, list[Stall]]) -> EventReport:
+def _event(event: Event, evidence: Evidence, verdict: Verdict, found: dict[int, list[Stall]]) -> EventReport:
     records = [r for r in evidence.records if event.began_at <= r.at <= event.stable_at]
     moves = moves_of(event, evidence.records)
     here = stalls.longest(found, event.began_at, event.stable_at + AFTER_STABLE_S)

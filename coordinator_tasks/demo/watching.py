@@ -9,7 +9,7 @@ import psutil
 from coordinator_tasks.core.codecs import codec, member_codec
 from coordinator_tasks.core.model import Ending, IdClaim, Member, Record, State, TopicNode
 from coordinator_tasks.demo import sink
-from coordinator_tasks.demo.display import Display, Picture
+from coordinator_tasks.demo.display import Display, Snapshot
 from coordinator_tasks.demo.evidence import SeenRelease, TaskRun
 from coordinator_tasks.demo.stack import DemoFailed, Stack
 from coordinator_tasks.embedded import reaper
@@ -50,16 +50,16 @@ class Watcher:
         return began, time.time()
 
     def show(self) -> None:
-        """Read and show the picture; collect releases."""
+        """Read and show the snapshot; collect releases."""
         node, state = self.node(), self.state()
-        picture = Picture(
+        snapshot = Snapshot(
             state=str(state),
             epoch=node.epoch if node is not None else 0,
             owned=_owned(node) | {name: _owned(node).get(name, ()) for name in self.c.discovery.members()},
             moving={p: (h.giver, h.taker) for p, h in node.handoff.items()} if node is not None else {},
             processed=sink.processed(self.stack.folders.audit),
         )
-        self.display.show(picture)
+        self.display.show(snapshot)
         if node is not None and node.handoff:
             self.collect_releases(node.handoff)
 
