@@ -167,7 +167,7 @@ class Stack:
     def keep(self) -> None:
         """Let everything outlive this process, until `--stop`."""
         airflow = self.airflow
-        processes = [self.zookeeper.process, self.kafka.process, *airflow.services.values()]
+        processes = [self.zookeeper, self.kafka, *airflow.services.values()]
         detached.detach(self.folders.kept, processes, {"airflow": airflow.base_url})
 
     def end(self) -> None:

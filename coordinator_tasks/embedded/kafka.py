@@ -7,7 +7,6 @@ import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
 
 from coordinator_tasks.embedded import jars
 from coordinator_tasks.embedded.errors import ProcessFailed
@@ -15,7 +14,6 @@ from coordinator_tasks.embedded.java import QUICK_START_OPTIONS, find_java
 from coordinator_tasks.embedded.ports import HOST, free_port, listening
 from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec, marked_environment
 
-READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 FORMAT_TIMEOUT_S = 60.0
 HEAP_OPTION = "-Xmx512m"
@@ -45,7 +43,7 @@ FIXED_SETTINGS = {
 }
 
 
-class EmbeddedKafka:
+class EmbeddedKafka(ManagedProcess):
     """One broker; ``data_dir`` keeps its data and log over restarts. ``port`` 0 takes a free one.
 
     ``users`` (name to password) opens a second listener, ``sasl_bootstrap_servers``, that speaks SASL_PLAINTEXT with
@@ -68,14 +66,7 @@ class EmbeddedKafka:
         self._users = dict(users or {})
         self._overrides = dict(settings or {})
         self._java = (str(find_java().executable), *java_options, HEAP_OPTION, "-cp", jars.kafka_class_path())
-        self.process = ManagedProcess(self._spec(), ready=self._answers)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+        super().__init__(self._spec(), ready=self._answers)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -89,33 +80,12 @@ class EmbeddedKafka:
             raise ProcessFailed("Kafka has no SASL listener: make it with users={name: password}")
         return f"{HOST}:{self.sasl_port}"
 
-    def start(self) -> None:
+    def start(self, timeout_s: float | None = None) -> None:
         """Formats the data folder on first use, starts the broker and waits until it accepts connections."""
         self._write_settings()
         if not (self._store / "meta.properties").exists():
             self._format()
-        self.process.start(READY_TIMEOUT_S)
-
-    def stop(self) -> None:
-        """Ends the broker."""
-        self.process.stop()
-
-    def kill(self) -> None:
-        """Kill -9."""
-        self.process.kill()
-
-    def restart(self) -> None:
-        """Stop and start on the same ports and data."""
-        self.stop()
-        self.start()
-
-    def pause(self) -> None:
-        """Freezes the broker: connections stay open and nothing is answered."""
-        self.process.pause()
-
-    def resume(self) -> None:
-        """Ends a pause."""
-        self.process.resume()
+        super().start(timeout_s)
 
     @property
     def _store(self) -> Path:
@@ -150,7 +120,7 @@ class EmbeddedKafka:
                 capture_output=True,
                 text=True,
                 timeout=FORMAT_TIMEOUT_S,
-                env=marked_environment(self.process.spec.env),
+                env=marked_environment(self.spec.env),
             )
         except subprocess.TimeoutExpired as error:
             raise ProcessFailed(

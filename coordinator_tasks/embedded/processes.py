@@ -35,13 +35,14 @@ LOG_TAIL_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
-    """What to run. ``env`` is added to this process's own environment; ``stop_timeout_s`` is the time SIGTERM gets."""
+    """What to run. ``env`` is added to this process's own environment; after SIGTERM the process has ``stop_timeout_s``."""
 
     name: str
     argv: tuple[str, ...]
     log_path: Path
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: Path | None = None
+    ready_timeout_s: float = READY_TIMEOUT_S
     stop_timeout_s: float = STOP_TIMEOUT_S
 
 
@@ -88,9 +89,10 @@ def reap_all(*, grace_s: float = reaper.GRACE_S) -> int:
 
 
 class ManagedProcess:
-    """One process that can be started, awaited, stopped, paused, killed and started again; not thread-safe.
+    """One process that can be started, stopped, paused and killed, and started again on the same ports and data.
 
-    ``ready`` is asked until it returns True; it must return quickly and must not raise when the service is not up yet.
+    As a context manager it starts and stops. ``ready`` is called until it returns True: it returns quickly, and does not
+    raise while the service is not up. Not thread-safe.
     """
 
     def __init__(self, spec: ProcessSpec, ready: Callable[[], bool]) -> None:
@@ -140,8 +142,9 @@ class ManagedProcess:
                 start_new_session=True,
             )
 
-    def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Waits until the process answers; ProcessFailed if it ends before, or takes longer than ``timeout_s``."""
+    def wait_ready(self, timeout_s: float | None = None) -> None:
+        """Waits at most ``timeout_s`` (else the specification's) until the process is ready; else raises ProcessFailed."""
+        timeout_s = self.spec.ready_timeout_s if timeout_s is None else timeout_s
         deadline_s = time.monotonic() + timeout_s
         while not self._ready():
             if not self.running:
@@ -150,8 +153,8 @@ class ManagedProcess:
                 raise self._failure(f"was not ready within {timeout_s:g} s")
             time.sleep(READY_POLL_S)
 
-    def start(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Starts the process and waits until it is ready; a process that fails to become ready is not left behind."""
+    def start(self, timeout_s: float | None = None) -> None:
+        """Starts the process and waits until it is ready, as :meth:`wait_ready` does; kills it if it does not get ready."""
         self.spawn()
         try:
             self.wait_ready(timeout_s)
@@ -197,11 +200,6 @@ class ManagedProcess:
     def resume(self) -> None:
         """Ends a pause."""
         self._signal_session(signal.SIGCONT)
-
-    def restart(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Stops it if it runs, and starts it with the same arguments: same ports, same data."""
-        self.stop()
-        self.start(timeout_s)
 
     def _signal_session(self, signal_number: signal.Signals) -> list[psutil.Process]:
         members = list(reaper.session_members(self.pid, self._mark))

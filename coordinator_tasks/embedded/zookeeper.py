@@ -29,7 +29,7 @@ SERVER_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
-class EmbeddedZooKeeper:
+class EmbeddedZooKeeper(ManagedProcess):
     """One ZooKeeper server; ``data_dir`` keeps its data and log over restarts. ``port`` 0 takes a free one.
 
     ``quorum`` (used by :class:`EmbeddedEnsemble`) is the server's number and the ``server.N=...`` lines of all servers.
@@ -54,43 +54,12 @@ class EmbeddedZooKeeper:
         self._java_options = java_options
         self._write_settings()
         name = "ZooKeeper" if quorum is None else f"ZooKeeper server {quorum[0]}"
-        self.process = ManagedProcess(self._spec(name), ready=lambda: self.mode() in SERVING_MODES)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+        super().__init__(self._spec(name), ready=lambda: self.mode() in SERVING_MODES)
 
     @property
     def connect_string(self) -> str:
         """``host:port`` for clients."""
         return f"{HOST}:{self.port}"
-
-    def start(self) -> None:
-        """Starts the server and waits until it serves; on the same port and data as before, if it ran before."""
-        self.process.start(READY_TIMEOUT_S)
-
-    def stop(self) -> None:
-        """Ends the server; sessions stay in its data and go on or expire after the next start."""
-        self.process.stop()
-
-    def kill(self) -> None:
-        """Kill -9."""
-        self.process.kill()
-
-    def restart(self) -> None:
-        """Stop and start on the same port and data."""
-        self.process.restart(READY_TIMEOUT_S)
-
-    def pause(self) -> None:
-        """Freezes the server: connections stay open and nothing is answered."""
-        self.process.pause()
-
-    def resume(self) -> None:
-        """Ends a pause."""
-        self.process.resume()
 
     def ask(self, word: str) -> str:
         """The answer to a four-letter word (``ruok``, ``srvr``, ``mntr``, ...); empty if the server does not answer."""
@@ -130,6 +99,7 @@ class EmbeddedZooKeeper:
                 str(self._settings_path),
             ),
             log_path=self.data_dir / "zookeeper.log",
+            ready_timeout_s=READY_TIMEOUT_S,
             stop_timeout_s=STOP_TIMEOUT_S,
         )
 
@@ -177,12 +147,12 @@ class EmbeddedEnsemble:
         return ",".join(server.connect_string for server in self.servers)
 
     def start(self) -> None:
-        """Starts all servers and waits until each serves; none alone can, so they start together."""
+        """Starts the servers that do not run, all at once since none serves alone, and waits until each serves."""
         try:
             for server in self.servers:
-                server.process.spawn()
+                server.spawn()
             for server in self.servers:
-                server.process.wait_ready(READY_TIMEOUT_S)
+                server.wait_ready()
         except BaseException:
             self.stop()
             raise
@@ -190,7 +160,7 @@ class EmbeddedEnsemble:
     def stop(self) -> None:
         """Ends all servers."""
         for server in self.servers:
-            server.process.terminate()
+            server.terminate()
         for server in self.servers:
             server.stop()
 
@@ -199,7 +169,7 @@ class EmbeddedEnsemble:
         deadline_s = time.monotonic() + timeout_s
         while time.monotonic() < deadline_s:
             for server in self.servers:
-                if server.process.running and server.mode() == "leader":
+                if server.running and server.mode() == "leader":
                     return server
             time.sleep(READY_POLL_S)
         raise ProcessFailed(

@@ -25,7 +25,6 @@ ENSEMBLE, PAIRS = "ensemble", "ensemble-pairs"
 LEADER, MAJORITY = "the leader is killed", "two of three are killed for 4 s"
 SESSION, MISSED = "its session ends", "it is missed without a session"
 AWAY_S = 4.0
-READY_S = 30.0
 TIMES = 3
 AT_ONCE = 6
 MEETING_S = 180.0
@@ -77,19 +76,12 @@ class Together:
             self._meeting.wait(MEETING_S)
             if self._fault == MAJORITY:
                 time.sleep(AWAY_S)
-                self.restore()
+                self._ensemble.start()
                 self.back_at = time.time()
 
     @property
     def _servers(self) -> int:
         return 2 if self._fault == MAJORITY else 1
-
-    def restore(self) -> None:
-        """Every server serves."""
-        for server in self._ensemble.servers:
-            server.process.spawn()
-        for server in self._ensemble.servers:
-            server.process.wait_ready(READY_S)
 
 
 def _run(turn: Turn) -> None:
@@ -132,7 +124,7 @@ def _together(ensemble: EmbeddedEnsemble, fault: str, cases: Sequence[Struck]) -
             found = [one.result() for one in going]
             return list(map(since_back, cases, found)) if fault == MAJORITY else found
         finally:
-            together.restore()
+            ensemble.start()
 
 
 def _summary(notes: Notes, _: Wanted) -> str:

@@ -74,10 +74,7 @@ def test_without_a_majority_nothing_is_decided_and_nothing_moves_afterwards(
         began = time.monotonic()
         while time.monotonic() - began < WITHOUT_S:
             managed.ledger.grown(ALL, "consumers go on without a majority", by=10)
-        for server in down:
-            server.process.spawn()
-        for server in down:
-            server.process.wait_ready(30)
+        ensemble.start()
         wait_for(lambda: "answers again; going on" in caplog.text, "the coordinator goes on", LIMIT_S)
         managed.stable("ab")
         managed.ledger.grown(ALL, "everything is consumed afterwards")

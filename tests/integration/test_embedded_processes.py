@@ -35,10 +35,10 @@ spec = ProcessSpec("shell", ("sh", "-c", shell), folder / "shell.log")
 with EmbeddedZooKeeper(folder / "zookeeper") as server, ManagedProcess(spec, escaped.exists) as process:
     while not escaped.read_text():
         time.sleep(0.01)
-    print(server.process.pid, process.pid, escaped.read_text().strip(), flush=True)
+    print(server.pid, process.pid, escaped.read_text().strip(), flush=True)
     if way == "detach":
-        detached.detach(folder / "state.json", [server.process, process], {"zookeeper": server.connect_string})
-    print(server.process.pid, process.pid, escaped.read_text().strip(), flush=True)
+        detached.detach(folder / "state.json", [server, process], {"zookeeper": server.connect_string})
+    print(server.pid, process.pid, escaped.read_text().strip(), flush=True)
     if way == "detach":
                 sys.exit()  # leaves the blocks, which must not end what was detached
     time.sleep(600)

@@ -41,7 +41,7 @@ def test_data_and_port_outlive_a_crash(tmp_path: Path) -> None:
 def test_a_paused_server_answers_nothing_until_it_is_resumed(zookeeper: EmbeddedZooKeeper) -> None:
     zookeeper.pause()
     try:
-        assert zookeeper.process.running
+        assert zookeeper.running
         assert zookeeper.ask("ruok") == ""
     finally:
         zookeeper.resume()

@@ -59,7 +59,7 @@ def test_zookeeper_stopped_and_started_in_the_middle_of_closing(
         traffic = Traffic(managed.site)
         managed.ledger.grown(ALL, "records flow")
         managed.join("b", lasting)
-        wait_for(lambda: not own.process.running, "ZooKeeper is gone in the middle of Closing", LIMIT_S)
+        wait_for(lambda: not own.running, "ZooKeeper is gone in the middle of Closing", LIMIT_S)
         wait_for(lambda: "holding everything as it is" in caplog.text, "the coordinator holds and says so", LIMIT_S)
         stay = [p for p, owner in before.items() if owner == "a" and p not in _moving(managed)]
         managed.ledger.grown(stay, "what does not move is consumed without ZooKeeper")
