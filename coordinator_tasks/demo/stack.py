@@ -7,7 +7,6 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import coordinator_tasks
@@ -33,46 +32,18 @@ class DemoFailed(Exception):
     """Something did not happen; the text says what, and where to look."""
 
 
-@dataclass(frozen=True, slots=True)
 class Folders:
-    """Where everything is; `run` is made anew by each demonstration."""
+    """Where everything is below `base`; each demonstration makes `run` again."""
 
-    base: Path
-
-    @property
-    def run(self) -> Path:
-        """Data and logs of the servers and the consumers."""
-        return self.base / "run"
-
-    @property
-    def audit(self) -> Path:
-        """The sink."""
-        return self.run / "audit"
-
-    @property
-    def consumers(self) -> Path:
-        """The run folders of the consumers."""
-        return self.run / "consumers"
-
-    @property
-    def journal(self) -> Path:
-        """What the producer confirms."""
-        return self.run / "journal.txt"
-
-    @property
-    def report(self) -> Path:
-        """The result."""
-        return self.base / "report.json"
-
-    @property
-    def kept(self) -> Path:
-        """What was left running, for the next `--stop`."""
-        return self.base / "kept.json"
-
-    @property
-    def lock(self) -> Path:
-        """Held by the one demonstration that uses these folders."""
-        return self.base / "lock"
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.report = base / "report.json"
+        self.kept = base / "kept.json"  # what was left running, for the next `--stop`
+        self.lock = base / "lock"  # held by the one demonstration that uses these folders
+        self.run = base / "run"  # data and logs of the servers and the consumers
+        self.audit = self.run / "audit"  # the sink
+        self.consumers = self.run / "consumers"  # the run folders of the consumers
+        self.journal = self.run / "journal.txt"  # what the producer confirms
 
 
 def default_folders() -> Folders:

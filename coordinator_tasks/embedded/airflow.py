@@ -61,7 +61,8 @@ class EmbeddedAirflow:
 
     ``env`` is added to the environment of all services, ``connections`` maps ids to connection fields (``conn_type``,
     ``host``, ``port``, ``extra``, ...), ``settings`` maps ``section.option`` to values, and ``expected_dags`` are waited
-    for at the start. ``port`` 0 takes a free one.
+    for at the start. ``port`` 0 takes a free one. ``base_url`` is the address of the UI and the API; ``username`` and
+    ``password`` are those of the one user, an administrator. ``environment``: what is added to the services' own.
     """
 
     def __init__(
@@ -76,15 +77,17 @@ class EmbeddedAirflow:
         expected_dags: Collection[str] = (),
         port: int = 0,
     ) -> None:
-        self._home = airflow_home.prepare(
+        prepared = airflow_home.prepare(
             home.absolute(),
             port or free_port(),
             dags_folder=dags_folder,
             plugins_folder=plugins_folder,
             settings=settings or {},
         )
+        self.home, self.base_url = prepared.path, prepared.base_url
+        self.username, self.password = airflow_home.USERNAME, prepared.password
         self.expected_dags = frozenset(expected_dags)
-        self._environment = {
+        self.environment = {
             **self._base_environment(),
             **airflow_home.connection_variables(connections or {}),
             **(env or {}),
@@ -98,31 +101,6 @@ class EmbeddedAirflow:
 
     def __exit__(self, *_: object) -> None:
         self.stop(timeout_s=LEAVE_TIMEOUT_S)
-
-    @property
-    def base_url(self) -> str:
-        """Address of the UI and the API."""
-        return self._home.base_url
-
-    @property
-    def username(self) -> str:
-        """The one user, an administrator."""
-        return airflow_home.USERNAME
-
-    @property
-    def password(self) -> str:
-        """Drawn when the home was made."""
-        return self._home.password
-
-    @property
-    def home(self) -> Path:
-        """AIRFLOW_HOME of the services."""
-        return self._home.path
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """What the services have in their environment beside this process's own."""
-        return dict(self._environment)
 
     def start(self, *services: Service, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Starts the services (all by default) and waits until they are healthy and the expected DAGs are parsed.
@@ -160,11 +138,6 @@ class EmbeddedAirflow:
         for service in chosen:
             self.services[service].kill()
         self._drop_connections(chosen)
-
-    def restart(self, *services: Service, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Stops and starts the services (all by default) on the same home and port."""
-        self.stop(*services)
-        self.start(*services, timeout_s=timeout_s)
 
     def wait_for_dags(self, dag_ids: Collection[str], timeout_s: float) -> None:
         """Waits until all these DAGs are parsed; AirflowUnavailable at once if a file cannot be imported."""
@@ -206,7 +179,7 @@ class EmbeddedAirflow:
             name=f"Airflow's {service}",
             argv=(sys.executable, "-m", module, service.value, *ARGUMENTS[service]),
             log_path=self._log_path(service),
-            env=self._environment,
+            env=self.environment,
             cwd=self.home,
             stop_timeout_s=STOP_TIMEOUT_S,
         )
