@@ -13,8 +13,8 @@ export PYTHONPATH := $(CURDIR):$(CURDIR)/plugins
 
 .PHONY: demo demo-stop help install check quick test lint format types imports dead unit reader faults clusters simulate search mutants guards freeze clean
 
-demo: install  ## shows a join, a drain and a crash on real servers; KEEP=1 leaves all running
-	@$(BIN)/python -m coordinator_tasks.demo $(if $(KEEP),--keep)
+demo: install  ## shows a join, a drain and a crash on real servers; KEEP=1 leaves all running, ENSEMBLE=1 starts three of each
+	@$(BIN)/python -m coordinator_tasks.demo $(if $(ENSEMBLE),--ensemble) $(if $(KEEP),--keep)
 
 demo-stop: install  ## ends what "make demo KEEP=1" left running
 	@$(BIN)/python -m coordinator_tasks.demo --stop

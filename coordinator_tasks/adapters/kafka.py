@@ -75,8 +75,11 @@ class ConfluentKafkaAdmin:
     def group_members(self, group: str) -> tuple[str, ...]:
         return _members(self._broker, group)
 
-    def create_topic(self, topic: str, partitions: int, replication: int = 1, **config: str) -> None:
-        """Create a topic where there is none, and wait until the brokers know it; for the demo and the tests."""
+    def create_topic(self, topic: str, partitions: int, replication: int = -1, **config: str) -> None:
+        """Create a topic where there is none, and wait until the brokers know it; for the demo and the tests.
+
+        `replication` -1 leaves it to the brokers' setting `default.replication.factor`.
+        """
         limit_s = self._broker.limit_s
         new = NewTopic(topic, partitions, replication, config={key.replace("_", "."): v for key, v in config.items()})
         made = self._broker.results(

@@ -1,4 +1,4 @@
-"""`python -m coordinator_tasks.demo [--keep] [--stop]`: what `make demo` runs."""
+"""`python -m coordinator_tasks.demo [--ensemble] [--keep] [--stop]`: what `make demo` runs."""
 
 import argparse
 import signal
@@ -17,6 +17,7 @@ INTERRUPTED_EXIT = 130
 def main() -> int:
     """Exit code 0 only if every check holds."""
     parser = argparse.ArgumentParser(prog="python -m coordinator_tasks.demo", description=__doc__)
+    parser.add_argument("--ensemble", action="store_true", help="with three ZooKeeper servers and three brokers")
     parser.add_argument("--keep", action="store_true", help="leave everything running")
     parser.add_argument("--stop", action="store_true", help="end what --keep has left running")
     given = parser.parse_args()
@@ -28,7 +29,7 @@ def main() -> int:
         if given.stop:
             stop_kept(folders, display.line)
             return 0
-        return _demonstrate(folders, display, keep=given.keep)
+        return _demonstrate(folders, display, ensemble=given.ensemble, keep=given.keep)
     except KeyboardInterrupt:
         display.line("interrupted; everything was ended")
         return INTERRUPTED_EXIT
@@ -38,10 +39,10 @@ def main() -> int:
         return 1
 
 
-def _demonstrate(folders: Folders, display: Display, *, keep: bool) -> int:
+def _demonstrate(folders: Folders, display: Display, *, ensemble: bool, keep: bool) -> int:
     occupy(folders)
     with display:
-        verdict = demonstrate(folders, display, keep=keep)
+        verdict = demonstrate(folders, display, ensemble=ensemble, keep=keep)
     display.line()
     if verdict.ok:
         display.line(f"All {len(verdict.checks)} checks hold. Report: {folders.report}")

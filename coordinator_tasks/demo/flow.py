@@ -229,14 +229,14 @@ def sign_in(stack: Stack) -> str:
     return f"{airflow.base_url} (user {airflow.username}, password {airflow.password})"
 
 
-def demonstrate(folders: Folders, display: Display, *, keep: bool) -> Verdict:
+def demonstrate(folders: Folders, display: Display, *, ensemble: bool, keep: bool) -> Verdict:
     """Start everything, run the demonstration, and end everything or, with `keep`, leave it running."""
     display.doing("starting ZooKeeper and Kafka")
-    stack = Stack(folders)
+    stack = Stack(folders, ensemble=ensemble)
     kept = False
     try:
         stack.wait_for_servers()
-        display.done("ZooKeeper and Kafka serve")
+        display.done("three ZooKeeper servers and three brokers serve" if ensemble else "ZooKeeper and Kafka serve")
         with open_coordinator(stack.settings) as c:
             demo = Demo(stack, c, display)
             verdict = demo.run()

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
 import coordinator_tasks
@@ -14,10 +15,10 @@ from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.embedded import detached
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.embedded.java import find_java
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.kafka import EmbeddedBrokers, EmbeddedKafka
 from coordinator_tasks.embedded.ports import HOST
-from coordinator_tasks.embedded.processes import Guard, ManagedProcess, ProcessSpec, reap_all
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.embedded.processes import Guard, ManagedProcess, ProcessSpec, ServerGroup, reap_all
+from coordinator_tasks.embedded.zookeeper import EmbeddedEnsemble, EmbeddedZooKeeper
 from coordinator_tasks.settings import Settings
 
 PROJECT = Path(coordinator_tasks.__file__).parent.parent
@@ -72,10 +73,10 @@ def occupy(folders: Folders) -> int:
 class Stack:
     """The servers. `start` returns as soon as ZooKeeper and Kafka serve; Airflow goes on and is awaited by `airflow`."""
 
-    def __init__(self, folders: Folders) -> None:
+    def __init__(self, folders: Folders, *, ensemble: bool = False) -> None:
         self.folders = folders
-        self.zookeeper = EmbeddedZooKeeper(folders.run / "zookeeper")
-        self.kafka = EmbeddedKafka(folders.run / "kafka")
+        self.zookeeper = (EmbeddedEnsemble if ensemble else EmbeddedZooKeeper)(folders.run / "zookeeper")
+        self.kafka = (EmbeddedBrokers if ensemble else EmbeddedKafka)(folders.run / "kafka")
         self._status_token = secrets.token_urlsafe()
         self._starting = ThreadPoolExecutor(3, thread_name_prefix="start")
         Guard.current()  # one guard, drawn before several threads ask for it
@@ -138,7 +139,9 @@ class Stack:
     def keep(self) -> None:
         """Let everything outlive this process, until `--stop`."""
         airflow = self.airflow
-        processes = [self.zookeeper, self.kafka, *airflow.services.values()]
+        clusters = (self.zookeeper, self.kafka)
+        servers = [one.servers if isinstance(one, ServerGroup) else (one,) for one in clusters]
+        processes = [*chain.from_iterable(servers), *airflow.services.values()]
         detached.detach(self.folders.kept, processes, {"airflow": airflow.base_url})
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""A real Kafka broker on loopback: one process that is its own controller (KRaft combined mode)."""
+"""A real Kafka on loopback: one broker, or a cluster of three; each process is broker and controller (KRaft combined mode)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import subprocess
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from coordinator_tasks.embedded import jars
 from coordinator_tasks.embedded.errors import ProcessFailed
 from coordinator_tasks.embedded.java import QUICK_START_OPTIONS, find_java
 from coordinator_tasks.embedded.ports import HOST, free_port, listening
-from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec, marked_environment
+from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec, ServerGroup, marked_environment
 
 STOP_TIMEOUT_S = 30.0
 FORMAT_TIMEOUT_S = 60.0
@@ -20,7 +22,6 @@ HEAP_OPTION = "-Xmx512m"
 
 FIXED_SETTINGS = {
     "process.roles": "broker,controller",
-    "node.id": "1",
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "PLAINTEXT",
     "auto.create.topics.enable": "false",
@@ -42,12 +43,44 @@ FIXED_SETTINGS = {
     "broker.session.timeout.ms": "3000",
 }
 
+BROKERS = 3
+REPLICATED_SETTINGS = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "share.coordinator.state.topic.replication.factor": "3",
+    "share.coordinator.state.topic.min.isr": "2",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """What the nodes of a cluster share: its id, and the controller's port of each node by its number."""
+
+    cluster_id: str
+    ports: Mapping[int, int]
+
+    @classmethod
+    def of(cls, nodes: int) -> Self:
+        """A new cluster with nodes 1 to `nodes`."""
+        # The tool that formats reads a leading dash as an option.
+        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "_")
+        return cls(cluster_id, {node: free_port() for node in range(1, nodes + 1)})
+
+    @property
+    def voters(self) -> str:
+        """``node@host:port`` of each controller."""
+        return ",".join(f"{node}@{HOST}:{port}" for node, port in self.ports.items())
+
 
 class EmbeddedKafka(ManagedProcess):
     """One broker; ``data_dir`` keeps its data and log over restarts. ``port`` 0 takes a free one.
 
     ``users`` (name to password) opens a second listener, ``sasl_bootstrap_servers``, that speaks SASL_PLAINTEXT with
     the mechanism PLAIN; the first one stays open to anybody on this machine. ``settings`` overrides broker settings.
+    ``node`` and ``quorum`` (used by :class:`EmbeddedBrokers`) are the broker's number and its cluster.
     """
 
     def __init__(
@@ -55,13 +88,16 @@ class EmbeddedKafka(ManagedProcess):
         data_dir: Path,
         port: int = 0,
         *,
+        node: int = 1,
+        quorum: Quorum | None = None,
         users: Mapping[str, str] | None = None,
         settings: Mapping[str, str] | None = None,
         java_options: tuple[str, ...] = QUICK_START_OPTIONS,
     ) -> None:
         self.data_dir = data_dir
         self.port = port or free_port()
-        self.controller_port = free_port()
+        self.node = node
+        self._quorum = quorum or Quorum.of(1)
         self.sasl_port = free_port() if users else None
         self._users = dict(users or {})
         self._overrides = dict(settings or {})
@@ -80,12 +116,14 @@ class EmbeddedKafka(ManagedProcess):
             raise ProcessFailed("Kafka has no SASL listener: make it with users={name: password}")
         return f"{HOST}:{self.sasl_port}"
 
-    def start(self, timeout_s: float | None = None) -> None:
-        """Formats the data folder on first use, starts the broker and waits until it accepts connections."""
+    def spawn(self) -> None:
+        """Starts the broker without waiting for it, and formats the data folder on first use; no effect if it runs."""
+        if self.running:
+            return
         self._write_settings()
         if not (self._store / "meta.properties").exists():
             self._format()
-        super().start(timeout_s)
+        super().spawn()
 
     @property
     def _store(self) -> Path:
@@ -100,7 +138,7 @@ class EmbeddedKafka(ManagedProcess):
 
     def _spec(self) -> ProcessSpec:
         return ProcessSpec(
-            name="Kafka",
+            name="Kafka" if len(self._quorum.ports) == 1 else f"Kafka broker {self.node}",
             argv=(*self._java, "kafka.Kafka", str(self._settings_path)),
             log_path=self.data_dir / "kafka.log",
             # The simple logger writes at level info unless told otherwise, thousands of lines at every start.
@@ -109,10 +147,8 @@ class EmbeddedKafka(ManagedProcess):
         )
 
     def _format(self) -> None:
-        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        # The tool reads a leading dash as an option.
-        cluster_id = cluster_id.replace("-", "_")
-        command = [*self._java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._settings_path)]
+        arguments = ("format", "-t", self._quorum.cluster_id, "-c", str(self._settings_path))
+        command = [*self._java, "kafka.tools.StorageTool", *arguments]
         try:
             subprocess.run(
                 command,
@@ -141,9 +177,10 @@ class EmbeddedKafka(ManagedProcess):
         self._settings_path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
 
     def _listeners(self) -> dict[str, str]:
-        listeners = [f"PLAINTEXT://{HOST}:{self.port}", f"CONTROLLER://{HOST}:{self.controller_port}"]
+        controller = f"CONTROLLER://{HOST}:{self._quorum.ports[self.node]}"
+        listeners = [f"PLAINTEXT://{HOST}:{self.port}", controller]
         protocols = ["PLAINTEXT:PLAINTEXT", "CONTROLLER:PLAINTEXT"]
-        settings: dict[str, str] = {"controller.quorum.voters": f"1@{HOST}:{self.controller_port}"}
+        settings = {"node.id": str(self.node), "controller.quorum.voters": self._quorum.voters}
         if self.sasl_port is not None:
             listeners.append(f"SASL://{HOST}:{self.sasl_port}")
             protocols.append("SASL:SASL_PLAINTEXT")
@@ -155,3 +192,20 @@ class EmbeddedKafka(ManagedProcess):
         settings["advertised.listeners"] = ",".join(item for item in listeners if not item.startswith("CONTROLLER"))
         settings["listener.security.protocol.map"] = ",".join(protocols)
         return settings
+
+
+class EmbeddedBrokers(ServerGroup[EmbeddedKafka]):
+    """Three brokers, each of which has a replica of every topic; ``servers[i]`` can be stopped, killed and started one by one."""
+
+    def __init__(self, data_dir: Path) -> None:
+        quorum = Quorum.of(BROKERS)
+        folders = {node: data_dir / f"broker-{node}" for node in quorum.ports}
+        super().__init__(
+            EmbeddedKafka(folder, node=node, quorum=quorum, settings=REPLICATED_SETTINGS)
+            for node, folder in folders.items()
+        )
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """All brokers, ``host:port,host:port,host:port``."""
+        return ",".join(server.bootstrap_servers for server in self.servers)

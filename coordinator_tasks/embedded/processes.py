@@ -16,10 +16,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 import psutil
 
@@ -219,3 +220,39 @@ class ManagedProcess:
             log.seek(max(0, self.spec.log_path.stat().st_size - LOG_TAIL_BYTES))
             lines = log.read().decode(errors="replace").splitlines()
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+Server = TypeVar("Server", bound=ManagedProcess)
+
+
+class ServerGroup(Generic[Server]):
+    """Servers of one cluster, in ``servers``; as a context manager it starts and stops."""
+
+    def __init__(self, servers: Iterable[Server]) -> None:
+        self.servers = tuple(servers)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Starts the servers that do not run, all at once since none serves alone, and waits until each serves."""
+        Guard.current()  # one guard, drawn before several threads ask for it
+        try:
+            with ThreadPoolExecutor(len(self.servers)) as pool:
+                list(pool.map(lambda server: server.spawn(), self.servers))
+            for server in self.servers:
+                server.wait_ready()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Ends all servers."""
+        for server in self.servers:
+            server.terminate()
+        for server in self.servers:
+            server.stop()

@@ -10,13 +10,12 @@ import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
 
 from coordinator_tasks.embedded import jars
 from coordinator_tasks.embedded.errors import ProcessFailed
 from coordinator_tasks.embedded.java import QUICK_START_OPTIONS, find_java
 from coordinator_tasks.embedded.ports import HOST, free_port
-from coordinator_tasks.embedded.processes import READY_POLL_S, ManagedProcess, ProcessSpec
+from coordinator_tasks.embedded.processes import READY_POLL_S, ManagedProcess, ProcessSpec, ServerGroup
 
 TICK_TIME_MS = 500
 ENSEMBLE_SIZE = 3
@@ -123,46 +122,21 @@ class EmbeddedZooKeeper(ManagedProcess):
         self._settings_path.write_text("\n".join(lines) + "\n")
 
 
-class EmbeddedEnsemble:
+class EmbeddedEnsemble(ServerGroup[EmbeddedZooKeeper]):
     """Three servers that elect a leader; ``servers[i]`` can be stopped, killed, paused and started one by one."""
 
     def __init__(self, data_dir: Path, tick_time_ms: int = TICK_TIME_MS) -> None:
         numbers = range(1, ENSEMBLE_SIZE + 1)
         lines = tuple(f"server.{number}={HOST}:{free_port()}:{free_port()}" for number in numbers)
-        self.servers = tuple(
+        super().__init__(
             EmbeddedZooKeeper(data_dir / f"server-{number}", tick_time_ms=tick_time_ms, quorum=(number, lines))
             for number in numbers
         )
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     @property
     def connect_string(self) -> str:
         """All servers, ``host:port,host:port,host:port``."""
         return ",".join(server.connect_string for server in self.servers)
-
-    def start(self) -> None:
-        """Starts the servers that do not run, all at once since none serves alone, and waits until each serves."""
-        try:
-            for server in self.servers:
-                server.spawn()
-            for server in self.servers:
-                server.wait_ready()
-        except BaseException:
-            self.stop()
-            raise
-
-    def stop(self) -> None:
-        """Ends all servers."""
-        for server in self.servers:
-            server.terminate()
-        for server in self.servers:
-            server.stop()
 
     def leader(self, timeout_s: float = READY_TIMEOUT_S) -> EmbeddedZooKeeper:
         """The server that leads now; waits for an election that is under way, at most ``timeout_s``."""

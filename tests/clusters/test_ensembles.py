@@ -1,0 +1,136 @@
+"""Three ZooKeeper servers and three brokers: a hand-off goes through while leaders die in the middle of it."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from coordinator_tasks.core.codecs.codec import decode_node, decode_state
+from coordinator_tasks.core.model import MoveKind, State, TopicNode
+from coordinator_tasks.core.ports import Create, SetData, ZooKeeper
+from coordinator_tasks.embedded.kafka import EmbeddedBrokers, EmbeddedKafka
+from coordinator_tasks.embedded.processes import ManagedProcess
+from coordinator_tasks.embedded.zookeeper import EmbeddedEnsemble
+from coordinator_tasks.service.coordinator import Coordinator
+from tests.integration.agent_site import Site, Traffic, wait_for
+from tests.integration.real_site import LIMIT_S, Managed, Writes
+
+pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(300)]
+ALL = range(6)
+Figure = Callable[[str, object], None]
+
+
+@pytest.fixture
+def ensemble(tmp_path: Path) -> Iterator[EmbeddedEnsemble]:
+    with EmbeddedEnsemble(tmp_path / "zookeeper") as three:
+        yield three
+
+
+@pytest.fixture
+def brokers(tmp_path: Path) -> Iterator[EmbeddedBrokers]:
+    with EmbeddedBrokers(tmp_path / "kafka") as three:
+        yield three
+
+
+@pytest.fixture
+def managed(ensemble: EmbeddedEnsemble, brokers: EmbeddedBrokers) -> Iterator[Managed]:
+    site = Site(ensemble.connect_string, brokers.bootstrap_servers, len(ALL))
+    # A producer that sends again after its broker's death must not store a record twice: offsets are numbers here.
+    site.producer = Producer({**site.settings.kafka, "linger.ms": 2, "enable.idempotence": True})
+    made = Managed(site)
+    yield made
+    made.close()
+
+
+def partitions(managed: Managed) -> dict[int, Any]:
+    """What the brokers know of the topic's partitions."""
+    topic = managed.site.topic
+    found = AdminClient(dict(managed.site.settings.kafka)).list_topics(topic, 10).topics[topic].partitions
+    return cast("dict[int, Any]", found)
+
+
+def leading(brokers: EmbeddedBrokers, managed: Managed, partition: int) -> EmbeddedKafka:
+    """The broker that leads the partition."""
+    return next(one for one in brokers.servers if one.node == partitions(managed)[partition].leader)
+
+
+def another_leads_s(managed: Managed, killed: Collection[ManagedProcess]) -> float:
+    """Seconds until every partition is led by a broker that lives."""
+    dead = {-1, *(one.node for one in killed if isinstance(one, EmbeddedKafka))}
+    return round(
+        wait_for(lambda: not dead & {one.leader for one in partitions(managed).values()}, "new leaders", LIMIT_S), 1
+    )
+
+
+def longest_gap_s(managed: Managed, partition: int) -> float:
+    """The longest time without a processed record; one is sent every 5 ms."""
+    times = sorted(row.processed_at for row in managed.ledger.rows if row.partition == partition)
+    return round(max(later - earlier for earlier, later in pairwise(times)), 2)
+
+
+def at_closing(managed: Managed, act: Callable[[TopicNode], None]) -> Callable[[Coordinator], Coordinator]:
+    """Wraps the coordinator: `act` comes right after the write that begins a hand-off, with the node that was written.
+
+    A read in another session may still see the node of before: its server may be behind.
+    """
+    state, node = managed.site.paths.state(managed.site.topic), managed.site.paths.topic(managed.site.topic)
+
+    def look(_number: int, operations: Sequence[object]) -> None:
+        written = {one.path: one.data for one in operations if isinstance(one, Create | SetData)}
+        if state in written and decode_state(state, written[state]).state is State.CLOSING:
+            act(decode_node(node, written[node]))
+
+    return lambda c: replace(c, zk=cast("ZooKeeper", Writes(c.zk, after=look)))
+
+
+def test_three_brokers_hold_a_topic_three_times_and_another_one_leads_after_a_death(
+    brokers: EmbeddedBrokers, managed: Managed, record_property: Figure
+) -> None:
+    assert {len(one.isrs) for one in partitions(managed).values()} == {3}
+    killed = leading(brokers, managed, 0)
+    killed.kill()
+    record_property("another_leads_s", another_leads_s(managed, [killed]))
+    killed.start()
+    wait_for(lambda: len(partitions(managed)[0].isrs) == 3, "the broker is back", LIMIT_S)
+
+
+@pytest.mark.parametrize("dies", ["zookeeper", "broker", "zookeeper and broker"])
+def test_a_hand_off_while_leaders_die_loses_nothing_and_has_one_owner(
+    ensemble: EmbeddedEnsemble, brokers: EmbeddedBrokers, managed: Managed, record_property: Figure, dies: str
+) -> None:
+    killed: list[ManagedProcess] = []
+
+    def kill(node: TopicNode) -> None:
+        if "zookeeper" in dies:
+            killed.append(ensemble.leader())
+        if "broker" in dies:
+            killed.append(leading(brokers, managed, min(node.handoff)))
+        for server in killed:
+            server.kill()
+
+    managed.join("a")
+    with managed.looping(at_closing(managed, kill)):
+        managed.stable("a")
+        traffic = Traffic(managed.site)
+        managed.ledger.grown(ALL, "records flow")
+        managed.join("b")
+        wait_for(lambda: len(killed) == len(dies.split(" and ")), "the leaders are killed", LIMIT_S)
+        record_property("another_leads_s", another_leads_s(managed, killed))
+        record_property("stable_s", round(wait_for(lambda: managed.stable("ab"), "Stable"), 1))
+        managed.ledger.grown(ALL, "records flow again")
+        sent = traffic.close()
+        managed.consumed(sent)
+    managed.judge(sent)
+    moves = [move for record in managed.history()[2:] for move in record.moves]
+    assert {(move.giver, move.taker, move.kind) for move in moves} == {("a", "b", MoveKind.HANDOFF)}
+    moved = {move.partition for move in moves}
+    assert len(moved) == len(ALL) // 2, "nothing moved but the joiner's share"
+    record_property("killed", ", ".join(server.spec.name for server in killed))
+    record_property("records", sent * len(ALL))
+    record_property("stall_moved_s", max(longest_gap_s(managed, p) for p in moved))
+    record_property("stall_retained_s", max(longest_gap_s(managed, p) for p in set(ALL) - moved))
