@@ -21,6 +21,8 @@ V = TypeVar("V")
 class Fields:
     """One JSON object at `path`; errors name `where` it stands inside the node."""
 
+    __slots__ = ("data", "path", "where")
+
     def __init__(self, path: str, data: Mapping[str, Any], where: str = "") -> None:
         self.path = path
         self.data = data
@@ -46,30 +48,25 @@ class Fields:
     def bad(self, name: str, problem: str) -> Malformed:
         return Malformed(self.path, f"field {self.where + name!r} {problem}")
 
-    def raw(self, name: str, default: Any = MISSING) -> Any:
-        value = self.data.get(name, default)
-        if value is MISSING:
-            raise self.bad(name, "is missing")
-        return value
+    def _wrong(self, name: str, value: object, wanted: str) -> Malformed:
+        return self.bad(name, "is missing" if value is MISSING else f"is {_shown(value)}, not {wanted}")
 
     def text(self, name: str) -> str:
-        value = self.raw(name)
+        value = self.data.get(name, MISSING)
         if not isinstance(value, str):
-            raise self.bad(name, f"is {_shown(value)}, not a string")
+            raise self._wrong(name, value, "a string")
         return value
 
-    def number(self, name: str, default: int = MISSING) -> int:
-        """A whole number from 0 to `MAX_NUMBER`."""
-        return self._number(name, self.raw(name, default))
+    def number(self, name: str, default: int = MISSING, most: int = MAX_NUMBER) -> int:
+        """A whole number from 0 to `most`."""
+        value = self.data.get(name, default)
+        if type(value) is not int or not 0 <= value <= most:  # a bool is an instance of int
+            raise self._wrong(name, value, f"a whole number from 0 to {most}")
+        return value
 
     def count(self, name: str) -> int:
-        """An epoch or an incarnation: a whole number from 0 to `MAX_COUNT`."""
-        return self._number(name, self.raw(name), MAX_COUNT)
-
-    def _number(self, name: str, value: object, most: int = MAX_NUMBER) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-            raise self.bad(name, f"is {_shown(value)}, not a whole number from 0 to {most}")
-        return value
+        """An epoch or an incarnation."""
+        return self.number(name, MISSING, MAX_COUNT)
 
     def generation(self, name: str) -> str:
         """The name of a generation. It is limited, because a name from an answer is written into nodes."""
@@ -79,10 +76,10 @@ class Fields:
         return value
 
     def real(self, name: str, default: float = MISSING, most: float = MAX_REAL) -> float:
-        """A number from 0 to `MAX_REAL`."""
-        value = self.raw(name, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
-            raise self.bad(name, f"is {_shown(value)}, not a number from 0 to {most:.0f}")
+        """A number from 0 to `most`."""
+        value = self.data.get(name, default)
+        if type(value) not in (int, float) or not 0 <= value <= most:
+            raise self._wrong(name, value, f"a number from 0 to {most:.0f}")
         return float(value)
 
     def time(self, name: str, default: float = MISSING) -> float:
@@ -90,9 +87,9 @@ class Fields:
         return self.real(name, default, MAX_TIME)
 
     def flag(self, name: str) -> bool:
-        value = self.raw(name)
+        value = self.data.get(name, MISSING)
         if not isinstance(value, bool):
-            raise self.bad(name, f"is {_shown(value)}, not true or false")
+            raise self._wrong(name, value, "true or false")
         return value
 
     def choice(self, name: str, kind: Callable[[str], V]) -> V:
@@ -104,35 +101,39 @@ class Fields:
             raise self.bad(name, f"is {_shown(value)}, which is none of the known values") from error
 
     def nested(self, name: str, default: Mapping[str, Any] = MISSING) -> "Fields":
-        value = self.raw(name, default)
+        value = self.data.get(name, default)
         if not isinstance(value, dict):
-            raise self.bad(name, f"is {_shown(value)}, not an object")
+            raise self._wrong(name, value, "an object")
         return Fields(self.path, value, f"{self.where}{name}.")
 
     def partitions(self, name: str) -> tuple[int, ...]:
         """A list of different partition numbers, sorted; missing = empty."""
-        value = self.raw(name, [])
-        if not isinstance(value, list):
-            raise self.bad(name, f"is {_shown(value)}, not a list of partitions")
-        numbers = tuple(sorted(self._number(name, one, MAX_PARTITION) for one in value))
-        if len(set(numbers)) != len(numbers):
+        value = self._list(name, "partitions")
+        for one in value:
+            if type(one) is not int or not 0 <= one <= MAX_PARTITION:
+                raise self._wrong(name, one, f"a whole number from 0 to {MAX_PARTITION}")
+        if len(set(value)) != len(value):
             raise self.bad(name, "names a partition twice")
-        return numbers
+        return tuple(sorted(value))
 
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of strings; missing = empty."""
-        value = self.raw(name, [])
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-            raise self.bad(name, f"is {_shown(value)}, not a list of strings")
+        value = self._list(name, "strings")
+        if not all(isinstance(one, str) for one in value):
+            raise self._wrong(name, value, "a list of strings")
         return tuple(value)
 
     def reals(self, name: str) -> tuple[float, ...]:
         """A list of numbers from 0 to `MAX_REAL`; missing = empty."""
-        value = self.raw(name, [])
-        if not isinstance(value, list):
-            raise self.bad(name, f"is {_shown(value)}, not a list of numbers")
+        value = self._list(name, "numbers")
         inner = Fields(self.path, {str(i): one for i, one in enumerate(value)}, f"{self.where}{name}.")
         return tuple(inner.real(key) for key in inner.data)
+
+    def _list(self, name: str, what: str) -> list[Any]:
+        value = self.data.get(name, [])
+        if not isinstance(value, list):
+            raise self._wrong(name, value, f"a list of {what}")
+        return value
 
 
 def read_json(text: str) -> Any:
@@ -163,4 +164,4 @@ def _refuse_constant(name: str) -> float:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
-_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False)

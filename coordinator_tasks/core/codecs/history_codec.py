@@ -11,7 +11,7 @@ from coordinator_tasks.core.partition_text import numbers, ranges
 
 
 def _objects(fields: Fields, name: str) -> list[Fields]:
-    listed = fields.raw(name, [])
+    listed = fields.data.get(name, [])
     if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
         raise fields.bad(name, "is not a list of objects")
     return [Fields(fields.path, one, f"{fields.where}{name}[{index}].") for index, one in enumerate(listed)]

@@ -21,9 +21,9 @@ def choice(kind: type[StrEnum]) -> Kind:
 
 def optional(kind: Kind) -> Kind:
     """`None` = missing or null."""
-    write = kind.write
+    read, write = kind
     return Kind(
-        lambda fields, name: None if fields.data.get(name) is None else kind.read(fields, name),
+        lambda fields, name: None if fields.data.get(name) is None else read(fields, name),
         None if write is None else lambda value: None if value is None else write(value),
     )
 
@@ -42,7 +42,7 @@ def by_name(kind: Kind) -> Kind:
 
 def _mapping(kind: Kind, key_of: Callable[[str], Any], what: str) -> Kind:
     """An object whose keys all are `what`; missing = empty."""
-    write = kind.write
+    read_one, write_one = kind
 
     def read(fields: Fields, name: str) -> dict[Any, Any]:
         inner, found = fields.nested(name, {}), {}
@@ -50,10 +50,12 @@ def _mapping(kind: Kind, key_of: Callable[[str], Any], what: str) -> Kind:
             key = key_of(text)
             if key is None:
                 raise inner.bad(text, f"is not {what}")
-            found[key] = kind.read(inner, text)
+            found[key] = read_one(inner, text)
         return {key: found[key] for key in sorted(found)}
 
     def written(value: Mapping[Any, Any]) -> dict[str, Any]:
-        return {str(key): value[key] if write is None else write(value[key]) for key in sorted(value)}
+        if write_one is None:
+            return {str(key): value[key] for key in sorted(value)}
+        return {str(key): write_one(value[key]) for key in sorted(value)}
 
     return Kind(read, written)

@@ -32,7 +32,11 @@ class Shape(Generic[T]):
     def __init__(self, made: Callable[..., T], items: Mapping[str, Item]) -> None:
         self._made = made
         self._reads = [(name, one.attribute, one.kind.read, one.default) for name, one in items.items()]
-        self._writes = [(name, attrgetter(one.attribute), one.kind.write, one.sparse) for name, one in items.items()]
+        got = [(name, attrgetter(one.attribute), one.kind.write) for name, one in items.items()]
+        self._empty: dict[str, Any] = dict.fromkeys(items)  # keeps the order of the names
+        self._plain = [(name, attribute) for name, attribute, write in got if not write]
+        self._written = [(name, attribute, write) for name, attribute, write in got if write]
+        self._sparse = [name for name, one in items.items() if one.sparse]
 
     def read(self, fields: Fields, **more: Any) -> T:
         """Raises `Malformed`. `more` are the attributes that the object does not hold."""
@@ -41,11 +45,14 @@ class Shape(Generic[T]):
         return self._made(**more)
 
     def write(self, value: T) -> dict[str, Any]:
-        body = {}
-        for name, attribute, write, sparse in self._writes:
-            found = attribute(value)
-            if found or not sparse:
-                body[name] = found if write is None else write(found)
+        body = self._empty.copy()
+        for name, attribute in self._plain:
+            body[name] = attribute(value)
+        for name, attribute, write in self._written:
+            body[name] = write(attribute(value))
+        for name in self._sparse:
+            if not body[name]:
+                del body[name]
         return body
 
     def decode(self, path: str, raw: bytes, **more: Any) -> T:
