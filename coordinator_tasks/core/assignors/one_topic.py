@@ -10,7 +10,8 @@ class OneTopic:
     """A strategy for one topic that asks a group strategy which does not look at what members have now.
 
     All members subscribe to the topic, and are ordered by their ids. The group strategy plans the whole topic; fixed
-    partitions then stay where they are, so that they shift nobody's range.
+    partitions then stay where they are, so that they shift nobody's range. Of the strategy's members, only `assign` is
+    passed on: a test names any other that the coordinator would ask for.
     """
 
     def __init__(self, strategy: GroupAssignor) -> None:

@@ -4,7 +4,11 @@ import pytest
 from hypothesis import given, settings
 
 from benchmarks.group_assignors.group_strategies import GROUP_ASSIGNORS
+from coordinator_tasks.core import assignors
 from coordinator_tasks.core.assignors import ASSIGNORS, Problem, validate
+from coordinator_tasks.core.assignors.one_topic import OneTopic
+from coordinator_tasks.core.assignors.topic_strategies import STATELESS
+from coordinator_tasks.core.assignors.weighted.strategy import Weighted
 from coordinator_tasks.core.model import Member
 from tests.unit.coordinator_tasks.core.assignors.test_balanced import problem, problems
 
@@ -25,6 +29,22 @@ def test_the_answer_is_valid_and_fixed_partitions_stay(strategy: str, question: 
 def test_a_fixed_partition_shifts_nobodys_range() -> None:
     answer = ASSIGNORS["range"].assign(problem(6, "abc", fixed={0: "c", 9: "a"}))
     assert answer == {0: "c", 1: "a", 2: "b", 3: "b", 4: "c", 5: "c"}
+
+
+def hidden(strategy: object) -> set[str]:
+    """What the coordinator may ask of the group strategy, and `OneTopic` does not pass on."""
+    protocols = [found for found in vars(assignors).values() if getattr(found, "_is_protocol", False)]
+    asked = {name for protocol in protocols for name in vars(protocol) if not name.startswith("_")}
+    return {name for name in asked if hasattr(strategy, name) and not hasattr(OneTopic, name)}
+
+
+@pytest.mark.parametrize("strategy", sorted(STATELESS))
+def test_nothing_that_a_group_strategy_offers_is_hidden(strategy: str) -> None:
+    assert not hidden(STATELESS[strategy]), "let `OneTopic` pass these on to its strategy"
+
+
+def test_a_member_that_is_not_passed_on_is_named() -> None:
+    assert hidden(Weighted()) == {"partial", "check", "measure", "patience_s", "explainer"}
 
 
 RACKS = {0: ("r2", "r1"), 1: ("r2",), 2: ("r1", "r2"), 3: ("r1",)}
