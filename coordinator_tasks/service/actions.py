@@ -204,7 +204,8 @@ def _moved(topic: str, shifts: tuple[positions.Shift, ...], none: str = "") -> D
 
 
 def _loses(verb: str, c: Coordinator, given: Given) -> Iterator[str]:
-    consumer = _known(c, given["consumer"])
+    consumer = given["consumer"]
+    directives.check_known(c, consumer)
     owned = {
         topic: owners[consumer] for topic, owners in _owned(c, transitions.topics(c)).items() if consumer in owners
     }
@@ -219,15 +220,6 @@ def _owned(c: Coordinator, managed: Collection[str]) -> dict[str, Counter[str]]:
     return {
         topic: Counter(node.assignments.values()) for topic, node in store.load_nodes(c.zk, c.paths, managed).items()
     }
-
-
-def _known(c: Coordinator, name: object) -> str:
-    consumer = check_consumer(name)
-    members = c.discovery.members()
-    if consumer not in members and c.zk.find(c.paths.id(consumer)) is None:
-        present = ", ".join(sorted(members)) or "nobody"
-        raise NotManaged(f"no consumer {consumer!r} has ever registered; registered are: {present}")
-    return consumer
 
 
 def _drain(c: Coordinator, given: Given, actor: Actor) -> Done:
@@ -248,7 +240,8 @@ def _isolate(c: Coordinator, given: Given, actor: Actor) -> Done:
 
 
 def _awaits(c: Coordinator, given: Given) -> Iterator[str]:
-    yield f"{_known(c, given['consumer'])} is readmitted once it has confirmed that it runs nothing"
+    directives.check_known(c, given["consumer"])
+    yield f"{given['consumer']} is readmitted once it has confirmed that it runs nothing"
 
 
 def _readmit(c: Coordinator, given: Given, actor: Actor) -> Done:
