@@ -14,7 +14,6 @@ from coordinator_tasks.core.errors import Malformed, NotManaged, Refused
 from coordinator_tasks.core.machine.life import interfaces
 from coordinator_tasks.core.machine.presence import subscribes
 from coordinator_tasks.core.model import (
-    Actor,
     Answer,
     ConsumerStatus,
     Directive,
@@ -138,7 +137,7 @@ class _Topics:
     unreadable: frozenset[str] = frozenset()
 
 
-def complete_readmissions(c: Coordinator, actor: Actor, problems: list[str] | None = None) -> tuple[str, ...]:
+def complete_readmissions(c: Coordinator, problems: list[str] | None = None) -> tuple[str, ...]:
     """Remove the isolations that are to end and whose consumers confirm, now, that they run nothing.
 
     The confirmation is the interface's own word at an acted epoch that is at least the current one of every topic, or
@@ -146,7 +145,6 @@ def complete_readmissions(c: Coordinator, actor: Actor, problems: list[str] | No
     and the directive; what changes in between is left for the next call. Returns the consumers readmitted. What cannot be
     read is added to `problems`, and keeps only those from being readmitted of whom it speaks.
     """
-    del actor  # nothing is recorded beyond the directive: the next plan has the consumer as its cause
     problems = problems if problems is not None else []
     unclear: dict[str, str] = {}
     waiting = [directive for directive in load_directives(c, unclear).values() if _is_due(directive, c.clock.now())]

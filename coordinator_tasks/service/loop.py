@@ -36,7 +36,7 @@ def run(c: Coordinator, stop: threading.Event, who: str, show: Callable[[TopicRe
         wake.clear()
         try:
             c.discovery.watch(wake.set)
-            chores.do(c, actor)
+            chores.do(c)
             reports = transitions.step(c, transitions.topics(c), actor)
         except Unavailable as error:
             if str(error) != held:
@@ -62,12 +62,12 @@ class _Chores:
     prune_at: float = 0.0
     said: frozenset[str] = frozenset()
 
-    def do(self, c: Coordinator, actor: Actor) -> None:
+    def do(self, c: Coordinator) -> None:
         now = c.clock.monotonic()
         if now < self.at:
             return
         prune = now >= self.prune_at
-        lines = list(upkeep.upkeep(c, transitions.topics(c), actor, prune=prune))
+        lines = list(upkeep.upkeep(c, transitions.topics(c), prune=prune))
         for line in lines:
             if line not in self.said:
                 log.warning("%s", line)

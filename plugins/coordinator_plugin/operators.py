@@ -71,7 +71,7 @@ class PlanOperator(TransitionOperator, SkipMixin):
                 reports = transitions.preview(coordinator, named)
                 idle = self.get_flat_relative_ids(upstream=False)
             else:
-                self.say(upkeep.readmit(coordinator, actor_of(context)))  # this run may have been woken for it
+                self.say(upkeep.readmit(coordinator))  # this run may have been woken for it
                 reports = transitions.plan(coordinator, named, actor_of(context))
                 idle = self._idle(coordinator, named, reports)
         self.say(lines(reports))

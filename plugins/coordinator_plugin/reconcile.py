@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator_plugin.stuck_topics import MAX_QUESTIONS, Question, questions, questions_of_unowned
-from coordinator_tasks.core.model import Actor
 from coordinator_tasks.core.partition_text import named
 from coordinator_tasks.service import fleet, overview, transitions, upkeep
 from coordinator_tasks.service.coordinator import Coordinator
@@ -21,13 +20,13 @@ class Findings:
     lines: list[str] = field(default_factory=list)
 
 
-def reconcile(c: Coordinator, actor: Actor) -> Findings:
+def reconcile(c: Coordinator) -> Findings:
     """Do the upkeep, and find what is due.
 
     What one of these cannot read is said, and keeps no other waiting. Raises `StoreUnavailable` and the like.
     """
     managed = transitions.topics(c)
-    lines = list(upkeep.upkeep(c, managed, actor))
+    lines = list(upkeep.upkeep(c, managed))
     due = tuple(transitions.due(c, managed))
     lines.extend(f"{topic} is due" for topic in due)
     missing, said = _missing(c)

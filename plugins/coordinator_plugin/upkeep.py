@@ -25,7 +25,7 @@ class ReconcileOperator(ClusterOperator):
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Reconcile, and log what was found."""
         with self.coordinator() as coordinator:
-            findings = reconcile(coordinator, actor_of(context))
+            findings = reconcile(coordinator)
         self.say(findings.lines or ["everything is as it should be"])
         ti = context["ti"]
         return runs(

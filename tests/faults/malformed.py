@@ -200,7 +200,7 @@ def _passed_by(site: Site, path: str, raw: bytes, readers: Sequence[Callable[[Co
     said = [_refusal(read, site.coordinator) for read in readers]
     if not all(path in sentence for sentence in said):
         return f"it is not named: {said}"
-    found = reconcile(site.coordinator, LOOP)
+    found = reconcile(site.coordinator)
     if path == site.paths.fleet("etl") and path not in "".join(found.lines):
         return f"reconcile does not name it: {found}"
     if found.due != ("orders",):

@@ -242,7 +242,7 @@ class Tasks:
         self._task("chores")
         topics.refresh_partitions(self.c, self.names)
         with suppress(LookAgain):  # a folder is missing, since ZooKeeper was emptied: the next chores look again
-            directives.complete_readmissions(self.c, self.actor)
+            directives.complete_readmissions(self.c)
         self.chores_at = time.monotonic() + self.life.chores_s
 
     def _task(self, name: str) -> None:

@@ -30,7 +30,7 @@ from tests.faults.malformed import (
     unreadable,
 )
 from tests.unit.coordinator_tasks.core.codecs.test_codecs import CASES, read_or_malformed
-from tests.world.site import LOOP, Site
+from tests.world.site import Site
 
 PAYLOADS = 100_000
 EACH = 200
@@ -175,7 +175,7 @@ def look_around(site: Site) -> None:
     """What runs by itself beside the transitions, and what people look at."""
     c = site.coordinator
     topics.refresh_partitions(c)
-    directives.complete_readmissions(c, LOOP)
+    directives.complete_readmissions(c)
     overview.topics(c)
     overview.consumers(c)
     fleet.missing(c)

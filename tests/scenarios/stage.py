@@ -119,7 +119,7 @@ class Stage:
     @STORY.command
     def do_complete(self) -> list[str]:
         """Readmissions whose consumers confirm that they run nothing take effect."""
-        done = directives.complete_readmissions(self.site.coordinator, PERSON)
+        done = directives.complete_readmissions(self.site.coordinator)
         return [f"readmitted: {', '.join(done) or 'nobody'}"]
 
     @STORY.command

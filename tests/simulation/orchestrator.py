@@ -33,7 +33,7 @@ TASKS: dict[str, Call] = {
     "await_started": lambda c, _: transitions.await_started(c, transitions.topics(c)),
     "settle": lambda c, actor: transitions.settle(c, transitions.topics(c), actor),
     "step": lambda c, actor: transitions.step(c, transitions.topics(c), actor),
-    "chores": lambda c, actor: list(upkeep.upkeep(c, transitions.topics(c), actor)),
+    "chores": lambda c, _: list(upkeep.upkeep(c, transitions.topics(c))),
 }
 RUN = ("plan", "await_closed", "start", "await_started", "settle")
 

@@ -559,7 +559,7 @@ def test_reconcile_finds_due_topics_and_missing_consumers_and_lets_running_runs_
     shop.join("a")
     fleet.set_fleet(shop.coordinator, Fleet("app", "app.py", ("c1",)))
     shop.kafka.add_partitions("orders", 2)
-    findings = reconcile(shop.coordinator, AIRFLOW)
+    findings = reconcile(shop.coordinator)
     assert (findings.due, findings.missing, findings.questions) == (("orders",), ("c1",), ())
     assert "orders has 2 new partitions" in findings.lines
     names = {"rebalance": "rebalance", "consumers": "consumers", "stuck_topic": "stuck_topic"}
@@ -579,7 +579,7 @@ def test_reconcile_finds_what_is_due_beside_a_fleet_and_a_topic_that_cannot_be_r
     directives.readmit(c, "b", by="ada")
     broken = [c.paths.fleet("app"), c.paths.topic("clicks")]
     shop.zk.transact([SetData(path, b"{") for path in broken])
-    findings = reconcile(c, AIRFLOW)
+    findings = reconcile(c)
     assert (findings.due, findings.missing) == (("orders",), ())
     assert any(line.startswith(broken[0]) for line in findings.lines)
     assert any(
@@ -592,15 +592,15 @@ def test_a_stuck_topic_is_asked_about_once_and_again_later(shop: Cluster) -> Non
     c = shop.coordinator
     shop.join("a")
     transitions.plan(c, ["orders"], PERSON)
-    assert reconcile(c, AIRFLOW).questions == ()
+    assert reconcile(c).questions == ()
     shop.clock.sleep(c.policy.stuck_after_s + 1)
-    (asked,) = reconcile(c, AIRFLOW).questions
+    (asked,) = reconcile(c).questions
     assert (asked.topic, asked.consumer) == ("orders", "a")
     shop.clock.sleep(60)
-    (again,) = reconcile(c, AIRFLOW).questions
+    (again,) = reconcile(c).questions
     assert again.run_id == asked.run_id
     shop.clock.sleep(ASK_AGAIN_S)
-    (later,) = reconcile(c, AIRFLOW).questions
+    (later,) = reconcile(c).questions
     assert later.run_id != asked.run_id
 
 
@@ -619,13 +619,13 @@ def test_partitions_that_nobody_owns_are_told_at_once_and_asked_about_when_that_
     directives.drain(c, "a", "ada", "new disk")
     stable(shop, "orders", {0: "a"})
     transitions.plan(c, ["orders"], PERSON)
-    found = reconcile(c, AIRFLOW)
+    found = reconcile(c)
     assert any(line.startswith("orders: nobody owns partitions 1") for line in found.lines)
     assert found.questions == ()
     shop.clock.sleep(c.policy.stuck_after_s + 1)
-    (asked,) = reconcile(c, AIRFLOW).questions
+    (asked,) = reconcile(c).questions
     assert asked.plain()["conf"] == {"topic": "orders", "consumer": ""}
-    (again,) = reconcile(c, AIRFLOW).questions
+    (again,) = reconcile(c).questions
     assert again.run_id == asked.run_id
 
     ask = question.QuestionOperator(task_id="ask")
@@ -635,7 +635,7 @@ def test_partitions_that_nobody_owns_are_told_at_once_and_asked_about_when_that_
     assert ask.options == [question.WAIT], "there is nobody to isolate"
 
     topics.remove_topic(c, "orders", PERSON)
-    assert reconcile(c, AIRFLOW).questions == ()
+    assert reconcile(c).questions == ()
     with pytest.raises(AirflowSkipException, match="nobody is asked"):
         ask._about_unowned(c, cast(Any, {"params": asked.plain()["conf"]}))
 

@@ -20,7 +20,7 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.ports import Create, Operation, SetData
 from coordinator_tasks.service.directives import complete_readmissions, drain, isolate, read_directive, readmit, undrain
 from coordinator_tasks.service.fleet import fleets, record_end, set_fleet
-from tests.fakes.cluster import PERSON, Cluster
+from tests.fakes.cluster import Cluster
 from tests.fakes.zookeeper import FakeZooKeeper
 
 NODE = TopicNode("broker:9092", "g", 7, "gen", "id-1", incarnations={"a": 1})
@@ -66,7 +66,7 @@ def test_isolating_again_takes_a_readmission_back(shop: Cluster) -> None:
     assert readmit(shop.coordinator, "a", "ada").isolation is not None
     isolate(shop.coordinator, "a", by="ada", why="x")
     shop.statuses.answers["a"] = status()
-    assert complete_readmissions(shop.coordinator, PERSON) == ()
+    assert complete_readmissions(shop.coordinator) == ()
 
 
 def test_a_draining_stays_beside_an_isolation(shop: Cluster) -> None:
@@ -80,11 +80,11 @@ def test_a_draining_stays_beside_an_isolation(shop: Cluster) -> None:
 def test_readmission_waits_for_the_consumers_own_word(shop: Cluster) -> None:
     isolate(shop.coordinator, "a", by="ada", why="x")
     shop.statuses.answers["a"] = status()
-    assert complete_readmissions(shop.coordinator, PERSON) == ()  # nobody has asked for it
+    assert complete_readmissions(shop.coordinator) == ()  # nobody has asked for it
     readmit(shop.coordinator, "a", "bob")
-    assert complete_readmissions(shop.coordinator, PERSON) == ("a",)
+    assert complete_readmissions(shop.coordinator) == ("a",)
     assert isolated(shop) is None
-    assert complete_readmissions(shop.coordinator, PERSON) == ()
+    assert complete_readmissions(shop.coordinator) == ()
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_what_confirms_nothing_readmits_nobody(shop: Cluster, answer: ConsumerSt
     readmit(shop.coordinator, "a", "ada")
     if answer is not None:
         shop.statuses.answers["a"] = answer
-    assert complete_readmissions(shop.coordinator, PERSON) == ()
+    assert complete_readmissions(shop.coordinator) == ()
     assert isolated(shop) is not None
 
 
@@ -113,7 +113,7 @@ def test_it_runs_nothing_of_any_topic_also_of_those_that_are_gone(shop: Cluster)
     readmit(shop.coordinator, "a", "ada")
     running = status(running=True).topics["orders"]
     shop.statuses.answers["a"] = replace(status(), topics={**status().topics, "vanished": running})
-    assert complete_readmissions(shop.coordinator, PERSON) == ()
+    assert complete_readmissions(shop.coordinator) == ()
 
 
 def test_a_topic_that_nothing_was_planned_for_needs_no_confirmation(shop: Cluster) -> None:
@@ -121,7 +121,7 @@ def test_a_topic_that_nothing_was_planned_for_needs_no_confirmation(shop: Cluste
     isolate(shop.coordinator, "a", by="ada", why="x")
     readmit(shop.coordinator, "a", "ada")
     shop.statuses.answers["a"] = status()
-    assert complete_readmissions(shop.coordinator, PERSON) == ("a",)
+    assert complete_readmissions(shop.coordinator) == ("a",)
 
 
 def changed_meanwhile(cluster: Cluster, operation: Operation) -> None:
@@ -142,16 +142,16 @@ def test_a_readmission_is_guarded_by_all_that_it_was_concluded_from(shop: Cluste
     shop.statuses.answers["a"] = status()
     path = {"topic": shop.paths.topic("orders"), "id": shop.paths.id("a"), "directive": shop.paths.directive("a")}[what]
     changed_meanwhile(shop, SetData(path, shop.zk.get(path).data))
-    assert complete_readmissions(shop.coordinator, PERSON) == ()
+    assert complete_readmissions(shop.coordinator) == ()
     assert isolated(shop) is not None
-    assert complete_readmissions(shop.coordinator, PERSON) == ("a",)
+    assert complete_readmissions(shop.coordinator) == ("a",)
 
 
 def test_the_known_end_of_all_that_was_granted_is_a_confirmation_too(shop: Cluster) -> None:
     isolate(shop.coordinator, "a", by="ada", why="x")
     readmit(shop.coordinator, "a", "ada")
     record_end(shop.coordinator, "a", 1, Ending.REAPED)
-    assert complete_readmissions(shop.coordinator, PERSON) == ("a",)
+    assert complete_readmissions(shop.coordinator) == ("a",)
 
 
 @pytest.mark.parametrize("ended", [True, False], ids=["whose end is known", "which may still wait"])
@@ -166,9 +166,9 @@ def test_a_second_process_that_was_refused_its_id_says_nothing_of_the_one_that_h
     isolate(shop.coordinator, "a", by="ada", why="x")
     readmit(shop.coordinator, "a", "ada")
     shop.statuses.answers["a"] = status(running=True)
-    assert complete_readmissions(shop.coordinator, PERSON) == (), "it still runs something"
+    assert complete_readmissions(shop.coordinator) == (), "it still runs something"
     shop.statuses.answers["a"] = status()
-    assert complete_readmissions(shop.coordinator, PERSON) == ("a",)
+    assert complete_readmissions(shop.coordinator) == ("a",)
 
 
 def test_the_end_of_a_second_process_does_not_stand_for_the_life_that_is_absent_and_has_answered(shop: Cluster) -> None:
@@ -180,9 +180,9 @@ def test_the_end_of_a_second_process_does_not_stand_for_the_life_that_is_absent_
     shop.server.sessions[-1].close()
     isolate(shop.coordinator, "a", by="ada", why="x")
     readmit(shop.coordinator, "a", "ada")
-    assert complete_readmissions(shop.coordinator, PERSON) == (), "nobody knows what it runs"
+    assert complete_readmissions(shop.coordinator) == (), "nobody knows what it runs"
     record_end(shop.coordinator, "a", 1, Ending.REAPED)
-    assert complete_readmissions(shop.coordinator, PERSON) == ("a",)
+    assert complete_readmissions(shop.coordinator) == ("a",)
 
 
 def test_a_new_incarnations_word_does_not_stand_for_its_predecessor(shop: Cluster) -> None:
@@ -191,9 +191,9 @@ def test_a_new_incarnations_word_does_not_stand_for_its_predecessor(shop: Cluste
     isolate(shop.coordinator, "a", by="ada", why="x")
     readmit(shop.coordinator, "a", "ada")
     shop.statuses.answers["a"] = status(incarnation=2)
-    assert complete_readmissions(shop.coordinator, PERSON) == ()
+    assert complete_readmissions(shop.coordinator) == ()
     record_end(shop.coordinator, "a", 1, Ending.LEFT)
-    assert complete_readmissions(shop.coordinator, PERSON) == ("a",)
+    assert complete_readmissions(shop.coordinator) == ("a",)
 
 
 def test_a_detached_consumer_is_asked_at_its_last_address(shop: Cluster) -> None:
@@ -207,16 +207,16 @@ def test_a_detached_consumer_is_asked_at_its_last_address(shop: Cluster) -> None
         return status()
 
     shop.statuses.answers["a"] = answer
-    assert complete_readmissions(shop.coordinator, PERSON) == ("a",)
+    assert complete_readmissions(shop.coordinator) == ("a",)
     assert [(one.address, one.incarnation) for one in asked] == [("http://a:9001", 1)]
 
 
 def test_an_isolation_with_a_time_ends_like_a_readmission(shop: Cluster) -> None:
     isolate(shop.coordinator, "a", by="ada", why="x", until_at=shop.clock.now() + 60)
     shop.statuses.answers["a"] = status()
-    assert complete_readmissions(shop.coordinator, PERSON) == ()
+    assert complete_readmissions(shop.coordinator) == ()
     shop.clock.advance(60)
-    assert complete_readmissions(shop.coordinator, PERSON) == ("a",)
+    assert complete_readmissions(shop.coordinator) == ("a",)
 
 
 def test_draining_takes_the_consumer_out_of_its_fleet_in_the_same_transaction(shop: Cluster) -> None:

@@ -51,8 +51,8 @@ def everything_else(site: Site) -> None:
     pages.cluster_page(c)
     pages.topic_page(c, "orders", 5)
     fleet.missing(c)
-    directives.complete_readmissions(c, LOOP)
-    reconcile(c, LOOP)
+    directives.complete_readmissions(c)
+    reconcile(c)
 
 
 def of_b(site: Site) -> list[int]:
@@ -189,7 +189,7 @@ def test_a_fleet_that_cannot_be_read_stops_no_other(garbage: str) -> None:
     assert {one.consumer for one in overview.consumers(site.coordinator)} == {"a", "x", "z"}
     fleet.set_fleet(site.coordinator, replace(ETL, consumers=("x", "y")))
     directives.drain(site.coordinator, "a", "ann", "new host")
-    findings = reconcile(site.coordinator, LOOP)
+    findings = reconcile(site.coordinator)
     assert (findings.missing, any(site.paths.fleet("bad") in line for line in findings.lines)) == (("x", "y"), True)
     everything_else(site)
     assert site.zk.get(site.paths.fleet("bad")).data == GARBAGE[garbage]
@@ -243,7 +243,7 @@ def test_a_readmission_waits_for_no_other_consumer_whose_node_cannot_be_read() -
     put(site, site.paths.directive("c"), b"{")
     site.everybody_acts()
     problems: list[str] = []
-    assert directives.complete_readmissions(site.coordinator, LOOP, problems) == ("b",)
+    assert directives.complete_readmissions(site.coordinator, problems) == ("b",)
     assert problems[0].startswith(f"c is not readmitted: {site.paths.directive('c')}: ")
 
 
