@@ -1,13 +1,14 @@
 """What services and adapters share of ZooKeeper: lists that may be missing, and writes under guards."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from coordinator_tasks.core.errors import CoordinatorError, LookAgain, NodeMissing
-from coordinator_tasks.core.ports import Create, Operation, SetData, ZooKeeper
+from coordinator_tasks.core.ports import Create, Node, Operation, SetData, ZooKeeper
 
 MAX_ATTEMPTS = 20
 """Of one compare-and-set. Each lost attempt means that another writer made progress."""
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -17,6 +18,12 @@ def children(zk: ZooKeeper, path: str) -> list[str]:
         return zk.children(path)
     except NodeMissing:
         return []
+
+
+def find_many(zk: ZooKeeper, paths: Mapping[K, str]) -> dict[K, Node]:
+    """The nodes at these paths, by their keys; a missing node is left out."""
+    nodes = zk.get_many(list(paths.values()))
+    return {key: node for key, node in zip(paths, nodes, strict=True) if node is not None}
 
 
 def put(path: str, data: bytes, version: int) -> Operation:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from coordinator_tasks.core.errors import NotManaged, TopicConflict
+from coordinator_tasks.core.errors import TopicConflict
 from coordinator_tasks.core.model import Actor, StartRule, TopicConfig
 from coordinator_tasks.core.names import check_consumer, check_topic
 from coordinator_tasks.core.partition_text import counted, named
@@ -24,7 +24,7 @@ Given: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What was done, or would be: for a program (`found`), for the terminal, and for the log of the form's task."""
+    """What was done, or would be: for a program (`found`), for the terminal (`text`), for the form's task (`lines`)."""
 
     found: Any
     text: str
@@ -36,9 +36,9 @@ NOTHING = Done(None, "")
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One action: `help` is the command's text, `form` the form's; an empty `form` = there is none.
+    """One action: `help` is the command's text, `form` the form's; an empty `form` = there is no form.
 
-    `do` does it; `preview` says what it would do, and changes nothing. `before` is what the form says ahead of both.
+    `do` does it; `preview` says what it would do, and changes nothing. `before`: what the form's task logs before both.
     """
 
     name: str
@@ -50,21 +50,29 @@ class Action:
     before: Callable[[Coordinator, Given], Iterable[str]] = lambda _c, _given: ()
 
     def run(self, c: Coordinator, given: Given, actor: Actor, *, dry_run: bool) -> Done:
-        """As the command does it."""
+        """What the command does."""
+        _check_names(given)
         return self.preview(c, given) if dry_run else self.do(c, given, actor)
 
     def lines(self, c: Coordinator, given: Given, actor: Actor, *, dry_run: bool) -> list[str]:
-        """As the form's task does it, and what it says. A run may be given more than its fields: that is left out."""
+        """What the form's task does; returns what it logs. Parameters that are no fields of the form are left out."""
         fields = {one.name for one in self.parameters if one.form is not None}
         given = {name: value for name, value in given.items() if name in fields}
+        _check_names(given)
         return [*self.before(c, given), *self.run(c, given, actor, dry_run=dry_run).lines]
+
+
+def _check_names(given: Given) -> None:
+    for name, check in (("topic", check_topic), ("consumer", check_consumer)):
+        if name in given:
+            check(given[name])
 
 
 # Topics --------------------------------------------------------------------------------------------------------------
 
 
 def _described(c: Coordinator, given: Given) -> Iterator[str]:
-    topic = check_topic(given["topic"])
+    topic = given["topic"]
     described = c.kafka.describe([topic]).get(topic)
     if described is None:
         raise TopicConflict(f"Kafka has no topic {topic!r}: create it first, or correct its name")
@@ -74,7 +82,7 @@ def _described(c: Coordinator, given: Given) -> Iterator[str]:
 
 
 def _add_topic(c: Coordinator, given: Given, actor: Actor) -> Done:
-    topic = check_topic(given["topic"])
+    topic = given["topic"]
     config = topics.add_topic(
         c,
         topic,
@@ -91,7 +99,7 @@ def _add_topic(c: Coordinator, given: Given, actor: Actor) -> Done:
 
 
 def _compared(c: Coordinator, given: Given) -> Iterator[str]:
-    topic = check_topic(given["topic"])
+    topic = given["topic"]
     now = c.policy.strategies.effective(topics.configuration(c, topic))
     wanted = replace(now, strategy=given["strategy"], parameters=_texts(given.get("parameters")))
     c.policy.strategies.check(wanted)
@@ -99,7 +107,7 @@ def _compared(c: Coordinator, given: Given) -> Iterator[str]:
 
 
 def _set_strategy(c: Coordinator, given: Given, actor: Actor) -> Done:
-    topic = check_topic(given["topic"])
+    topic = given["topic"]
     config = topics.set_strategy(c, topic, given["strategy"], _texts(given.get("parameters")), actor)
     name = c.policy.strategies.effective(config).strategy
     text = f"topic {topic} has strategy {name}; the next plan goes by it"
@@ -112,29 +120,26 @@ def _named(config: TopicConfig) -> str:
 
 
 def _texts(parameters: Mapping[str, Any] | None) -> dict[str, str]:
-    """A form gives JSON: its numbers and truths are written as texts."""
+    """A form gives JSON values: numbers and booleans become their JSON text."""
     found = parameters or {}
     return {str(name): value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
 
 
 def _stopped(c: Coordinator, given: Given) -> Iterator[str]:
-    topic = check_topic(given["topic"])
-    if topic not in transitions.topics(c):
-        raise NotManaged(f"topic {topic!r} is not managed by cluster {c.paths.cluster!r}: there is nothing to remove")
+    topic = given["topic"]
+    topics.configuration(c, topic)
     for owned in _owned(c, [topic]).values():
         for consumer, count in sorted(owned.items()):
             yield f"{consumer} stops and commits {counted(count, 'partition')} of {topic}"
 
 
 def _remove_topic(c: Coordinator, given: Given, actor: Actor) -> Done:
-    topic = check_topic(given["topic"])
-    config = topics.remove_topic(c, topic, actor=actor)
-    said = f"{topic} is marked removed"
+    config, said = topics.remove_topic(c, given["topic"], actor=actor), f"{given['topic']} is marked removed"
     return Done(config, f"topic {said}; the next plan stops its consumers", (said,))
 
 
 def _would_pause(paused: bool, c: Coordinator, given: Given) -> Done:
-    topic = check_topic(given["topic"])
+    topic = given["topic"]
     changes = positions.would_pause(c, topic, given.get("partitions") or (), paused=paused)
     state = "paused" if paused else "read again"
     what = f"{named(changes)} of {topic} {'is' if len(changes) == 1 else 'are'} {state}"
@@ -154,13 +159,13 @@ def _of(topic: str, partitions: tuple[int, ...]) -> str:
 
 
 def _frozen(frozen: bool, c: Coordinator, given: Given) -> Iterator[str]:
-    topic = check_topic(given["topic"])
+    topic = given["topic"]
     same = topics.configuration(c, topic).frozen == frozen
     yield f"{topic} {'is' if same else 'gets'} {'frozen' if frozen else 'planned for everybody who is there'}"
 
 
 def _set_frozen(frozen: bool, text: str, c: Coordinator, given: Given, actor: Actor) -> Done:
-    topic = check_topic(given["topic"])
+    topic = given["topic"]
     return Done(overrides.set_frozen(c, topic, frozen=frozen, actor=actor), f"topic {topic} is {text}")
 
 
@@ -173,9 +178,8 @@ def _set_pins(c: Coordinator, given: Given, actor: Actor) -> Done:
 
 
 def _pins(given: Given) -> tuple[str, str, list[int]]:
-    """Topic, consumer and partitions; without a consumer their pins are taken away."""
-    consumer = check_consumer(given["consumer"]) if "consumer" in given else ""
-    return check_topic(given["topic"]), consumer, list(given.get("partitions") or ())
+    """Topic, consumer and partitions; without a consumer the partitions lose their pins."""
+    return given["topic"], given.get("consumer", ""), list(given.get("partitions") or ())
 
 
 def _pinned(given: Given, pins: tuple[overrides.Pin, ...]) -> Done:
@@ -185,12 +189,12 @@ def _pinned(given: Given, pins: tuple[overrides.Pin, ...]) -> Done:
 
 
 def _would_reset(c: Coordinator, given: Given) -> Done:
-    topic = check_topic(given["topic"])
+    topic = given["topic"]
     return _moved(topic, positions.preview(c, topic, given["to"], given.get("partitions") or ()))
 
 
 def _reset_offsets(c: Coordinator, given: Given, actor: Actor) -> Done:
-    topic, partitions = check_topic(given["topic"]), given.get("partitions") or ()
+    topic, partitions = given["topic"], given.get("partitions") or ()
     shifts = positions.reset(c, topic, given["to"], partitions, why=given["why"], actor=actor)
     return _moved(topic, shifts, "another try of this task has done it")
 
@@ -216,7 +220,7 @@ def _loses(verb: str, c: Coordinator, given: Given) -> Iterator[str]:
 
 
 def _owned(c: Coordinator, managed: Collection[str]) -> dict[str, Counter[str]]:
-    """Topic → consumer → how many partitions; without the topics that cannot be read."""
+    """Topic → consumer → how many partitions; unreadable topics are left out."""
     return {
         topic: Counter(node.assignments.values()) for topic, node in store.load_nodes(c.zk, c.paths, managed).items()
     }

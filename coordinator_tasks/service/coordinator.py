@@ -1,4 +1,4 @@
-"""What every service function takes first: one cluster, and the neighbours it is run with."""
+"""The first argument of every service function: one cluster and its neighbours."""
 
 from dataclasses import dataclass
 
@@ -9,10 +9,10 @@ from coordinator_tasks.core.ports import Clock, Discovery, KafkaAdmin, StatusCli
 
 @dataclass(frozen=True, slots=True)
 class Coordinator:
-    """Made by `wiring` from settings, or by tests from fakes. Holds no state of its own: ZooKeeper has all of it.
+    """Made by `wiring` from settings, or by tests from fakes. It holds no state: all of it is in ZooKeeper.
 
-    `boot_id` is this host's, to judge a refusal from a loopback address; empty = unknown, no such refusal proves anything.
-    `bootstrap_servers` is written to the topics that are added.
+    `boot_id` is this host's: a refused connection to a loopback address proves an end only on the same boot; empty =
+    unknown, so it proves nothing. `bootstrap_servers` is written to the topics that are added.
     """
 
     paths: Paths

@@ -1,15 +1,12 @@
 """What a person, or the platform, asks of a consumer: isolation, readmission, draining.
 
-Asking is one compare-and-set; what follows from it is the plan's work.
+Each request is one compare-and-set. The next plan acts on it.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from coordinator_tasks.core.codecs.member_codec import (
-    decode_directive,
-    encode_directive,
-)
+from coordinator_tasks.core.codecs.member_codec import decode_directive, encode_directive
 from coordinator_tasks.core.errors import Malformed, NotManaged, Refused
 from coordinator_tasks.core.machine.life import interfaces
 from coordinator_tasks.core.machine.presence import subscribes
@@ -25,7 +22,7 @@ from coordinator_tasks.core.model import (
 )
 from coordinator_tasks.core.names import check_words, is_topic
 from coordinator_tasks.core.ports import Check, Operation
-from coordinator_tasks.core.znodes import children, compare_and_set, put, written
+from coordinator_tasks.core.znodes import children, compare_and_set, find_many, put, written
 from coordinator_tasks.service import store
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import without
@@ -35,9 +32,9 @@ MAX_ISOLATED_S = 366 * 86_400.0
 
 
 def isolate(c: Coordinator, consumer: str, *, by: str, why: str, until_at: float = 0.0) -> Directive:
-    """The consumer may run nothing, and counts as closed, until it is readmitted; `until_at` 0 = until a person says so.
+    """The consumer may run nothing, and counts as closed, until it is readmitted; `until_at` 0 = by a person.
 
-    Raises `NotManaged` for a consumer that this cluster has never seen, and `Refused` for a time that cannot be written.
+    Raises `NotManaged` for a consumer that this cluster has never seen, and `Refused` for a time too far ahead.
     """
     check_known(c, consumer)
     by, why = check_words(by, "name"), check_words(why, "reason")
@@ -57,7 +54,7 @@ def isolate(c: Coordinator, consumer: str, *, by: str, why: str, until_at: float
 
 
 def readmit(c: Coordinator, consumer: str, by: str) -> Directive:
-    """Let the consumer in again as soon as it confirms that it runs nothing; without effect if it is not isolated."""
+    """Admit the consumer again as soon as it confirms that it runs nothing; no effect if it is not isolated."""
     check_known(c, consumer)
     by = check_words(by, "name")
 
@@ -71,7 +68,7 @@ def readmit(c: Coordinator, consumer: str, by: str) -> Directive:
 
 
 def drain(c: Coordinator, consumer: str, by: str, why: str) -> Directive:
-    """The consumer is to give everything away, and is no longer wanted in any fleet: both in one transaction."""
+    """Make the consumer give everything away, and take it out of its fleet, in one transaction."""
     check_known(c, consumer)
     by, why = check_words(by, "name"), check_words(why, "reason")
 
@@ -83,13 +80,13 @@ def drain(c: Coordinator, consumer: str, by: str, why: str) -> Directive:
 
 
 def undrain(c: Coordinator, consumer: str) -> Directive:
-    """The consumer may be given partitions again. The fleet is not changed: add it there if it should be kept running."""
+    """The consumer may get partitions again. Its fleet is not changed: add it there if it should keep running."""
     check_known(c, consumer)
     return _change(c, consumer, lambda old: replace(old, draining=None))
 
 
 def read_directive(c: Coordinator, consumer: str) -> Directive:
-    """The directive of a consumer; an empty one (version -1) while there is none."""
+    """The directive of a consumer; an empty one (version -1) if there is none."""
     path = c.paths.directive(consumer)
     node = c.zk.find(path)
     return Directive(consumer) if node is None else decode_directive(path, node.data, consumer, node.stat.version)
@@ -127,9 +124,9 @@ def check_known(c: Coordinator, consumer: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Topics:
-    """The topic nodes at one moment; `None` = nothing was planned yet. `versions` guard whatever relies on them.
+    """The topic nodes at one moment; `None` = nothing is planned yet. `versions` guard the writes that rely on them.
 
-    `unreadable`: those of which nobody can say what they grant.
+    `unreadable`: topics whose grants are unknown.
     """
 
     nodes: Mapping[str, TopicNode | None]
@@ -138,12 +135,12 @@ class _Topics:
 
 
 def complete_readmissions(c: Coordinator, problems: list[str] | None = None) -> tuple[str, ...]:
-    """Remove the isolations that are to end and whose consumers confirm, now, that they run nothing.
+    """Remove the isolations that are due to end, of consumers that confirm now that they run nothing.
 
-    The confirmation is the interface's own word at an acted epoch that is at least the current one of every topic, or
-    the known end of every incarnation that was granted anything. It is guarded by the versions of the topics, the claim
-    and the directive; what changes in between is left for the next call. Returns the consumers readmitted. What cannot be
-    read is added to `problems`, and keeps only those from being readmitted of whom it speaks.
+    A consumer confirms by its own answer, with an acted epoch of at least every topic's current one, or by the known end
+    of every incarnation that was granted something. The versions of topics, claim and directive guard the write: what
+    changes meanwhile is left to the next call. Returns the readmitted consumers. An unreadable node is added to
+    `problems`, and stops only the readmissions that depend on it.
     """
     problems = problems if problems is not None else []
     unclear: dict[str, str] = {}
@@ -161,7 +158,7 @@ def complete_readmissions(c: Coordinator, problems: list[str] | None = None) -> 
     for directive in waiting:
         claim, member = claims.get(directive.consumer), members.get(directive.consumer)
         if claim is None or (member is not None and member.problem):
-            continue  # whether it runs nothing cannot be told
+            continue  # nobody can say whether it runs nothing
         confirmed = _runs_nothing(directive, claim, member, answers.get(directive.consumer), topics)
         if confirmed and _lift(c, directive, claim, topics):
             done.append(directive.consumer)
@@ -175,9 +172,8 @@ def _is_due(directive: Directive, now: float) -> bool:
 
 def _read_topics(c: Coordinator, problems: list[str]) -> _Topics:
     c.zk.sync()
-    names = [name for name in c.zk.children(c.paths.assignments) if is_topic(name)]
-    paths = [c.paths.topic(name) for name in names]
-    found = {name: node for name, node in zip(names, c.zk.get_many(paths), strict=True) if node is not None}
+    names = filter(is_topic, c.zk.children(c.paths.assignments))
+    found = find_many(c.zk, {name: c.paths.topic(name) for name in names})
     nodes: dict[str, TopicNode | None] = {}
     unreadable: set[str] = set()
     for name, node in found.items():
@@ -198,9 +194,9 @@ def _runs_nothing(
     planned = {topic: node for topic, node in topics.nodes.items() if node is not None}
     isolated = directive.isolation.incarnation if directive.isolation is not None else 0
     granted = {node.incarnations[consumer] for node in planned.values() if consumer in node.incarnations}
-    # An isolation of one incarnation ends by the word, or the end, of that one; any other by those of all that may run.
-    # A number that was drawn beside a live registration (a second process of the id) has never been let in, and its end
-    # says nothing of the one that was, and has answered, once that is absent.
+    # The isolation of one incarnation ends with that incarnation's answer or end; any other isolation needs those of all
+    # incarnations that may run. An incarnation drawn beside a live registration (by a second process of the id) was never
+    # admitted: its end proves nothing about the one that had registered and answered.
     present = {member.incarnation} if member is not None else {claim.incarnation, claim.answered}
     unknown = ({isolated} if isolated else present | granted) - claim.ended.keys() - {0}
     if not unknown:

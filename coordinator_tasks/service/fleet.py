@@ -1,4 +1,4 @@
-"""The consumers that should run, those that are missing, and what is known of the ends of those that ran."""
+"""The consumers that should run, those that are missing, and the known ends of those that ran."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ from coordinator_tasks.core.model import Ending, Fleet, IdClaim
 from coordinator_tasks.core.names import check_app, check_consumer, is_app, is_consumer
 from coordinator_tasks.core.ports import Check, Node, Operation, SetData
 from coordinator_tasks.core.protocol import claims
-from coordinator_tasks.core.znodes import children, compare_and_set, put
+from coordinator_tasks.core.znodes import children, compare_and_set, find_many, put
 from coordinator_tasks.service.coordinator import Coordinator
 
 
@@ -35,8 +35,8 @@ class Launch:
 def set_fleet(c: Coordinator, fleet: Fleet) -> Fleet:
     """Write the desired consumers of an application; the same again changes nothing.
 
-    A `version` other than -1 is the one that must still be there (else `LookAgain`). Raises `Refused` for an id that
-    stands twice or in the fleet of another application, and `InvalidName`.
+    With a `version` other than -1, the stored fleet must have this version (else `LookAgain`). Raises `Refused` for an id
+    that stands twice or in the fleet of another application, and `InvalidName`.
     """
     path = c.paths.fleet(check_app(fleet.app))
     for consumer in fleet.consumers:
@@ -88,15 +88,13 @@ def _check_apart(fleet: Fleet, other: Fleet) -> None:
 
 
 def fleets(c: Coordinator) -> tuple[Fleet, ...]:
-    """All fleets, sorted by application; what of one cannot be read stands in its `problem`."""
-    apps = list(filter(is_app, children(c.zk, c.paths.fleets)))
-    paths = [c.paths.fleet(app) for app in apps]
-    nodes = zip(apps, paths, c.zk.get_many(paths), strict=True)
-    return tuple(_read_or_named(path, app, node) for app, path, node in nodes if node is not None)
+    """All fleets, sorted by application; the `problem` of a fleet says what of it is unreadable."""
+    nodes = find_many(c.zk, {app: c.paths.fleet(app) for app in filter(is_app, children(c.zk, c.paths.fleets))})
+    return tuple(_read_or_named(c.paths.fleet(app), app, node) for app, node in nodes.items())
 
 
 def _read_or_named(path: str, app: str, node: Node) -> Fleet:
-    """What cannot be read wants nobody, and stops no other fleet."""
+    """An unreadable fleet wants nobody, and stops no other fleet."""
     try:
         fleet = decode_fleet(path, node.data, app, node.stat.version)
     except Malformed as error:
@@ -110,10 +108,10 @@ def _read_or_named(path: str, app: str, node: Node) -> Fleet:
 
 
 def missing(c: Coordinator, problems: list[str] | None = None) -> tuple[Launch, ...]:
-    """The consumers to start now: wanted, not draining or isolated, not registered, and their last life known to be over.
+    """The consumers to start now: wanted, not draining or isolated, not registered, and with a known end of the last life.
 
-    A consumer that was started and has not registered yet is not missing, and neither is one that is merely silent, or of
-    which something cannot be read. Why something is left out is added to `problems`.
+    A consumer is not missing while it starts, while it is only silent, or if a node of it is unreadable. Such a node is
+    added to `problems`.
     """
     found = fleets(c)
     problems = problems if problems is not None else []
@@ -123,22 +121,20 @@ def missing(c: Coordinator, problems: list[str] | None = None) -> tuple[Launch, 
         return ()
     members = c.discovery.members()
     absent = [(fleet, consumer) for fleet, consumer in wanted if consumer not in members]
-    claim_nodes = c.zk.get_many([c.paths.id(consumer) for _, consumer in absent])
-    directive_nodes = c.zk.get_many([c.paths.directive(consumer) for _, consumer in absent])
+    claims_found = find_many(c.zk, {consumer: c.paths.id(consumer) for _, consumer in absent})
+    directives_found = find_many(c.zk, {consumer: c.paths.directive(consumer) for _, consumer in absent})
     launches = []
-    for (fleet, consumer), claim, directive in zip(absent, claim_nodes, directive_nodes, strict=True):
+    for fleet, consumer in absent:
         try:
-            due = _is_due(c, consumer, claim, directive)
+            if _is_due(c, consumer, claims_found.get(consumer), directives_found.get(consumer)):
+                launches.append(_launch(fleet, consumer))
         except Malformed as error:
             problems.append(f"{consumer} is not launched: {error}")
-            continue
-        if due:
-            launches.append(_launch(fleet, consumer))
     return tuple(launches)
 
 
 def launch_of(c: Coordinator, consumer: str) -> Launch | None:
-    """How a consumer is launched; `None` = it is in no fleet."""
+    """How to launch a consumer; `None` = it is in no fleet."""
     return next((_launch(fleet, consumer) for fleet in fleets(c) if consumer in fleet.consumers), None)
 
 
@@ -147,7 +143,7 @@ def _launch(fleet: Fleet, consumer: str) -> Launch:
 
 
 def _is_due(c: Coordinator, consumer: str, claim_node: Node | None, directive_node: Node | None) -> bool:
-    """Whether the next incarnation is to be started: the last one is over, and nothing is asked of whichever comes."""
+    """Whether to start the next incarnation: the last one is over, and no directive holds for the next one."""
     if claim_node is not None:
         claim = decode_claim(c.paths.id(consumer), claim_node.data, consumer, claim_node.stat.version)
         last = Life(consumer, claim.incarnation, claim=claim)
@@ -163,7 +159,7 @@ def _is_due(c: Coordinator, consumer: str, claim_node: Node | None, directive_no
 
 
 def record_end(c: Coordinator, consumer: str, incarnation: int, how: Ending, reason: str = "") -> IdClaim:
-    """Write down that an incarnation is over, and why; the first knowledge stays.
+    """Note that an incarnation is over, and why; a later note does not replace the first.
 
     Raises `NotManaged` for an unknown id, and `Refused`.
     """

@@ -1,15 +1,16 @@
-"""What happened: the records of a topic, newest first, and the rebalances that they tell of."""
+"""The history: the records of a topic, newest first, and the rebalances that they belong to."""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 
 from coordinator_tasks.core.codecs.history_codec import decode_record
 from coordinator_tasks.core.errors import LookAgain
 from coordinator_tasks.core.model import Actor, Move, Record, State
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Delete
-from coordinator_tasks.core.znodes import children
+from coordinator_tasks.core.znodes import children, find_many
 from coordinator_tasks.service.coordinator import Coordinator
 
 KEEP = 10_000
@@ -19,10 +20,10 @@ _DELETES = 500
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """One rebalance of one topic: from its first plan until Stable, over all the runs that it took.
+    """One rebalance of one topic: from its first plan until Stable, over all its runs.
 
-    `states` are those passed, the first being where it began; `ended_at` is 0 while it goes on; `moves` may name a
-    partition more than once, when it was planned again on its way.
+    `states`: all states, the first is the one before it; `ended_at` is 0 until it ends; `moves` names a partition more
+    than once if it was planned again meanwhile.
     """
 
     topic: str
@@ -39,12 +40,7 @@ class Rebalance:
 
 def records(c: Coordinator, topic: str, limit: int = 100) -> tuple[Record, ...]:
     """The newest records of a topic, newest first; none if there is no such topic. Raises `Malformed`."""
-    found: list[Record] = []
-    for record in _backwards(c, topic, min(limit, _CHUNK)):
-        if len(found) == limit:
-            break
-        found.append(record)
-    return tuple(found)
+    return tuple(islice(_backwards(c, topic, min(limit, _CHUNK)), limit))
 
 
 def recorded(c: Coordinator) -> list[str]:
@@ -62,7 +58,7 @@ def _of_topic(c: Coordinator, topic: str, limit: int) -> list[Rebalance]:
     groups: dict[str, list[Record]] = {}
     for record in _backwards(c, topic, _CHUNK):
         if record.rebalance not in groups and len(groups) == limit:
-            break  # the groups are whole: a topic has one rebalance at a time
+            break  # the groups are complete: a topic has one rebalance at a time
         groups.setdefault(record.rebalance, []).append(record)
     return [_summed_up(topic, group[::-1]) for group in groups.values()]
 
@@ -85,23 +81,21 @@ def _summed_up(topic: str, group: list[Record]) -> Rebalance:
 
 
 def _backwards(c: Coordinator, topic: str, chunk: int) -> Iterator[Record]:
-    """All records, newest first, read a chunk at a time; one pruned in between is left out."""
+    """All records, newest first, read in chunks; a record pruned meanwhile is left out."""
     names = _names(c, topic)
     for end in range(len(names), 0, -chunk):
-        part = names[max(0, end - chunk) : end][::-1]
-        paths = [f"{c.paths.history(topic)}/{name}" for name in part]
-        for name, path, node in zip(part, paths, c.zk.get_many(paths), strict=True):
-            if node is not None:
-                yield decode_record(path, node.data, int(name))
+        paths = {name: f"{c.paths.history(topic)}/{name}" for name in reversed(names[max(0, end - chunk) : end])}
+        for name, node in find_many(c.zk, paths).items():
+            yield decode_record(paths[name], node.data, int(name))
 
 
 def _names(c: Coordinator, topic: str) -> list[str]:
-    """The records' names, oldest first; any other child is nobody's record."""
+    """The records' names, oldest first; any other child is no record."""
     return [name for name in children(c.zk, c.paths.history(topic)) if name.isascii() and name.isdigit()]
 
 
 def prune(c: Coordinator, topic: str, keep: int = KEEP) -> int:
-    """Delete the oldest records beyond `keep`; returns how many. Best effort: what fails is left for the next call."""
+    """Delete the oldest records beyond `keep`; returns how many. A failed deletion is left to the next call."""
     old = _names(c, topic)[: -keep if keep else None]
     deleted = 0
     for first in range(0, len(old), _DELETES):
@@ -110,7 +104,7 @@ def prune(c: Coordinator, topic: str, keep: int = KEEP) -> int:
 
 
 def _delete(c: Coordinator, paths: Sequence[str]) -> int:
-    """All at once; if one of them cannot be deleted (it is gone, or has a child), the others one by one."""
+    """All in one transaction; if one cannot be deleted (it is gone, or has a child), one by one."""
     with suppress(LookAgain):
         c.zk.transact([Delete(path) for path in paths])
         return len(paths)

@@ -1,7 +1,7 @@
 """The plain loop: the same transitions without Airflow, for tests, benchmarks and small sites.
 
-It holds no truth of its own. While ZooKeeper or the registry do not answer it changes nothing, says so once, and goes on
-when they are back; while Kafka does not, what can be done without it is done.
+It has no state that matters. While ZooKeeper or the registry does not answer, it changes nothing, says so once, and
+continues when they are back. While Kafka does not answer, it does what is possible without Kafka.
 """
 
 import logging
@@ -15,10 +15,10 @@ from coordinator_tasks.service import transitions, upkeep
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Outcome, TopicReport
 
-BUSY_S = 0.05  # between two looks while something is waited for
-HANDOFF_S = 0.2  # the first look after a plan in which nobody waits for us: consumers that hand over answer later
-QUIET_S = 1.0  # the periodic look that finds what no watch told
-AMONG_THEM = (MoveKind.HANDOFF, MoveKind.START)  # a barrier opens only when we have asked
+BUSY_S = 0.05  # pause while something is waited for
+HANDOFF_S = 0.2  # pause after a plan that consumers perform among themselves: they answer later
+QUIET_S = 1.0  # pause while nothing is due: finds changes that no watch reports
+AMONG_THEM = (MoveKind.HANDOFF, MoveKind.START)  # a barrier opens only after the coordinator has asked
 SHOWN_TOPICS = 10  # in one line of the log
 CHORES_S = 10.0  # new partitions and readmissions
 PRUNE_S = 60.0  # old records
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 def run(c: Coordinator, stop: threading.Event, who: str, show: Callable[[TopicReport], None] | None = None) -> None:
-    """Run until `stop` is set. `who` stands in the history; `show` gets every report of something written."""
+    """Run until `stop` is set. `who` is written to the history; `show` gets the report of every write."""
     wake = threading.Event()
     actor = Actor("loop", who)
     held = ""
@@ -56,7 +56,7 @@ def run(c: Coordinator, stop: threading.Event, who: str, show: Callable[[TopicRe
 
 @dataclass(slots=True)
 class _Chores:
-    """When the upkeep is due again, and what it said last: what stays as it is is said once."""
+    """When the upkeep is due again, and its last lines: the same line is logged once."""
 
     at: float = 0.0
     prune_at: float = 0.0
@@ -77,7 +77,7 @@ class _Chores:
 
 
 def _say(reports: Collection[TopicReport], said: Collection[str]) -> set[str]:
-    """Log who is left out, and each reason for which topics are held, with these, unless it was said; all that is so now."""
+    """Log what is left out, and why which topics are held, unless `said` has it; returns all that holds now."""
     held: dict[str, list[str]] = {}
     for report in reports:
         if report.outcome is Outcome.HELD:
@@ -91,7 +91,7 @@ def _say(reports: Collection[TopicReport], said: Collection[str]) -> set[str]:
 
 
 def _pause_s(reports: Collection[TopicReport]) -> float:
-    """How long nothing is expected."""
+    """Seconds until the next look, if no watch fires."""
     busy = [r for r in reports if r.outcome in (Outcome.WRITTEN, Outcome.WAITING, Outcome.OVERTAKEN)]
     if not busy:
         return QUIET_S
@@ -104,7 +104,7 @@ def _is_among_consumers(report: TopicReport) -> bool:
 
 
 def _pause(stop: threading.Event, wake: threading.Event, limit_s: float) -> None:
-    """Wait for a watch, at most `limit_s`; a stop is noticed within a tenth of a second."""
+    """Wait for a watch, at most `limit_s`; notices a stop within a tenth of a second."""
     waited = 0.0
     while waited < limit_s and not stop.is_set() and not wake.wait(min(0.1, limit_s)):
         waited += 0.1

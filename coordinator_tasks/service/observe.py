@@ -1,7 +1,7 @@
-"""Look at the world once: who is registered, what is asked of them, what they say themselves; note who is absent.
+"""Observe the world once: registrations, directives and the consumers' own answers; note who is absent.
 
-The notes (an absence, a first answer, an isolation by the platform) are evidence that has to outlive this process, so
-they are written to ZooKeeper, each by a compare-and-set; losing one of those races is harmless, the next look repeats it.
+The notes (an absence, a first answer, an isolation by the platform) are evidence that outlives this process: each is
+written to ZooKeeper by a compare-and-set. A lost race is harmless, because the next observation repeats the note.
 """
 
 import secrets
@@ -32,7 +32,7 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.names import is_consumer
 from coordinator_tasks.core.ports import Check
 from coordinator_tasks.core.protocol import claims as claim_steps
-from coordinator_tasks.core.znodes import children, put, written
+from coordinator_tasks.core.znodes import children, find_many, put, written
 from coordinator_tasks.service import store
 from coordinator_tasks.service.coordinator import Coordinator
 
@@ -43,7 +43,11 @@ _LOOPBACK = ("127.", "localhost", "[::1]", "::1")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One look: a world without a topic's own parts, and the holders' incarnations by consumer."""
+    """One observation: the world without a topic's own parts, and consumer → its incarnations that hold something.
+
+    `owned`: topic → consumer → how many partitions. `committed`: topic → its group's offsets, the brokers' refusal, or
+    `None` = no answer.
+    """
 
     world: World
     holders: Mapping[str, frozenset[int]]
@@ -51,9 +55,9 @@ class Snapshot:
     committed: Mapping[str, Mapping[int, Committed] | Refused | None] = field(default_factory=dict)
 
     def world_of(self, topic: str) -> World:
-        """The world for one topic: with its group's offsets, and what everybody carries of the other topics.
+        """The world for one topic: with its group's offsets, and every consumer's load from the other topics.
 
-        Raises `Refused` if the brokers refuse to tell the group's offsets.
+        Raises `Refused` if the brokers refuse to give the group's offsets.
         """
         committed = self.committed.get(topic, {})
         if isinstance(committed, Refused):
@@ -65,12 +69,10 @@ class Snapshot:
 
 
 def snapshot(c: Coordinator, topics: Collection[str], *, note: bool = True) -> Snapshot:
-    """Observe everything once. `topics` are all the managed ones: they tell who holds something, and how much.
+    """Observe everything once. `topics` are all the managed topics: their nodes say who holds how much.
 
-    `note` False = write no notes: for who only wants to see.
-
-    What cannot be read of one consumer makes it unclear, and nobody else. Raises `StoreUnavailable` or
-    `DiscoveryUnavailable` (each by itself means: hold).
+    `note` False = write no notes. What cannot be read of one consumer makes only this consumer unclear. Raises
+    `StoreUnavailable` or `DiscoveryUnavailable`; each of them means: hold.
     """
     nodes = store.load_nodes(c.zk, c.paths, sorted(topics))
     holders, unclear = holders_of(nodes), dict[str, str]()
@@ -95,19 +97,19 @@ def holders_of(nodes: Mapping[str, TopicNode]) -> dict[str, frozenset[int]]:
 
 
 def load_members(c: Coordinator, unclear: dict[str, str]) -> dict[str, Member]:
-    """Who is registered; whose registration cannot be read is noted in `unclear` as well."""
+    """The registered consumers; what is wrong with a registration is noted in `unclear`."""
     members = dict(c.discovery.members())
     unclear.update({consumer: member.problem for consumer, member in members.items() if member.problem})
     return members
 
 
 def load_claims(c: Coordinator, consumers: Collection[str], unclear: dict[str, str]) -> dict[str, IdClaim]:
-    """The `ids` nodes of these consumers that are there; what cannot be read is noted in `unclear`."""
+    """The claims (`ids` nodes) of these consumers; an unreadable one is noted in `unclear`."""
     return _load(c, consumers, c.paths.id, member_codec.decode_claim, unclear)
 
 
 def load_directives(c: Coordinator, unclear: dict[str, str]) -> dict[str, Directive]:
-    """All directives; what cannot be read is noted in `unclear`."""
+    """All directives; an unreadable one is noted in `unclear`."""
     return _load(c, children(c.zk, c.paths.directives), c.paths.directive, member_codec.decode_directive, unclear)
 
 
@@ -118,22 +120,21 @@ def _load(
     decode: Callable[[str, bytes, str, int], V],
     unclear: dict[str, str],
 ) -> dict[str, V]:
-    consumers = [consumer for consumer in consumers if is_consumer(consumer)]  # another name is nobody's
-    paths = [path_of(consumer) for consumer in consumers]
+    paths = {consumer: path_of(consumer) for consumer in consumers if is_consumer(consumer)}
     found: dict[str, V] = {}
-    for consumer, path, node in zip(consumers, paths, c.zk.get_many(paths), strict=True):
-        if node is None or (not node.data and node.stat.version == 0):
-            continue  # never written; one that somebody has emptied cannot be read
+    for consumer, node in find_many(c.zk, paths).items():
+        if not node.data and node.stat.version == 0:
+            continue  # never written; a node that somebody has emptied is unreadable
         try:
-            found[consumer] = decode(path, node.data, consumer, node.stat.version)
+            found[consumer] = decode(paths[consumer], node.data, consumer, node.stat.version)
         except Malformed as error:
             unclear[consumer] = str(error)
     return found
 
 
 def _note(c: Coordinator, world: World, holders: Mapping[str, frozenset[int]]) -> World:
-    """Write down first answers, absences and ends; isolate who has been absent and silent for too long."""
-    # A holder whose claim was lost with ZooKeeper gets a new one: its absence has to be noted somewhere.
+    """Note first answers, absences and ends; isolate consumers that have been absent and silent for too long."""
+    # A holder whose claim was lost with ZooKeeper's data gets a new one, to note its absence in.
     lost = {
         consumer: IdClaim(consumer, max(held))
         for consumer, held in holders.items()
@@ -155,7 +156,7 @@ def _note(c: Coordinator, world: World, holders: Mapping[str, frozenset[int]]) -
 
 def _noted(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int]) -> IdClaim:
     if claim.consumer in world.unclear:
-        return claim  # whether it is absent cannot be told
+        return claim  # nobody can say whether it is absent
     answer = world.answers.get(claim.consumer)
     member = world.members.get(claim.consumer)
     if isinstance(answer, ConsumerStatus) and member is not None and answer.incarnation == member.incarnation:
@@ -165,16 +166,16 @@ def _noted(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int]) -
         return _noted_end(c, world, claim, held)
     incarnation = absent[-1]
     if member is not None:
-        answer = None  # it is the successor's address that was asked
+        answer = None  # it came from the successor's address
     note, gone = note_absence(claim, incarnation, answer, _same_boot(c, claim), world.now, c.zk.session_timeout_s)
     claim = replace(claim, absence=note)
     return claim_steps.ended(claim, incarnation, Ending.REFUSED) if gone else claim
 
 
 def _noted_end(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int]) -> IdClaim:
-    """Nobody is absent any more, or their end is known: then `rejoin_grace_s` counts from the first note of it.
+    """Nobody is absent, or the absent one's end is known: then `rejoin_grace_s` counts from the first note of the end.
 
-    A note that lies ahead is of a clock that has jumped, and would keep everybody waiting until then: it is made anew.
+    A note from the future was written by a clock that jumped. It is replaced, or everybody would wait until that time.
     """
     if claim.consumer in world.members:
         return replace(claim, absence=None)
@@ -192,7 +193,7 @@ def _same_boot(c: Coordinator, claim: IdClaim) -> bool:
 
 def _write_claim(c: Coordinator, old: IdClaim, new: IdClaim) -> IdClaim | None:
     write = put(c.paths.id(old.consumer), member_codec.encode_claim(new), old.version)
-    # A lost race: somebody else noted something, or it registered again. The next look sees that.
+    # A lost race: another process noted something, or the consumer registered. The next observation sees that.
     return replace(new, version=old.version + 1) if written(c.zk, [write]) else None
 
 
@@ -214,7 +215,7 @@ def _overdue(c: Coordinator, world: World, holders: Mapping[str, frozenset[int]]
 
 
 def _isolate(c: Coordinator, world: World, consumer: str, incarnation: int) -> Directive | None:
-    """Isolate this incarnation by the platform, unless it has registered again in the meantime."""
+    """Isolate this incarnation by the platform, unless it has registered again meanwhile."""
     if world.life(consumer, incarnation).isolation is not None:
         return None
     old = world.directives.get(consumer, Directive(consumer))
@@ -227,7 +228,7 @@ def _isolate(c: Coordinator, world: World, consumer: str, incarnation: int) -> D
 
 
 def describe(c: Coordinator, views: Collection[TopicView]) -> list[TopicView]:
-    """Add what Kafka says of each topic; without an answer the views stay as they are (known partitions go on)."""
+    """Add Kafka's description of each topic; without an answer the views stay as they are: known partitions suffice."""
     try:
         found: Mapping[str, TopicDescription | None] = c.kafka.describe([view.topic for view in views])
     except KafkaUnavailable:

@@ -1,6 +1,6 @@
-"""What a person asks for over the strategy: a frozen topic, partitions that stay with one consumer.
+"""What a person sets above the strategy: a frozen topic, partitions that stay with one consumer.
 
-Overrides stand in the topic's configuration, and the next plan follows them. The same override again changes nothing.
+Overrides are kept in the topic's configuration, and the next plan follows them. The same override again changes nothing.
 """
 
 import logging
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """One partition that gets another pin: `owner` has it now, `before` was its pin, `after` is; empty = none."""
+    """A changed pin of one partition: `owner` has it now, `before` and `after` are its pins; empty = none."""
 
     partition: int
     owner: str
@@ -33,7 +33,7 @@ class Pin:
 
     @property
     def text(self) -> str:
-        """For a person; what it says of before is what brings it back."""
+        """For a person; it names the former pin, so that the change can be undone."""
         was = f", was pinned to {self.before}" if self.before else ""
         if not self.after:
             return f"partition {self.partition} may move again{was}"
@@ -44,7 +44,7 @@ class Pin:
 
 
 def told(config: TopicConfig) -> tuple[str, ...]:
-    """What a person has asked for that keeps plans from being what the strategy alone would make them."""
+    """The requests of persons by which plans differ from the strategy's."""
     pinned = by_consumer((consumer, partition) for partition, consumer in config.pins.items())
     texts = [FROZEN] if config.frozen else []
     texts += [f"paused: {named(config.paused)}"] if config.paused else []
@@ -52,9 +52,9 @@ def told(config: TopicConfig) -> tuple[str, ...]:
 
 
 def set_frozen(c: Coordinator, topic: str, *, frozen: bool, actor: Actor) -> TopicConfig:
-    """Keep plans from moving anything for those who come or go, or let them again. Raises `NotManaged`.
+    """Freeze a topic: plans move nothing when consumers join or leave; or end that. Raises `NotManaged`.
 
-    What nobody runs any more is placed all the same: a frozen topic loses no progress.
+    Partitions that nobody runs are still assigned: a frozen topic makes progress.
     """
     changed = change_config(c, topic, lambda config: replace(config, frozen=frozen))
     log.info("topic %s is %s, asked by %s %s", topic, "frozen" if frozen else "not frozen", actor.kind, actor.who)
@@ -75,9 +75,9 @@ def would_pin(c: Coordinator, topic: str, consumer: str, partitions: Collection[
 def set_pins(
     c: Coordinator, topic: str, consumer: str, partitions: Collection[int], *, actor: Actor
 ) -> tuple[Pin, ...]:
-    """Partitions that belong to this consumer whenever it is there; an empty `consumer` takes their pins away again.
+    """Keep partitions with this consumer while it is there; an empty `consumer` removes their pins.
 
-    Returns and raises what `would_pin` does. Without its consumer a pinned partition goes where the strategy puts it.
+    Returns and raises what `would_pin` does. While its consumer is absent, the strategy places a pinned partition.
     """
     found = would_pin(c, topic, consumer, partitions)
 
@@ -93,7 +93,7 @@ def set_pins(
 
 def _pinned(c: Coordinator, config: TopicConfig, consumer: str, partitions: Collection[int]) -> Collection[int]:
     if not consumer:
-        # Also those that Kafka no longer has: otherwise nobody could take their pins away.
+        # Also partitions that Kafka no longer has: otherwise nobody could remove their pins.
         unknown = sorted(set(partitions) - config.pins.keys())
         if unknown:
             raise Refused(

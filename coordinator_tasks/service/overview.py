@@ -1,6 +1,6 @@
-"""What is there now, for a person: topics with their owners, consumers with what they run. Writes nothing at all.
+"""The present state, for a person: topics with their owners, consumers with what they run. Writes nothing.
 
-A topic or consumer that cannot be read shows its problem in place of its figures and hides none of the others.
+An unreadable topic or consumer shows its problem instead of its figures, and hides none of the others.
 """
 
 from collections import Counter
@@ -36,9 +36,10 @@ HEALTHY = "ok"
 
 @dataclass(frozen=True, slots=True)
 class TopicOverview:
-    """One managed topic. `owners`: consumer → how many partitions; `moving` are those on their way; `reason` says what
-    is due or waited for, `blockers` who holds it up, `wishes` what a person has frozen, paused or pinned, `problem` why it
-    cannot be read (then the figures are empty).
+    """One managed topic. `owners`: consumer → how many partitions; `moving`: partitions whose close or start is awaited.
+
+    `reason` says what is due or waited for, `blockers` who holds it up, `wishes` what a person has frozen, paused or
+    pinned, `problem` why the topic is unreadable (then the figures are empty).
     """
 
     topic: str
@@ -56,7 +57,7 @@ class TopicOverview:
 
 @dataclass(frozen=True, slots=True)
 class RunningTopic:
-    """What a consumer says of one topic, beside what it is granted; `lag_records` is None if no partition knows it."""
+    """What a consumer says of one topic, and what it is granted; `lag_records` is None if no partition's lag is known."""
 
     topic: str
     assigned: tuple[int, ...] = ()
@@ -70,12 +71,11 @@ class RunningTopic:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOverview:
-    """One consumer. `presence` is one of `Presence`, `draining`, `starting` (it has drawn its incarnation and not registered
-    yet), or `not started` (it is wanted, and nobody has launched it yet).
+    """One consumer. `presence` is one of `Presence`, `draining`, `starting` (it has drawn its incarnation, but has not
+    registered), or `not started` (it is wanted, but never launched).
 
-    `problem` is what an absent owner is waited for, or else why its interface gave no answer; `ended` is why its last
-    life ended, if nothing of it is there any more; `reports` is what is wrong with its registration, and what it reports
-    itself beside its topics.
+    `problem`: what an absent owner is waited for, or else why the consumer did not answer; `ended`: why its last life
+    ended, if it is gone; `reports`: what is wrong with its registration, and its own reports that concern no topic.
     """
 
     consumer: str
@@ -119,25 +119,25 @@ def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) ->
 
 
 def unowned(c: Coordinator) -> dict[str, tuple[int, ...]]:
-    """Topic → its partitions that nobody has and nobody is to get, of those that can be read and have some."""
+    """Topic → its partitions that nobody has or is about to get; topics without any, or unreadable, are left out."""
     return _of_each(c, unowned_in)
 
 
 def held(c: Coordinator, consumer: str) -> dict[str, tuple[int, ...]]:
-    """Topic → the partitions that this consumer has, of the topics that can be read: what its isolation would take."""
+    """Topic → the partitions that this consumer has: what its isolation would take. Unreadable topics are left out."""
     return _of_each(c, lambda view: _granted(consumer, view.node) if view.node is not None else ())
 
 
 def _of_each(c: Coordinator, partitions: Callable[[TopicView], tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
     for topic in transitions.topics(c):
-        with suppress(Malformed, Refused, LookAgain):  # `topics` shows what is wrong with such a one
+        with suppress(Malformed, Refused, LookAgain):  # `topics` shows such a problem
             found[topic] = partitions(store.load(c.zk, c.paths, topic).view)
     return {topic: numbers for topic, numbers in found.items() if numbers}
 
 
 def unowned_in(view: TopicView) -> tuple[int, ...]:
-    """The topic's partitions that nobody has and nobody is to get; none of a topic that was removed."""
+    """The topic's partitions that nobody has or is about to get; none of a removed topic."""
     if view.config.removed:
         return ()
     owned = view.node.assignments.keys() if view.node is not None else set[int]()
@@ -146,7 +146,7 @@ def unowned_in(view: TopicView) -> tuple[int, ...]:
 
 
 def _moving(view: TopicView) -> set[int]:
-    """The partitions whose close or start is not confirmed yet."""
+    """The partitions whose close or start is not confirmed."""
     if view.state is None:
         return set()
     listed = (*view.state.to_close.values(), *view.state.to_start.values())
@@ -154,9 +154,9 @@ def _moving(view: TopicView) -> set[int]:
 
 
 def consumers(c: Coordinator) -> list[ConsumerOverview]:
-    """Everybody who is registered, holds something, is wanted in a fleet, or has a directive; sorted by id.
+    """The consumers that are registered, hold something, are wanted in a fleet, or have a directive; sorted by id.
 
-    Asks the consumers' own interfaces once. Raises the `Unavailable` kinds.
+    Asks each consumer's interface once. Raises the `Unavailable` kinds.
     """
     nodes, unclear = store.load_nodes(c.zk, c.paths, transitions.topics(c)), dict[str, str]()
     directives = load_directives(c, unclear)
@@ -195,7 +195,7 @@ def _consumer(
 
 def _presence(c: Coordinator, life: Life, world: World, held: int) -> str:
     found = presence(life.consumer, life.incarnation, world, c.policy)
-    if found is Presence.ABSENT and not held:  # an owner is absent; who owns nothing has not begun
+    if found is Presence.ABSENT and not held:  # only an owner is called absent
         return STARTING if life.incarnation else NOT_STARTED
     if found is Presence.LIVE and life.draining is not None:
         return DRAINING
@@ -203,18 +203,18 @@ def _presence(c: Coordinator, life: Life, world: World, held: int) -> str:
 
 
 def _problem(answer: Answer | None, *, registered: bool) -> str:
-    """A silent interface is worth a word only while somebody should be there."""
+    """Why a registered consumer does not answer."""
     return answer.detail if registered and isinstance(answer, Unreachable) else ""
 
 
 def _misregistered(member: Member | None) -> tuple[str, ...]:
-    """What of its registration's topics counts for nothing."""
+    """The registered topics that are ignored, and why."""
     problem = topic_patterns.problem(member.topics) if member is not None else ""
     return (f"registered for topics: {problem}",) if problem else ()
 
 
 def _ended(claim: IdClaim | None) -> str:
-    """Why the last life ended; empty where no reason is known, as after a clean leave."""
+    """Why the last life ended; empty without a known reason, as after a clean leave."""
     reason = claim.reasons.get(claim.incarnation, "") if claim is not None else ""
     return f"incarnation {claim.incarnation} has ended: {reason}" if claim is not None and reason else ""
 

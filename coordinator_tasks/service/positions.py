@@ -1,7 +1,7 @@
 """What a person asks of single partitions: a pause, or another position.
 
-A pause stands in the configuration, and the next plan hands it to the consumers. A reset is written into the topic's node
-at once, under the node's next epoch, so that nothing can perform it a second time.
+A pause is kept in the configuration, and the next plan hands it to the consumers. A reset is written to the topic's node
+at once, under the node's next epoch, so that it cannot be performed twice.
 """
 
 import logging
@@ -20,9 +20,9 @@ from coordinator_tasks.service.transitions import Outcome, TopicReport
 
 EARLIEST, LATEST = "earliest", "latest"
 MAX_AT_ONCE = 2_000
-"""Partitions of one reset: all of it, and where each of them was, goes into one transaction."""
+"""Partitions of one reset: it is one transaction, with the former offset of each partition."""
 MAX_TEXT = 40
-"""Characters of a position: no offset and no time has more."""
+"""Characters of a position: no offset or time is longer."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 RESET = "reset offsets"
 _SAYS = "give earliest, latest, an offset, or a time with its zone such as 2026-11-21T08:15:00Z"
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """One partition: `before` is what is committed (`None` = nothing), `target` where it goes on."""
+    """One partition: `before` is the committed offset (`None` = none), `target` where it continues."""
 
     partition: int
     before: int | None
@@ -39,7 +39,7 @@ class Shift:
 
     @property
     def text(self) -> str:
-        """For a person; what it says of before is what brings it back."""
+        """For a person; it names the former offset, so that the reset can be undone."""
         who = f"partition {self.partition} goes on at {self.target}"
         if self.before is None:
             return f"{who}, nothing was committed"
@@ -52,7 +52,7 @@ class Shift:
 def preview(c: Coordinator, topic: str, to: str, partitions: Collection[int] = ()) -> tuple[Shift, ...]:
     """What `reset` would do; none = all partitions. Raises `Refused` as `reset` does, `NotManaged`, the `Unavailable` kinds.
 
-    While a partition is being moved, which `reset` waits for, the preview says what comes after that.
+    While a partition moves, `reset` raises `LookAgain`; the preview says what it does after the move.
     """
     shifts = _shifts(c, topic, to, partitions)
     report = transitions.preview_seek(c, topic, {one.partition: one.target for one in shifts})
@@ -76,8 +76,8 @@ def reset(
 ) -> tuple[Shift, ...]:
     """Let the owners stop these partitions, commit, and start them again at `to`: `earliest`, `latest`, offset or time.
 
-    Raises what `preview` raises, and `LookAgain` while one of them is being moved. Once per task of Airflow, however
-    often it is tried, also at the same time; an attempt that comes too late returns nothing.
+    Raises what `preview` raises, and `LookAgain` while one of them moves. A task of Airflow resets once, however often it
+    is tried, also at the same time: every other try returns nothing.
     """
     by, why = check_words(actor.who or actor.dag or actor.kind, "name"), check_words(why, "reason")
     if _done(c, topic, actor):
@@ -109,7 +109,7 @@ def would_pause(c: Coordinator, topic: str, partitions: Collection[int], *, paus
 
 
 def set_paused(c: Coordinator, topic: str, partitions: Collection[int], *, paused: bool, actor: Actor) -> TopicConfig:
-    """Partitions that are not read, or are again; none = all. They stay with their owner, which goes on committing."""
+    """Pause partitions, or resume them; none = all. They stay with their owner, which still commits them."""
     wanted = chosen_partitions(c, configuration(c, topic), partitions)
 
     def change(config: TopicConfig) -> TopicConfig:
@@ -130,7 +130,7 @@ def _targets(c: Coordinator, topic: str, to: str, partitions: Sequence[int]) -> 
     if text.isascii() and text.isdigit() and len(text) <= MAX_TEXT:
         return {p: _inside(topic, p, int(text), bounds[p]) for p in partitions}
     at = c.kafka.at_times(topic, dict.fromkeys(partitions, _time_ms(to)))
-    return {p: at.get(p, bounds[p][1]) for p in partitions}  # nothing so late: what comes from now on
+    return {p: at.get(p, bounds[p][1]) for p in partitions}  # no record that late: the end
 
 
 def _inside(topic: str, partition: int, offset: int, bounds: tuple[int, int]) -> int:
@@ -143,7 +143,7 @@ def _inside(topic: str, partition: int, offset: int, bounds: tuple[int, int]) ->
 
 
 def _time_ms(text: str) -> int:
-    """Milliseconds since 1970: what lies before has a number below 0, which Kafka takes for `latest` or refuses."""
+    """Milliseconds since 1970. An earlier time is negative, which Kafka takes for `latest` or refuses."""
     shown = repr(text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "...")
     try:
         at = datetime.fromisoformat(text.strip())
@@ -151,7 +151,7 @@ def _time_ms(text: str) -> int:
         raise Refused(f"{shown} is no position; {_SAYS}") from error
     if at.tzinfo is None:
         raise Refused(f"the time {shown} has no zone; {_SAYS}")
-    since = at - EPOCH  # in whole steps, and of any year: a timestamp has neither
+    since = at - EPOCH  # exact, and for every year, unlike `timestamp()`
     if since < timedelta(0):
         raise Refused(f"the time {shown} lies before 1970, where Kafka's times begin; give a later one, or earliest")
     return since // timedelta(milliseconds=1)
@@ -163,7 +163,7 @@ def _before(committed: Mapping[str, Mapping[int, Committed]], topic: str, partit
 
 
 def _done(c: Coordinator, topic: str, actor: Actor) -> bool:
-    """Whether another try of this task has done it."""
+    """Whether another try of this task has done the reset."""
     if actor.kind != "airflow":
         return False
     same = (actor.dag, actor.run, actor.task)

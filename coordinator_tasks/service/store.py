@@ -1,10 +1,11 @@
 """One topic in ZooKeeper: read it with its versions, write a decision as one guarded transaction.
 
-The topic's node exists (empty) from the moment its partitions are listed, because they are its children: as long as it was
-not written, nothing was planned yet. Once it was, empty data is data that cannot be read.
+The topic's node is created empty, as the parent of its partitions. Until it is written (version 0), nothing is planned;
+afterwards, an empty node is unreadable.
 """
 
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 
 from coordinator_tasks.core.codecs import codec
@@ -15,7 +16,7 @@ from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.model import Release, TopicNode
 from coordinator_tasks.core.names import Paths, is_topic, partition_of
 from coordinator_tasks.core.ports import Check, Create, Node, Operation, SetData, ZooKeeper
-from coordinator_tasks.core.znodes import children, put
+from coordinator_tasks.core.znodes import children, find_many, put
 
 MAX_TORN_READS = 20
 
@@ -37,13 +38,8 @@ class Stored:
     versions: Versions
 
 
-def managed(zk: ZooKeeper, paths: Paths) -> tuple[str, ...]:
-    """The topics that this cluster manages, sorted; none while the cluster has no folder yet."""
-    return tuple(children(zk, paths.configs))
-
-
 def load(zk: ZooKeeper, paths: Paths, topic: str) -> Stored:
-    """Read one topic. Raises `NotManaged`, or `Malformed` naming the node that cannot be read."""
+    """Read one topic. Raises `NotManaged`, or `Malformed` with the unreadable node's path."""
     config_path, node_path, state_path = paths.config(topic), paths.topic(topic), paths.state(topic)
     config, state, node = _read_together(zk, [config_path, state_path, node_path])
     if config is None:
@@ -62,10 +58,10 @@ def load(zk: ZooKeeper, paths: Paths, topic: str) -> Stored:
 
 
 def _read_together(zk: ZooKeeper, paths: list[str]) -> list[Node | None]:
-    """Configuration, state and node (in this order) of one moment.
+    """Read configuration, state and node (in this order) as they were at one moment.
 
-    Every decision that writes the node writes the state in the same transaction: a node that is newer than the state was
-    written between our reads, unless a second look finds both unchanged (somebody edited it by hand).
+    A decision writes node and state in one transaction. A node newer than the state was written between our reads, or
+    edited by hand: then the second read finds the same.
     """
     before: list[Node | None] = []
     for _ in range(MAX_TORN_READS):
@@ -83,7 +79,7 @@ def _zxid(node: Node | None) -> int:
 
 
 def read_node(path: str, node: Node | None) -> TopicNode | None:
-    """What a topic's node says; `None` = nothing was planned yet. Raises `Malformed`, also where somebody has emptied it."""
+    """A topic's node; `None` = nothing is planned yet. Raises `Malformed`, also if somebody has emptied the node."""
     if node is None or (not node.data and node.stat.version == 0):
         return None
     if not node.data:
@@ -92,35 +88,27 @@ def read_node(path: str, node: Node | None) -> TopicNode | None:
 
 
 def load_nodes(zk: ZooKeeper, paths: Paths, topics: Collection[str]) -> dict[str, TopicNode]:
-    """The topic nodes that are there and readable (for loads and addresses; a malformed one is left out here)."""
+    """The nodes of these topics; a missing or malformed one is left out."""
     found: dict[str, TopicNode] = {}
-    topics = [topic for topic in topics if is_topic(topic)]
-    for topic, node in zip(topics, zk.get_many([paths.topic(t) for t in topics]), strict=True):
-        try:
-            topic_node = read_node(paths.topic(topic), node)
-        except Malformed:
-            continue  # whoever works on that topic reports it
-        if topic_node is not None:
-            found[topic] = topic_node
+    for topic, node in find_many(zk, {topic: paths.topic(topic) for topic in topics if is_topic(topic)}).items():
+        with suppress(Malformed):  # `load` of that topic reports it
+            if topic_node := read_node(paths.topic(topic), node):
+                found[topic] = topic_node
     return found
 
 
 def releases(zk: ZooKeeper, paths: Paths, topic: str, partitions: Collection[int]) -> dict[int, Release]:
     """The last releases of these partitions, where there are any."""
-    wanted = sorted(partitions)
-    found: dict[int, Release] = {}
-    for partition, node in zip(wanted, zk.get_many([paths.partition(topic, p) for p in wanted]), strict=True):
-        release = codec.decode_release(paths.partition(topic, partition), node.data) if node is not None else None
-        if release is not None:
-            found[partition] = release
-    return found
+    found = find_many(zk, {p: paths.partition(topic, p) for p in sorted(partitions)})
+    decoded = {p: codec.decode_release(paths.partition(topic, p), node.data) for p, node in found.items()}
+    return {partition: release for partition, release in decoded.items() if release is not None}
 
 
 def commit(zk: ZooKeeper, paths: Paths, stored: Stored, decision: Decision, world: World) -> None:
     """Write a decision: state, node and history together or not at all.
 
-    Raises `LookAgain` when anything it was made from has changed; `StoreUnavailable` = the outcome is unknown, and the
-    next look tells.
+    Raises `LookAgain` if anything that the decision relies on has changed. After `StoreUnavailable` the outcome is
+    unknown: read again.
     """
     zk.ensure(paths.history(stored.view.topic))
     zk.transact(writes(paths, stored, decision, world))
@@ -129,9 +117,9 @@ def commit(zk: ZooKeeper, paths: Paths, stored: Stored, decision: Decision, worl
 def writes(
     paths: Paths, stored: Stored, decision: Decision, world: World, *, announce: bool = False
 ) -> list[Operation]:
-    """The transaction that writes a decision; its history's folder has to be there.
+    """The transaction that writes a decision; the history's folder must exist.
 
-    `announce` writes the configuration as it is as well: Airflow watches that, and no other write of a person's reset.
+    `announce` also writes the unchanged configuration: a person's reset writes nothing else that Airflow watches.
     """
     if decision.state is None or decision.record is None:
         raise TypeError("only a decision to write can be committed")
@@ -151,7 +139,7 @@ def writes(
 
 
 def _guards(paths: Paths, decision: Decision, world: World) -> list[Operation]:
-    """Whoever was taken for closed without its own word must not have registered, or been readmitted, since."""
+    """Consumers that count as closed without their confirmation must not have registered or been readmitted meanwhile."""
     guards: list[Operation] = []
     for consumer in sorted(decision.relies_on):
         if consumer in world.claims:

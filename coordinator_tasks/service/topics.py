@@ -1,7 +1,7 @@
-"""Which topics a cluster manages, and the list of their partitions.
+"""The topics that a cluster manages, and the lists of their partitions.
 
-A topic is managed once its `config` node is there, which is written last: whatever an interrupted `add_topic` has left
-is completed by the next one.
+A topic is managed once its `config` node exists. `add_topic` writes it last, so the next call completes an interrupted
+one.
 """
 
 import logging
@@ -25,7 +25,7 @@ from coordinator_tasks.core.machine.presence import who_cannot_read
 from coordinator_tasks.core.model import PROPERTIES, Actor, StartRule, TopicConfig, TopicDescription
 from coordinator_tasks.core.names import ROOT, Paths, check_topic, is_cluster, is_topic, partition_of
 from coordinator_tasks.core.ports import Check, Create, Delete, Operation, SetData, ZooKeeper
-from coordinator_tasks.core.znodes import children, compare_and_set, put
+from coordinator_tasks.core.znodes import children, compare_and_set, find_many, put
 from coordinator_tasks.service.coordinator import Coordinator
 
 NODES_PER_WRITE = 1_000
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """What became of one topic's partition list: how many were new, or the problem that stopped it (empty = none)."""
+    """The result for one topic's partition list: the new partitions, or the problem that stopped it (empty = none)."""
 
     topic: str
     created: tuple[int, ...] = ()
@@ -56,9 +56,9 @@ def add_topic(
 ) -> TopicConfig:
     """Manage a topic from now on; the same call again changes nothing. An empty `strategy` is the cluster's.
 
-    Raises `InvalidName`, `TopicConflict` (not in Kafka, created anew, or another cluster's), `GroupInUse`, `Refused`
-    (unknown strategy, a property that is not allowed or that a registered consumer cannot read, or managed already with
-    other arguments), `LookAgain` (somebody else adds or changes it at the same moment), and the `Unavailable` kinds.
+    Raises `InvalidName`, `TopicConflict` (not in Kafka, re-created, or another cluster's), `GroupInUse`, `Refused`
+    (unknown strategy, a property that is not allowed or that a registered consumer cannot read, or already managed with
+    other arguments), `LookAgain` (somebody else adds or changes it at the same time), and the `Unavailable` kinds.
     """
     check_topic(topic)
     if not group_id:
@@ -147,10 +147,10 @@ def _check_other_clusters(c: Coordinator, wanted: TopicConfig) -> None:
 
 
 def create_partitions(c: Coordinator, topic: str, count: int, version: int) -> tuple[int, ...]:
-    """Create the nodes of partitions 0 to `count` - 1 that are not there; returns the new ones.
+    """Create the missing nodes of partitions 0 to `count` - 1; returns the new ones.
 
-    `version`: of the configuration that this is done for, -1 = there is none yet. Raises `LookAgain` if that has changed: the
-    topic may be another one by now.
+    `version` is that of the topic's configuration as read, -1 = there was none. Raises `LookAgain` if the configuration
+    has changed: the topic may be another one by now.
     """
     c.zk.ensure(c.paths.topic(topic))
     c.zk.ensure(c.paths.configs)
@@ -169,23 +169,23 @@ def create_partitions(c: Coordinator, topic: str, count: int, version: int) -> t
 
 
 def _as_read(c: Coordinator, topic: str, version: int) -> list[Operation]:
-    """What makes a transaction fail unless the topic's configuration is as it was read."""
+    """Guards: a transaction fails unless the topic's configuration is as read."""
     path = c.paths.config(topic)
     return [Create(path), Delete(path)] if version == _ABSENT else [Check(path, version)]
 
 
 def _check_as_read(c: Coordinator, topic: str, version: int) -> None:
-    """Raise `LookAgain` if it is not."""
+    """Raise `LookAgain` unless the topic's configuration is as read."""
     found = c.zk.find(c.paths.config(topic))
     if (_ABSENT if found is None else found.stat.version) != version:
         raise LookAgain(f"{c.paths.config(topic)} was changed by somebody else at the same moment; do it again")
 
 
 def _drop_partitions(c: Coordinator, topic: str, count: int, version: int) -> None:
-    """Forget the partitions of a former, larger topic of this name: nobody could start them."""
+    """Delete the partitions of a former, larger topic of this name: nobody could start them."""
     listed = (partition_of(child) for child in c.zk.children(c.paths.topic(topic)))
     for partition in sorted(p for p in listed if p is not None and p >= count):
-        with suppress(LookAgain):  # somebody else has, or the configuration's write fails as well
+        with suppress(LookAgain):  # somebody else deleted it, or the configuration's write fails as well
             c.zk.transact([*_as_read(c, topic, version), Delete(c.paths.partition(topic, partition))])
 
 
@@ -194,7 +194,7 @@ def _write_config(c: Coordinator, config: TopicConfig, version: int) -> None:
     c.zk.ensure(c.paths.configs)
     c.zk.transact([put(path, data, version)])
     try:
-        # Another cluster may have added the same topic between our look and our write: then neither keeps it.
+        # Another cluster may have added the same topic between our check and our write: then neither keeps it.
         _check_other_clusters(c, config)
     except TopicConflict:
         c.zk.transact([Delete(path, version + 1)])
@@ -208,9 +208,9 @@ def remove_topic(c: Coordinator, topic: str, actor: Actor) -> TopicConfig:
 
 
 def set_strategy(c: Coordinator, topic: str, strategy: str, parameters: Mapping[str, str], actor: Actor) -> TopicConfig:
-    """Give a topic another strategy (empty = the cluster's) and all of its parameters; the next plan goes by them.
+    """Give a topic another strategy (empty = the cluster's) with all of its parameters, for the next plan.
 
-    Raises `NotManaged`, and `Refused` for an unknown strategy or parameters that it does not take.
+    Raises `NotManaged`, and `Refused` for an unknown strategy or for parameters that it does not take.
     """
 
     def change(config: TopicConfig) -> TopicConfig:
@@ -236,7 +236,7 @@ def change_config(c: Coordinator, topic: str, change: Callable[[TopicConfig], To
 
 
 def configuration(c: Coordinator, topic: str) -> TopicConfig:
-    """What was asked for a managed topic. Raises `NotManaged` and `Malformed`."""
+    """The configuration of a managed topic. Raises `NotManaged` and `Malformed`."""
     return _managed(c, topic)[0]
 
 
@@ -248,7 +248,7 @@ def _managed(c: Coordinator, topic: str) -> tuple[TopicConfig, int]:
 
 
 def chosen_partitions(c: Coordinator, config: TopicConfig, asked: Collection[int]) -> Sequence[int]:
-    """The partitions that a person means, sorted; none = all that Kafka has. Raises `Refused` for others."""
+    """The partitions that a person chose, sorted; none = all that Kafka has. Raises `Refused` for others."""
     described = c.kafka.describe([config.topic])[config.topic]
     count = described.partition_count if described is not None else 0
     wanted = sorted(set(asked)) or list(range(count))
@@ -263,16 +263,15 @@ def chosen_partitions(c: Coordinator, config: TopicConfig, asked: Collection[int
 
 def list_topics(c: Coordinator) -> tuple[TopicConfig, ...]:
     """The managed topics, sorted by name, those being removed included. Raises `Malformed`."""
-    names = list(filter(is_topic, children(c.zk, c.paths.configs)))
-    paths = [c.paths.config(name) for name in names]
-    nodes = zip(paths, c.zk.get_many(paths), strict=True)
-    return tuple(decode_config(path, node.data) for path, node in nodes if node is not None)
+    names = filter(is_topic, children(c.zk, c.paths.configs))
+    found = find_many(c.zk, {name: c.paths.config(name) for name in names})
+    return tuple(decode_config(c.paths.config(name), node.data) for name, node in found.items())
 
 
 def refresh_partitions(c: Coordinator, topics: Collection[str] = ()) -> tuple[Refreshed, ...]:
     """Bring the partition nodes of these topics (none = all) up to date with Kafka.
 
-    A topic that is gone or was created anew, or whose configuration cannot be read, is reported and left as it is.
+    A topic that is gone, was re-created, or has an unreadable configuration is reported and left as it is.
     Raises `KafkaUnavailable` and `StoreUnavailable`.
     """
     names = sorted(topics) or children(c.zk, c.paths.configs)

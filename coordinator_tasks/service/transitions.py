@@ -1,9 +1,8 @@
 """The transitions as Airflow's tasks, the plain loop and the command line run them: one function per task.
 
-Every function reads the truth from ZooKeeper, decides by `core.machine`, and writes each topic in a transaction of its
-own; it may be killed anywhere, repeated, or run twice at once. A topic that cannot be read, or waits, holds up no other.
-`StoreUnavailable` leaves these functions (nothing at all can be known); an unavailable registry means hold, and is
-reported for every topic.
+Every function reads the truth from ZooKeeper, decides with `core.machine`, and writes each topic in its own transaction;
+it may be killed anywhere, repeated, or run twice at once. A topic that is unreadable or waits does not stop the others.
+These functions raise `StoreUnavailable`; without the registry they hold every topic, and report why.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -21,19 +20,19 @@ from coordinator_tasks.core.machine.table import TableBroken
 from coordinator_tasks.core.machine.world import Presence, TopicView
 from coordinator_tasks.core.model import Actor, Explanation, Member, Move, State
 from coordinator_tasks.core.ports import Operation
-from coordinator_tasks.core.znodes import compare_and_set
+from coordinator_tasks.core.znodes import children, compare_and_set
 from coordinator_tasks.service import observe, store
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.observe import Snapshot
 from coordinator_tasks.service.store import Stored
 
-MAX_WRITES = 8  # of one topic in one call: a loss, a plan, what follows from them; the next call goes on
+MAX_WRITES = 8  # of one topic in one call: a loss, a plan and what follows; the rest is for the next call
 MAX_RACES = 20  # lost races of one topic in one call
 _PREVIEW = Actor("preview")
 
 
 class Outcome(StrEnum):
-    """What became of a topic in one call."""
+    """The result for a topic in one call."""
 
     WRITTEN = "written"
     UNCHANGED = "unchanged"
@@ -46,8 +45,8 @@ class Outcome(StrEnum):
 class TopicReport:
     """One topic's part of a call, for the log, XCom and the command line.
 
-    `explanation` is that of the last plan of the call, if there was one; `left_out` says what is wrong about single
-    consumers and offsets, and so does not count.
+    `explanation` is that of the call's last plan, if there was one; `left_out` names consumers and offsets that do not
+    count, each with its problem.
     """
 
     topic: str
@@ -65,14 +64,14 @@ class TopicReport:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a run would come to: `WRITTEN` now, or `WAITING`; `in_s` = the seconds until a time is over (0 = none counts)."""
+    """What a run would do now: write (`WRITTEN`) or wait (`WAITING`); `in_s`: seconds until a time-out ends (0 = none)."""
 
     outcome: Outcome
     in_s: float = 0.0
 
 
 class Waiting(StrEnum):
-    """How a wait stands."""
+    """The result of a check of what is waited for."""
 
     PENDING = "pending"
     CONFIRMED = "confirmed"
@@ -82,9 +81,10 @@ class Waiting(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WaitReport:
-    """One look at what is waited for. `topics`: topic → a sentence; `blockers`: topic → consumers that hold it up.
+    """One check of what is waited for. `topics`: topic → a sentence; `blockers`: topic → consumers that hold it up.
 
-    `confirmed` topics can go on now, `pending` ones cannot. `BLOCKED` = every pending one for `stuck_after_s` or longer.
+    `confirmed` topics can continue now, `pending` ones cannot. `BLOCKED`: all pending ones wait for `stuck_after_s` or
+    longer.
     """
 
     waiting: Waiting
@@ -95,32 +95,32 @@ class WaitReport:
 
 
 def topics(c: Coordinator) -> tuple[str, ...]:
-    """The topics that this cluster manages."""
-    return store.managed(c.zk, c.paths)
+    """The topics that this cluster manages, sorted; none while the cluster has no folder."""
+    return tuple(children(c.zk, c.paths.configs))
 
 
 def plan(c: Coordinator, names: Collection[str], actor: Actor) -> list[TopicReport]:
-    """Initial → Starting, Stable → Closing or Starting, and plans again in Closing and Starting. Awaits `settle_s`."""
+    """Initial → Starting, Stable → Closing or Starting; plans again in Closing and Starting. Waits for `settle_s`."""
     return _Run(c, names, actor, frozenset({Step.PLAN})).run()
 
 
 def start(c: Coordinator, names: Collection[str], actor: Actor) -> list[TopicReport]:
-    """Closing → Starting: assign what its possible owners have confirmed closed."""
+    """Closing → Starting: assign the partitions whose possible owners have confirmed that they closed them."""
     return _Run(c, names, actor, frozenset({Step.START})).run()
 
 
 def settle(c: Coordinator, names: Collection[str], actor: Actor) -> list[TopicReport]:
-    """Starting → Stable: when the consumers have confirmed their starts."""
+    """Starting → Stable, once the consumers have confirmed their starts."""
     return _Run(c, names, actor, frozenset({Step.SETTLE})).run()
 
 
 def step(c: Coordinator, names: Collection[str], actor: Actor) -> list[TopicReport]:
-    """Whatever is due, without waiting: for the plain loop."""
+    """Every step that is due, without waiting: for the plain loop."""
     return _Run(c, names, actor, ALL_STEPS, patient=False).run()
 
 
 def preview(c: Coordinator, names: Collection[str]) -> list[TopicReport]:
-    """What `plan` would write now; writes nothing, not even notes, and does not wait."""
+    """What `plan` would write now. Writes nothing, not even notes, and does not wait."""
 
     def show(stored: Stored, snapshot: Snapshot) -> TopicReport:
         return _report(stored, _decide(c, stored, snapshot, ALL_STEPS))
@@ -131,7 +131,7 @@ def preview(c: Coordinator, names: Collection[str]) -> list[TopicReport]:
 def explain(c: Coordinator, topic: str) -> Explanation:
     """Why every partition of a topic is where it is, and what its strategy would do with it now. Writes nothing.
 
-    Raises `NotManaged`, `Refused` (also for what a strategy of the site does wrong), `Malformed`, the `Unavailable` kinds.
+    Raises `NotManaged`, `Refused` (also for an error of a site's own strategy), `Malformed`, the `Unavailable` kinds.
     """
     c.zk.sync()
     stored = store.load(c.zk, c.paths, topic)
@@ -149,17 +149,17 @@ def seek(
     *,
     done: Callable[[], bool],
 ) -> TopicReport:
-    """Let partitions go on at these offsets, in one transaction with its record.
+    """Move partitions to these offsets, in one transaction with the record.
 
-    `done` says whether the history has it already: then the outcome is `UNCHANGED`. Any other but `WRITTEN` says in its
-    reason why it is not possible now. Raises `LookAgain` if the topic changes all the time.
+    `done`: whether the history already has this change; then the outcome is `UNCHANGED`. For any other outcome but
+    `WRITTEN`, the reason says why it is not possible now. Raises `LookAgain` if the topic changes all the time.
     """
 
     def attempt() -> tuple[list[Operation], TopicReport]:
         operations: list[Operation] = []
 
         def act(stored: Stored, snapshot: Snapshot) -> TopicReport:
-            if done():  # asked after the topic was read: what is recorded later makes the write fail
+            if done():  # asked after the read of the topic: a later record makes the write fail
                 return _report(stored, Decision(Verdict.NOTHING, "done already"))
             decision = _seek(c, stored, snapshot, offsets, plan, actor)
             if decision.verdict is Verdict.WRITE:
@@ -174,7 +174,7 @@ def seek(
 
 
 def preview_seek(c: Coordinator, topic: str, offsets: Mapping[int, int]) -> TopicReport:
-    """What `seek` would come to now; writes nothing, not even notes."""
+    """What `seek` would do now. Writes nothing, not even notes."""
     plan = Explanation("", "", "")
 
     def show(stored: Stored, snapshot: Snapshot) -> TopicReport:
@@ -192,9 +192,9 @@ def _seek(
 
 
 def due(c: Coordinator, names: Collection[str] = ()) -> Mapping[str, Need]:
-    """The topics among `names` (none = all) that need a run: what is to be planned or confirmed now, or waited for.
+    """The topics among `names` (none = all) that need a run: something can be written now, or is waited for.
 
-    An owner that is absent is waited for as well: no event tells when its end is known, or its time is over.
+    An absent owner is waited for as well: no event says when its end is known or its time-out is over.
     """
     found: dict[str, Need] = {}
 
@@ -216,7 +216,7 @@ def due(c: Coordinator, names: Collection[str] = ()) -> Mapping[str, Need]:
 
 
 def ready(c: Coordinator, names: Collection[str]) -> tuple[str, ...]:
-    """Those of the topics in which something can be written now, as far as can be told without what is committed in Kafka."""
+    """The topics in which something can be written now, judged without the offsets committed in Kafka."""
 
     def show(stored: Stored, snapshot: Snapshot) -> TopicReport:
         _nudge(c, stored, snapshot)
@@ -226,17 +226,17 @@ def ready(c: Coordinator, names: Collection[str]) -> tuple[str, ...]:
 
 
 def await_closed(c: Coordinator, names: Collection[str]) -> WaitReport:
-    """Look once, without sleeping, whether the possible owners have confirmed that they closed."""
+    """Check once, without sleeping, whether the possible owners have confirmed that they closed."""
     return _await(c, names, State.CLOSING, frozenset({Step.START}))
 
 
 def await_started(c: Coordinator, names: Collection[str]) -> WaitReport:
-    """Look once, without sleeping, whether the new owners have confirmed that they started."""
+    """Check once, without sleeping, whether the new owners have confirmed that they started."""
     return _await(c, names, State.STARTING, frozenset({Step.SETTLE}))
 
 
 class _Run:
-    """One call over several topics: look once, decide and write each topic, look again for those that are not done."""
+    """One call over several topics, in rounds: observe once, decide and write each topic, repeat for those not done."""
 
     def __init__(
         self, c: Coordinator, names: Collection[str], actor: Actor, steps: frozenset[Step], patient: bool = True
@@ -250,7 +250,7 @@ class _Run:
 
     def run(self) -> list[TopicReport]:
         while self.pending:
-            # Only what is decided upon in this round can ask for a further one.
+            # Only a topic that is decided in this round can ask for another one.
             self.pending = dict.fromkeys(self.pending)
             reports = {
                 r.topic: r for r in _each(self.c, list(self.pending), self._one, planning=Step.PLAN in self.steps)
@@ -285,7 +285,7 @@ class _Run:
         return _report(stored, decision)
 
     def _keep(self, name: str, report: TopicReport) -> None:
-        """Remember what a topic's part came to, and whether it is done."""
+        """Merge the topic's report with those of earlier rounds; drop the topic if it is done."""
         before = self.reports.get(name)
         if before is not None and before.outcome is Outcome.WRITTEN:
             if report.outcome is Outcome.WRITTEN:
@@ -311,19 +311,19 @@ def _each(
     planning: bool,
     note: bool = True,
 ) -> list[TopicReport]:
-    """Load every topic, look at the world once, act on each; what is wrong with one topic is its own report."""
+    """Load every topic, observe the world once, act on each topic; a problem with one topic is only in its own report."""
     reports: list[TopicReport] = []
     loaded: list[Stored] = []
-    c.zk.sync()  # what is older than the consumers' answers would look like a restored ZooKeeper
+    c.zk.sync()  # data older than the consumers' answers would look like a restored ZooKeeper
     for name in sorted(set(names)):
         try:
             loaded.append(store.load(c.zk, c.paths, name))
         except (Malformed, Refused, LookAgain) as error:
-            reports.append(_held(name, str(error)))
+            reports.append(TopicReport(name, State.INITIAL, State.INITIAL, Outcome.HELD, str(error)))
     try:
         snapshot = observe.snapshot(c, topics(c), note=note)
     except DiscoveryUnavailable as error:
-        return sorted(reports + [_held_as_is(s, str(error)) for s in loaded], key=lambda r: r.topic)
+        return sorted(reports + [_held(stored, error) for stored in loaded], key=lambda r: r.topic)
     described = observe.describe(c, [stored.view for stored in loaded])
     asked = [view for view in described if planning or view.node is None or view.state is None]
     snapshot = replace(snapshot, committed=observe.committed(c, asked))
@@ -331,12 +331,12 @@ def _each(
         try:
             reports.append(act(replace(stored, view=view), snapshot))
         except (Refused, Malformed, TableBroken) as error:
-            reports.append(_held_as_is(stored, str(error)))
+            reports.append(_held(stored, error))
     return sorted(reports, key=lambda r: r.topic)
 
 
 def _effective(c: Coordinator, view: TopicView) -> TopicView:
-    """With the strategy and the parameters that count: the topic's, or the cluster's."""
+    """The view with its effective strategy and parameters: the topic's, or else the cluster's."""
     return replace(view, config=c.policy.strategies.effective(view.config))
 
 
@@ -379,7 +379,7 @@ def _await(c: Coordinator, names: Collection[str], state: State, steps: frozense
 
 
 def _nudge(c: Coordinator, stored: Stored, snapshot: Snapshot) -> None:
-    """Hand the topic node to detached consumers that have to act on it: they cannot read it themselves."""
+    """Hand the topic node to detached consumers that must act on it: they cannot read it themselves."""
     node, world = stored.view.node, snapshot.world
     if node is None:
         return
@@ -418,9 +418,5 @@ def _report(stored: Stored, decision: Decision) -> TopicReport:
     )
 
 
-def _held_as_is(stored: Stored, reason: str) -> TopicReport:
-    return replace(_report(stored, Decision(Verdict.HOLD, reason)), outcome=Outcome.HELD)
-
-
-def _held(topic: str, reason: str) -> TopicReport:
-    return TopicReport(topic, State.INITIAL, State.INITIAL, Outcome.HELD, reason)
+def _held(stored: Stored, error: Exception) -> TopicReport:
+    return _report(stored, Decision(Verdict.HOLD, str(error)))

@@ -1,4 +1,4 @@
-"""What is due now and then beside the transitions, for the plain loop and for Airflow's `reconcile` alike."""
+"""The periodic work beside the transitions, for the plain loop and for Airflow's `reconcile`."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,10 +9,10 @@ from coordinator_tasks.service.coordinator import Coordinator
 
 
 def upkeep(c: Coordinator, managed: Sequence[str], *, prune: bool = True) -> Iterator[str]:
-    """Refresh the partition lists, complete readmissions, prune the histories; what was done or found, a line each.
+    """Refresh the partition lists, complete readmissions, prune the histories; a line for each result or problem.
 
-    What one of these cannot read is said, and keeps no other waiting. `prune` False = the histories are left for another
-    time: their lists are long. Raises `StoreUnavailable` and `DiscoveryUnavailable`.
+    An unreadable node stops none of the others. `prune` False = leave the histories, whose lists are long, for another
+    call. Raises `StoreUnavailable` and `DiscoveryUnavailable`.
     """
     yield from _refresh(c, managed)
     yield from readmit(c)
@@ -35,7 +35,7 @@ def _refresh(c: Coordinator, managed: Sequence[str]) -> Iterator[str]:
 
 
 def readmit(c: Coordinator) -> Iterator[str]:
-    """Complete the readmissions that can be; a line for each, and for what keeps one from being completed."""
+    """Complete the readmissions that are possible; a line for each, and for each problem."""
     problems: list[str] = []
     try:
         for consumer in directives.complete_readmissions(c, problems):
