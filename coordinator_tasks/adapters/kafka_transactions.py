@@ -15,7 +15,7 @@ from contextlib import suppress
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from coordinator_tasks.adapters.broker import DEFAULT_LIMIT_S
-from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, committed_offsets
+from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets
 from coordinator_tasks.core.codecs.status_codec import encode_metadata
 from coordinator_tasks.core.errors import CommitFenced
 from coordinator_tasks.core.model import Committed, Token
@@ -40,7 +40,7 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
 
     def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
         """With the last commit that was acknowledged: Kafka may show it a moment after that."""
-        return committed_offsets(self._broker, self._group, {topic: partitions}, stable=True).get(topic, {})
+        return self._committed(self._group, {topic: partitions}, stable=True).get(topic, {})
 
     def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> None:
         for made in (self._producers, self._begun):
