@@ -30,7 +30,7 @@ from benchmarks.group_assignors.optimum import GroupBalanced, solve_arrays
 from coordinator_tasks.core.assignors.group import Group, GroupMember
 from coordinator_tasks.embedded.cache import cache_folder, exclusive
 from coordinator_tasks.embedded.jars import FETCH_TIMEOUT_S, HARMLESS_CLASS, pyspark_home
-from coordinator_tasks.embedded.java import find_java
+from coordinator_tasks.java import find_java
 
 KAFKA_VERSION = "4.4.0"
 PACKAGES = f"org.apache.kafka:kafka-group-coordinator:{KAFKA_VERSION},org.slf4j:slf4j-nop:1.7.36"

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from benchmarks.handoff_clients import Journal
-from coordinator_tasks.embedded.java import QUICK_START_OPTIONS, find_java
+from coordinator_tasks.java import QUICK_START_OPTIONS, find_java
 from spark_apps.arguments import add_consumer_arguments, consumer_settings
 from spark_apps.consumer import Consumer, SparkSettings
 from spark_apps.spark import session

@@ -15,7 +15,7 @@ INTERRUPTED_EXIT = 130
 
 
 def main() -> int:
-    """Exit code 0 only if every check holds."""
+    """Exit code 0 if every check holds, else 1."""
     parser = argparse.ArgumentParser(prog="python -m coordinator_tasks.demo", description=__doc__)
     parser.add_argument("--ensemble", action="store_true", help="with three ZooKeeper servers and three brokers")
     parser.add_argument("--keep", action="store_true", help="leave everything running")

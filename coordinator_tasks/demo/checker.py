@@ -14,15 +14,15 @@ from coordinator_tasks.demo.evidence import Event, Evidence, Produced, Row, Task
 from coordinator_tasks.demo.ownership import End, Holding, holdings, owners_at
 
 CLOCK_TOLERANCE_S = 0.005
-"""ZooKeeper's times are cut to milliseconds; all processes of the demonstration are on one host."""
+"""ZooKeeper cuts its times to milliseconds; all processes of the demonstration are on one host."""
 REPEATED_BATCHES_MAX = 1
-"""A killed consumer has at most this many batches in the sink that it had not committed."""
+"""A killed consumer has at most this many uncommitted batches in the sink."""
 SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check: what it is about, what was found in a sentence, and examples of what is wrong (none = it holds)."""
+    """One check: its name, the finding in a sentence, and examples of problems (none = it holds)."""
 
     name: str
     found: str
@@ -36,7 +36,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """All checks, and the numbers that the report shows."""
+    """All checks, and the numbers for the report."""
 
     checks: tuple[Check, ...]
     produced: int
@@ -54,7 +54,7 @@ class Verdict:
 
 
 def check(evidence: Evidence) -> Verdict:
-    """Run every check; never raises for what the evidence says, however strange."""
+    """Run every check; no evidence makes it raise."""
     held = tuple(holdings(evidence.records, evidence.releases))
     lost, unowned = lost_records(evidence.produced, evidence.rows), unowned_rows(evidence.rows, held)
     clean, by_kill, unbounded = repeated(evidence.rows, held, evidence.killed)
@@ -91,7 +91,7 @@ def check(evidence: Evidence) -> Verdict:
 
 
 def lost_records(produced: Sequence[Produced], rows: Sequence[Row]) -> list[str]:
-    """What was produced and is not in the sink."""
+    """The produced records that are not in the sink."""
     there = {(row.partition, row.offset) for row in rows}
     return [f"partition {p.partition} offset {p.offset}" for p in produced if (p.partition, p.offset) not in there]
 
@@ -122,10 +122,10 @@ def _why_unowned(row: Row, holding: Holding | None) -> str:
 def repeated(
     rows: Sequence[Row], held: Sequence[Holding], killed: frozenset[tuple[str, int]]
 ) -> tuple[list[str], list[str], list[str]]:
-    """Repeated processings: by clean moves (or by nothing at all), by kills, and those of the latter beyond the bound.
+    """Repeated processings: without a kill, by kills, and those by kills that exceed the bound.
 
-    A repetition is a kill's only if the first processing was under a holding of a killed incarnation that was lost, and
-    the next one under another holding. It is within bounds if the first was in the last batches of the killed one.
+    A kill is the cause only if the first processing was under the lost holding of a killed incarnation, and the next one
+    under another holding. It is within the bound if the first was in the last batches of the killed incarnation.
     """
     granted = _by_grant(held)
     last_batches = _last_batches(rows, killed)
@@ -145,7 +145,7 @@ def repeated(
 
 
 def _processings(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """The rows of each record that has more than one, in the order of epochs and times."""
+    """The rows of each record with more than one row, in the order of epochs and times."""
     counted = Counter((row.partition, row.offset) for row in rows)
     several: dict[tuple[int, int], list[Row]] = {}
     for row in rows:
@@ -166,9 +166,9 @@ def _last_batches(
 
 
 def disordered(rows: Sequence[Row], held: Sequence[Holding]) -> list[str]:
-    """Where offsets go back or leave something out: within a holding, and from one holding of a partition to the next.
+    """Where offsets go back or skip some: within a holding, and from one holding of a partition to the next.
 
-    Only after a lost owner may the next one begin before the last processed offset (what it repeats is checked apart).
+    Only after a lost owner may the next one begin before the last processed offset; another check bounds its repetitions.
     """
     found: list[str] = []
     by_partition: dict[int, dict[tuple[int, str, int], list[Row]]] = {}
@@ -228,12 +228,12 @@ def _tasks_check(records: Sequence[Record], tasks: Sequence[TaskRun]) -> Check:
 
 
 def _changes_something(record: Record) -> bool:
-    """A note that only says what the last plan was made from is no transition: it may stand beside one."""
+    """A record that only notes the inputs of the last plan is no transition: it may stand beside one."""
     return record.source is not record.target or bool(record.moves)
 
 
 def moves_of(event: Event, records: Sequence[Record]) -> dict[int, tuple[str, str, MoveKind]]:
-    """Partition → giver, taker and kind of what changed hands between the event and its Stable."""
+    """Partition → giver, taker and kind of its move between the event and its Stable."""
     found: dict[int, tuple[str, str, MoveKind]] = {}
     for record in sorted(records, key=lambda r: r.sequence):
         if event.began_at <= record.at <= event.stable_at:
@@ -263,7 +263,7 @@ def _moves_check(events: Sequence[Event], records: Sequence[Record], held: Seque
 
 
 def _clean_leave_check(events: Sequence[Event], held: Sequence[Holding]) -> Check:
-    """A drained consumer gives everything by release, or confirmed; nothing is taken from it as from a lost one."""
+    """A drained consumer gives everything by release or confirmation; nothing is taken from it as from a lost one."""
     wrong: list[str] = []
     drained = [event for event in events if event.kind == "drain"]
     for event in drained:

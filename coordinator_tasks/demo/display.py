@@ -1,4 +1,4 @@
-"""What a person sees: one line per phase, and at a terminal a live table of who owns what."""
+"""The output for a person: one line per phase, and at a terminal a live table of the owners."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ PLAIN_WIDTH = 150
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What ZooKeeper and the sink say at one moment.
+    """The data in ZooKeeper and the sink at one moment.
 
     `owned`: consumer → its partitions; `moving`: partition → (giver, taker); `processed`: consumer → rows so far.
     """
@@ -28,7 +28,6 @@ class Snapshot:
     owned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     moving: Mapping[int, tuple[str, str]] = field(default_factory=dict)
     processed: Mapping[str, int] = field(default_factory=dict)
-    produced: int = 0
 
 
 class Display:
@@ -61,12 +60,12 @@ class Display:
         self._doing, self._doing_since_s = phase, time.monotonic()
 
     def passed(self) -> None:
-        """The phase is over, and nothing needs to be said of it."""
+        """The phase is over, without a line."""
         before_s = self.phases_s.get(self._doing, 0.0)
         self.phases_s[self._doing] = round(before_s + time.monotonic() - self._doing_since_s, 1)
 
     def done(self, sentence: str) -> None:
-        """The phase is over: one line with what came of it, and its time is kept."""
+        """The phase is over: print one line with its result."""
         self.passed()
         self._console.print(f"[dim]{time.monotonic() - self._began_s:6.1f} s[/]  {escape(sentence)}")
 
@@ -75,7 +74,7 @@ class Display:
         self._console.print(escape(text))
 
     def show(self, snapshot: Snapshot) -> None:
-        """The snapshot that the table shows from now on."""
+        """Let the table show this snapshot."""
         self._snapshot = snapshot
 
     def _table(self) -> Table:
@@ -88,7 +87,6 @@ class Display:
         for consumer in sorted(snapshot.owned.keys() | snapshot.processed.keys()):
             partitions = " ".join(str(p) for p in snapshot.owned.get(consumer, ()))
             table.add_row(consumer, partitions or "[dim]none[/]", f"{snapshot.processed.get(consumer, 0):,}")
-        table.add_row("[dim]produced[/]", "", f"[dim]{snapshot.produced:,}[/]")
         return table
 
     def results(self, verdict: Verdict, events: Sequence[EventReport]) -> None:
@@ -106,7 +104,7 @@ class Display:
 
 
 def _console() -> Console:
-    """Plain lines where standard output is no terminal: wide enough for the tables."""
+    """A console; if standard output is no terminal, with plain lines wide enough for the tables."""
     console = Console(highlight=False, soft_wrap=True)
     return console if console.is_terminal else Console(highlight=False, soft_wrap=True, width=PLAIN_WIDTH)
 

@@ -1,18 +1,18 @@
-"""What the checks are made from: plain values, none of them a consumer's own word about what it owns.
+"""The input of the checks: plain values, none of them a consumer's own claim about its partitions.
 
 Times are seconds since 1970. Rows are what reached the sink; the journal is the producer's; records and releases are
 ZooKeeper's; task runs are Airflow's answers.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from coordinator_tasks.core.model import Record, Release
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One processing of one record, as the sink wrote it down; rows of one batch share `processed_at`."""
+    """One processing of one record, as the sink wrote it; rows of one batch share `processed_at`."""
 
     consumer: str
     incarnation: int
@@ -45,7 +45,7 @@ class SeenRelease:
 
 @dataclass(frozen=True, slots=True)
 class TaskRun:
-    """One try of one task, as Airflow's API tells it."""
+    """One try of one task, from Airflow's API."""
 
     dag: str
     run: str
@@ -56,7 +56,7 @@ class TaskRun:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything together. `killed`: consumer and incarnation of those that were killed on purpose.
+    """All evidence. `killed`: consumer and incarnation of those that were killed on purpose.
 
     `rows` keep the order of each writer. `loops`: command lines of coordinator processes outside Airflow that were seen.
     """
@@ -70,7 +70,6 @@ class Evidence:
     loops: tuple[str, ...] = ()
     partitions: int = 0
     events: Sequence["Event"] = ()
-    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +77,8 @@ class Event:
     """One change of membership that was caused on purpose.
 
     `kind`: join, drain or kill; `began_at`: when the membership changed (the registration of the new consumer, the
-    start of the drain run, the kill); `stable_at`: the record of Stable. `quiet_from_at` begins an undisturbed window
-    of the same kind of measure, which ends at `quiet_to_at`.
+    start of the drain run, the kill); `stable_at`: the record of Stable. The undisturbed window to compare with is from
+    `quiet_from_at` to `quiet_to_at`.
     """
 
     kind: str

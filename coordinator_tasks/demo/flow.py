@@ -1,10 +1,10 @@
-"""The demonstration itself: one phase after the other, each awaited, measured and told in one line."""
+"""The demonstration: one phase after the other, each awaited, measured and reported in one line."""
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from coordinator_tasks.core.model import Actor, Ending, Fleet, Record
+from coordinator_tasks.core.model import Actor, Ending, Fleet, Member, Record
 from coordinator_tasks.demo import sink
 from coordinator_tasks.demo.checker import Verdict, check
 from coordinator_tasks.demo.display import Display
@@ -13,7 +13,7 @@ from coordinator_tasks.demo.producer import read_journal
 from coordinator_tasks.demo.report import as_json, event_reports, write
 from coordinator_tasks.demo.stack import PROJECT, DemoFailed, Folders, Stack
 from coordinator_tasks.demo.watching import Watcher
-from coordinator_tasks.embedded.java import QUICK_START_OPTIONS
+from coordinator_tasks.java import QUICK_START_OPTIONS
 from coordinator_tasks.service import fleet, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.wiring import open_coordinator
@@ -31,9 +31,9 @@ SPARK_CONF = {
     "spark.driver.memory": "512m",
     "spark.driver.extraJavaOptions": " ".join(QUICK_START_OPTIONS),
 }
-# Three drivers, Airflow and the servers share the machine; with more batches a second, two cores have nothing left.
+# Three drivers, Airflow and the servers share the machine; more batches per second would use up two cores.
 BATCH_INTERVAL_S = 0.5
-# Limits for what may go wrong, generous because a busy machine is no failure; none of them is waited for.
+# Limits after which the demonstration fails: long, because a busy machine is no failure.
 LAUNCH_LIMIT_S = 180.0
 STABLE_LIMIT_S = 120.0
 LEAVE_LIMIT_S = 90.0
@@ -44,7 +44,7 @@ CAUGHT_UP_S = 3.0
 
 @dataclass(slots=True)
 class Progress:
-    """What has been done so far, for the checks."""
+    """The events so far, for the checks."""
 
     events: list[Event] = field(default_factory=list)
     killed: set[tuple[str, int]] = field(default_factory=set)
@@ -81,7 +81,7 @@ class Demo:
         self.display.done(f"Airflow serves at {sign_in(self.stack)}")
 
     def set_fleet(self, consumers: Sequence[str]) -> None:
-        """Write the desired consumers; Airflow is woken by it."""
+        """Write the desired consumers, which wakes Airflow."""
         arguments = (
             *("--pipeline", f"{TOPIC}={PIPELINE}", "--set", f"auditFolder={self.stack.folders.audit}"),
             *("--batch-interval", str(BATCH_INTERVAL_S)),
@@ -102,7 +102,7 @@ class Demo:
         self.rest()
 
     def join(self) -> None:
-        """A third consumer is wanted, launched, and gets its share."""
+        """A third consumer is launched and gets its share."""
         self.display.doing("launching a third consumer")
         self.set_fleet((*FIRST, THIRD))
         self.registered(THIRD)
@@ -115,9 +115,7 @@ class Demo:
     def drain(self) -> None:
         """A person drains a consumer; it gives everything away, and leaves."""
         self.display.doing("drain")
-        member = self.watch.member(DRAINED)
-        if member is None:
-            raise DemoFailed(f"{DRAINED} is not registered any more ({self.watch.standing()})")
+        member = self.member(DRAINED)
         began_at = time.time()
         conf = {"consumer": DRAINED, "why": "shown in the demonstration", "dry_run": False}
         self.stack.airflow.client.trigger("drain", conf)
@@ -133,11 +131,9 @@ class Demo:
         self.rest()
 
     def kill(self) -> None:
-        """Kill -9 of a whole consumer; its partitions recover. Airflow would launch it anew at once: later, please."""
+        """Kill -9 of a whole consumer; its partitions recover. Airflow is paused, or would launch it again at once."""
         self.display.doing("kill")
-        member = self.watch.member(KILLED)
-        if member is None:
-            raise DemoFailed(f"{KILLED} is not registered any more ({self.watch.standing()})")
+        member = self.member(KILLED)
         self.stack.airflow.client.set_paused("consumers", True)
         self.progress.killed.add((KILLED, member.incarnation))
         began_at = self.watch.kill(KILLED)
@@ -178,8 +174,15 @@ class Demo:
         self.display.results(verdict, events)
         return verdict
 
+    def member(self, consumer: str) -> Member:
+        """The registration of a consumer; raises `DemoFailed` if there is none."""
+        found = self.watch.member(consumer)
+        if found is None:
+            raise DemoFailed(f"{consumer} is not registered any more ({self.watch.standing()})")
+        return found
+
     def registered(self, consumer: str) -> None:
-        """Wait for a registration; a consumer that ends before is told at once."""
+        """Wait for a registration; raises `DemoFailed` at once if the consumer ends before."""
         folder = self.watch.run_folder(consumer)
 
         def there() -> bool:
@@ -204,27 +207,27 @@ class Demo:
         return found[-1]
 
     def happened(self, kind: str, consumer: str, began_at: float, record: Record) -> None:
-        """Note an event that is over, and tell it."""
+        """Note an event that is over, and report it."""
         self.progress.events.append(Event(kind, consumer, began_at, record.at, *self.progress.quiet))
         self.display.done(
             f"{kind} of {consumer}: Stable again after {record.at - began_at:.1f} s, epoch {record.epoch}"
         )
 
     def rest(self) -> None:
-        """Let the consumers catch up, then work undisturbed: the window that the next event is compared with."""
+        """Let the consumers catch up, then work undisturbed: the next event is compared with this window."""
         self.display.doing("undisturbed")
         self.watch.wait("catching up with the producer", CONSUME_LIMIT_S, self.caught_up)
         self.progress.quiet = self.watch.quiet(QUIET_S)
         self.display.passed()
 
     def caught_up(self) -> bool:
-        """Whether every partition is being processed within moments of the producer."""
+        """Whether every partition is processed within `CAUGHT_UP_S` after the producer."""
         newest = sink.newest(self.stack.folders.audit)
         return len(newest) == PARTITIONS and time.time() - min(newest.values()) < CAUGHT_UP_S
 
 
 def sign_in(stack: Stack) -> str:
-    """Where a person can look, and as whom."""
+    """The address for a person, with user and password."""
     airflow = stack.airflow
     return f"{airflow.base_url} (user {airflow.username}, password {airflow.password})"
 
@@ -246,7 +249,7 @@ def demonstrate(folders: Folders, display: Display, *, ensemble: bool, keep: boo
             stack.keep()
             kept = True
             display.line(f"Airflow: {sign_in(stack)}")
-            display.line("All of it goes on; end it with: make demo-stop")
+            display.line("Everything keeps running; end it with: make demo-stop")
         return verdict
     finally:
         if not kept:

@@ -1,11 +1,10 @@
-"""Who was allowed to process what, and when: derived from ZooKeeper's history and the releases, from nothing else.
+"""Who was allowed to process what, and when: derived only from ZooKeeper's history and the releases.
 
 Rules (those of the hand-off in docs/architecture.md, read from the outside):
-- A `start` move begins a holding at its record's epoch and time; whoever held the partition before was lost by then.
-- A `hand-off` move names its epoch E. The giver's holding ends, and the taker's begins, with the release that has that
-  epoch, that giver and that generation: at ZooKeeper's time of its write, at its offset. Where the record that confirms
-  the giver closed, or that takes it for lost, comes before such a release, both happen with that. The taker's epoch is E
-  either way.
+- A `start` move begins a holding at its record's epoch and time; the holder before was lost by then.
+- A `hand-off` move names its epoch E. The giver's holding ends, and the taker's begins, with the release of this epoch,
+  giver and generation: at ZooKeeper's time of its write, at its offset. If a record that confirms that the giver closed,
+  or that takes it for lost, comes before the release, both happen with the record. The taker's epoch is E in each case.
 - A `barrier` move begins the new holding with the record that confirms the last possible owner closed, at that
   record's epoch. A `stop` move ends the holding with such a record.
 - A `restart` move ends the holding and begins the next of the same consumer, at its record's epoch.
@@ -26,7 +25,7 @@ class End(StrEnum):
     OPEN = "open"  # it has not
     RELEASED = "released"  # by the owner's release
     CONFIRMED = "confirmed"  # closed, and confirmed to the coordinator
-    LOST = "lost"  # the owner was gone or isolated: what it did last may be repeated
+    LOST = "lost"  # the owner was gone or isolated: its last work may be repeated
     RESTARTED = "restarted"  # the same owner started again from the committed position
 
 
@@ -34,8 +33,8 @@ class End(StrEnum):
 class Holding:
     """The right of one incarnation to process one partition under one epoch.
 
-    `from_at` and `until_at` bound the times of its rows, `until_offset` is the first offset that is not its own any
-    more (-1 = not known). `kind` is the move that began it, `giver` who had the partition before.
+    `from_at` and `until_at` bound the times of its rows, `until_offset` is the first offset after it (-1 = unknown).
+    `kind` is the move that began it, `giver` the holder before.
     """
 
     partition: int
@@ -74,7 +73,7 @@ class _Partition:
         self.pending: _Pending | None = None
 
     def move(self, move: Move, record: Record) -> None:
-        self.released()  # also one that came while this was planned: its taker may have begun
+        self.released()  # also a release that came while this was planned: its taker may have begun
         match move.kind:
             case MoveKind.START | MoveKind.ADOPT:
                 self._end(record.at, End.LOST)
@@ -86,11 +85,11 @@ class _Partition:
                 self._hand_off(move, record)
             case MoveKind.BARRIER | MoveKind.STOP:
                 self.pending = _pending(move, record, {move.giver})
-                if self.current is not None:  # its life is that of its holding: by now the id may have another one
+                if self.current is not None:  # the holding's incarnation: by now the id may have another one
                     self.pending.owners[self.current.consumer] = self.current.incarnation
 
     def released(self, until_at: float = inf) -> None:
-        """The giver has released the partition, if it had by then."""
+        """Apply the giver's release, if it was written by then."""
         pending = self.pending
         seen = pending.release if pending is not None else None
         if pending is not None and seen is not None and seen.written_at <= until_at:
@@ -98,7 +97,7 @@ class _Partition:
             self._begin(pending.move, pending.move.taker, pending.epoch, pending.granted, seen.written_at)
 
     def confirmed(self, closed: set[str], record: Record) -> None:
-        """The coordinator has seen that these consumers closed the partition."""
+        """These consumers have confirmed to the coordinator that they closed the partition."""
         if self.pending is None:
             return
         self.pending.owners = {who: life for who, life in self.pending.owners.items() if who not in closed}
@@ -106,7 +105,7 @@ class _Partition:
             self._go_on(record, End.CONFIRMED)
 
     def absent(self, record: Record) -> None:
-        """Whoever is not in the record's grants any more, or in another life, was taken for lost and counts as closed."""
+        """An owner that is no longer among the record's grants, or with another incarnation, is lost and counts as closed."""
         if self.pending is not None and not self.pending.owners.items() & record.incarnations.items():
             self._go_on(record, End.LOST)
 
@@ -132,7 +131,7 @@ class _Partition:
         self.current, self.pending = None, None
 
     def _begin(self, move: Move, taker: str, epoch: int, incarnations: Mapping[str, int], at: float) -> None:
-        # Incarnations count from 1: one that the record does not name matches no row.
+        # Incarnations count from 1: 0, for a consumer that the record does not name, matches no row.
         incarnation = incarnations.get(taker, 0)
         self.current = Holding(move.partition, taker, incarnation, epoch, move.kind, move.giver, at)
 

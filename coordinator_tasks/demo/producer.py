@@ -2,8 +2,8 @@
 
     python -m coordinator_tasks.demo.producer --bootstrap host:9092 --topic orders --partitions 12 --journal FILE
 
-SIGTERM ends it cleanly: everything sent is confirmed by the broker and stands in the journal, whose last line then is
-`end`. The journal has one line for each confirmed record: partition, offset, sequence, produced at (seconds since 1970).
+SIGTERM ends it cleanly: the broker has confirmed every sent record, and the journal ends with the line `end`. The journal
+has one line for each confirmed record: partition, offset, sequence, produced at (seconds since 1970).
 """
 
 import argparse
@@ -29,7 +29,7 @@ SETTINGS = {"enable.idempotence": True, "linger.ms": 5, "message.timeout.ms": 12
 
 
 class SteadyProducer:
-    """Sends round robin over the partitions; what the broker confirmed goes to the journal."""
+    """Sends round robin over the partitions, and writes confirmed records to the journal."""
 
     def __init__(self, bootstrap_servers: str, topic: str, partitions: int, journal: TextIO) -> None:
         self._kafka = Producer({**SETTINGS, "bootstrap.servers": bootstrap_servers})
@@ -40,7 +40,7 @@ class SteadyProducer:
         self.failed = 0
 
     def stop(self, _number: int = 0, _frame: FrameType | None = None) -> None:
-        """End after the present tick."""
+        """End after this tick."""
         self._stop = True
 
     def run(self, rate: float) -> bool:
@@ -85,7 +85,7 @@ class SteadyProducer:
 
 
 def read_journal(path: Path) -> tuple[list[Produced], bool]:
-    """What was produced so far, and whether the producer has ended cleanly. A line under way is left out."""
+    """The records produced so far, and whether the producer has ended cleanly. An unfinished line is left out."""
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
     whole = [line.split() for line in lines if line.endswith("\n")]
     ended = bool(whole) and whole[-1] == [END]

@@ -1,4 +1,4 @@
-"""What the demonstration found, as `report.json` and as lines for a person. Pure but for `write`."""
+"""The demonstration's results, as `report.json` and for the display. Pure but for `write`."""
 
 import json
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from coordinator_tasks.demo.evidence import Event, Evidence
 from coordinator_tasks.demo.stalls import Spread, Stall
 
 AFTER_STABLE_S = 1.0
-"""A window goes on for a moment after Stable, so that a stall which only ends then is seen in it."""
+"""An event's window ends so much after Stable, to include a stall that ends only then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class MoveStall:
 class EventReport:
     """One event: what moved, and the longest stalls of moved and unmoved partitions.
 
-    `quiet` is the same measure on all partitions in an undisturbed window before, as long as the event's own;
-    `bystander` that of the partitions whose consumer neither gave nor took anything (none, if all did).
+    `quiet` is the same measure of all partitions, in an undisturbed window before; `bystander` that of the partitions
+    whose consumer neither gave nor took anything (there may be none).
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""Reads the audit sink: one SQLite file per consumer and incarnation, one row per processing. Writers are not disturbed."""
+"""Reads the audit sink: one SQLite file per consumer and incarnation, one row per processing. Never blocks a writer."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def rows(folder: Path) -> list[Row]:
 
 
 def processed(folder: Path) -> dict[str, int]:
-    """Consumer → how many rows it has written, cheaply."""
+    """Consumer → how many rows it has written."""
     found: dict[str, int] = {}
     for database in _files(folder):
         consumer = database.stem.rpartition("-")[0]
@@ -42,7 +42,7 @@ def last_offsets(folder: Path) -> dict[int, int]:
 
 
 def newest(folder: Path) -> dict[int, float]:
-    """Partition → when the newest of its processed records was produced, from the last rows of each writer."""
+    """Partition → production time of its newest processed record, from the last rows of each writer."""
     found: dict[int, float] = {}
     for database in _files(folder):
         for partition, produced_at in _ask(database, LAST_QUESTION):
@@ -59,6 +59,6 @@ def _ask(database: Path, question: str) -> Iterator[tuple[Any, ...]]:
         try:
             yield from connection.execute(question).fetchall()
         except sqlite3.OperationalError as error:
-            # A file that was only just made has no table yet.
+            # A new file has no table yet.
             if "no such table" not in str(error):
                 raise

@@ -1,4 +1,4 @@
-"""The servers of the demonstration: ZooKeeper, Kafka and Airflow started at once, and everything ended together."""
+"""The servers of the demonstration: ZooKeeper, Kafka and Airflow start at once, and end together."""
 
 import fcntl
 import os
@@ -14,11 +14,11 @@ import coordinator_tasks
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.embedded import detached
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow
-from coordinator_tasks.embedded.java import find_java
 from coordinator_tasks.embedded.kafka import EmbeddedBrokers, EmbeddedKafka
 from coordinator_tasks.embedded.ports import HOST
 from coordinator_tasks.embedded.processes import Guard, ManagedProcess, ProcessSpec, ServerGroup, reap_all
 from coordinator_tasks.embedded.zookeeper import EmbeddedEnsemble, EmbeddedZooKeeper
+from coordinator_tasks.java import find_java
 from coordinator_tasks.settings import Settings
 
 PROJECT = Path(coordinator_tasks.__file__).parent.parent
@@ -30,7 +30,7 @@ END_GRACE_S = 3.0
 
 
 class DemoFailed(Exception):
-    """Something did not happen; the text says what, and where to look."""
+    """The demonstration failed; the text says why, and where to look."""
 
 
 class Folders:
@@ -71,7 +71,7 @@ def occupy(folders: Folders) -> int:
 
 
 class Stack:
-    """The servers. `start` returns as soon as ZooKeeper and Kafka serve; Airflow goes on and is awaited by `airflow`."""
+    """The servers; they start in the background. `wait_for_servers` and `airflow` wait for them."""
 
     def __init__(self, folders: Folders, *, ensemble: bool = False) -> None:
         self.folders = folders
@@ -79,30 +79,29 @@ class Stack:
         self.kafka = (EmbeddedBrokers if ensemble else EmbeddedKafka)(folders.run / "kafka")
         self._status_token = secrets.token_urlsafe()
         self._starting = ThreadPoolExecutor(3, thread_name_prefix="start")
-        Guard.current()  # one guard, drawn before several threads ask for it
-        servers = [self._starting.submit(one) for one in (self.zookeeper.start, self.kafka.start)]
+        Guard.current()  # made here, before several threads ask for it
+        self._servers = [self._starting.submit(one) for one in (self.zookeeper.start, self.kafka.start)]
         self._airflow = self._starting.submit(self._start_airflow)
-        self._servers = servers
         self.producer: ManagedProcess | None = None
 
     def wait_for_servers(self) -> None:
-        """ZooKeeper and Kafka serve."""
+        """Wait until ZooKeeper and Kafka serve."""
         for one in self._servers:
             one.result()
 
     @property
     def airflow(self) -> EmbeddedAirflow:
-        """Airflow, once its services are healthy and the DAGs are there."""
+        """Airflow; waits until its services are healthy and the DAGs are parsed."""
         return self._airflow.result()
 
     @property
     def airflow_is_up(self) -> bool:
-        """Whether `airflow` would answer at once."""
+        """Whether `airflow` returns at once."""
         return self._airflow.done()
 
     @property
     def settings(self) -> Settings:
-        """For the demonstration's own look at ZooKeeper."""
+        """The settings of the demonstration's own coordinator."""
         return Settings(
             CLUSTER,
             self.zookeeper.connect_string,
@@ -113,7 +112,7 @@ class Stack:
 
     @property
     def client(self) -> Mapping[str, str]:
-        """Of the demonstration's own Kafka clients; that the broker is gone in the end is no news."""
+        """The settings of the demonstration's own Kafka clients; they do not log that the broker is gone at the end."""
         return {"bootstrap.servers": self.kafka.bootstrap_servers, "log_level": "0"}
 
     def create_topic(self, topic: str, partitions: int) -> None:
@@ -132,12 +131,12 @@ class Stack:
         self.producer.start()
 
     def stop_producer(self) -> None:
-        """End the producer; everything that it sent is in its journal then."""
+        """End the producer; then its journal is complete."""
         if self.producer is not None:
             self.producer.stop()
 
     def keep(self) -> None:
-        """Let everything outlive this process, until `--stop`."""
+        """Let all processes outlive this one, until `--stop`."""
         airflow = self.airflow
         clusters = (self.zookeeper, self.kafka)
         servers = [one.servers if isinstance(one, ServerGroup) else (one,) for one in clusters]
@@ -145,7 +144,7 @@ class Stack:
         detached.detach(self.folders.kept, processes, {"airflow": airflow.base_url})
 
     def end(self) -> None:
-        """End everything, wherever it has gone; also what is only being started."""
+        """End all processes, also those that are starting or have left their session."""
         self._starting.shutdown(wait=False, cancel_futures=True)
         reap_all(grace_s=END_GRACE_S)
 
@@ -185,7 +184,7 @@ class Stack:
 
 
 def stop_kept(folders: Folders, say: Callable[[str], None]) -> None:
-    """End what an earlier demonstration has left running."""
+    """End the processes that an earlier demonstration left running."""
     ended = detached.stop(folders.kept)
     say(f"ended {ended} processes" if ended else "nothing was running")
 

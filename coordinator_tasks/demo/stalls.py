@@ -1,8 +1,8 @@
-"""How long partitions stood still: from the producer's and the sink's time stamps alone.
+"""How long partitions were not processed, from the time stamps of the producer and the sink. Pure.
 
-A stall is a time in which a partition had a record that was not processed yet and none was processed. It ends with a
-processing, and begins with the one before or, if there was nothing left to do then, with the next record produced. A
-stall that reaches into a window counts with its whole length. Pure.
+During a stall a partition has unprocessed records, and none is processed. A stall ends with a processing. It begins with
+the processing before or, if no record was left then, with the next record produced. A stall that reaches into a window
+counts with its whole length.
 """
 
 from bisect import bisect_right
@@ -16,14 +16,14 @@ from coordinator_tasks.demo.evidence import Produced, Row
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """One time of standing still, in seconds since 1970; `until_at` is infinite if nothing was processed any more."""
+    """One stall, in seconds since 1970; `until_at` is infinite if nothing was processed afterwards."""
 
     from_at: float
     until_at: float
 
     @property
     def length_s(self) -> float:
-        """How long."""
+        """Its length."""
         return self.until_at - self.from_at
 
 
@@ -37,7 +37,7 @@ class Spread:
 
 
 def stalls(produced: Sequence[Produced], rows: Sequence[Row]) -> dict[int, list[Stall]]:
-    """Partition → all its stalls, in order. A record counts as processed when it is in the sink for the first time."""
+    """Partition → all its stalls, in order. A record counts as processed once it is in the sink."""
     first: dict[tuple[int, int], float] = {}
     for row in rows:
         key = (row.partition, row.offset)
@@ -72,7 +72,7 @@ def longest(
 ) -> dict[int, float]:
     """Partition → its longest stall, in seconds, among those that reach into the window; 0 if there is none.
 
-    `ended`: only those that end in it: what an event right after the window causes is not the window's.
+    `ended`: only stalls that end in the window: the others belong to the event after it.
     """
     return {partition: _longest(some, from_at, to_at, ended) for partition, some in found.items()}
 

@@ -1,4 +1,4 @@
-"""The demonstration's own look at ZooKeeper and Airflow: it reads, and never decides or writes a transition."""
+"""How the demonstration watches ZooKeeper and Airflow: it only reads."""
 
 import contextlib
 import time
@@ -8,6 +8,7 @@ import psutil
 
 from coordinator_tasks.core.codecs import codec, member_codec
 from coordinator_tasks.core.model import Ending, IdClaim, Member, Record, State, TopicNode
+from coordinator_tasks.core.znodes import find_many
 from coordinator_tasks.demo import sink
 from coordinator_tasks.demo.display import Display, Snapshot
 from coordinator_tasks.demo.evidence import SeenRelease, TaskRun
@@ -24,7 +25,7 @@ TASKS_END_S = 30.0
 
 
 class Watcher:
-    """Reads one topic; collects the releases on the way, since a later one overwrites an earlier one."""
+    """Reads one topic, and collects its releases, because a later release overwrites an earlier one."""
 
     def __init__(self, stack: Stack, c: Coordinator, topic: str, partitions: int, display: Display) -> None:
         self.stack, self.c, self.display = stack, c, display
@@ -33,7 +34,7 @@ class Watcher:
         self._loops: set[str] = set()
 
     def wait(self, what: str, limit_s: float, done: Callable[[], bool]) -> None:
-        """Look again and again, and show it; raises `DemoFailed` after `limit_s`."""
+        """Wait until `done`, and show the state meanwhile; raises `DemoFailed` after `limit_s`."""
         deadline_s = time.monotonic() + limit_s
         while True:
             self.show()
@@ -44,7 +45,7 @@ class Watcher:
             time.sleep(POLL_S)
 
     def quiet(self, seconds: float) -> tuple[float, float]:
-        """Let time pass, with nothing done; returns its bounds in seconds since 1970."""
+        """Do nothing for a time; returns its bounds in seconds since 1970."""
         began = time.time()
         self.wait("time", seconds + 60.0, lambda: time.time() - began >= seconds)
         return began, time.time()
@@ -64,7 +65,7 @@ class Watcher:
             self.collect_releases(node.handoff)
 
     def node(self) -> TopicNode | None:
-        """The topic's node, if there was a plan."""
+        """The topic's node; `None` before the first plan."""
         path = self.c.paths.topic(self.topic)
         found = self.c.zk.find(path)
         return codec.decode_node(path, found.data) if found is not None and found.data else None
@@ -76,7 +77,7 @@ class Watcher:
         return codec.decode_state(path, found.data).state if found is not None else State.INITIAL
 
     def standing(self) -> str:
-        """Where things stand, in a few words, for a person who has to look."""
+        """The present state in a few words, for a failure's text."""
         owned = ", ".join(f"{name} {len(partitions)}" for name, partitions in sorted(_owned(self.node()).items()))
         return f"{self.topic} is {self.state()}; owned: {owned or 'nothing'}; logs: {self.stack.folders.run}"
 
@@ -90,7 +91,7 @@ class Watcher:
         return found.stat.created_at if found is not None else 0.0
 
     def ending(self, consumer: str, incarnation: int) -> Ending | None:
-        """How this incarnation ended, if it has."""
+        """How this incarnation ended; `None` = it is not known to have ended."""
         path = self.c.paths.id(consumer)
         found = self.c.zk.find(path)
         claim = member_codec.decode_claim(path, found.data, consumer, 0) if found is not None else IdClaim(consumer, 0)
@@ -101,7 +102,7 @@ class Watcher:
         return list(history.records(self.c, self.topic, MAX_RECORDS))[::-1]
 
     def stable_after(self, at: float, owners: set[str]) -> Record | None:
-        """The record of Stable after this moment, if now exactly these consumers own everything."""
+        """The record of Stable after this time, if exactly these consumers now own all partitions."""
         node = self.node()
         if node is None or self.state() is not State.STABLE or node.handoff or set(_owned(node)) != owners:
             return None
@@ -111,22 +112,20 @@ class Watcher:
         return last[0] if last and last[0].target is State.STABLE and last[0].at > at else None
 
     def collect_releases(self, partitions: Iterable[int]) -> None:
-        """Keep the releases that are there now, with ZooKeeper's time of each."""
-        numbers = list(partitions)
-        paths = [self.c.paths.partition(self.topic, p) for p in numbers]
-        for partition, path, node in zip(numbers, paths, self.c.zk.get_many(paths), strict=True):
-            release = codec.decode_release(path, node.data) if node is not None else None
-            if release is not None and node is not None:
+        """Keep the present releases of these partitions, with ZooKeeper's time of each."""
+        paths = {p: self.c.paths.partition(self.topic, p) for p in partitions}
+        for partition, node in find_many(self.c.zk, paths).items():
+            if release := codec.decode_release(paths[partition], node.data):
                 seen = SeenRelease(partition, release, node.stat.modified_at)
                 self._releases[partition, release.epoch] = seen
 
     def releases(self) -> list[SeenRelease]:
-        """All releases collected, those of this moment included."""
+        """All releases so far."""
         self.collect_releases(range(self.partitions))
         return list(self._releases.values())
 
     def loops(self) -> tuple[str, ...]:
-        """Command lines of coordinator processes outside Airflow, seen at any of the calls."""
+        """Command lines of coordinator processes outside Airflow, seen at this or an earlier call."""
         for process in reaper.marked(Guard.current().mark):
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 words = process.cmdline()
@@ -135,7 +134,7 @@ class Watcher:
         return tuple(sorted(self._loops))
 
     def tasks(self, records: Iterable[Record]) -> list[TaskRun]:
-        """Every try of the tasks that the records name, from Airflow's API, once they have ended."""
+        """Every try of the tasks that the records name, from Airflow's API, once all have ended."""
         actors = sorted({(r.actor.dag, r.actor.run, r.actor.task) for r in records if r.actor.kind == "airflow"})
         client = self.stack.airflow.client
         found: list[TaskRun] = []
@@ -151,7 +150,7 @@ class Watcher:
         return found
 
     def kill(self, consumer: str) -> float:
-        """Kill -9 of everything of the consumer (its launcher is not part of it); returns when, in seconds since 1970."""
+        """Kill -9 of all processes of the consumer but its launcher; returns the time, in seconds since 1970."""
         launcher = int(self.run_folder(consumer).lock.read_text())
         victims = psutil.Process(launcher).children(recursive=True)
         at = time.time()

@@ -1,6 +1,6 @@
 """Airflow on one machine: api-server, scheduler, dag-processor and triggerer under our own supervision, on SQLite.
 
-``airflow standalone`` leaves its children behind when it is ended, and cannot restart one of them; hence this.
+``airflow standalone`` is not used: when it ends it leaves its children behind, and it cannot restart one of them.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import coordinator_tasks
 from coordinator_tasks.embedded import airflow_home
 from coordinator_tasks.embedded.airflow_client import AirflowClient
 from coordinator_tasks.embedded.errors import AirflowUnavailable
-from coordinator_tasks.embedded.ports import free_port
+from coordinator_tasks.embedded.ports import HOST, free_port
 from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
 
 READY_TIMEOUT_S = 180.0
 READY_POLL_S = 0.2
-# The triggerer takes 10 s to notice that its child has ended. It signs off only then; without, the next one takes up its
-# triggers a heartbeat threshold later.
+# The triggerer needs 10 s to notice that its child has ended, and signs off only then. If it does not sign off, the next
+# one takes over its triggers a heartbeat threshold later.
 STOP_TIMEOUT_S = 15.0
 LEAVE_TIMEOUT_S = 3.0
-"""Nobody goes on after the end of a ``with`` block, so nothing needs to be signed off there."""
+"""At the end of a ``with`` block: nothing is started afterwards, so no service needs to sign off."""
 
 
 class Service(StrEnum):
@@ -40,29 +40,17 @@ class Service(StrEnum):
 
 
 API_SERVER_MODULE = "coordinator_tasks.embedded.api_server"
-# Log servers are for other machines: here the api-server reads the files itself.
-ARGUMENTS: Mapping[Service, tuple[str, ...]] = {
-    Service.API_SERVER: (),
-    Service.SCHEDULER: ("--skip-serve-logs",),
-    Service.DAG_PROCESSOR: (),
-    Service.TRIGGERER: ("--skip-serve-logs",),
-}
-
-# What the health answer calls each service and its heartbeat; the api-server is alive if it answers.
-HEALTH_FIELDS: Mapping[Service, tuple[str, str]] = {
-    Service.SCHEDULER: ("scheduler", "latest_scheduler_heartbeat"),
-    Service.DAG_PROCESSOR: ("dag_processor", "latest_dag_processor_heartbeat"),
-    Service.TRIGGERER: ("triggerer", "latest_triggerer_heartbeat"),
-}
+# These would start log servers for other machines: here the api-server reads the files itself.
+LOG_SERVERS = (Service.SCHEDULER, Service.TRIGGERER)
 
 
 class EmbeddedAirflow:
     """Airflow's services; ``home`` keeps its database, logs and password over restarts.
 
     ``env`` is added to the environment of all services, ``connections`` maps ids to connection fields (``conn_type``,
-    ``host``, ``port``, ``extra``, ...), ``settings`` maps ``section.option`` to values, and ``expected_dags`` are waited
-    for at the start. ``port`` 0 takes a free one. ``base_url`` is the address of the UI and the API; ``username`` and
-    ``password`` are those of the one user, an administrator. ``environment``: what is added to the services' own.
+    ``host``, ``port``, ``extra``, ...), ``settings`` maps ``section.option`` to values, and the start waits for
+    ``expected_dags``. ``port`` 0 takes a free one. ``base_url`` is the address of the UI and the API; ``username`` and
+    ``password`` are those of the only user, an administrator; ``environment`` is all that is added to the services'.
     """
 
     def __init__(
@@ -77,15 +65,9 @@ class EmbeddedAirflow:
         expected_dags: Collection[str] = (),
         port: int = 0,
     ) -> None:
-        prepared = airflow_home.prepare(
-            home.absolute(),
-            port or free_port(),
-            dags_folder=dags_folder,
-            plugins_folder=plugins_folder,
-            settings=settings or {},
-        )
-        self.home, self.base_url = prepared.path, prepared.base_url
-        self.username, self.password = airflow_home.USERNAME, prepared.password
+        self.home, port = home.absolute(), port or free_port()
+        self.base_url, self.username = f"http://{HOST}:{port}", airflow_home.USERNAME
+        self.password = airflow_home.prepare(self.home, port, dags_folder, plugins_folder, settings or {})
         self.expected_dags = frozenset(expected_dags)
         self.environment = {
             **self._base_environment(),
@@ -105,7 +87,7 @@ class EmbeddedAirflow:
     def start(self, *services: Service, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Starts the services (all by default) and waits until they are healthy and the expected DAGs are parsed.
 
-        Health is asked of the api-server: start it before, or together with, any other.
+        The api-server tells the health of all: start it before, or together with, any other.
         """
         chosen = services or tuple(Service)
         deadline_s = time.monotonic() + timeout_s
@@ -123,7 +105,7 @@ class EmbeddedAirflow:
             raise
 
     def stop(self, *services: Service, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Ends the services (all by default) within ``timeout_s``; what a scheduler's tasks have not done by then is cut."""
+        """Ends the services (all by default) within ``timeout_s``; a scheduler's tasks that still run then are killed."""
         chosen = services or tuple(Service)
         deadline_s = time.monotonic() + timeout_s
         for service in chosen:
@@ -164,20 +146,26 @@ class EmbeddedAirflow:
             health = self.client.health()
         except AirflowUnavailable:
             return False
-        if service not in HEALTH_FIELDS:
+        if service is Service.API_SERVER:
             return True
-        name, heartbeat_field = HEALTH_FIELDS[service]
-        heartbeat = health[name][heartbeat_field]
+        name = service.value.replace("-", "_")
+        heartbeat = health[name][f"latest_{name}_heartbeat"]
         if health[name]["status"] != "healthy" or heartbeat is None:
             return False
-        # For a while after a crash the heartbeat of the one that is gone still counts as healthy.
+        # For a while after a crash, the last heartbeat of the former process still counts as healthy.
         return datetime.fromisoformat(heartbeat).timestamp() >= self.services[service].started_s
 
     def _process(self, service: Service) -> ManagedProcess:
         module = API_SERVER_MODULE if service is Service.API_SERVER else "airflow"
         spec = ProcessSpec(
             name=f"Airflow's {service}",
-            argv=(sys.executable, "-m", module, service.value, *ARGUMENTS[service]),
+            argv=(
+                sys.executable,
+                "-m",
+                module,
+                service.value,
+                *(["--skip-serve-logs"] if service in LOG_SERVERS else []),
+            ),
             log_path=self._log_path(service),
             env=self.environment,
             cwd=self.home,
@@ -189,7 +177,7 @@ class EmbeddedAirflow:
         return self.home / f"{service.value}.log"
 
     def _base_environment(self) -> dict[str, str]:
-        # DAGs and plugins import this project from wherever it is installed or checked out.
+        # DAGs and plugins import this project from its place of installation or its checkout.
         project = str(Path(coordinator_tasks.__file__).parent.parent)
         inherited = os.environ.get("PYTHONPATH")
         return {

@@ -1,4 +1,4 @@
-"""A small client of Airflow's public API (v2): what the demo and the tests ask of it."""
+"""A small client of Airflow's public API (v2), for the demo and the tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import httpx
 from coordinator_tasks.embedded.errors import AirflowUnavailable
 
 ATTEMPTS = 3
-ROLLED_BACK = "Database error"  # Airflow's own word for a transaction that failed
+ROLLED_BACK = "Database error"  # in Airflow's answer after a failed transaction
 REQUEST_TIMEOUT_S = 60.0  # SQLite has one writer: on a busy machine a write waits for the scheduler
 WARM_UP_TIMEOUT_S = 90.0
 POLL_S = 0.2
@@ -23,7 +23,7 @@ Json = Any
 
 
 class AirflowClient:
-    """Signs in as one user; every method raises AirflowUnavailable with Airflow's own words when it refuses."""
+    """Signs in as one user; every method raises AirflowUnavailable with Airflow's own words if Airflow refuses."""
 
     def __init__(self, base_url: str, username: str, password: str) -> None:
         self.base_url = base_url
@@ -37,23 +37,18 @@ class AirflowClient:
         self.close()
 
     def close(self) -> None:
-        """Closes its connections; the client can be used again."""
+        """Closes the connections; the client can be used again."""
         self._http.close()
         self._http = httpx.Client(base_url=self.base_url, timeout=REQUEST_TIMEOUT_S)
-
-    def token(self) -> str:
-        """A fresh token for the ``Authorization: Bearer`` header."""
-        answer = self._send("POST", "/auth/token", json=self._credentials)
-        token: str = answer.json()["access_token"]
-        return token
 
     def request(self, method: str, path: str, **options: Any) -> Json:
         """One call of ``/api/v2`` + ``path``; signs in when needed. Returns the decoded answer, None if it is empty.
 
-        Sent again when Airflow rolled it back: SQLite has one writer, and the wait for its turn can be in vain.
+        It is sent again if Airflow rolled it back: SQLite has one writer, and the wait for a turn can time out.
         """
         if "Authorization" not in self._http.headers:
-            self._http.headers["Authorization"] = f"Bearer {self.token()}"
+            token = self._send("POST", "/auth/token", json=self._credentials).json()["access_token"]
+            self._http.headers["Authorization"] = f"Bearer {token}"
         answer = self._send(method, f"/api/v2{path}", attempts=ATTEMPTS, **options)
         return answer.json() if answer.content else None
 
@@ -62,7 +57,7 @@ class AirflowClient:
         return self._send("GET", "/api/v2/monitor/health").json()
 
     def warm_up(self) -> None:
-        """Lets Airflow build the API that tasks report to, which takes seconds and would else delay the first task."""
+        """Lets Airflow build the API that tasks report to, which takes seconds and would delay the first task."""
         self._send("GET", "/execution/health", timeout=WARM_UP_TIMEOUT_S)
 
     def dag_ids(self) -> set[str]:
@@ -70,7 +65,7 @@ class AirflowClient:
         return {dag["dag_id"] for dag in self._pages("/dags", "dags")}
 
     def import_errors(self) -> dict[str, str]:
-        """File name to traceback of what could not be parsed."""
+        """File name to traceback, of the files that could not be parsed."""
         return {item["filename"]: item["stack_trace"] for item in self._pages("/importErrors", "import_errors")}
 
     def set_paused(self, dag_id: str, paused: bool) -> None:
@@ -93,13 +88,9 @@ class AirflowClient:
         """All runs of a DAG."""
         return list(self._pages(f"/dags/{dag_id}/dagRuns", "dag_runs"))
 
-    def dag_run(self, dag_id: str, run_id: str) -> Json:
-        """One run: ``state``, ``conf``, ``start_date``, ``end_date``, ..."""
-        return self.request("GET", f"/dags/{dag_id}/dagRuns/{run_id}")
-
     def run_state(self, dag_id: str, run_id: str) -> str:
         """``queued``, ``running``, ``success`` or ``failed``."""
-        state: str = self.dag_run(dag_id, run_id)["state"]
+        state: str = self.request("GET", f"/dags/{dag_id}/dagRuns/{run_id}")["state"]
         return state
 
     def wait_for_run(self, dag_id: str, run_id: str, timeout_s: float) -> str:
@@ -119,12 +110,12 @@ class AirflowClient:
         return list(self._pages(f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances", "task_instances"))
 
     def clear_tasks(self, dag_id: str, run_id: str, task_ids: list[str]) -> None:
-        """Runs tasks again, whatever their state, as a person does in the UI."""
+        """Runs tasks again, in any state, as a person does in the UI."""
         body = {"dag_run_id": run_id, "task_ids": task_ids, "only_failed": False, "dry_run": False}
         self.request("POST", f"/dags/{dag_id}/clearTaskInstances", json=body)
 
     def xcom(self, dag_id: str, run_id: str, task_id: str, *, key: str = "return_value", map_index: int = -1) -> Json:
-        """What a task left under ``key``."""
+        """The value that a task stored under ``key``."""
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/{key}"
         return self.request("GET", path, params={"map_index": map_index, "deserialize": True})["value"]
 

@@ -1,6 +1,6 @@
 """Prepares an Airflow home: configuration, secrets and database, so that the services can start at once.
 
-Everything secret (keys, the password) is drawn on first use and kept in the home, readable by its owner only.
+All secrets (keys, the password) are drawn on first use and kept in the home, readable by its owner only.
 """
 
 from __future__ import annotations
@@ -12,19 +12,17 @@ import os
 import secrets
 import shutil
 import sqlite3
-import subprocess
 import sys
 import tempfile
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from coordinator_tasks.embedded.cache import cache_folder, exclusive
-from coordinator_tasks.embedded.errors import AirflowUnavailable
 from coordinator_tasks.embedded.ports import HOST
+from coordinator_tasks.embedded.processes import run_to_end
 
 USERNAME = "admin"
 PASSWORD_BYTES = 12
@@ -34,13 +32,13 @@ LAUNCH_POOL = "consumers"
 LAUNCH_SLOTS = 2
 SQLITE_BUSY_TIMEOUT_S = 30
 
-# Fast reactions on a small machine. The last group decides how soon the work of a killed service is taken up again.
+# Fast reactions on a small machine. The last group decides how soon another service takes over a killed one's work.
 SETTINGS: Mapping[str, str] = {
     "core.executor": "LocalExecutor",
     "core.parallelism": "8",
     "core.load_examples": "False",
     "core.dags_are_paused_at_creation": "False",
-    # The default asks a name server for the full name, which takes seconds where there is none.
+    # The default asks a name server for the full name, which takes seconds if there is no server.
     "core.hostname_callable": "socket.gethostname",
     "api.workers": "1",
     "dag_processor.refresh_interval": "300",
@@ -50,7 +48,7 @@ SETTINGS: Mapping[str, str] = {
     "scheduler.scheduler_idle_sleep_time": "0.1",
     "scheduler.scheduler_heartbeat_sec": "1",
     "workers.execution_api_timeout": "30",
-    # A worker that misses a wake-up from its task, or its end, looks again after this time; the default is 5 s.
+    # A worker that misses a wake-up from its task, or the task's end, checks again after this time; the default is 5 s.
     "workers.min_heartbeat_interval": "1",
     "scheduler.job_heartbeat_sec": "2",
     "scheduler.scheduler_health_check_threshold": "15",
@@ -61,28 +59,14 @@ SETTINGS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class AirflowHome:
-    """A prepared home: its folder, the API's port and the password of ``USERNAME``."""
+def prepare(path: Path, port: int, dags_folder: Path, plugins_folder: Path | None, settings: Mapping[str, str]) -> str:
+    """Writes all that the home needs; returns the password of ``USERNAME``.
 
-    path: Path
-    port: int
-    password: str
-
-    @property
-    def base_url(self) -> str:
-        """Address of the UI and the API."""
-        return f"http://{HOST}:{self.port}"
-
-
-def prepare(
-    path: Path, port: int, *, dags_folder: Path, plugins_folder: Path | None, settings: Mapping[str, str]
-) -> AirflowHome:
-    """Writes what is missing in the home and returns it; ``settings`` (``section.option``) win over ``SETTINGS``."""
+    ``port`` is the API's; ``settings`` (``section.option``) win over ``SETTINGS``.
+    """
     path.mkdir(parents=True, exist_ok=True)
-    kept = _secrets(path / "secrets.json")
+    kept, base_url = _secrets(path / "secrets.json"), f"http://{HOST}:{port}"
     _write_private(path / "passwords.json", json.dumps({USERNAME: kept["password"]}))
-    home = AirflowHome(path, port, kept["password"])
     plugins = plugins_folder or path / "plugins"
     plugins.mkdir(exist_ok=True)
     own = {
@@ -91,10 +75,10 @@ def prepare(
         "core.fernet_key": kept["fernet_key"],
         "core.simple_auth_manager_users": f"{USERNAME}:admin",
         "core.simple_auth_manager_passwords_file": str(path / "passwords.json"),
-        "core.execution_api_server_url": f"{home.base_url}/execution/",
+        "core.execution_api_server_url": f"{base_url}/execution/",
         "api.host": HOST,
         "api.port": str(port),
-        "api.base_url": home.base_url,
+        "api.base_url": base_url,
         "api.secret_key": kept["secret_key"],
         "api_auth.jwt_secret": kept["jwt_secret"],
         "database.sql_alchemy_conn": f"sqlite:///{path / 'airflow.db'}?timeout={SQLITE_BUSY_TIMEOUT_S}",
@@ -103,7 +87,7 @@ def prepare(
     _write_configuration(path / "airflow.cfg", {**SETTINGS, **own, **settings})
     if not (path / "airflow.db").exists():
         shutil.copyfile(_migrated_database(), path / "airflow.db")
-    return home
+    return kept["password"]
 
 
 def connection_variables(connections: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -143,7 +127,7 @@ def _write_configuration(path: Path, settings: Mapping[str, str]) -> None:
 
 
 def _migrated_database() -> Path:
-    """A migrated SQLite database with the launches' pool; made once per set of Airflow packages, since it takes seconds."""
+    """A migrated SQLite database with the launches' pool; it takes seconds, so it is made once per set of packages."""
     name = f"airflow-{_fingerprint([*_airflow_packages(), f'{LAUNCH_POOL}={LAUNCH_SLOTS}'])}"
     database = cache_folder() / f"{name}.db"
     if database.exists():
@@ -161,27 +145,16 @@ def _migrate(home: Path) -> Path:
     environment["AIRFLOW_HOME"] = str(home)
     environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = f"sqlite:///{database}"
     environment["AIRFLOW__DATABASE__LOAD_DEFAULT_CONNECTIONS"] = "False"
-    try:
-        for arguments in (("db", "migrate"), ("pools", "set", LAUNCH_POOL, str(LAUNCH_SLOTS), "Launches of consumers")):
-            subprocess.run(
-                [sys.executable, "-m", "airflow", *arguments],
-                check=True,
-                capture_output=True,
-                text=True,
-                env=environment,
-                cwd=home,
-                timeout=MIGRATE_TIMEOUT_S,
-            )
-    except subprocess.TimeoutExpired as error:
-        raise AirflowUnavailable(
-            f"Airflow's database was not made within {MIGRATE_TIMEOUT_S:g} s: the machine is too busy; start again"
-        ) from error
-    except subprocess.CalledProcessError as error:
-        last = error.stderr.strip().splitlines()[-1:]
-        raise AirflowUnavailable(
-            f"Airflow's database could not be made: {' '.join(last)!r}; run make install and start again"
-        ) from error
-    # Readers and the writer of four services do not wait for each other in this mode; it is kept in the file.
+    for arguments in (("db", "migrate"), ("pools", "set", LAUNCH_POOL, str(LAUNCH_SLOTS), "Launches of consumers")):
+        run_to_end(
+            [sys.executable, "-m", "airflow", *arguments],
+            MIGRATE_TIMEOUT_S,
+            environment,
+            failure="Airflow's database was not made",
+            advice="run make install and start again",
+            cwd=home,
+        )
+    # In this mode, readers and the writer of four services do not wait for each other; the file keeps it.
     with sqlite3.connect(database) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
     connection.close()

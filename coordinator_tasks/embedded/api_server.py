@@ -1,8 +1,8 @@
 """``python -m coordinator_tasks.embedded.api_server api-server``: Airflow's own, with its audit log off the event loop.
 
-Airflow 3.3 commits the log of who asked for what on the event loop, without which no other request can commit. SQLite has
-one writer: where another request has written and not yet committed, the loop waits for its lock and it for the loop, and
-everybody for both, until the lock's time is out. A click beside a task that starts was enough.
+Airflow 3.3 commits its audit log on the event loop, and no other request can commit while the loop waits. SQLite has one
+writer: if another request has written and not committed, the loop waits for that request's lock, and the request for the
+loop, until the lock times out. A click while a task starts is enough.
 """
 
 from collections.abc import Awaitable, Callable
@@ -19,7 +19,7 @@ _original = decorators.action_logging
 
 
 class _Kept:
-    """Takes the place of a session: what was added is written later."""
+    """Replaces a session: keeps the added logs, to be written later."""
 
     def __init__(self) -> None:
         self.logs: list[Log] = []
@@ -32,7 +32,7 @@ class _Kept:
 
 
 def action_logging(event: str | None = None) -> Callable[..., Awaitable[None]]:
-    """Airflow's dependency of the same name, with its commit in a thread."""
+    """Airflow's dependency of the same name, but with the commit in a thread."""
     note = _original(event)
 
     async def log_action(request: Request, session: SessionDep, user: GetUserDep) -> None:

@@ -1,4 +1,4 @@
-"""The folder for what is fetched or prepared once, and the lock that lets several processes share it."""
+"""The folder for files that are fetched or prepared once, and the lock by which several processes share it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coordinator_tasks.embedded.errors import CacheUnavailable
 
 FOLDER_VARIABLE = "COORDINATOR_CACHE"
 LOCK_TIMEOUT_S = 330.0
-"""Longer than the longest work under a lock, the fetch of Kafka's jars."""
+"""More than the longest work under a lock: the fetch of Kafka's jars."""
 LOCK_POLL_S = 0.2
 
 

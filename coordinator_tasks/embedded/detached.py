@@ -1,7 +1,7 @@
 """Leaves processes running after their owner has ended, and lets another process end them later.
 
-A file names what was left: the owner's mark, and each process with its id and start time, so that a recycled id is never
-taken for one of ours. It also carries what the next process needs to find its way (addresses, not secrets).
+A file names what was left: the owner's mark, and each process with its id and start time, so that another process with
+the same id is never taken for it. The file also has details for the next process, such as addresses, but no secrets.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class _State(TypedDict):
 
 
 def detach(state_file: Path, processes: Sequence[ManagedProcess], details: Mapping[str, str]) -> None:
-    """Writes the file and lets everything this process has started outlive it; ``processes`` in order of their start.
+    """Writes the file and lets all that this process has started outlive it; ``processes`` in order of their start.
 
-    The objects of the processes are released, so leaving their ``with`` blocks does not end them.
+    The processes' objects are released, so the end of their ``with`` blocks does not end them.
     """
     guard = Guard.current()
     entries: list[_Process] = [
@@ -59,7 +59,7 @@ def detach(state_file: Path, processes: Sequence[ManagedProcess], details: Mappi
 
 
 def details(state_file: Path) -> dict[str, str]:
-    """What :func:`detach` was given, if some of what it left is still running; else empty."""
+    """The details given to :func:`detach`, if one of its processes still runs; else empty."""
     if not state_file.exists():
         return {}
     state = _read(state_file)
@@ -67,7 +67,7 @@ def details(state_file: Path) -> dict[str, str]:
 
 
 def stop(state_file: Path) -> int:
-    """Ends what was left, last started first, and removes the file; returns how many processes there were (0: none)."""
+    """Ends the processes, the last started first, and removes the file; returns how many there were."""
     if not state_file.exists():
         return 0
     state = _read(state_file)
@@ -87,7 +87,7 @@ def _read(state_file: Path) -> _State:
         state: _State = json.loads(state_file.read_text())
     except ValueError as error:
         raise EmbeddedError(
-            f"{state_file} is damaged, so what it names cannot be ended from here: end the processes by hand and delete it"
+            f"{state_file} is damaged, so its processes cannot be ended from here: end them by hand and delete the file"
         ) from error
     if state.get("format") != FORMAT:
         raise EmbeddedError(

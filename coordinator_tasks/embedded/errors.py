@@ -1,12 +1,8 @@
-"""What can go wrong with local processes; each message is one line that says what, why and what to do next."""
+"""The errors of local processes; each message is one line that says what, why and what to do next."""
 
 
 class EmbeddedError(Exception):
     """Base of the errors a person can act on; print it without a traceback."""
-
-
-class JavaUnavailable(EmbeddedError):
-    """No Java that can run the embedded servers and PySpark was found."""
 
 
 class JarsUnavailable(EmbeddedError):

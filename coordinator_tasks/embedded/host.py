@@ -1,7 +1,7 @@
-"""Sees to what no Python package brings: Java for the servers and Spark, Chromium for the browser tests, Kafka's jars.
+"""Provides what no Python package has: Java for the servers and Spark, Chromium for the browser tests, Kafka's jars.
 
-Run as ``python -m coordinator_tasks.embedded.host`` by ``make install``. As root on Debian or Ubuntu it installs what is
-missing; anywhere else it says in one line what to install. Only a missing Java is an error, since nothing runs without.
+``make install`` runs it as ``python -m coordinator_tasks.embedded.host``. As root on Debian or Ubuntu it installs what is
+missing; elsewhere it says in one line what to install. Only a missing Java is an error, since nothing runs without it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import shutil
 import subprocess
 import sys
 
-from coordinator_tasks.embedded.errors import EmbeddedError, JavaUnavailable
+from coordinator_tasks.embedded.errors import EmbeddedError
 from coordinator_tasks.embedded.jars import ensure_kafka_jars
-from coordinator_tasks.embedded.java import find_java
+from coordinator_tasks.java import JavaUnavailable, find_java
 
 JAVA_PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless")
 """In order of preference: newer releases of Debian have the second one only."""
@@ -23,12 +23,12 @@ APT_TIMEOUT_S = 600.0
 
 
 def can_install() -> bool:
-    """Whether this user may install packages, and how is known."""
+    """Whether this user may install packages with apt."""
     return os.geteuid() == 0 and shutil.which("apt-get") is not None
 
 
 def ensure_java() -> None:
-    """Installs Java if none can be used and it is allowed to; JavaUnavailable if there is still none."""
+    """Installs Java if there is no usable one and this user may; raises JavaUnavailable if there is still none."""
     try:
         find_java()
     except JavaUnavailable:
@@ -38,7 +38,7 @@ def ensure_java() -> None:
 
 
 def ensure_browser() -> str | None:
-    """Installs Chromium and its driver if it is allowed to; returns one line of advice if they are still missing."""
+    """Installs Chromium and its driver if this user may; returns one line of advice if they are still missing."""
     if can_install() and _missing_programs():
         _install(*BROWSER_PACKAGES)
     missing = _missing_programs()
@@ -51,11 +51,11 @@ def ensure_browser() -> str | None:
 
 
 def main() -> int:
-    """Prepares the machine; exit code 1, with one line that says what to do, if that is impossible."""
+    """Prepares the machine; exit code 1, with one line that says what to do, if that fails."""
     try:
         ensure_java()
         ensure_kafka_jars()
-    except EmbeddedError as error:
+    except (EmbeddedError, JavaUnavailable) as error:
         print(error, file=sys.stderr)
         return 1
     advice = ensure_browser()

@@ -1,9 +1,9 @@
 """Jars of the embedded servers: ZooKeeper's come with PySpark, Kafka's are fetched once, by pinned version, and cached.
 
-Kafka's jars are resolved by the Ivy inside Spark's own ``spark-submit --packages``, which every installation of PySpark
-has and which knows the registries. What it brings is compared with the checksums in ``kafka-4.3.1.sha256`` beside this
-file, and becomes visible under its final name in one rename, so that an interrupted fetch leaves nothing half done.
-Spark's own Kafka source, which tests and benchmarks compare ours with, and its Avro functions come the same way.
+``spark-submit --packages`` fetches Kafka's jars: its Ivy knows the registries, and every full PySpark has it. The jars are
+compared with the checksums in ``kafka-4.3.1.sha256`` beside this file, and get their final folder by one rename, so that
+an interrupted fetch leaves nothing half done. Spark's own Kafka source, which tests and benchmarks compare ours with, and
+its Avro functions come the same way.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from coordinator_tasks.embedded.cache import cache_folder, exclusive
 from coordinator_tasks.embedded.errors import JarsUnavailable
-from coordinator_tasks.embedded.java import QUICK_START_OPTIONS, find_java
+from coordinator_tasks.java import QUICK_START_OPTIONS, find_java
 
 KAFKA_VERSION = "4.3.1"
 CONNECTOR_VERSION = "4.2.0"
@@ -29,7 +29,7 @@ FETCH_TIMEOUT_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """One request to Ivy: `packages` with all that they need but `excluded`, both as lists with commas."""
+    """One request to Ivy: `packages` with their dependencies but `excluded`; both are lists with commas."""
 
     packages: str
     excluded: str = ""
@@ -37,7 +37,7 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """Jars that are fetched together: `name` is their folder's and that of the checksums, `title` is for people."""
+    """Jars that are fetched together: `name` is that of their folder and checksums, `title` is for people."""
 
     name: str
     title: str
@@ -56,13 +56,13 @@ KAFKA = JarSet(
 )
 
 _TOKENS = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
-# PySpark has all of these itself.
+# All of these are in PySpark.
 _PROVIDED = (
     "at.yawk.lz4:lz4-java,com.google.code.findbugs:jsr305,org.slf4j:slf4j-api,org.xerial.snappy:snappy-java,"
     "org.lz4:lz4-java,org.scala-lang.modules:scala-parallel-collections_2.13,"
     "org.apache.hadoop:hadoop-client-api,org.apache.hadoop:hadoop-client-runtime"
 )
-# The connector's own token provider is not in the registry: one of another version takes its place, alone.
+# The connector's own token provider is not in the registry: one of another version replaces it, alone.
 CONNECTOR = JarSet(
     f"spark-kafka-{CONNECTOR_VERSION}",
     f"Spark's Kafka connector {CONNECTOR_VERSION}",
@@ -78,10 +78,10 @@ AVRO = JarSet(
     (Resolution(f"org.apache.spark:spark-avro_2.13:{AVRO_VERSION}", f"org.tukaani:xz,{_PROVIDED}"),),
 )
 
-# A class that is in PySpark's own jars and ends at once: Spark resolves the packages and then runs it, and nothing else.
+# A class in PySpark's jars that ends at once: Spark resolves the packages and then runs only this.
 HARMLESS_CLASS = "org.apache.zookeeper.version.VersionInfoMain"
 
-# The part of Spark's some 250 jars that a ZooKeeper server loads; fewer jars start faster.
+# Of Spark's 250 jars, those that a ZooKeeper server loads: fewer jars start faster.
 ZOOKEEPER_JARS = (
     "zookeeper-*.jar",
     "netty-*.jar",
@@ -106,7 +106,7 @@ def zookeeper_class_path() -> str:
 
 def kafka_class_path() -> str:
     """Class path of the broker; fetches its jars on first use, at most ``FETCH_TIMEOUT_S``."""
-    # Ivy leaves out what Spark itself provides.
+    # Ivy leaves out the jars that Spark has.
     scala = _pyspark_jars(("scala-library-*.jar",))
     if not scala:
         raise JarsUnavailable(_not_full_pyspark("the Scala library of Kafka's broker"))
@@ -119,7 +119,7 @@ def ensure_kafka_jars() -> Path:
 
 
 def ensure_jars(wanted: JarSet) -> Path:
-    """The folder with verified jars; several processes may ask at once, one of them fetches."""
+    """The folder with verified jars; of several processes that ask at once, one fetches them."""
     folder = cache_folder() / wanted.name
     if folder.is_dir():
         return folder
@@ -186,7 +186,7 @@ def pyspark_home() -> Path:
     """Folder of the installed PySpark, found without importing it."""
     found = importlib.util.find_spec("pyspark")
     if found is None or found.origin is None:
-        raise JarsUnavailable(_not_full_pyspark("what the embedded servers need"))
+        raise JarsUnavailable(_not_full_pyspark("the embedded servers' jar folder"))
     return Path(found.origin).parent
 
 
@@ -197,6 +197,6 @@ def _pyspark_jars(patterns: tuple[str, ...]) -> list[Path]:
 
 def _not_full_pyspark(missing: str) -> str:
     return (
-        f"{missing} is missing from the installed PySpark, which is absent or only its client: "
+        f"{missing} is missing: PySpark is not installed, or only its client; "
         "run make install, which installs the full one last"
     )

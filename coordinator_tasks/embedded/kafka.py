@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
@@ -12,9 +11,15 @@ from typing import Self
 
 from coordinator_tasks.embedded import jars
 from coordinator_tasks.embedded.errors import ProcessFailed
-from coordinator_tasks.embedded.java import QUICK_START_OPTIONS, find_java
 from coordinator_tasks.embedded.ports import HOST, free_port, listening
-from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec, ServerGroup, marked_environment
+from coordinator_tasks.embedded.processes import (
+    ManagedProcess,
+    ProcessSpec,
+    ServerGroup,
+    marked_environment,
+    run_to_end,
+)
+from coordinator_tasks.java import QUICK_START_OPTIONS, find_java
 
 STOP_TIMEOUT_S = 30.0
 FORMAT_TIMEOUT_S = 60.0
@@ -35,10 +40,10 @@ FIXED_SETTINGS = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "num.recovery.threads.per.data.dir": "2",
-    # The first entry of an index touches a mapping of the whole file: with the default, 10 MB, that takes 8 to 60 ms for
-    # each of a partition's two, and with a thousand partitions one request of a producer stood for half a minute.
+    # The first entry of an index maps the whole file: with the default of 10 MB that takes 8 to 60 ms for each of a
+    # partition's two indexes, and with a thousand partitions one request of a producer took half a minute.
     "log.index.size.max.bytes": str(256 * 1024),
-    # The only broker's registration blocks its own next start for one session after kill -9: 9 s with the default.
+    # After kill -9, the broker's old registration blocks its next start for one session: 9 s with the default.
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "3000",
 }
@@ -57,7 +62,7 @@ REPLICATED_SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """What the nodes of a cluster share: its id, and the controller's port of each node by its number."""
+    """Shared by the nodes of a cluster: its id, and node number → port of the node's controller."""
 
     cluster_id: str
     ports: Mapping[int, int]
@@ -79,7 +84,7 @@ class EmbeddedKafka(ManagedProcess):
     """One broker; ``data_dir`` keeps its data and log over restarts. ``port`` 0 takes a free one.
 
     ``users`` (name to password) opens a second listener, ``sasl_bootstrap_servers``, that speaks SASL_PLAINTEXT with
-    the mechanism PLAIN; the first one stays open to anybody on this machine. ``settings`` overrides broker settings.
+    the mechanism PLAIN; the first listener stays open to everybody on this machine. ``settings`` overrides broker settings.
     ``node`` and ``quorum`` (used by :class:`EmbeddedBrokers`) are the broker's number and its cluster.
     """
 
@@ -141,34 +146,20 @@ class EmbeddedKafka(ManagedProcess):
             name="Kafka" if len(self._quorum.ports) == 1 else f"Kafka broker {self.node}",
             argv=(*self._java, "kafka.Kafka", str(self._settings_path)),
             log_path=self.data_dir / "kafka.log",
-            # The simple logger writes at level info unless told otherwise, thousands of lines at every start.
+            # By default the simple logger writes level info: thousands of lines at every start.
             env={"JDK_JAVA_OPTIONS": "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"},
             stop_timeout_s=STOP_TIMEOUT_S,
         )
 
     def _format(self) -> None:
         arguments = ("format", "-t", self._quorum.cluster_id, "-c", str(self._settings_path))
-        command = [*self._java, "kafka.tools.StorageTool", *arguments]
-        try:
-            subprocess.run(
-                command,
-                check=True,
-                capture_output=True,
-                text=True,
-                timeout=FORMAT_TIMEOUT_S,
-                env=marked_environment(self.spec.env),
-            )
-        except subprocess.TimeoutExpired as error:
-            raise ProcessFailed(
-                f"Kafka's data folder {self._store} was not formatted within {FORMAT_TIMEOUT_S:g} s: "
-                "the machine is too busy or the disk too slow; start again"
-            ) from error
-        except subprocess.CalledProcessError as error:
-            last = (error.stderr.strip() or error.stdout.strip()).splitlines()[-1:]
-            raise ProcessFailed(
-                f"Kafka's data folder {self._store} could not be formatted: {' '.join(last)!r}; "
-                "delete the folder, or name another one, and start again"
-            ) from error
+        run_to_end(
+            [*self._java, "kafka.tools.StorageTool", *arguments],
+            FORMAT_TIMEOUT_S,
+            marked_environment(self.spec.env),
+            failure=f"Kafka's data folder {self._store} was not formatted",
+            advice="delete the folder, or name another one, and start again",
+        )
 
     def _write_settings(self) -> None:
         self._store.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """Free TCP ports on the loopback address, below the range that the kernel hands out for outgoing connections.
 
-A port from that range could be taken by any client's connection between the choice and the server's bind. Two of our own
-processes that choose at once are kept apart by a lock file per port, held for the life of the process that chose it.
+Any client's connection could take a port of that range between the choice and the server's bind. A lock file per port,
+held for the life of the process that chose it, keeps two of our own processes from choosing the same port.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ LAST_PORT = 32_000
 ATTEMPTS_MAX = 200
 
 _leases: dict[int, int] = {}
-"""Port to the descriptor whose lock keeps it; descriptors stay open on purpose."""
+"""Port to the descriptor of its lock; the descriptors stay open on purpose."""
 
 
 def free_port() -> int:
-    """A port that nobody listens on and that no other process using this function has been given."""
+    """A port on which nobody listens, and that this function has given to no other process."""
     for _ in range(ATTEMPTS_MAX):
         port = random.randint(FIRST_PORT, LAST_PORT)
         if port not in _leases and _bindable(port) and _lease(port):

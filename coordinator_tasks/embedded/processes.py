@@ -2,9 +2,9 @@
 
 Rules:
 - A process leads its own session, so that a Ctrl-C at the terminal reaches only its owner, which then stops it.
-- It carries its owner's mark; a guard process ends everything with that mark once the owner is gone, however it went.
-- :meth:`ManagedProcess.stop` and :meth:`ManagedProcess.kill` end the session, not what has left it on purpose
-  (Spark drivers that Airflow let go of); the guard and :func:`reap_all` end those too.
+- It carries its owner's mark; a guard process ends everything with that mark once the owner is gone, for any reason.
+- :meth:`ManagedProcess.stop` and :meth:`ManagedProcess.kill` end the session, but not processes that left it on purpose
+  (Spark drivers that Airflow detached); the guard and :func:`reap_all` end those too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,7 +48,7 @@ class ProcessSpec:
 
 
 class Guard:
-    """One per owner process: draws the mark and runs the guard that reaps it (:mod:`coordinator_tasks.embedded.reaper`)."""
+    """One per owner process: draws the mark, and runs the guard process (:mod:`coordinator_tasks.embedded.reaper`)."""
 
     _current: Guard | None = None
 
@@ -69,23 +69,42 @@ class Guard:
         return cls._current
 
     def disarm(self) -> None:
-        """Lets this owner's processes outlive it; what is started later gets a new guard."""
+        """Lets this owner's processes outlive it; later processes get a new guard."""
         self._process.communicate(reaper.DISARM, timeout=KILL_TIMEOUT_S)
         Guard._current = None
 
 
 def marked_environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """This process's environment with ``extra`` and the owner's mark; use it for anything that must not be left behind."""
+    """This process's environment with ``extra`` and the owner's mark, for processes that must not be left behind."""
     environment = {**os.environ, **extra}
     outer = environment.get(reaper.MARK_VARIABLE, "")
     environment[reaper.MARK_VARIABLE] = f"{outer},{Guard.current().mark}".lstrip(",")
-    # setproctitle writes over the environment that other processes see, unless it is told not to.
+    # Without this, setproctitle overwrites the environment that other processes see.
     environment["SPT_NOENV"] = "1"
     return environment
 
 
+def run_to_end(
+    command: Sequence[str],
+    timeout_s: float,
+    environment: Mapping[str, str],
+    *,
+    failure: str,
+    advice: str,
+    cwd: Path | None = None,
+) -> None:
+    """Runs a command; ProcessFailed, whose text is the sentence ``failure`` with the reason and the ``advice``."""
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True, timeout=timeout_s, env=environment, cwd=cwd)
+    except subprocess.TimeoutExpired as error:
+        raise ProcessFailed(f"{failure} within {timeout_s:g} s: the machine is too busy; start again") from error
+    except subprocess.CalledProcessError as error:
+        last = (error.stderr.strip() or error.stdout.strip()).splitlines()[-1:]
+        raise ProcessFailed(f"{failure}: {' '.join(last)!r}; {advice}") from error
+
+
 def reap_all(*, grace_s: float = reaper.GRACE_S) -> int:
-    """Ends everything this process ever started with its mark, wherever it has gone; returns how many there were."""
+    """Ends all processes with this process's mark, in any session; returns how many there were."""
     return reaper.reap(Guard.current().mark, grace_s=grace_s)
 
 
@@ -149,7 +168,8 @@ class ManagedProcess:
         deadline_s = time.monotonic() + timeout_s
         while not self._ready():
             if not self.running:
-                raise self._failure(f"ended with exit code {self._exit_code()} before it was ready")
+                code = self._process.returncode if self._process is not None else None
+                raise self._failure(f"ended with exit code {code} before it was ready")
             if time.monotonic() > deadline_s:
                 raise self._failure(f"was not ready within {timeout_s:g} s")
             time.sleep(READY_POLL_S)
@@ -166,7 +186,7 @@ class ManagedProcess:
     def terminate(self) -> None:
         """Asks the process to end and returns at once; follow it with :meth:`stop`.
 
-        It asks once only: some servers take a second SIGTERM as "do not clean up".
+        It asks only once: some servers take a second SIGTERM as "do not clean up".
         """
         if self.running and not self._terminated:
             self._terminated = True
@@ -191,7 +211,7 @@ class ManagedProcess:
         reaper.wait_gone(members, timeout_s=KILL_TIMEOUT_S)
 
     def release(self) -> None:
-        """Gives the process up: it goes on, and stopping or killing it through this object has no effect any more."""
+        """Gives up the process: it runs on, and this object can no longer stop or kill it."""
         self._process = None
 
     def pause(self) -> None:
@@ -206,9 +226,6 @@ class ManagedProcess:
         members = list(reaper.session_members(self.pid, self._mark))
         reaper.send(members, signal_number)
         return members
-
-    def _exit_code(self) -> int | None:
-        return None if self._process is None else self._process.poll()
 
     def _failure(self, what: str) -> ProcessFailed:
         return ProcessFailed(f"{self.spec.name} {what}: {self._last_log_line()!r}; its log is {self.spec.log_path}")
@@ -240,7 +257,7 @@ class ServerGroup(Generic[Server]):
 
     def start(self) -> None:
         """Starts the servers that do not run, all at once since none serves alone, and waits until each serves."""
-        Guard.current()  # one guard, drawn before several threads ask for it
+        Guard.current()  # made here, before several threads ask for it
         try:
             with ThreadPoolExecutor(len(self.servers)) as pool:
                 list(pool.map(lambda server: server.spawn(), self.servers))

@@ -1,9 +1,9 @@
-"""Finds and ends every process that carries a mark in its environment; run as a script, guards one owner process.
+"""Finds and ends every process that carries a mark in its environment; as a script, it guards one owner process.
 
-Each owner draws one mark and gives it to everything it starts (:mod:`coordinator_tasks.embedded.processes`). Children
-inherit it, whatever sessions or process groups they make, so one scan finds the whole tree even when the owner is gone.
-The guard is a tiny process that waits for its owner's death and then reaps the mark: this also works after kill -9,
-which no signal handler or exit hook of the owner survives.
+Each owner draws one mark and gives it to all that it starts (:mod:`coordinator_tasks.embedded.processes`). Children
+inherit it in any session or process group, so one scan finds the whole tree, also when the owner is gone. The guard is a
+small process that waits for its owner's death and then reaps the mark. This works also after kill -9, which no signal
+handler or exit hook of the owner survives.
 
 The file imports nothing of this project, so that it starts in a tenth of a second, from any working directory.
 """
@@ -25,7 +25,7 @@ OWNER_POLL_S = 0.5
 GRACE_S = 5.0
 KILL_WAIT_S = 5.0
 GONE_POLL_S = 0.02
-# A child caught between fork and exec shows the mark only after its exec: look again before believing in "none".
+# A child between fork and exec shows the mark only after its exec: scan again before "none" is certain.
 RESCAN_S = 0.3
 RESCANS_MAX = 20
 
@@ -43,7 +43,7 @@ def marked(mark: str) -> list[psutil.Process]:
 
 
 def session_members(session_id: int, mark: str) -> Iterator[psutil.Process]:
-    """Live processes of one session that carry ``mark``; without it, a recycled session id could name a stranger's."""
+    """Live processes of one session that carry ``mark``; without the mark, a recycled session id could be a stranger's."""
     for process in psutil.process_iter():
         try:
             member = os.getsid(process.pid) == session_id
@@ -72,10 +72,7 @@ def end(processes: list[psutil.Process], *, grace_s: float = GRACE_S) -> None:
 
 
 def wait_gone(processes: Iterable[psutil.Process], *, timeout_s: float) -> list[psutil.Process]:
-    """Waits until none is alive; returns those that still are after ``timeout_s``.
-
-    A zombie is gone: whether its new parent collects it soon, or ever, is not our concern.
-    """
+    """Waits until none is alive; returns those that are alive after ``timeout_s``. A zombie counts as gone."""
     deadline_s = time.monotonic() + timeout_s
     while rest := [process for process in processes if _alive(process)]:
         if time.monotonic() > deadline_s:
@@ -100,7 +97,7 @@ def reap(mark: str, *, grace_s: float = GRACE_S) -> int:
 
 
 def guard(owner_pid: int, mark: str) -> None:
-    """Waits until the owner closes its end of standard input or is gone, then reaps; ``DISARM`` ends it without effect."""
+    """Waits until the owner is gone or closes standard input, then reaps; returns without effect on ``DISARM``."""
     while os.getppid() == owner_pid:
         readable, _, _ = select.select([0], [], [], OWNER_POLL_S)
         if not readable:

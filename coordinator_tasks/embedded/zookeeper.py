@@ -1,7 +1,7 @@
 """A real ZooKeeper 3.9 on loopback: one server, or an ensemble of three for fault tests.
 
-Settings: sessions may last from 2 to 20 ticks (1 to 10 s with the default tick); writes are not forced to the disk, which
-survives kill -9 of the server, but not a power failure.
+Sessions may last from 2 to 20 ticks (1 to 10 s with the default tick). Writes are not forced to the disk: they survive
+kill -9 of the server, but not a power failure.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pathlib import Path
 
 from coordinator_tasks.embedded import jars
 from coordinator_tasks.embedded.errors import ProcessFailed
-from coordinator_tasks.embedded.java import QUICK_START_OPTIONS, find_java
 from coordinator_tasks.embedded.ports import HOST, free_port
 from coordinator_tasks.embedded.processes import READY_POLL_S, ManagedProcess, ProcessSpec, ServerGroup
+from coordinator_tasks.java import QUICK_START_OPTIONS, find_java
 
 TICK_TIME_MS = 500
 ENSEMBLE_SIZE = 3

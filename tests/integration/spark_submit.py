@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from coordinator_tasks.embedded.java import QUICK_START_OPTIONS
+from coordinator_tasks.java import QUICK_START_OPTIONS
 
 JAVA_OPTIONS = " ".join(QUICK_START_OPTIONS)
 SUBMIT = (

@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.embedded import jars
 from coordinator_tasks.embedded.errors import EmbeddedError
-from coordinator_tasks.embedded.java import find_java
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.java import JavaUnavailable, find_java
 from spark_apps.pipelines.schema_registry import Subject, subject_of
 from tests.integration import avro_application
 from tests.integration.avro_application import PASSWORD, RECORDS, SECOND, SUBJECT, USER, VERSIONS
@@ -45,7 +45,7 @@ def test_each_record_is_decoded_by_its_own_schema_and_what_is_none_of_the_subjec
     try:
         find_java()
         folder = jars.ensure_jars(jars.AVRO)
-    except EmbeddedError as error:
+    except (EmbeddedError, JavaUnavailable) as error:
         pytest.skip(str(error))
     listed = ",".join(str(jar) for jar in sorted(folder.glob("*.jar")))
     command = [sys.executable, "-m", avro_application.__name__, listed, registry, kafka.bootstrap_servers, topic]

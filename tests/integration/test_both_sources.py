@@ -17,8 +17,8 @@ from confluent_kafka import Producer
 
 from coordinator_tasks.embedded import jars
 from coordinator_tasks.embedded.errors import JarsUnavailable
-from coordinator_tasks.embedded.java import find_java
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.java import find_java
 from spark_apps.records import reader
 from spark_apps.records.batches import Range
 from spark_apps.records.reader import Job

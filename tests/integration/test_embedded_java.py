@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_tasks.embedded import host
-from coordinator_tasks.embedded.errors import JavaUnavailable
-from coordinator_tasks.embedded.java import find_java
+from coordinator_tasks.java import JavaUnavailable, find_java
 
 pytestmark = pytest.mark.integration
 
