@@ -1,7 +1,7 @@
-"""Requests to Kafka that end: what the admin client and the group offsets share.
+"""Requests to Kafka with a time limit, for the admin client and the group offsets.
 
-SASL and TLS settings are passed on as they are. librdkafka tries for ever, also with a wrong password, so every request
-has a limit here, and a refused log-in ends it at once with its reason.
+SASL and TLS settings are passed on unchanged. librdkafka tries for ever, also with a wrong password. Here every request
+has a limit, and a refused log-in ends it at once with the reason.
 """
 
 import concurrent.futures
@@ -11,23 +11,18 @@ import weakref
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from confluent_kafka import (
-    Consumer,
-    KafkaError,
-    KafkaException,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from coordinator_tasks.core.errors import KafkaUnavailable, Refused
 from coordinator_tasks.library_log import LIBRARY_LOG
 
 DEFAULT_LIMIT_S = 10.0
-_GRACE_S = 1.0  # librdkafka ends a request at the limit by itself; this only covers its own delay
+_GRACE_S = 1.0  # librdkafka ends a request at the limit itself; this covers its delay
 _NEVER_S = 3600.0  # the longest time-out that librdkafka takes
-_LOST_S = 4.0  # librdkafka asks for a coordinator three times within a second; then it waits for what may never come
+_LOST_S = 4.0  # librdkafka asks for a coordinator three times within a second, and may then wait for ever
 LOOK_S = 0.1
-MAX_READERS = 8  # groups whose committed offsets are asked for again and again
+MAX_READERS = 8  # kept consumers that ask for committed offsets
 _CLIENT_ONLY = ("isolation.level", "group.id", "enable.auto.commit")  # consumer settings that an admin client warns of
 _LOGIN_ERRORS = frozenset({"_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED"})
 _NO_ANSWER = frozenset({"_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE"})
@@ -49,7 +44,7 @@ Send: TypeAlias = Callable[[AdminClient, float], Futures[K]]
 
 
 class Broker:
-    """An admin client whose requests end: with a result, or with one of our errors within `limit_s`."""
+    """An admin client whose requests end within `limit_s`, with a result or with one of our errors."""
 
     def __init__(self, settings: Mapping[str, str], limit_s: float) -> None:
         self.address = settings.get("bootstrap.servers", "")
@@ -65,16 +60,16 @@ class Broker:
 
     def _new_client(self) -> AdminClient:
         try:
-            # The callback stands among the settings, though the library's own types do not know it.
+            # The library takes the callback among the settings, but its types do not say so.
             return AdminClient({**self.usable, "error_cb": self._trouble}, logger=LIBRARY_LOG)  # type: ignore[dict-item]
         except (KafkaException, ValueError, TypeError) as error:
             raise Refused(f"the Kafka settings are not usable: {_said(error)}; correct them") from error
 
     def results(self, send: Send[K]) -> "_Results[K]":
-        """Send a request; its futures' results or `KafkaException`s, by their keys.
+        """Send a request; returns its futures' results or `KafkaException`s, by key.
 
-        What has no answer in time ends with its client: after its only broker has stood still, one may wait for a
-        controller for as long as it lives, while others are answered (librdkafka 2.16).
+        A request without an answer in time ends together with its client: after its only broker has hung, a client may
+        wait for a controller for ever, while other clients get answers (librdkafka 2.16).
         """
         client = self._client
         found = self._answers(client, self._sent(client, send, self.limit_s), self.limit_s + _GRACE_S)
@@ -87,13 +82,13 @@ class Broker:
     def of_coordinator(self, send: Send[K], *, only_reads: bool = False) -> "_Results[K]":
         """The same for a request that goes to a group's coordinator.
 
-        It is sent again for up to `limit_s` while the coordinator loads or moves, which a broker does when it starts:
-        such an answer has changed nothing. One that `only_reads` is also sent again when it has no answer: librdkafka
-        stops looking for a coordinator that takes more than a second to come up.
+        While the coordinator loads or moves, as at the start of a broker, the request is sent again for up to `limit_s`:
+        such an answer has changed nothing. With `only_reads` it is also sent again if it has no answer, because
+        librdkafka stops looking for a coordinator that needs more than a second to start.
 
-        librdkafka may not end it by itself: where its time-out comes before the coordinator is found, it gives up one
-        reference too many, and the process is aborted once the coordinator answers (`rd_kafka_admin_coord_request`,
-        2.16.0). What has no answer in time ends with its client, and what of it was not sent yet never will be.
+        librdkafka's own time-out is not used: if it comes before the coordinator is found, librdkafka releases one
+        reference too many, and aborts the process once the coordinator answers (`rd_kafka_admin_coord_request`, 2.16.0).
+        A request without an answer in time ends with its client; parts not sent by then are never sent.
         """
         deadline_s = time.monotonic() + self.limit_s
         while True:
@@ -111,7 +106,7 @@ class Broker:
         client = self._client
         futures = self._sent(client, send, _NEVER_S)
         try:
-            # Weakly, so that an error and its frames do not keep the client.
+            # A weak reference, so that an error and its frames do not keep the client alive.
             return self._answers(weakref.proxy(client), futures, limit_s)
         finally:
             if not all(future.done() for future in futures.values()):
@@ -133,7 +128,7 @@ class Broker:
             raise Refused(f"Kafka's client does not accept the request: {_said(error)}; correct it") from error
 
     def _answers(self, client: AdminClient, futures: Futures[K], limit_s: float) -> dict[K, Any] | None:
-        """Results and errors; `None` = not all have come within `limit_s`."""
+        """Results and errors; `None` = some are missing after `limit_s`."""
         deadline_s = time.monotonic() + limit_s
         pending = set(futures.values())
         while pending:
@@ -151,15 +146,15 @@ class Broker:
 
     def _trouble(self, error: KafkaError) -> None:
         if error.name() == "_ALL_BROKERS_DOWN" and self._last_trouble is not None:
-            return  # it follows from what is known, and says less
+            return  # a consequence of the last trouble, with less detail
         self._troubles.append(error)
         self._last_trouble = error
 
     def committed(self, group: str, places: list[TopicPartition], stable: bool) -> list[TopicPartition]:
         """The committed offsets of a group; `stable` = wait for the end of transactions that would change them.
 
-        Asked through a consumer that never subscribes: librdkafka's admin client dereferences a null pointer when the
-        answer is that the coordinator loads or has moved (`rd_kafka_handle_OffsetFetch`, 2.16.1), and the process ends.
+        A consumer that never subscribes asks for them: in librdkafka's admin client, the answer that the coordinator
+        loads or has moved dereferences a null pointer and ends the process (`rd_kafka_handle_OffsetFetch`, 2.16.1).
         """
         self._troubles.clear()
         reader = self._reader(group, stable)
@@ -168,7 +163,7 @@ class Broker:
             try:
                 found = reader.committed(places, timeout=max(LOOK_S, deadline_s - time.monotonic()))
             except KafkaException as error:
-                reader.poll(0)  # what went wrong on the way is told here
+                reader.poll(0)  # calls `_trouble` with the reason
                 self._check_login()
                 if time.monotonic() > deadline_s or not _is_moving(error):
                     raise self.translated(error, f"group {group!r}") from error
@@ -203,7 +198,7 @@ class Broker:
             )
 
     def unavailable(self, what: object) -> KafkaUnavailable:
-        # librdkafka tells the same trouble only once in half a minute.
+        # librdkafka reports the same trouble only once in 30 s.
         last = self._troubles[0] if self._troubles else self._last_trouble
         trouble = f" ({last.str()})" if last is not None else ""
         return KafkaUnavailable(
@@ -248,7 +243,7 @@ class _Results(Generic[K]):
 
 
 def _cause(error: object) -> KafkaError | None:
-    """What an exception of the client says in Kafka's terms, if it says anything in them."""
+    """The Kafka error in an exception of the client, if there is one."""
     found = error.args[0] if isinstance(error, KafkaException) and error.args else error
     return found if isinstance(found, KafkaError) else None
 
@@ -259,7 +254,7 @@ def _has_timed_out(result: Any) -> bool:
 
 
 def _is_moving(result: Any) -> bool:
-    """Whether the whole answer, or that for a partition, is that the group's coordinator is not ready."""
+    """Whether the answer, or that for one partition, says that the group's coordinator is not ready."""
     errors = [_cause(result), *(one.error for one in getattr(result, "topic_partitions", []))]
     return any(error is not None and error.code() in _MOVING for error in errors)
 

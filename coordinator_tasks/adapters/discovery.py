@@ -22,7 +22,7 @@ from coordinator_tasks.core.znodes import compare_and_set, put
 
 _POLL_S = 0.5
 IsGone = Callable[[str], bool]
-"""Whether it is certain that a process of this host is over, by its name; it may say no where that is not certain."""
+"""Whether the process of this host with this name has certainly ended; False if that is not certain."""
 log = logging.getLogger(__name__)
 
 
@@ -43,7 +43,7 @@ class ZooKeeperDiscovery:
             return {}
         except StoreUnavailable as error:
             raise DiscoveryUnavailable(f"the registry of consumers is in ZooKeeper: {error}") from error
-        # A node that vanished between the two reads is an absent consumer.
+        # A node that vanishes between the two reads is an absent consumer.
         return {
             name: _read_or_named(self._paths.member(name), node, name)
             for name, node in zip(names, nodes, strict=True)
@@ -51,7 +51,7 @@ class ZooKeeperDiscovery:
         }
 
     def _consumers(self, children: Sequence[str]) -> list[str]:
-        """Those that can be consumers. Another name is nobody's registration: said once, and left as it is."""
+        """The children with a consumer's name. Any other child is no registration: logged once, and left as it is."""
         strange = frozenset(child for child in children if not is_consumer(child))
         for child in sorted(strange - self._strange):
             log.warning(
@@ -73,9 +73,9 @@ class ZooKeeperDiscovery:
 class ZooKeeperRegistry:
     """`ports.Registry`: one transaction makes the ephemeral node and brings the claim up to date.
 
-    The claim's version so tells a coordinator, which guards by it, that somebody has registered. `wait_s` is how long
+    So the claim's version changes with every registration, and a coordinator's guarded write fails. `wait_s` is how long
     `register` waits for another incarnation's node to vanish before it raises `IdInUse`. `is_gone` is asked about the
-    process that had the id before.
+    former process of the id.
     """
 
     def __init__(
@@ -102,14 +102,14 @@ class ZooKeeperRegistry:
     def _writes(self, member: Member, found: Node | None) -> list[Operation]:
         path, data = self._paths.member(member.consumer), encode_member(member)
         if found is not None and found.stat.ephemeral_owner == self._zk.session_id and found.data == data:
-            return []  # an earlier call got through, though its answer was lost
+            return []  # an earlier call succeeded, but its answer was lost
         replaced: list[Operation] = [] if found is None else [Delete(path, found.stat.version)]
         claim = read_claim(self._zk, self._paths, member.consumer)
         noted = _registered(claim, member, self._clock, self._is_gone)
         return [*replaced, Create(path, data, ephemeral=True), write_claim(self._paths, noted)]
 
     def _await_free(self, member: Member, deadline_s: float) -> Node | None:
-        """The registration of this process, `None` = there is none, once no other process has the id."""
+        """Wait until no other process has the id; returns the registration of this process, `None` = there is none."""
         path = self._paths.member(member.consumer)
         while True:
             self._zk.sync()
@@ -140,7 +140,7 @@ class ZooKeeperRegistry:
 
 
 def claim_incarnation(zk: ZooKeeper, paths: Paths, consumer: str, step: int) -> int:
-    """Draw the number of this process's life; once per process start, kept over its sessions.
+    """Draw this process's incarnation; once per process start, kept over its sessions.
 
     Numbers only grow, by `step` (see `claims.drawn`). A draw whose answer was lost leaves a gap: draw again.
     """
@@ -158,7 +158,7 @@ def claim_incarnation(zk: ZooKeeper, paths: Paths, consumer: str, step: int) -> 
 
 
 def _registered(claim: IdClaim, member: Member, clock: Clock, is_gone: IsGone) -> IdClaim:
-    """The claim with this registration, and with the end of the process before it if that is over."""
+    """The claim with this registration, and with the end of the former process if that is certain."""
     before = predecessor(claim, member)
     return registered(claim, member, clock.now(), predecessor_gone=bool(before) and is_gone(before))
 
@@ -182,7 +182,7 @@ def note_registration(
 
 
 def read_claim(zk: ZooKeeper, paths: Paths, consumer: str) -> IdClaim:
-    """The claim of an id; a fresh one (version -1) while there is none."""
+    """The claim of an id; an empty one (version -1) if there is none."""
     found = zk.find(paths.id(consumer))
     if found is None:
         return IdClaim(consumer, 0)
@@ -195,7 +195,7 @@ def write_claim(paths: Paths, claim: IdClaim) -> Operation:
 
 
 def _read_or_named(path: str, node: Node, consumer: str) -> Member:
-    """What cannot be read is somebody's registration all the same, and stops nobody else's."""
+    """An unreadable node is still a registration of its consumer, and stops no other one."""
     try:
         return _read(path, node, consumer)
     except Malformed as error:

@@ -1,7 +1,7 @@
 """Service discovery in a folder that all hosts share: one JSON file per consumer, kept alive by its modification time.
 
-A file whose heart-beat is older than the time to live is no registration any more. The hosts' clocks must agree to
-within a fraction of it; a consumer that wrongly looks absent still answers by itself, so nothing is taken from it.
+A file with a heartbeat older than the time to live is no registration. The hosts' clocks must agree to within a fraction
+of that time. A consumer that wrongly looks absent still answers by itself, so it loses nothing.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class FileDiscovery:
-    """`ports.Discovery`: who has a fresh file in the folder. It cannot tell of changes: polling finds them."""
+    """`ports.Discovery`: the consumers with a fresh file in the folder. It reports no changes: polling finds them."""
 
     def __init__(self, folder: Path, clock: Clock, ttl_s: float = DEFAULT_TTL_S) -> None:
         self._folder = folder
@@ -43,7 +43,7 @@ class FileDiscovery:
         with _readable(self._folder):
             files = sorted(one for one in self._folder.iterdir() if one.suffix == _SUFFIX)
             found = [_fresh_or_named(one, self._clock.now(), self._ttl_s) for one in files]
-            self._folder.stat()  # that files are missing means nothing if their folder is
+            self._folder.stat()  # missing files mean nothing if the folder is missing
         return {member.consumer: member for member in found if member is not None}
 
     def watch(self, watcher: Watcher) -> None:
@@ -51,7 +51,7 @@ class FileDiscovery:
 
 
 class FileRegistry:
-    """`ports.Registry`. `announce` is called before a registration becomes visible, to note it where guards look.
+    """`ports.Registry`. `announce` is called before a registration becomes visible: it updates the claim for the guards.
 
     A thread renews the file four times per `ttl_s` until `deregister` or `close`.
     """
@@ -87,7 +87,7 @@ class FileRegistry:
             self._beats.start()
 
     def _try(self, member: Member) -> Member | None:
-        """Register, or return who holds the id."""
+        """Register, or return the member that holds the id."""
         path = _path(self._folder, member.consumer)
         with _readable(self._folder), self._locked(member.consumer):
             live = _fresh(path, self._clock.now(), self._ttl_s)
@@ -119,7 +119,7 @@ class FileRegistry:
     def _beat(self) -> None:
         while not self._stop.wait(self._ttl_s / _BEATS_PER_TTL):
             member = self._member
-            # A folder that is away now may be back at the next beat.
+            # A missing folder may be back at the next beat.
             with contextlib.suppress(DiscoveryUnavailable):
                 if member is not None:
                     self._renew(member)
@@ -144,7 +144,7 @@ def _path(folder: Path, consumer: str) -> Path:
 
 
 def _fresh_or_named(path: Path, now: float, ttl_s: float) -> Member | None:
-    """What cannot be read is somebody's registration all the same, and stops nobody else's."""
+    """An unreadable file is still a registration of its consumer, and stops no other one."""
     try:
         return _fresh(path, now, ttl_s)
     except (Malformed, InvalidName) as error:
@@ -175,7 +175,7 @@ def _encode(member: Member, registered_at: float) -> bytes:
 
 
 def _write(path: Path, data: bytes, now: float) -> None:
-    """Replace the file at once: no reader ever sees half of it."""
+    """Replace the file in one step: no reader sees a part of it."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
     temporary = Path(name)
     try:

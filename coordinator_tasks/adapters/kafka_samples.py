@@ -1,4 +1,4 @@
-"""`ports.RecordSampler` on a confluent_kafka consumer: a few records of each partition are read and thrown away."""
+"""`ports.RecordSampler` on a confluent_kafka consumer: it reads a few records of each partition, and keeps none."""
 
 import time
 from collections import defaultdict
@@ -12,12 +12,12 @@ from coordinator_tasks.core.errors import KafkaUnavailable
 from coordinator_tasks.library_log import LIBRARY_LOG
 
 LIMIT_S = 3.0
-"""For one sample of all partitions that were asked for; of those that are slower nothing is known."""
+"""For one sample of all partitions asked for; a slower partition gets no figure."""
 AT_ONCE = 500
 _OWN = {
     "enable.auto.commit": False,
     "auto.offset.reset": "earliest",
-    # A broker sends whole batches of records, and of each partition at least one: more is not needed.
+    # A broker sends whole batches, and at least one of each partition: that is enough.
     "max.partition.fetch.bytes": 4_096,
     "queued.max.messages.kbytes": 1_024,
     "fetch.queue.backoff.ms": 1_000,
@@ -25,7 +25,7 @@ _OWN = {
 
 
 class ConfluentRecordSampler:
-    """Used by one thread. `group` commits nothing, and nobody subscribes in it."""
+    """For one thread. `group` commits nothing and has no subscribers."""
 
     def __init__(self, settings: Mapping[str, str], group: str) -> None:
         self._settings: dict[str, Any] = {**settings, **_OWN, "group.id": group}

@@ -1,11 +1,11 @@
-"""`ports.GroupOffsets` whose commits are Kafka transactions, so that the broker itself refuses an owner of the past.
+"""`ports.GroupOffsets` whose commits are Kafka transactions, so that the broker itself refuses a former owner.
 
-One producer for each partition that is held, `transactional.id` = cluster/group/topic/partition. Whoever begins to hold it
-initializes the producer: from then on Kafka refuses every commit of the producer before, also one that is on its way
-(KIP-98, KIP-447). That happens before the committed entry is read, so a start is never older than what it replaces.
+Each held partition has a producer with `transactional.id` = cluster/group/topic/partition. A new owner initializes its
+producer: from then on Kafka refuses every commit of the former one, also a commit that is on its way (KIP-98, KIP-447).
+The new owner reads the committed entry only after that, so a start is never older than the entry that it replaces.
 
-Kafka does not refuse these commits while somebody subscribes in the group, as it does refuse plain ones: an intruder is
-noticed by what it commits.
+While somebody subscribes in the group, Kafka refuses plain commits, but not these: the intruder is noticed by its
+commits.
 """
 
 from collections.abc import Collection, Mapping
@@ -21,14 +21,14 @@ from coordinator_tasks.core.errors import CommitFenced
 from coordinator_tasks.core.model import Committed, Token
 from coordinator_tasks.library_log import LIBRARY_LOG
 
-TRANSACTION_TIMEOUT_MS = 10_000  # after which the broker ends what a dead owner began, if nobody takes the partition
+TRANSACTION_TIMEOUT_MS = 10_000  # then the broker aborts a dead owner's transaction, if nobody takes the partition
 _AT_ONCE = 16
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})  # noqa: SLF001 - its only name
 _OF_CONSUMERS = ("fetch.", "queued.", "auto.", "enable.partition.eof", "partition.assignment.", "heartbeat.")
 
 
 class TransactionalGroupOffsets(ConfluentGroupOffsets):
-    """Everything but commits is as in `ConfluentGroupOffsets`. `limit_s` is that of each request of a transaction."""
+    """Like `ConfluentGroupOffsets`, but for the commits. `limit_s` is the limit of each request of a transaction."""
 
     def __init__(self, settings: Mapping[str, str], group: str, cluster: str, limit_s: float = DEFAULT_LIMIT_S) -> None:
         super().__init__(settings, group, limit_s)
@@ -39,12 +39,12 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="commit")
 
     def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
-        """With the last commit that was acknowledged: Kafka may show it a moment after that."""
+        """Waits for open transactions: Kafka may show an acknowledged commit a moment later."""
         return self._committed(self._group, {topic: partitions}, stable=True).get(topic, {})
 
     def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> None:
         for made in (self._producers, self._begun):
-            # A copy: the workers of the group's other topics use the same dictionaries.
+            # A copy, because the workers of the group's other topics use the same dictionaries.
             for place, (token, _) in list(made.items()):
                 if place[0] == topic and tokens.get(place[1]) != token:
                     del made[place]
@@ -55,7 +55,7 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
             tokens = {p: o.token for p, o in offsets.items() if o.token is not None and o.topic_id == topic_id}
             self._take(topic, topic_id, tokens)
         failed = dict(zip(offsets, self._pool.map(lambda p: self._commit(topic, p, offsets[p]), offsets), strict=True))
-        # What is fenced has to be told, whatever became of the others: it must not be taken again.
+        # Report the fenced ones before any other error: they must not be taken again.
         fenced = tuple(p for p, error in failed.items() if isinstance(error, CommitFenced))
         if fenced:
             raise CommitFenced(str(failed[fenced[0]]), fenced)
@@ -64,12 +64,12 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
                 raise error
 
     def _take(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> None:
-        """Become the only one who can commit these, unless we have lost them, or the entry names a newer owner."""
+        """Become the only committer of these partitions, except of those that were lost or whose entry has a newer owner."""
         new = {p: token for p, token in tokens.items() if (topic, p) not in self._producers}
         tokens = {p: token for p, token in new.items() if self._lost.get((topic, p)) != token}
         if not tokens:
             return
-        # Without waiting: a dead owner's transaction has no end until somebody takes the partition.
+        # Do not wait: a dead owner's transaction stays open until somebody takes the partition.
         entries = super().committed(topic, tokens)
         mine = {p: token for p, token in tokens.items() if not _newer(entries.get(p), token, topic_id)}
         failed = list(self._pool.map(lambda p: self._initialize(topic, p, mine[p]), mine))
@@ -78,7 +78,7 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
                 raise error
 
     def _initialize(self, topic: str, partition: int, token: Token) -> Exception | None:
-        """Fence everybody else; why not, if it could not be. What was begun goes on with the next attempt."""
+        """Fence all others; returns the error, if any. The next attempt continues an unfinished one."""
         place = (topic, partition)
         begun = self._begun.get(place)
         if begun is None or begun[0] != token:
@@ -102,7 +102,7 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
         return Producer({**usable, **own}, logger=LIBRARY_LOG)
 
     def _commit(self, topic: str, partition: int, entry: Committed) -> Exception | None:
-        """Commit one partition; why not, if it could not be."""
+        """Commit one partition; returns the error, if any."""
         held = self._producers.get((topic, partition))
         if held is None:
             return self._fenced(topic, partition)
@@ -125,8 +125,8 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
 
     def _fenced(self, topic: str, partition: int) -> CommitFenced:
         return CommitFenced(
-            "Kafka refuses its commit, since another consumer has taken the partition (transactional.id "
-            f"{self._id(topic, partition)}); it is held again when the coordinator grants it anew",
+            "Kafka refuses its commit, because another consumer has taken the partition (transactional.id "
+            f"{self._id(topic, partition)}); it is held again once the coordinator grants it again",
             (partition,),
         )
 
@@ -141,5 +141,5 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
 
 def _newer(entry: Committed | None, token: Token, topic_id: str) -> bool:
     if entry is None or entry.token is None or entry.topic_id not in ("", topic_id):
-        return False  # an entry of the topic's former life is nobody's
+        return False  # an entry of a former topic of this name has no owner
     return entry.token > token

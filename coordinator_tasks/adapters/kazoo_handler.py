@@ -1,7 +1,7 @@
 """kazoo's threads with a cheaper wait for its sockets.
 
-kazoo waits several times for every request, and makes an epoll object with its tables for each of these waits: a third of what
-a read costs its client (`docs/measurements.md`). `poll` needs none of that, and takes large descriptors as well.
+kazoo waits several times for every request, and makes an epoll object with its tables for each wait: a third of a read's
+cost in the client (`docs/measurements.md`). `poll` needs no object, and takes large descriptors as well.
 """
 
 import math
@@ -21,7 +21,7 @@ class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo
     def select(
         self, readers: Sequence[Any], writers: Sequence[Any], _exceptional: Sequence[Any], timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """As `select.select`, with the time-out in seconds; what is broken counts as ready, and its next use tells."""
+        """As `select.select`, with the time-out in seconds; a broken descriptor counts as ready: its next use raises."""
         if timeout is not None and timeout < 0:
             raise ValueError("the time-out must not be negative")  # `poll` would wait for ever
         asked = [(one, _number(one), event) for many, event in ((readers, _IN), (writers, _OUT)) for one in many]

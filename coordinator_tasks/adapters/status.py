@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 class HttpStatusClient:
     """One event loop in one thread, used by any number of callers; `close` ends it.
 
-    `limit_s` is for one whole answer, from connecting to its last byte. At most `connections` are asked at a time.
-    What is compressed, or longer than a status may be, is refused while it comes. Without a token nothing is posted.
+    `limit_s` is for one whole answer, from connecting to its last byte. At most `connections` consumers are asked at a
+    time. A compressed or too long answer is refused while it arrives. Without a token nothing is posted.
     `ca`: the file of the authority that has signed the consumers' certificates; empty = the usual ones. Raises `Refused`.
     """
 
@@ -47,24 +47,24 @@ class HttpStatusClient:
     ) -> None:
         self._cluster = cluster
         self._tokens = tokens or StatusTokens()
-        self._not_told: set[str] = set()  # consumers that could not be handed a node, each said once
+        self._not_told: set[str] = set()  # consumers that could not be handed a node, each logged once
         self._limit_s = limit_s
         self._ca = ca
         self._tls = _trusting(ca)
         self._loop = asyncio.new_event_loop()
-        # A name that takes long to resolve holds a thread; few threads would let the other names wait for it.
+        # A slow name resolution blocks a thread: with few threads, other names would wait for it.
         self._loop.set_default_executor(ThreadPoolExecutor(connections, thread_name_prefix="consumer-names"))
         self._thread = threading.Thread(target=self._loop.run_forever, name="consumer-status", daemon=True)
         self._thread.start()
         self._places = asyncio.Semaphore(connections)
-        # One small pool for each address: httpcore's work for a request grows with its pool (1,000 consumers in one
-        # pool took 15 s, in pools of their own 1.8 s).
+        # One small pool for each address: httpcore's work for a request grows with its pool (1,000 consumers took 15 s
+        # in one pool, 1.8 s in pools of their own).
         self._clients: dict[str, httpx.AsyncClient] = {}
         self._asked_at: dict[str, float] = {}  # address -> when it was last asked
 
     def _client(self, address: str) -> httpx.AsyncClient:
         if address not in self._clients:
-            # A proxy's answer would not be the consumer's own: the environment's proxies are not used.
+            # No proxies from the environment: a proxy's answer would not be the consumer's own.
             self._clients[address] = httpx.AsyncClient(
                 headers={"Accept-Encoding": "identity"},
                 cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
@@ -93,7 +93,7 @@ class HttpStatusClient:
         return {member.consumer: answer for member, answer in zip(members, answers, strict=True)}
 
     async def _forget_idle(self) -> None:
-        """Close the clients of those that are no longer asked: dead, or restarted at another port."""
+        """Close the clients of addresses that are no longer asked: their consumers are dead, or have another port."""
         until = time.monotonic() - IDLE_S
         idle = [address for address, at in self._asked_at.items() if at <= until]
         clients = [self._clients.pop(address) for address in idle]
@@ -166,8 +166,8 @@ class HttpStatusClient:
         if member.consumer not in self._not_told:
             self._not_told.add(member.consumer)
             log.warning(
-                "%s cannot reach ZooKeeper and is not handed the node of topic %s, as no status_token is set: it goes on "
-                "with what it knows until it is back; set the same status_token for the coordinator and the consumers",
+                "%s cannot reach ZooKeeper and is not handed the node of topic %s, because no status_token is set: it "
+                "keeps what it runs until ZooKeeper is back; set the same status_token for coordinator and consumers",
                 member.consumer,
                 topic,
             )
@@ -178,7 +178,7 @@ class HttpStatusClient:
         try:
             async with self._places, asyncio.timeout(self._limit_s):
                 request = self._client(address).stream("POST", address + path, content=node, headers=headers)
-                async with request as response:  # its code says all; what follows is not read
+                async with request as response:  # only its code matters
                     return response.is_success
         except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, UnicodeError):
             return False
@@ -202,13 +202,13 @@ def _trusting(ca: str) -> ssl.SSLContext:
 
 
 def _kind(error: httpx.TransportError) -> Silence:
-    """Silent = nothing came, or not all of it; broken = what came is no HTTP."""
+    """Silent = no answer, or only a part; broken = the answer is no HTTP."""
     silent = isinstance(error, httpx.TimeoutException | httpx.NetworkError)
     return Silence.SILENT if silent else Silence.BROKEN
 
 
 def _all_refused(error: BaseException) -> bool:
-    """Whether every address of the host refused: only then does nobody listen there."""
+    """Whether every address of the host refused: only then nobody listens there."""
     causes = [one for one in _roots(error) if isinstance(one, OSError)]
     return bool(causes) and all(isinstance(one, ConnectionRefusedError) for one in causes)
 
@@ -226,6 +226,6 @@ def _roots(error: BaseException) -> Iterator[BaseException]:
 
 
 def _named(identity: tuple[str, str, int]) -> str:
-    """For a sentence that is stored and shown: as much of each name as a right one can have."""
+    """For a sentence that is stored and shown: names are cut to the longest valid length."""
     cluster, consumer, incarnation = identity
     return f"{consumer[:MAX_ID_BYTES]!r} of cluster {cluster[:MAX_ID_BYTES]!r}, incarnation {incarnation}"

@@ -1,10 +1,10 @@
-"""`ports.ZooKeeper` on kazoo. Every kazoo exception ends here: what leaves is one of ours, with kazoo's as its cause.
+"""`ports.ZooKeeper` on kazoo. No kazoo exception leaves this module: ours have it as their cause.
 
 - Nothing is sent without a connection: kazoo would queue it, and might send a write long after its caller gave up.
 - Reads are tried again until the time limit; a write is sent once, and a lost connection leaves its outcome unknown.
-- A server that has lost its data, or was restored, hangs up on whoever has seen a newer transaction: kazoo would try for
-  ever. After a session time-out of that, the session is given up and a new one begun.
-- A lost connection fires every watch, since kazoo forgets them then: who is woken re-reads, and may find no change.
+- A server that was restored, or lost its data, hangs up on clients that have seen a newer transaction: kazoo would try
+  for ever. After a session time-out of that, the session is given up and a new one begins.
+- A lost connection fires every watch, since kazoo forgets them then: watchers read again, and may find no change.
 """
 
 import logging
@@ -52,7 +52,7 @@ from coordinator_tasks.core.ports import Check, Connection, Create, Delete, Node
 
 MAX_TRANSACTION_BYTES = 1_000_000  # the server drops the connection above jute.maxbuffer, 1,048,575
 _OPERATION_OVERHEAD_BYTES = 80  # headers, flags and the access list of one operation
-_PIPELINE = 1000  # requests on their way at once in get_many
+_PIPELINE = 1000  # requests in flight at once in get_many
 _RECONNECT_PAUSE_S = 0.05
 # For ever, and at least once a second: kazoo's own pauses double up to an hour.
 _RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0}
@@ -80,7 +80,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class _Wake:
-    """A watcher as kazoo wants it. Equal for equal watchers, so that re-arming does not pile them up."""
+    """A watcher for kazoo. Equal watchers are equal, so that re-arming adds no second one."""
 
     watcher: Watcher
 
@@ -89,7 +89,7 @@ class _Wake:
 
 
 class KazooZooKeeper:
-    """One session, connected when this returns; after an expiry it goes on with a new session by itself.
+    """One session, connected when this returns; after an expiry it begins a new session by itself.
 
     `hosts`: `host:port,host:port[/chroot]`; the chroot is created where missing, with the first `ensure`.
     `answer_timeout_s` limits the connecting and every request. Raises `StoreUnavailable` or `Refused`.
@@ -135,7 +135,7 @@ class KazooZooKeeper:
             raise
 
     def _note_granted_timeout(self) -> None:
-        """Keep the time-out that the server grants: kazoo only logs it. The log-in is over as well when it is known."""
+        """Keep the time-out that the server grants, which kazoo only logs. By then the log-in is over as well."""
         connection = self._client._connection  # noqa: SLF001 - there is no public way to it
         connect = connection._connect  # noqa: SLF001
 
@@ -160,18 +160,20 @@ class KazooZooKeeper:
         connection._connect = connect_and_note  # noqa: SLF001
 
     def _note_hang_up(self, error: ConnectionDropped) -> None:
-        """Give the session up when servers have taken our connections and hung up for a session time-out.
+        """Give up the session after servers have taken our connections and hung up for a session time-out.
 
-        No server kept it alive meanwhile. What is read next may be older than what was read before: whoever is told of a
-        new session has to reckon with that.
+        No server kept the session alive meanwhile. The next reads may be older than those before: a listener for new
+        sessions must expect that.
         """
         if not hung_up(error):
-            self._hung_up_since_s = None  # nobody is there at all
+            self._hung_up_since_s = None  # no server took the connection
             return
         now_s = time.monotonic()
         self._hung_up_since_s = since_s = self._hung_up_since_s or now_s
         if self._client.last_zxid and now_s - since_s >= self._granted_s:
-            log.warning("ZooKeeper at %s hangs up on a session that has seen more: beginning a new one", self._hosts)
+            log.warning(
+                "ZooKeeper at %s hangs up on a session that has seen newer data: beginning a new one", self._hosts
+            )
             self._client.last_zxid, self._hung_up_since_s = 0, None
             raise SessionExpiredError("the server has older data than this session has seen") from error
 
@@ -201,7 +203,7 @@ class KazooZooKeeper:
             except NodeMissing:
                 if watch is None or self._exists(path, watch) is None:
                     return None
-                # It was created in between: the watch is armed, read it.
+                # It was created meanwhile: the watch is armed, read it.
 
     def _exists(self, path: str, watch: Watcher) -> object:
         return self._repeat(path, lambda: self._client.exists_async(self._full(path), watch=_wake(watch)), _same)
@@ -246,7 +248,7 @@ class KazooZooKeeper:
             try:
                 return read(send().get(timeout=max(0.0, deadline_s - time.monotonic())))
             except ConnectionClosedError as error:
-                # Also what kazoo says in the moment in which a connection is replaced.
+                # kazoo also raises this while it replaces a connection.
                 if self._closed or time.monotonic() >= deadline_s:
                     raise self._translated(error, path) from error
                 time.sleep(_RECONNECT_PAUSE_S)
@@ -278,7 +280,7 @@ class KazooZooKeeper:
         except (KazooException, KazooTimeoutError) as error:
             raise self._translated(error, operations[0].path) from error
         for operation, result in zip(operations, results, strict=False):
-            # The failed part is named among parts that were only rolled back or never tried.
+            # Only one part failed; the others were rolled back or never tried.
             if isinstance(result, Exception) and not isinstance(result, RolledBackError | RuntimeInconsistency):
                 raise self._translated(result, operation.path) from result
         return [self._result(operation, result) for operation, result in zip(operations, results, strict=True)]
@@ -307,9 +309,9 @@ class KazooZooKeeper:
         return None
 
     def check_closed(self, folders: Sequence[str]) -> None:
-        """Refuse folders that anybody may change, or that another account owns; nothing without a log-in.
+        """Raise `Refused` for a folder that anybody may change or another account owns; without a log-in, do nothing.
 
-        The first folder holds the others. Those that are not there are left out.
+        The first folder contains the others. Missing folders are left out.
         """
         if not self._access.closes_nodes:
             return
@@ -350,7 +352,7 @@ class KazooZooKeeper:
             self._client.stop()
             self._client.close()
         except (KazooException, OSError, AttributeError) as error:
-            # kazoo's way of saying that there was no connection left to close.
+            # kazoo raises these if there is no connection to close.
             log.debug("closing the ZooKeeper session: %s", error)
 
     def _full(self, path: str) -> str:
@@ -375,7 +377,7 @@ class KazooZooKeeper:
 
 
 def check_size(operations: Sequence[Operation]) -> None:
-    """Raise `Refused` for a transaction that the server would only answer by dropping the connection."""
+    """Raise `Refused` for a transaction that is so large that the server would drop the connection."""
     sizes = {operation.path: _size(operation) for operation in operations}
     total = sum(_size(operation) for operation in operations)
     if total > MAX_TRANSACTION_BYTES:

@@ -1,4 +1,4 @@
-"""How to log in to ZooKeeper, and whether a folder is closed to everybody else."""
+"""How to log in to ZooKeeper, and whether a folder is closed to all other accounts."""
 
 import importlib.util
 import ssl
@@ -12,15 +12,15 @@ from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.tls_files import TlsFiles
 
 _DIGEST_MD5, _GSSAPI = "DIGEST-MD5", "GSSAPI"  # what ZooKeeper's servers know
-_HIDDEN = "x"  # what the server shows for a digest to an account that may not change the access list
+_HIDDEN = "x"  # the server shows this for a digest to an account that may not change the access list
 
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperAccess:
     """How to log in, all of it optional. Without `sasl_mechanism`, user and password go to ZooKeeper's digest scheme.
 
-    A client certificate is a log-in as well (scheme x509). `open_nodes`: nodes that we create may be read and written by
-    anybody; otherwise only by this account, if there is one. `ca`, `certificate` and `key` are files in PEM; `ca` or
+    A client certificate is a log-in as well (scheme x509). `open_nodes`: anybody may read and write the nodes that we
+    create; otherwise only this account, if there is one. `ca`, `certificate` and `key` are files in PEM; `ca` or
     `certificate` turns TLS on. `key_password` is the pass phrase of an encrypted key.
     """
 
@@ -39,11 +39,11 @@ class ZooKeeperAccess:
 
     @property
     def closes_nodes(self) -> bool:
-        """Whether what we create is for this account only."""
+        """Whether the nodes that we create are for this account only."""
         return bool(self.sasl_mechanism or self.user or self.certificate) and not self.open_nodes
 
     def client_options(self) -> dict[str, Any]:
-        """Arguments of `KazooClient`; raises `Refused` for what no server could accept."""
+        """Arguments of `KazooClient`; raises `Refused` for settings that no server could accept."""
         options: dict[str, Any] = {}
         if self.sasl_mechanism:
             options["sasl_options"] = self._sasl_options()
@@ -54,7 +54,7 @@ class ZooKeeperAccess:
         self._check_files()
         if self.tls:
             options |= {"use_ssl": True, "ca": self.ca or None, "check_hostname": True}
-            # An empty pass phrase, unlike none, keeps OpenSSL from asking for one on the terminal.
+            # Without a pass phrase, OpenSSL asks for one on the terminal; with an empty one it does not.
             options |= {"certfile": self.certificate or None, "keyfile": self.key or None}
             options |= {"keyfile_password": self.key_password}
         return options
@@ -78,7 +78,7 @@ class ZooKeeperAccess:
         return {"mechanism": self.sasl_mechanism, **login}
 
     def _check_files(self) -> None:
-        """Load the certificates now: a connection would fail on them again and again."""
+        """Load the certificates now: with wrong ones, every connection would fail."""
         login = "the log-in to ZooKeeper with a certificate"
         files = TlsFiles("zookeeper_access.", login, self.ca, self.certificate, self.key, self.key_password)
         files.check_complete()
@@ -90,7 +90,7 @@ class ZooKeeperAccess:
     def check_closed(self, folder: str, acls: Sequence[ACL], top: str) -> None:
         """Raise `Refused` for a folder that anybody may change, or that this account does not own.
 
-        `acls` is the folder's access list; `top` is the folder under which all of them are mended at once.
+        `acls` is the folder's access list; `top` is the folder under which one command mends them all.
         """
         if any(one.id.scheme == "world" and one.perms & ~Permissions.READ for one in acls):
             raise Refused(

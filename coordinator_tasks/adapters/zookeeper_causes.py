@@ -1,4 +1,4 @@
-"""Why no ZooKeeper server grants a session, in words that say what to do."""
+"""Why no ZooKeeper server grants a session, and what to do."""
 
 import socket
 import ssl
@@ -36,18 +36,18 @@ class Causes:
         """Keep why the connection to `host` failed."""
         cause = _cause(error, self._access)
         if cause is None:
-            # Ask only once what the port speaks.
+            # Test only once what the port speaks.
             cause = self._hang_ups.get((host, port)) or _of_hang_up(ip, port, self._access.tls)
             self._hang_ups[host, port] = cause
         self._last[host, port] = cause
 
     def lasting(self, hosts: Sequence[tuple[str, int]]) -> str:
-        """Why no attempt can succeed; empty while one of the servers may still answer."""
+        """Why no attempt can succeed; empty while one of the servers may answer."""
         found = [self._last.get((host.strip(), port)) for host, port in hosts]
         return self.text() if all(one is not None and one.lasting for one in found) else ""
 
     def text(self) -> str:
-        """The causes of all servers, each cause once; empty if nothing has failed yet."""
+        """The causes of all servers, each cause once; empty if nothing has failed."""
         places: dict[str, list[str]] = {}
         for (host, port), cause in self._last.copy().items():
             places.setdefault(cause.text, []).append(f"{host}:{port}")
@@ -68,7 +68,7 @@ def hung_up(error: Exception) -> bool:
 
 
 def why_silent(hosts: str) -> str:
-    """Why no attempt has ended yet, as far as a plain connection to the first server can tell."""
+    """Why no attempt has ended, as a plain connection to the first server shows."""
     host, _, port = hosts.split(",", maxsplit=1)[0].rpartition(":")
     try:
         with socket.create_connection((host.strip("[]") or port, int(port or 2181)), timeout=_PROBE_TIMEOUT_S):
