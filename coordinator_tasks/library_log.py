@@ -1,6 +1,6 @@
-"""Where Kafka's client library logs: the same line once a minute, with how often it came meanwhile.
+"""The logger of Kafka's client library: it logs the same line once a minute, with the number of repeats.
 
-While no broker answers, each of its clients logs every attempt to connect.
+While no broker answers, each client logs every attempt to connect.
 """
 
 import logging
@@ -12,7 +12,7 @@ from collections.abc import Callable
 EVERY_S = 60.0
 MAX_LINES = 200
 _PASSING = re.compile(r"[\w.-]+#(?:consumer|producer)-\d+|\d+ ?ms\b|,? \d+ identical error\(s\) suppressed")
-"""What is another one in each line though it says the same: the client, times, and the library's own counts."""
+"""The parts in which lines with the same meaning differ: the client, times, and the library's own counts."""
 
 
 class Repeats(logging.Filter):
@@ -22,10 +22,10 @@ class Repeats(logging.Filter):
         super().__init__()
         self._clock = clock
         self._lock = threading.Lock()
-        self._known: dict[tuple[int, str], tuple[float, int]] = {}  # a line -> when it passed last, and how many since
+        self._known: dict[tuple[int, str], tuple[float, int]] = {}  # line -> time of its last pass, and repeats since
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line passes; if others did not since the last one, it says how many."""
+        """Whether the line passes; it then says how many did not since the last one."""
         text, now = record.getMessage(), self._clock()
         line = record.levelno, _PASSING.sub("", text)
         with self._lock:

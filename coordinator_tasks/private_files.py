@@ -1,4 +1,4 @@
-"""Files and folders that only their owner may use, and the owner is whoever runs this."""
+"""Files and folders that belong to this process's user, and that only this user may use."""
 
 import os
 import stat
@@ -8,16 +8,14 @@ from coordinator_tasks.core.errors import Refused
 
 
 def read_private(path: Path, what: str) -> str:
-    """The text of a file with secrets; raises `Refused` if it is another user's or open to others, `OSError`, `ValueError`.
+    """The text of a file with secrets. Raises `Refused` if it is another user's or open to others; `OSError`, `ValueError`.
 
     `what` names the file in the error, such as `the settings file`.
     """
     with path.open(encoding="utf-8") as file:
         found = os.fstat(file.fileno())
         if problem := foreign(found):
-            raise Refused(
-                f"{what} {path} {problem}; whoever owns it could change it: chown it to the user that runs this"
-            )
+            raise Refused(f"{what} {path} {problem}; its owner could change it: chown it to the user that runs this")
         mode = stat.S_IMODE(found.st_mode)
         if mode & 0o077:
             raise Refused(

@@ -1,4 +1,4 @@
-"""The settings of one cluster, from a file and the environment. Secrets may stand here and nowhere else.
+"""The settings of one cluster, from a file and the environment: the only place for secrets.
 
 The file is JSON, `{"cluster": ..., "zookeeper": ..., "kafka": {"bootstrap.servers": ...}, ...}`, and may be read by its
 owner only. The environment goes before it: `COORDINATOR_SETTINGS` names the file, or else `COORDINATOR_SETTINGS_SECRET`
@@ -36,13 +36,13 @@ class Settings:
 
     - `zookeeper`: `host:port,host:port[/chroot]`; `kafka`: librdkafka's settings, with `bootstrap.servers` and secrets.
     - `discovery`: `zookeeper`, or `file:/path/of/folder` with `registry_ttl_s`.
-    - `fence`: what keeps an owner of the past from committing: `token` (owners look, and write over it), or
-      `transactional` (Kafka refuses it). The same for all consumers of a cluster.
+    - `fence`: what stops the commits of a former owner: `token` (the owner notices them and commits again), or
+      `transactional` (Kafka refuses them). It is the same for all consumers of a cluster.
     - `status_token`: sent to the consumers' interfaces; or `status_token_file`, whose tokens can be changed at any time.
     - `status_certificate`, `status_key`, `status_key_password`: what the consumers' interfaces show; `status_ca`: who
       has signed it.
-    - `strategy`, `parameters`: of the topics that name no strategy; `strategies`: name → `package.module:callable` of a
-      site's own ones.
+    - `strategy`, `parameters`: for topics that name no strategy; `strategies`: the site's own ones, name →
+      `package.module:callable`.
     """
 
     cluster: str
@@ -77,7 +77,7 @@ class Settings:
             )
         if not is_token(self.status_token):
             raise Refused(
-                "the status token has a character that an HTTP header does not take, such as a line's end; "
+                "the status token has a character that an HTTP header does not take, such as a line break; "
                 "set `status_token` to visible ASCII characters"
             )
         if self.status_token and self.status_token_file:
@@ -98,11 +98,11 @@ _STATUS_FIELDS = {one.name for one in fields(Settings) if one.name.startswith("s
 _OWN_FIELDS = {"cluster", "zookeeper", "discovery", "fence", "strategy"} | _STATUS_FIELDS
 _TIMES = {"session_timeout_s", "answer_timeout_s", "ask_timeout_s", "registry_ttl_s"}
 _GROUPS = {"kafka", "zookeeper_access", "policy", "parameters", "strategies"}
-_MADE_BY_WIRING = {"strategies"}  # fields of a group that are no settings
+_MADE_BY_WIRING = {"strategies"}  # fields of `Policy` that are no settings
 
 
 def settings_from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
-    """Read the settings; raises `Refused` with the name of what is missing, unknown or not safe."""
+    """Read the settings; raises `Refused` with the name of the missing, unknown or unsafe one."""
     path = environ.get(PREFIX + "SETTINGS", "")
     content = environ.get(CONTENT_VARIABLE, "")
     given = read_settings_file(Path(path)) if path else _object(content, CONTENT_VARIABLE) if content else {}
@@ -121,7 +121,7 @@ def settings_from_environment(environ: Mapping[str, str] = os.environ) -> Settin
 
 
 def read_settings_file(path: Path) -> dict[str, Any]:
-    """The object in a settings file; raises `Refused`, also if it is another user's, or anybody else may read it."""
+    """The object in a settings file; raises `Refused`, also if the file is another user's or readable for others."""
     try:
         text = read_private(path, "the settings file")
     except (OSError, UnicodeDecodeError) as error:
@@ -167,7 +167,7 @@ def _texts(given: Mapping[str, Any], group: str) -> dict[str, str]:
 
 
 def plain_settings(settings: Settings) -> dict[str, Any]:
-    """The settings as a settings file holds them, with all secrets: for files of mode 0600 only."""
+    """The settings as in a settings file, with all secrets: for files of mode 0600 only."""
     found = asdict(settings)
     found["policy"] = {name: value for name, value in found["policy"].items() if name not in _MADE_BY_WIRING}
     return found
@@ -195,7 +195,7 @@ def _dataclass(default: V, group: str, given: Mapping[str, Any]) -> V:
 
 
 def _converted(name: str, value: object, like: object) -> Any:
-    """The value as the default's type; numbers from 0 on."""
+    """The value, as the type of `like`; numbers must be 0 or more."""
     text = str(value).strip()
     if isinstance(like, bool):
         if text.lower() in ("true", "yes", "1", "false", "no", "0"):

@@ -44,7 +44,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], none: str) -> s
 
 
 def topics(found: Iterable[TopicOverview]) -> str:
-    """Where every topic stands, and what it waits for."""
+    """The state of every topic, and what it waits for."""
     rows = []
     for one in found:
         owners = " ".join(f"{consumer}:{count}" for consumer, count in one.owners.items())
@@ -86,7 +86,7 @@ def consumers(found: Iterable[ConsumerOverview]) -> str:
 
 
 def reports(found: Iterable[TopicReport], *, plan_only: bool = False) -> str:
-    """What became, or (`plan_only`) would become, of each topic, with a table of its moves."""
+    """The result for each topic, or with `plan_only` the planned one, with a table of its moves."""
     parts = []
     for one in found:
         states = f"{one.before} -> {one.after}" if one.before != one.after else one.after.value
@@ -103,7 +103,7 @@ def reports(found: Iterable[TopicReport], *, plan_only: bool = False) -> str:
 
 
 def explanation(found: Explanation, partition: int | None = None) -> str:
-    """How a plan was come to: its summary, then why what moves moves, and why what stays stays (or one partition only)."""
+    """A plan's summary, then why partitions move, and why others stay; `partition` = only this one."""
     lines = [f"  {found.summary}" + (f" (inputs {found.inputs})" if found.inputs else "")]
     for verb, reasons in (("moves", found.moves), ("stays", found.stays)):
         for one in reasons:
@@ -123,7 +123,7 @@ def moves(found: Iterable[Move]) -> str:
 
 
 def history(found: Iterable[Rebalance]) -> str:
-    """Who moved, from whom to whom, why, and how long it took; newest first."""
+    """What moved, from whom to whom, why, and how long it took; newest first."""
     parts = []
     for one in found:
         took = f"took {one.lasted_s:.1f} s" if one.ended_at else "goes on"
@@ -142,7 +142,7 @@ def history(found: Iterable[Rebalance]) -> str:
 
 
 def _reasons(one: Rebalance, partitions: Iterable[int]) -> str:
-    """What its plans said of these partitions; empty for records of earlier releases."""
+    """The plans' reasons for these partitions; empty for records without a plan."""
     wanted, plans = set(partitions), [record.plan for record in one.records if record.plan is not None]
     said = [reason.text for plan in plans for reason in plan.moves if wanted.intersection(reason.partitions)]
     return " / ".join(dict.fromkeys(said))

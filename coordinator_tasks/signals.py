@@ -1,8 +1,8 @@
-"""What a signal asks for, done in a thread of its own.
+"""Acts on signals in a thread of its own.
 
-Python runs a handler in the main thread, in the middle of whatever that does. `threading.Event.set` there waits for ever if
-the main thread is just inside `wait` or `clear` of the same event, and so does everything else that takes a lock. A handler
-here only puts a number into a queue whose `put` may be interrupted by itself.
+Python runs a handler in the main thread, between two of its instructions. If the main thread is just inside `wait` or
+`clear` of an event, the handler's `set` of the same event waits for ever, as does every other call that takes a lock. A
+handler here only puts a number into a queue whose `put` is reentrant.
 """
 
 import logging
@@ -17,9 +17,9 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def on_signals(act: Callable[[int], None], *numbers: int) -> Iterator[None]:
-    """Within the block, call `act` with the number of each of these signals that comes, in order; main thread only.
+    """Within the block, call `act` with the number of each of these signals, in order; main thread only.
 
-    What comes before the end of the block has been acted on after it.
+    When the block ends, all signals that came within it have been acted on.
     """
     came: SimpleQueue[int | None] = SimpleQueue()
 
@@ -27,7 +27,7 @@ def on_signals(act: Callable[[int], None], *numbers: int) -> Iterator[None]:
         for number in iter(came.get, None):
             try:
                 act(number)
-            except Exception:  # an edge: the next signal is to be heard
+            except Exception:  # an edge: the next signal must be acted on as well
                 log.exception("signal %d", number)
 
     worker = threading.Thread(target=work, name="signals", daemon=True)

@@ -1,8 +1,8 @@
 """A site's own strategies: callables named in the settings, or registered as entry points. The only place that imports them.
 
-A strategy is a callable that takes a `Problem` (one topic; its members with their free attributes) and returns partition
-→ member. It is handed a read-only copy. Whatever goes wrong in it, or with its import, is a `Refused` of one line, which
-holds the topics that use it and nothing else.
+A strategy is a callable that takes a read-only `Problem` (one topic; its members with their free attributes) and returns
+partition → member. Every error in it, or of its import, becomes a `Refused` of one line, and holds only the topics that
+use it.
 """
 
 import importlib
@@ -25,7 +25,7 @@ _SHOWN = 200  # characters of somebody else's error
 class Site:
     """A site's strategy under its name; `source` is where it comes from.
 
-    `partial`: it may leave partitions without an owner, as the callable's own attribute `partial` says.
+    `partial`: it may leave partitions without an owner; the callable has an attribute `partial` for this.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Site:
     partial: bool = False
 
     def assign(self, problem: Problem) -> Mapping[int, str]:
-        """The callable's answer, if it is one. Raises `Refused`."""
+        """The callable's answer. Raises `Refused` for an error or a wrong answer."""
         try:
             answer = self.call(_read_only(problem))
             answer = dict(answer.items()) if isinstance(answer, Mapping) else answer
@@ -58,7 +58,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A strategy that could not be imported: whatever uses it is held with the reason."""
+    """A strategy that could not be imported: topics that use it are held with the reason."""
 
     why: str
 
@@ -72,10 +72,10 @@ class Broken:
 
 
 def strategies_of(default: str, parameters: Mapping[str, str], named: Mapping[str, str]) -> Strategies:
-    """The built-in strategies, the registered ones and those named in the settings, which go before in this order.
+    """The built-in strategies, those named in the settings, and the registered ones; of one name, the first counts.
 
-    Raises `Refused` if there is none of the name `default`, if that is a built-in one which does not take the parameters,
-    or if `named` takes the name of a built-in one.
+    Raises `Refused` if no strategy is named `default`, if that is a built-in one which does not take the parameters, or if
+    `named` has the name of a built-in one.
     """
     taken = sorted(named.keys() & ASSIGNORS.keys())
     if taken:
@@ -104,7 +104,7 @@ def _loaded(entry: EntryPoint) -> Assignor:
         for part in name.strip().split("."):
             found = getattr(found, part)
         partial = getattr(found, "partial", False) is True
-    except Exception as error:  # noqa: BLE001 - it is not our code that is imported
+    except Exception as error:  # noqa: BLE001 - the imported code is not ours
         return Broken(f"{named}, which cannot be imported: {_one_line(error)}; correct the name, or install it")
     if not callable(found):
         return Broken(f"{named}, which is no callable but {type(found).__name__}; name a function of a Problem")
@@ -112,7 +112,7 @@ def _loaded(entry: EntryPoint) -> Assignor:
 
 
 def _read_only(problem: Problem) -> Problem:
-    """A copy that a strategy cannot change: what it answers is validated against the original."""
+    """A copy that a strategy cannot change: its answer is validated against the original."""
     members = {
         name: replace(member, attributes=MappingProxyType(dict(member.attributes)))
         for name, member in problem.members.items()

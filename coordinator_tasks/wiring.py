@@ -45,9 +45,9 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 @contextmanager
 def open_coordinator(settings: Settings) -> Iterator[Coordinator]:
-    """Connect to everything and end it again; raises `StoreUnavailable` when ZooKeeper does not answer.
+    """A connected coordinator for the block; raises `StoreUnavailable` if ZooKeeper does not answer.
 
-    Kafka, a registry elsewhere and the consumers are first asked when they are needed.
+    Kafka, the consumers and a registry outside ZooKeeper are asked only when needed.
     """
     paths, clock = Paths(settings.cluster), SystemClock()
     own = strategies_of(settings.strategy, settings.parameters, settings.strategies)
@@ -73,9 +73,9 @@ def open_coordinator(settings: Settings) -> Iterator[Coordinator]:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSession:
-    """What a consumer's agent works with. `registry` is kept over lost sessions: register again on each.
+    """The adapters of a consumer's agent. `registry` is kept over lost sessions: register again after each.
 
-    `process`: what this process is called on its host, for its registration.
+    `process`: the name of this process on its host, for its registration.
     """
 
     settings: Settings
@@ -86,7 +86,7 @@ class ConsumerSession:
     process: str = ""
 
     def claim_incarnation(self, consumer: str) -> int:
-        """Draw this process's number, once per start."""
+        """Draw this process's incarnation, once per start."""
         return claim_incarnation(self.zk, self.paths, consumer, step=1 + secrets.randbelow(MAX_STEP))
 
     def group_offsets(self, group: str) -> GroupOffsets:
@@ -97,7 +97,7 @@ class ConsumerSession:
         return ConfluentGroupOffsets(kafka, group, limit_s)
 
     def sampler(self) -> RecordSampler:
-        """Looks at records of the settings' own brokers."""
+        """A sampler of records of the settings' brokers."""
         return ConfluentRecordSampler(self.settings.kafka, f"{self.settings.cluster}-samples")
 
 
@@ -119,13 +119,13 @@ def open_consumer_session(settings: Settings) -> Iterator[ConsumerSession]:
             )
             ending.callback(files.close)
         else:
-            # As long as a session of a process that has just died may still hold the id.
+            # The session of a process that has just died may hold the id for so long.
             registry = ZooKeeperRegistry(zk, paths, clock, wait_s=zk.session_timeout_s + 1.0, is_gone=is_gone)
         yield ConsumerSession(settings, paths, zk, registry, clock, this_process())
 
 
 def open_zookeeper(settings: Settings) -> KazooZooKeeper:
-    """One ZooKeeper session; the caller closes it. Raises `Refused` where the cluster's folders are open or another's."""
+    """One ZooKeeper session; the caller closes it. Raises `Refused` if the cluster's folders are open or another account's."""
     paths = Paths(settings.cluster)
     zk = KazooZooKeeper(
         settings.zookeeper,
@@ -168,7 +168,7 @@ def _folder(settings: Settings) -> Path:
 
 
 def _boot_id() -> str:
-    """What tells one boot of this machine from the next; empty where the kernel does not say."""
+    """The id of this boot of the machine; empty if the kernel gives none."""
     try:
         return BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:

@@ -1,8 +1,9 @@
 """The coordinator for a person at a terminal: `python -m coordinator_tasks`, or `coordinator` where it is installed.
 
-The same service calls as in Airflow, with the settings of `coordinator_tasks.settings`. Every error is one line that
-says what, why and what to do next. Exit codes: 0 done; 1 a topic is held or has partitions without an owner, a person has to look at it; 2 the request or
-the settings are wrong; 3 a neighbour does not answer; 4 stored data cannot be read; 5 somebody else was faster, repeat.
+It makes the same service calls as Airflow, with the settings of `coordinator_tasks.settings`. Every error is one line
+that says what, why and what to do next. Exit codes: 0 done; 1 a topic is held or has partitions without an owner, a
+person must look at it; 2 the request or the settings are wrong; 3 a neighbour does not answer; 4 stored data is
+unreadable; 5 somebody else was faster, repeat.
 """
 
 import logging
@@ -40,7 +41,7 @@ def options(
 
 
 def main(arguments: Sequence[str] | None = None, opener: Opener | None = None) -> NoReturn:
-    """Run one command and exit. `opener` takes the place of the settings, for tests."""
+    """Run one command and exit. `opener` replaces the settings, for tests."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     code: object = 0

@@ -12,9 +12,9 @@ from coordinator_tasks.service.parameters import REQUIRED, Option
 
 
 def add(commands: typer.Typer, action: Action) -> None:
-    """Add the command of this action."""
+    """Add the action's command."""
     asked = {one.name: one.option for one in action.parameters if one.option is not None}
-    # Help shows what has to be given first.
+    # Help lists the required ones first.
     options = dict(sorted(asked.items(), key=lambda item: item[1].default is not REQUIRED))
 
     def command(context: typer.Context, *, json: bool, dry_run: bool = False, by: str = "", **given: Any) -> None:
@@ -49,7 +49,7 @@ def _parameter(name: str, option: Option) -> inspect.Parameter:
 
 
 def _given(why: str) -> str:
-    """Raises `Refused` if nothing stands there."""
+    """Raises `Refused` for a blank reason."""
     if not why.strip():
-        raise Refused("--why is empty; say in a few words why, for whoever looks later")
+        raise Refused("--why is empty; give the reason in a few words")
     return why

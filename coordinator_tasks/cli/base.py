@@ -1,4 +1,4 @@
-"""What all commands share: arguments and options, the coordinator, and how things are shown."""
+"""Shared by all commands: arguments and options, the coordinator, the output."""
 
 import getpass
 import os
@@ -29,7 +29,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @contextmanager
 def opened(context: typer.Context) -> Iterator[Coordinator]:
-    """The coordinator that the command works on, until it has ended."""
+    """The coordinator for one command."""
     opener: Opener = context.obj or _from_environment
     with opener() as coordinator:
         yield coordinator
@@ -42,22 +42,22 @@ def _from_environment() -> AbstractContextManager[Coordinator]:
             "COORDINATOR_CLUSTER, COORDINATOR_ZOOKEEPER and COORDINATOR_KAFKA_BOOTSTRAP_SERVERS"
         )
     settings = settings_from_environment()
-    # What librdkafka would print of its own stands in our one line as well.
+    # librdkafka would print its own lines; ours has their reason.
     return open_coordinator(replace(settings, kafka={"log_level": "2", **settings.kafka}))
 
 
 def output(found: object, as_json: bool, render: show.Render) -> None:
-    """Print what was found, for a program or for a person."""
+    """Print the result, for a program or for a person."""
     print(show.as_json(found) if as_json else render(found))
 
 
 def actor(by: str = "") -> Actor:
-    """Who stands in the history."""
+    """The actor for the history."""
     return Actor("command", who=by or user())
 
 
 def user() -> str:
-    """The name of whoever runs the command."""
+    """The name of the user who runs the command."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user without a name
@@ -78,13 +78,13 @@ def managed(c: Coordinator, names: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def exit_if_held(reports: Sequence[TopicReport]) -> None:
-    """Say by the exit code that a topic is held."""
+    """Exit with `HELD_EXIT` if a topic is held."""
     if any(report.outcome is Outcome.HELD for report in reports):
         raise typer.Exit(HELD_EXIT)
 
 
 def exit_if_unowned(found: Mapping[str, Sequence[int]]) -> None:
-    """Say on standard error, and by the exit code, which partitions nobody has and nobody is to get, by topic."""
+    """Print the partitions without an owner, by topic, on standard error; exit with `HELD_EXIT` if there are any."""
     for topic, partitions in found.items():
         print(f"nobody owns {named(partitions)} of topic {topic}", file=sys.stderr)
     if found:
@@ -92,7 +92,7 @@ def exit_if_unowned(found: Mapping[str, Sequence[int]]) -> None:
 
 
 def name_values(given: Sequence[str] | None, option: str) -> dict[str, str]:
-    """What stands in a repeatable option name=value; raises `Refused`."""
+    """The values of a repeatable option name=value; raises `Refused`."""
     found: dict[str, str] = {}
     for one in given or ():
         name, equals, value = one.partition("=")

@@ -1,4 +1,4 @@
-"""Commands for consumers: who is there, who may run something, and who should be there."""
+"""Commands for consumers: which are there, which may run something, and which should run."""
 
 from typing import Annotated
 
@@ -47,7 +47,7 @@ def set_fleet(
     conf: Annotated[list[str] | None, typer.Option(help="name=value, a Spark setting; repeatable.")] = None,
     json: Json = False,
 ) -> None:
-    """Say which consumers of an application should run; who is missing is launched by `consumers` or `reconcile`."""
+    """Set the consumers of an application that should run; `consumers` or `reconcile` launches the missing ones."""
     wanted = Fleet(app_name, application, tuple(consumer), tuple(argument or ()), name_values(conf, "--conf"))
     with opened(context) as c:
         output(fleet_service.set_fleet(c, wanted), json, lambda done: show.fleets([done]))

@@ -6,17 +6,7 @@ from typing import Annotated
 import typer
 
 from coordinator_tasks import show
-from coordinator_tasks.cli.base import (
-    Json,
-    Topic,
-    Topics,
-    actor,
-    exit_if_held,
-    managed,
-    opened,
-    output,
-    user,
-)
+from coordinator_tasks.cli.base import Json, Topic, Topics, actor, exit_if_held, managed, opened, output, user
 from coordinator_tasks.service import history as history_service
 from coordinator_tasks.service import loop, transitions
 from coordinator_tasks.signals import stopped_by
@@ -31,7 +21,7 @@ def plan(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be written, write nothing.")] = False,
     json: Json = False,
 ) -> None:
-    """Plan what is due and write it; with --dry-run show the moves and their reasons only."""
+    """Plan what is due and write it; with --dry-run only show the moves and their reasons."""
     with opened(context) as c:
         named = managed(c, topics)
         reports = transitions.preview(c, named) if dry_run else transitions.plan(c, named, actor())
@@ -54,7 +44,7 @@ def explain(
 
 @commands.command()
 def step(context: typer.Context, topics: Topics = None, json: Json = False) -> None:
-    """Do whatever is due now for each topic, once, without waiting."""
+    """Do what is due now for each topic, once, without waiting."""
     with opened(context) as c:
         reports = transitions.step(c, managed(c, topics), actor())
         output(reports, json, show.reports)
@@ -76,6 +66,6 @@ def history(
     limit: Annotated[int, typer.Option(min=1, help="How many rebalances.")] = 20,
     json: Json = False,
 ) -> None:
-    """Which partitions moved, from whom to whom, why, and how long it took; newest first."""
+    """Show which partitions moved, from whom to whom, why, and how long it took; newest first."""
     with opened(context) as c:
         output(history_service.rebalances(c, [topic] if topic else (), limit), json, show.history)

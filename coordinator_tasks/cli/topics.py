@@ -1,4 +1,4 @@
-"""Commands for topics and their partitions: what is managed, how it is spread, what is not read or begins elsewhere."""
+"""Commands for topics and their partitions: manage, assign, pause and reset them."""
 
 import typer
 
@@ -13,7 +13,7 @@ commands = typer.Typer()
 
 @commands.command()
 def topics(context: typer.Context, json: Json = False) -> None:
-    """List the managed topics: state, epoch, owners, what is unowned, what it waits for and who holds it up.
+    """List the managed topics: state, epoch, owners, partitions without an owner, what they wait for and for whom.
 
     Exit code 1 while a partition has no owner.
     """
