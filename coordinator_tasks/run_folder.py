@@ -1,18 +1,17 @@
-"""The folder of one consumer on its host: what its launcher, the consumer itself and who waits for it tell each other.
+"""The folder of one consumer on its host, for facts that launcher, consumer and waiting tasks tell each other.
 
 `[BASE]/[CLUSTER]/[CONSUMER]/` holds
-- `launcher.lock`: locked by the launcher as long as it lives, so that one id is never started twice on a host;
+- `launcher.lock`: locked by the launcher while it lives, so that one id is never started twice on a host;
 - `settings.json` and `kafka.json` (mode 0600): connection settings, the second for the Kafka reader of the executors;
 - `driver.log`, and `driver.previous.log` of the start before;
-- `incarnation`: written by the consumer as soon as it has drawn its number;
-- `leaving.json`: written by the consumer when it had to leave, with the reason, or has left: its process is to end soon;
+- `incarnation`: the drawn number, written by the consumer;
+- `leaving.json`: written by the consumer when it leaves, with the reason if it had to: its process will end soon;
 - `ended.json`: exit code, reason and time, written by the launcher when all processes of the consumer have ended.
 """
 
 import json
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,54 +20,26 @@ from coordinator_tasks.core.names import check_cluster, check_consumer
 from coordinator_tasks.private_files import foreign
 
 
-@dataclass(frozen=True, slots=True)
 class RunFolder:
-    """The names of the files; `path` is the consumer's own folder."""
+    """The paths of the files; `path` is the consumer's own folder. `kafka` and `settings` hold secrets."""
 
-    path: Path
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lock = path / "launcher.lock"
+        self.settings = path / "settings.json"
+        self.kafka = path / "kafka.json"
+        self.log = path / "driver.log"
+        self.incarnation = path / "incarnation"
+        self.leaving = path / "leaving.json"
+        self.ended = path / "ended.json"
 
     @classmethod
     def of(cls, base: Path, cluster: str, consumer: str) -> "RunFolder":
         """The folder of a consumer below `base`; raises `InvalidName`."""
         return cls(base / check_cluster(cluster) / check_consumer(consumer))
 
-    @property
-    def lock(self) -> Path:
-        """Held by the living launcher."""
-        return self.path / "launcher.lock"
-
-    @property
-    def settings(self) -> Path:
-        """The coordinator's settings, with secrets."""
-        return self.path / "settings.json"
-
-    @property
-    def kafka(self) -> Path:
-        """Kafka's settings, with secrets."""
-        return self.path / "kafka.json"
-
-    @property
-    def log(self) -> Path:
-        """What the driver and the launcher say."""
-        return self.path / "driver.log"
-
-    @property
-    def incarnation(self) -> Path:
-        """The number that the consumer has drawn."""
-        return self.path / "incarnation"
-
-    @property
-    def leaving(self) -> Path:
-        """That its process is to end, and why."""
-        return self.path / "leaving.json"
-
-    @property
-    def ended(self) -> Path:
-        """How it ended."""
-        return self.path / "ended.json"
-
     def problem(self) -> str:
-        """Why another user could change what is in the folder; empty if nobody can, or if it is not there yet."""
+        """Why another user could change the folder's content; empty if nobody can, or if the folder is missing."""
         for folder in (self.path.parent, self.path):
             try:
                 found, link = folder.stat(), folder.lstat()
@@ -82,13 +53,13 @@ class RunFolder:
         return ""
 
     def make(self) -> None:
-        """Make the folder where it is missing; raises `Refused` if another user could change what is in it."""
+        """Make the folder if it is missing; raises `Refused` if another user could change its content."""
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         if problem := self.problem():
             raise Refused(problem)
 
     def begin(self) -> None:
-        """Make the folder, keep the last log aside and forget what the last start left; raises `Refused`."""
+        """Make the folder, put the last log aside and delete the other files of the last start; raises `Refused`."""
         self.make()
         if self.log.exists():
             self.log.replace(self.path / "driver.previous.log")
@@ -97,7 +68,7 @@ class RunFolder:
         self.ended.unlink(missing_ok=True)
 
     def drawn(self) -> int:
-        """The incarnation that the consumer has drawn since the last start; 0 = none yet."""
+        """The incarnation that the consumer has drawn since the last start; 0 = none."""
         try:
             return int(self.incarnation.read_text())
         except (OSError, ValueError):
@@ -109,11 +80,11 @@ class RunFolder:
         return code if isinstance(code, int) else None
 
     def reason(self) -> str:
-        """Why the consumer ended, as its launcher found; empty after a clean leave, and while it runs."""
+        """Why the consumer ended, as noted by its launcher; empty after a clean leave, and while it runs."""
         return _text(_read(self.ended), "reason")
 
     def leaves(self) -> str | None:
-        """Why the consumer has said that its process is to end (empty = as it was asked to); `None` if it has not."""
+        """Why the consumer leaves (empty = it was asked to); `None` = it does not."""
         return _text(_read(self.leaving), "reason") if self.leaving.exists() else None
 
     def write_ended(self, code: int, reason: str, at: float) -> None:
@@ -125,7 +96,7 @@ class RunFolder:
         write_private(self.leaving, {"reason": reason, "at": at})
 
     def log_tail(self, lines: int = 20, limit_bytes: int = 8000) -> str:
-        """The end of the driver's log; empty if there is none to be read here."""
+        """The end of the driver's log; empty if it is not readable here."""
         try:
             with self.log.open("rb") as file:
                 file.seek(max(0, self.log.stat().st_size - limit_bytes))
@@ -136,7 +107,7 @@ class RunFolder:
 
 
 def write_private(path: Path, data: object) -> None:
-    """Write JSON that only its owner may read, so that nobody ever sees half of it."""
+    """Write JSON in one step, in a file that only its owner may read."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     scratch.unlink(missing_ok=True)
     with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
