@@ -8,7 +8,7 @@ use it.
 import importlib
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import MappingProxyType
@@ -117,17 +117,11 @@ def _read_only(problem: Problem) -> Problem:
         name: replace(member, attributes=MappingProxyType(dict(member.attributes)))
         for name, member in problem.members.items()
     }
-    return replace(
-        problem,
-        members=MappingProxyType(members),
-        owned=MappingProxyType(dict(problem.owned)),
-        fixed=MappingProxyType(dict(problem.fixed)),
-        loads=MappingProxyType(dict(problem.loads)),
-        parameters=MappingProxyType(dict(problem.parameters)),
-        weights=MappingProxyType(dict(problem.weights)),
-        carried=MappingProxyType(dict(problem.carried)),
-        zones=MappingProxyType(dict(problem.zones)),
-    )
+    values = {one.name: getattr(problem, one.name) for one in fields(problem)} | {"members": members}
+    copies: dict[str, Any] = {
+        name: MappingProxyType(dict(one)) for name, one in values.items() if isinstance(one, Mapping)
+    }
+    return replace(problem, **copies)
 
 
 def _one_line(error: Exception) -> str:

@@ -8,7 +8,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from coordinator_tasks.core.assignors.weights import totals
@@ -38,6 +38,8 @@ from coordinator_tasks.service.coordinator import Coordinator
 
 PLATFORM = "platform"
 V = TypeVar("V")
+Offsets: TypeAlias = Mapping[int, Committed] | Refused | None
+"""A group's committed offsets of one topic, the brokers' refusal, or `None` = no answer."""
 _LOOPBACK = ("127.", "localhost", "[::1]", "::1")
 
 
@@ -45,14 +47,13 @@ _LOOPBACK = ("127.", "localhost", "[::1]", "::1")
 class Snapshot:
     """One observation: the world without a topic's own parts, and consumer → its incarnations that hold something.
 
-    `owned`: topic → consumer → how many partitions. `committed`: topic → its group's offsets, the brokers' refusal, or
-    `None` = no answer.
+    `owned`: topic → consumer → how many partitions. `committed`: topic → its group's offsets.
     """
 
     world: World
     holders: Mapping[str, frozenset[int]]
     owned: Mapping[str, Mapping[str, int]]
-    committed: Mapping[str, Mapping[int, Committed] | Refused | None] = field(default_factory=dict)
+    committed: Mapping[str, Offsets] = field(default_factory=dict)
 
     def world_of(self, topic: str) -> World:
         """The world for one topic: with its group's offsets, and every consumer's load from the other topics.
@@ -239,18 +240,15 @@ def describe(c: Coordinator, views: Collection[TopicView]) -> list[TopicView]:
     ]
 
 
-def committed(c: Coordinator, views: Collection[TopicView]) -> dict[str, Mapping[int, Committed] | Refused | None]:
-    """Topic → its group's committed offsets, one request for each group; `None` while the brokers do not answer."""
+def committed(c: Coordinator, views: Collection[TopicView]) -> dict[str, Offsets]:
+    """Topic → its group's committed offsets, with one request for each group."""
     wanted: dict[str, dict[str, tuple[int, ...]]] = {}
     for view in views:
         wanted.setdefault(view.config.group_id, {})[view.topic] = view.partitions
     answers = c.kafka.committed(wanted)
-    found: dict[str, Mapping[int, Committed] | Refused | None] = {}
-    for group, topics in wanted.items():
-        answer = answers[group]
-        for topic in topics:
-            if isinstance(answer, CoordinatorError):
-                found[topic] = answer if isinstance(answer, Refused) else None
-            else:
-                found[topic] = answer.get(topic, {})
+    found: dict[str, Offsets] = {}
+    for view in views:
+        answer = answers[view.config.group_id]
+        refusal = answer if isinstance(answer, Refused) else None
+        found[view.topic] = refusal if isinstance(answer, CoordinatorError) else answer.get(view.topic, {})
     return found

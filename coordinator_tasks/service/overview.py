@@ -233,24 +233,23 @@ def _asked(life: Life) -> str:
 def _topics(consumer: str, status: ConsumerStatus | None, nodes: Mapping[str, TopicNode]) -> tuple[RunningTopic, ...]:
     said: Mapping[str, TopicStatus] = status.topics if status is not None else {}
     granted = {topic: _granted(consumer, node) for topic, node in nodes.items()}
-    paused = {topic: tuple(sorted(node.paused.intersection(granted[topic]))) for topic, node in nodes.items()}
-    names = sorted(said.keys() | {topic for topic, partitions in granted.items() if partitions})
-    return tuple(
-        replace(_running(topic, granted.get(topic, ()), said.get(topic)), paused=paused.get(topic, ()))
-        for topic in names
-    )
+    found = []
+    for topic in sorted(said.keys() | {topic for topic, partitions in granted.items() if partitions}):
+        assigned = granted.get(topic, ())
+        paused = tuple(p for p in assigned if p in nodes[topic].paused)
+        found.append(_running(RunningTopic(topic, assigned, paused=paused), said.get(topic)))
+    return tuple(found)
 
 
 def _granted(consumer: str, node: TopicNode) -> tuple[int, ...]:
     return tuple(sorted(p for p, owner in node.assignments.items() if owner == consumer))
 
 
-def _running(topic: str, assigned: tuple[int, ...], said: TopicStatus | None) -> RunningTopic:
+def _running(granted: RunningTopic, said: TopicStatus | None) -> RunningTopic:
     if said is None:
-        return RunningTopic(topic, assigned)
-    return RunningTopic(
-        topic=topic,
-        assigned=assigned,
+        return granted
+    return replace(
+        granted,
         running=tuple(sorted(said.running)),
         closing=tuple(sorted(p for p, one in said.running.items() if one.closing)),
         acted_epoch=said.acted_epoch,

@@ -349,33 +349,35 @@ def _decide(
 def _await(c: Coordinator, names: Collection[str], state: State, steps: frozenset[Step]) -> WaitReport:
     sentences: dict[str, str] = {}
     waiting: dict[str, tuple[str, ...]] = {}
-    found: dict[Waiting, list[str]] = {kind: [] for kind in Waiting}
+    found: dict[str, Waiting] = {}
 
-    def look(stored: Stored, snapshot: Snapshot) -> TopicReport:
+    def check(stored: Stored, snapshot: Snapshot) -> TopicReport:
         view = stored.view
         if view.state is None or view.state.state is not state:
             return _report(stored, Decision(Verdict.NOTHING, "nothing to wait for"))
         report = _report(stored, _decide(c, stored, snapshot, steps))
         sentences[view.topic], waiting[view.topic] = report.reason, report.blockers
         if report.outcome is Outcome.WRITTEN:
-            found[Waiting.CONFIRMED].append(view.topic)
+            found[view.topic] = Waiting.CONFIRMED
         elif _decide(c, stored, snapshot, frozenset({Step.PLAN})).verdict is Verdict.WRITE:
-            found[Waiting.REPLAN].append(view.topic)
-        elif snapshot.world.now - view.state.since_at >= c.policy.stuck_after_s:
-            found[Waiting.BLOCKED].append(view.topic)
+            found[view.topic] = Waiting.REPLAN
         else:
-            found[Waiting.PENDING].append(view.topic)
+            stuck = snapshot.world.now - view.state.since_at >= c.policy.stuck_after_s
+            found[view.topic] = Waiting.BLOCKED if stuck else Waiting.PENDING
         _nudge(c, stored, snapshot)
         return report
 
-    for report in _each(c, names, look, planning=False):
+    for report in _each(c, names, check, planning=False):
         if report.outcome is Outcome.HELD and report.topic not in sentences:
             sentences[report.topic] = report.reason
-            found[Waiting.PENDING] += [report.topic] if report.before is state else []
-    pending = (*found[Waiting.PENDING], *found[Waiting.BLOCKED], *found[Waiting.REPLAN])
-    overall = next((k for k in (Waiting.REPLAN, Waiting.PENDING, Waiting.BLOCKED) if found[k]), Waiting.CONFIRMED)
-    kept = {topic: who for topic, who in waiting.items() if topic in pending and who}
-    return WaitReport(overall, sentences, kept, tuple(found[Waiting.CONFIRMED]), tuple(sorted(pending)))
+            if report.before is state:
+                found[report.topic] = Waiting.PENDING
+    pending = tuple(sorted(topic for topic, kind in found.items() if kind is not Waiting.CONFIRMED))
+    confirmed = tuple(topic for topic, kind in found.items() if kind is Waiting.CONFIRMED)
+    order = (Waiting.REPLAN, Waiting.PENDING, Waiting.BLOCKED)
+    overall = next((kind for kind in order if kind in found.values()), Waiting.CONFIRMED)
+    kept = {topic: waiting[topic] for topic in pending if waiting.get(topic)}
+    return WaitReport(overall, sentences, kept, confirmed, pending)
 
 
 def _nudge(c: Coordinator, stored: Stored, snapshot: Snapshot) -> None:
