@@ -110,8 +110,8 @@ def _set_strategy(c: Coordinator, given: Given, actor: Actor) -> Done:
     topic = given["topic"]
     config = topics.set_strategy(c, topic, given["strategy"], _texts(given.get("parameters")), actor)
     name = c.policy.strategies.effective(config).strategy
-    text = f"topic {topic} has strategy {name}; the next plan goes by it"
-    return Done(config, text, ("the next plan goes by it",))
+    text = f"topic {topic} has strategy {name}; the next plan uses it"
+    return Done(config, text, ("the next plan uses it",))
 
 
 def _named(config: TopicConfig) -> str:
@@ -150,7 +150,7 @@ def _would_pause(paused: bool, c: Coordinator, given: Given) -> Done:
 def _set_paused(paused: bool, c: Coordinator, given: Given, actor: Actor) -> Done:
     changes, topic = _would_pause(paused, c, given), given["topic"]
     positions.set_paused(c, topic, given.get("partitions") or (), paused=paused, actor=actor)
-    text = f"the next plan lets {_of(topic, changes.found)} be {'paused' if paused else 'read again'}"
+    text = f"the next plan {'pauses' if paused else 'resumes'} {_of(topic, changes.found)}"
     return Done(changes.found, text, (*changes.lines, "the next plan hands it to the consumers"))
 
 
@@ -161,7 +161,7 @@ def _of(topic: str, partitions: tuple[int, ...]) -> str:
 def _frozen(frozen: bool, c: Coordinator, given: Given) -> Iterator[str]:
     topic = given["topic"]
     same = topics.configuration(c, topic).frozen == frozen
-    yield f"{topic} {'is' if same else 'gets'} {'frozen' if frozen else 'planned for everybody who is there'}"
+    yield f"{topic} {'is' if same else 'gets'} {'frozen' if frozen else 'planned for all consumers'}"
 
 
 def _set_frozen(frozen: bool, text: str, c: Coordinator, given: Given, actor: Actor) -> Done:
@@ -201,7 +201,7 @@ def _reset_offsets(c: Coordinator, given: Given, actor: Actor) -> Done:
 
 def _moved(topic: str, shifts: tuple[positions.Shift, ...], none: str = "") -> Done:
     lines = tuple(f"{topic}: {one.text}" for one in shifts) or tuple(filter(None, [none]))
-    return Done(shifts, "\n".join(one.text for one in shifts) or "nothing is to be done", lines)
+    return Done(shifts, "\n".join(one.text for one in shifts) or "nothing to do", lines)
 
 
 # Consumers -----------------------------------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ def _readmit(c: Coordinator, given: Given, actor: Actor) -> Done:
 
 def _undrain(c: Coordinator, given: Given, _: Actor) -> Done:
     consumer = given["consumer"]
-    return Done(directives.undrain(c, consumer), f"{consumer} may be given partitions again")
+    return Done(directives.undrain(c, consumer), f"{consumer} may get partitions again")
 
 
 def _by(actor: Actor) -> str:
@@ -271,14 +271,14 @@ TOPIC_ACTIONS = (
     Action(
         "add_topic",
         "Manage a topic from now on; the same call again changes nothing.",
-        "Manage a Kafka topic: its partitions are assigned to the consumers from then on.",
+        "Manage a Kafka topic: from now on its partitions are assigned to the consumers.",
         (p.TOPIC, p.GROUP, p.START, p.STRATEGY, p.PARAMETERS, p.PROPERTIES),
         do=_add_topic,
         before=_described,
     ),
     Action(
         "set_strategy",
-        "Give a topic another strategy, with all of its parameters; see `plan --dry-run` for what that moves.",
+        "Give a topic another strategy, with all of its parameters; `plan --dry-run` shows what that moves.",
         "Give a topic another strategy and all of its parameters; a dry run of `rebalance` then shows what that moves.",
         (p.TOPIC, p.STRATEGY, p.PARAMETERS),
         do=_set_strategy,
@@ -286,7 +286,7 @@ TOPIC_ACTIONS = (
     ),
     Action(
         "remove_topic",
-        "Manage a topic no longer: its consumers stop and commit with the next plan. Offsets and history stay.",
+        "Stop managing a topic: its consumers stop and commit with the next plan. Offsets and history stay.",
         "Stop managing a topic: its consumers stop and commit. The topic and its committed offsets stay.",
         (p.TOPIC,),
         do=_remove_topic,
@@ -294,58 +294,58 @@ TOPIC_ACTIONS = (
     ),
     Action(
         "pause",
-        "Read partitions no longer; they stay where they are, and are committed as they are.",
-        "Read partitions no longer. Their consumers keep them, commit them as they are, and go on with the others.",
+        "Stop reading partitions; they stay with their consumers, which commit their present positions.",
+        "Stop reading partitions. Their consumers keep them, commit their present positions, and read the others.",
         (p.TOPIC, p.PARTITIONS, p.DRY_RUN),
         do=partial(_set_paused, True),
         preview=partial(_would_pause, True),
     ),
     Action(
         "resume",
-        "Read paused partitions again, from where they are.",
-        "Read paused partitions again, from where they are.",
+        "Read paused partitions again, from their present positions.",
+        "Read paused partitions again, from their present positions.",
         (p.TOPIC, p.PARTITIONS, p.DRY_RUN),
         do=partial(_set_paused, False),
         preview=partial(_would_pause, False),
     ),
     Action(
         "freeze",
-        "Let nothing move for those who come or go; what nobody runs any more is placed all the same.",
-        "Let nothing of a topic move for those who come or go. What nobody runs any more is placed all the same.",
+        "Move nothing when consumers join or leave; partitions that nobody runs are still assigned.",
+        "Move nothing of a topic when consumers join or leave. Partitions that nobody runs are still assigned.",
         (p.TOPIC,),
         do=partial(_set_frozen, True, overrides.FROZEN),
         before=partial(_frozen, True),
     ),
     Action(
         "unfreeze",
-        "Let a frozen topic be planned again; see `plan --dry-run` for what that moves.",
-        "Let a frozen topic be planned again; a dry run of `rebalance` then shows what that moves.",
+        "Plan a frozen topic again; `plan --dry-run` shows what that moves.",
+        "Plan a frozen topic again; a dry run of `rebalance` then shows what that moves.",
         (p.TOPIC,),
-        do=partial(_set_frozen, False, "not frozen; the next plan is for everybody who is there"),
+        do=partial(_set_frozen, False, "not frozen; the next plan uses all consumers"),
         before=partial(_frozen, False),
     ),
     Action(
         "pin",
-        "Keep partitions with one consumer whenever it is there; they move to it with the next plan.",
-        "Keep partitions with one consumer whenever it is there. They move to it with the next plan.",
+        "Keep partitions with one consumer while it is there; they move to it with the next plan.",
+        "Keep partitions with one consumer while it is there. They move to it with the next plan.",
         (p.TOPIC, p.CONSUMER, p.PINNED, p.DRY_RUN),
         do=_set_pins,
         preview=_would_pin,
     ),
     Action(
         "unpin",
-        "Let pinned partitions go where the strategy puts them.",
-        "Let pinned partitions go where the strategy puts them.",
+        "Let the strategy place pinned partitions again.",
+        "Let the strategy place pinned partitions again.",
         (p.TOPIC, p.PARTITIONS, p.DRY_RUN),
         do=_set_pins,
         preview=_would_pin,
     ),
     Action(
         "reset_offsets",
-        "Let partitions go on somewhere else: their owners stop them, commit, and start again there.\n\n"
-        "The history keeps where each of them was, so that it can be undone.",
-        "Let partitions go on somewhere else: their consumers stop them, commit, and start again there. The history keeps "
-        "where each of them was, so that another reset undoes it.",
+        "Move partitions to another position: their owners stop them, commit, and start again there.\n\n"
+        "The history keeps their former positions, so that it can be undone.",
+        "Move partitions to another position: their consumers stop them, commit, and start again there. The history keeps "
+        "their former positions, so that another reset undoes it.",
         (p.TOPIC, p.TO, p.PARTITIONS, p.WHY, p.DRY_RUN, p.BY),
         do=_reset_offsets,
         preview=_would_reset,
@@ -354,31 +354,31 @@ TOPIC_ACTIONS = (
 CONSUMER_ACTIONS = (
     Action(
         "isolate",
-        "Take a consumer for closed: it may run nothing, and others get its partitions with the next plan.",
-        "Take everything from a consumer at once, without its word; it may run nothing until it is readmitted.",
+        "Treat a consumer as closed: it may run nothing, and others get its partitions with the next plan.",
+        "Take everything from a consumer at once, without its confirmation; it may run nothing until it is readmitted.",
         (p.CONSUMER, p.WHY, p.BY, p.MINUTES, p.FOR_S),
         do=_isolate,
         before=partial(_loses, "loses at once"),
     ),
     Action(
         "readmit",
-        "Let an isolated consumer in again, as soon as it confirms that it runs nothing.",
-        "Let an isolated consumer in again; it takes effect when it has confirmed that it runs nothing.",
+        "Admit an isolated consumer again, as soon as it confirms that it runs nothing.",
+        "Admit an isolated consumer again, as soon as it confirms that it runs nothing.",
         (p.CONSUMER, p.BY),
         do=_readmit,
         before=_awaits,
     ),
     Action(
         "drain",
-        "Let a consumer give everything away by hand-offs, and take it out of its fleet.",
-        "Let a consumer give everything away by hand-offs, and leave its fleet.",
+        "Make a consumer give everything away by hand-offs, and take it out of its fleet.",
+        "Make a consumer give everything away by hand-offs, and take it out of its fleet.",
         (p.CONSUMER, p.WHY, p.BY),
         do=_drain,
         before=partial(_loses, "gives away"),
     ),
     Action(
         "undrain",
-        "Let a drained consumer be given partitions again; its fleet is not changed.",
+        "Let a drained consumer get partitions again; its fleet is not changed.",
         "",
         (p.CONSUMER,),
         do=_undrain,

@@ -45,7 +45,7 @@ def run(c: Coordinator, stop: threading.Event, who: str, show: Callable[[TopicRe
             stop.wait(QUIET_S)
             continue
         if held:
-            log.warning("answers again; going on")
+            log.warning("everything answers again; continuing")
             held = ""
         said = _say(reports, said)
         for report in reports:

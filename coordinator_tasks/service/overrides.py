@@ -17,7 +17,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.directives import check_known
 from coordinator_tasks.service.topics import change_config, chosen_partitions, configuration
 
-FROZEN = "frozen: nothing moves for those who come or go"
+FROZEN = "frozen: nothing moves when consumers join or leave"
 log = logging.getLogger(__name__)
 
 

@@ -40,7 +40,7 @@ class Shift:
     @property
     def text(self) -> str:
         """For a person; it names the former offset, so that the reset can be undone."""
-        who = f"partition {self.partition} goes on at {self.target}"
+        who = f"partition {self.partition} continues at {self.target}"
         if self.before is None:
             return f"{who}, nothing was committed"
         change = self.target - self.before

@@ -75,7 +75,7 @@ def test_without_a_majority_nothing_is_decided_and_nothing_moves_afterwards(
         while time.monotonic() - began < WITHOUT_S:
             managed.ledger.grown(ALL, "consumers go on without a majority", by=10)
         ensemble.start()
-        wait_for(lambda: "answers again; going on" in caplog.text, "the coordinator goes on", LIMIT_S)
+        wait_for(lambda: "everything answers again; continuing" in caplog.text, "the coordinator goes on", LIMIT_S)
         managed.stable("ab")
         managed.ledger.grown(ALL, "everything is consumed afterwards")
         sent = traffic.close()

@@ -74,7 +74,7 @@ def test_a_partition_is_sent_back_by_its_owner_alone_and_the_history_says_how_to
     wait_for(lambda: all(one.offset == 60 for one in site.committed().values()), "all is committed", LIMIT_S)
     tokens = {p: one.token for p, one in site.committed().items()}
     assert [one.text for one in positions.preview(coordinator, topic, "5", [0])] == [
-        "partition 0 goes on at 5, was at 60: 55 offsets are read again"
+        "partition 0 continues at 5, was at 60: 55 offsets are read again"
     ]
     positions.reset(coordinator, topic, "5", [0], why="wrong prices", actor=PERSON)
     wait_for(lambda: ledger.offsets(0) == [*range(60), *range(5, 60)], "it is read again", LIMIT_S)
@@ -89,7 +89,7 @@ def test_a_partition_is_sent_back_by_its_owner_alone_and_the_history_says_how_to
     assert all(ledger.offsets(p) == list(range(70)) for p in (1, 2, 3))
     plans = [record.plan for record in managed.history() if record.cause.startswith("reset offsets")]
     assert [one.moves[0].text for one in plans if one is not None] == [
-        "partition 0 goes on at 5, was at 60: 55 offsets are read again"
+        "partition 0 continues at 5, was at 60: 55 offsets are read again"
     ]
 
 

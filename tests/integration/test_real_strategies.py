@@ -111,7 +111,7 @@ def test_a_cluster_by_rate_with_racks_and_capacities_then_a_sites_own_strategies
             person = Actor("airflow", "ada", dag="set_strategy")
             told = f"{site.topic} has strategy 'tiers' (its defaults) now, and gets 'last' (its defaults)"
             assert ACTIONS["set_strategy"].lines(c, form, person, dry_run=True) == [told]
-            assert ACTIONS["set_strategy"].lines(c, form, person, dry_run=False) == [told, "the next plan goes by it"]
+            assert ACTIONS["set_strategy"].lines(c, form, person, dry_run=False) == [told, "the next plan uses it"]
         managed.stable("c")
     asked = [one.plan for one in managed.history() if one.plan is not None]
     assert [plan.strategy for plan in asked] == ["weighted", "weighted", "tiers", "last"]

@@ -79,7 +79,7 @@ def test_zookeeper_stopped_and_started_in_the_middle_of_closing(
     moved = [move for record in managed.history()[2:] for move in record.moves]
     assert {(move.giver, move.taker, move.kind) for move in moved} == {("a", "b", MoveKind.HANDOFF)}
     assert len(moved) == 2
-    assert "answers again; going on" in caplog.text
+    assert "everything answers again; continuing" in caplog.text
     managed.judge(sent)
 
 

@@ -851,7 +851,7 @@ def test_a_strategy_is_changed_by_a_form_and_a_dry_run_says_what_to(shop: Cluste
     said = ["orders has strategy 'balanced' (its defaults) now, and gets 'weighted' (floor=0.25, measure=lag)"]
     assert said_of("set_strategy", shop, given, dry_run=True) == said
     assert topics.configuration(shop.coordinator, "orders").strategy == ""
-    assert said_of("set_strategy", shop, given, dry_run=False) == [*said, "the next plan goes by it"]
+    assert said_of("set_strategy", shop, given, dry_run=False) == [*said, "the next plan uses it"]
     config = topics.configuration(shop.coordinator, "orders")
     assert (config.strategy, config.parameters) == ("weighted", {"measure": "lag", "floor": "0.25"})
     wrong = {**given, "parameters": {"floor": 2}}
@@ -865,7 +865,7 @@ def test_offsets_are_reset_and_partitions_paused_by_forms_that_show_it_first(sho
     shop.join("a")
     transitions.plan(shop.coordinator, ["orders"], PERSON)
     given = {"topic": "orders", "partitions": [1], "to": "earliest", "why": "wrong"}
-    shown = ["orders: partition 1 goes on at 0, nothing was committed"]
+    shown = ["orders: partition 1 continues at 0, nothing was committed"]
     epoch = shop.zk.get(shop.paths.topic("orders")).stat.version
     assert said_of("reset_offsets", shop, given, dry_run=True) == shown
     assert shop.zk.get(shop.paths.topic("orders")).stat.version == epoch

@@ -331,11 +331,11 @@ def test_partitions_are_paused_and_resumed(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a")
     pause = ("pause", "orders", "--partition", "1", "--partition", "2")
     assert run(*pause, "--dry-run")[1].strip() == "partitions 1-2 of topic orders would be paused"
-    assert run("resume", "orders")[1].strip() == "the next plan lets nothing of topic orders be read again"
+    assert run("resume", "orders")[1].strip() == "the next plan resumes nothing of topic orders"
     assert the_json(run(*pause, "--json")) == [1, 2]
     steps(run)
     assert node_of(site).paused == {1, 2}
-    assert run("resume", "orders")[1].strip() == "the next plan lets partitions 1-2 of topic orders be read again"
+    assert run("resume", "orders")[1].strip() == "the next plan resumes partitions 1-2 of topic orders"
 
 
 def test_a_topic_is_frozen_and_that_is_shown(run: Run, site: Site) -> None:
@@ -368,12 +368,12 @@ def test_offsets_are_reset_after_a_look_at_what_that_means(run: Run, site: Site)
     stable(run, site, "consumer-a")
     site.kafka.append("orders", 0, 50)
     reset = ("reset-offsets", "orders", "--to", "latest", "--why", "old", "--partition", "0")
-    assert run(*reset, "--dry-run")[1].strip() == "partition 0 goes on at 50, nothing was committed"
+    assert run(*reset, "--dry-run")[1].strip() == "partition 0 continues at 50, nothing was committed"
     assert node_of(site).seeks == {}
     assert the_json(run(*reset, "--json"))[0]["target"] == 50
     assert node_of(site).seeks[0].offset == 50
     steps(run)
-    assert "partition 0 goes on at 50" in " ".join(run("history", "orders")[1].split())
+    assert "partition 0 continues at 50" in " ".join(run("history", "orders")[1].split())
     code, _, error = run("reset-offsets", "orders", "--to", "noon", "--why", "x")
     assert (code, "'noon' is no position" in error) == (2, True)
 
@@ -460,7 +460,7 @@ def test_a_dry_run_says_why_each_partition_would_move_and_why_the_others_stay(ru
 def test_a_strategy_is_changed_and_every_partition_explained(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a", "consumer-b")
     said = run("set-strategy", "orders", "--strategy", "weighted", "--parameter", "bans=consumer-a: 0,1")
-    assert said == (0, "topic orders has strategy weighted; the next plan goes by it\n", "")
+    assert said == (0, "topic orders has strategy weighted; the next plan uses it\n", "")
     out = run("explain", "orders")[1]
     assert "  moves 0-1: consumer-a is banned from it; consumer-b carried 3 records/s (100 % of the level)\n" in out
     assert run("explain", "orders", "--partition", "1")[1].splitlines()[1:] == [

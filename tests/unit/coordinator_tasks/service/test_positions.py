@@ -112,10 +112,10 @@ def test_a_preview_says_where_each_partition_is_and_goes_and_writes_nothing(
 
 
 def test_a_shift_reads_as_a_sentence() -> None:
-    assert positions.Shift(3, 80, 10).text == "partition 3 goes on at 10, was at 80: 70 offsets are read again"
-    assert positions.Shift(3, 10, 80).text == "partition 3 goes on at 80, was at 10: 70 offsets are left out"
-    assert positions.Shift(3, 10, 10).text == "partition 3 goes on at 10, was at 10: no change"
-    assert positions.Shift(3, None, 10).text == "partition 3 goes on at 10, nothing was committed"
+    assert positions.Shift(3, 80, 10).text == "partition 3 continues at 10, was at 80: 70 offsets are read again"
+    assert positions.Shift(3, 10, 80).text == "partition 3 continues at 80, was at 10: 70 offsets are left out"
+    assert positions.Shift(3, 10, 10).text == "partition 3 continues at 10, was at 10: no change"
+    assert positions.Shift(3, None, 10).text == "partition 3 continues at 10, nothing was committed"
 
 
 def test_a_reset_restarts_its_partitions_alone_and_the_history_keeps_where_they_were(shop: Shop) -> None:
@@ -131,7 +131,7 @@ def test_a_reset_restarts_its_partitions_alone_and_the_history_keeps_where_they_
     assert [(move.partition, move.kind) for move in record.moves] == [(0, MoveKind.RESTART)]
     assert record.plan is not None
     assert [one.text for one in record.plan.moves] == [
-        "partition 0 goes on at 10, was at 80: 70 offsets are read again"
+        "partition 0 continues at 10, was at 80: 70 offsets are read again"
     ]
     shop.settle()
     assert shop.state is State.STABLE
