@@ -1,6 +1,7 @@
 """What a launch in cluster mode adds on YARN and Kubernetes, where the driver runs on a host of the cluster's choice."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
@@ -15,6 +16,7 @@ CONTENT_VARIABLE = "COORDINATOR_SETTINGS_SECRET"
 """Names of `spark_apps` and `coordinator_tasks.settings`, whose imports cost a task time."""
 HOST, ADDRESS = "host", "address"
 """Words for a consumer's `--advertise`."""
+_TRACKING = re.compile(r"^\s*tracking URL: (https?://[!-~]{1,500})$", re.MULTILINE)
 KUBERNETES = "k8s"
 KUBERNETES_PROVIDER = "airflow.providers.cncf.kubernetes"
 KUBERNETES_SECRET_VARIABLE = "COORDINATOR_KUBERNETES_SECRET"  # noqa: S105 - the name of a variable
@@ -64,6 +66,12 @@ def kubernetes_conf(cluster: str, environ: Mapping[str, str] = os.environ) -> di
         f"spark.kubernetes.driver.secretKeyRef.{SECRET_VARIABLE}": kafka,
         f"spark.kubernetes.executor.secretKeyRef.{SECRET_VARIABLE}": kafka,
     }
+
+
+def tracking_url(said: str) -> str:
+    """YARN's page of the application, from what spark-submit has said; empty if it names none."""
+    found = _TRACKING.search(said)
+    return found[1] if found else ""
 
 
 def reachable(arguments: Sequence[str], *, on_kubernetes: bool, has_token: bool) -> list[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import Context
+from airflow.sdk import BaseOperatorLink, Context
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from coordinator_plugin import cluster_mode
@@ -41,6 +41,16 @@ _PRIVATE_PREFIXES = ("AIRFLOW", "_AIRFLOW", "COORDINATOR_")
 _KEPT = frozenset({"COORDINATOR_EMBEDDED_MARK"})
 
 
+class SparkApplicationLink(BaseOperatorLink):
+    """To YARN's page of a consumer that was launched in cluster mode: Spark's pages and the logs of the driver."""
+
+    name = "Spark application"
+
+    def get_link(self, operator: Any, *, ti_key: object) -> str:  # noqa: ARG002 - Airflow's signature
+        """The page that spark-submit has named to this very task; empty if there is none."""
+        return str(operator.tracking_url)
+
+
 class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
     """Launches one consumer under its stable id, once however often the task is tried.
 
@@ -50,6 +60,8 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
     - `stop_limit_s`: a consumer that leaves and is not gone by then is ended by its launcher, in client mode.
     - everything else as with `SparkSubmitOperator`; `env_vars` are for what is not secret.
     """
+
+    operator_extra_links = (SparkApplicationLink(),)
 
     def __init__(
         self,
@@ -65,6 +77,7 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
         self.consumer = consumer
         self.limit_s = limit_s
         self.base = base
+        self.tracking_url = ""
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # noqa: ARG002 - the base class waits and returns nothing
         """Launch, unless it is there; then wait in the triggerer, where the task ends."""
@@ -154,7 +167,9 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
         command = submit._build_spark_submit_command(self.application)  # noqa: SLF001 - the base class's own command
         environment = {**_inherited(), **(submit._env or {})}  # noqa: SLF001 - the base class's own environment
         done = _run(command, environment, SUBMIT_LIMIT_S)
-        self.say((done.stdout + done.stderr).splitlines()[-20:])
+        said = done.stdout + done.stderr
+        self.say(said.splitlines()[-20:])
+        self.tracking_url = cluster_mode.tracking_url(said)
         if done.returncode != 0:
             raise AirflowException(f"spark-submit of {self.consumer} ended with exit code {done.returncode}")
 

@@ -27,13 +27,14 @@ class Submitted:
     def __init__(self) -> None:
         self.command: list[str] = []
         self.environment: dict[str, str] = {}
+        self.said = ""
 
     def __call__(
         self, command: Sequence[str], environment: Mapping[str, str], _limit_s: float
     ) -> subprocess.CompletedProcess[str]:
         self.command, self.environment = list(command), dict(environment)
         told = json.dumps({"started": True, "pid": 1, "log": "driver.log", "folder": "."})
-        return subprocess.CompletedProcess(self.command, 0, told, "")
+        return subprocess.CompletedProcess(self.command, 0, told, self.said)
 
     def conf(self) -> dict[str, str]:
         given = [self.command[at + 1] for at, word in enumerate(self.command) if word == "--conf"]
@@ -55,7 +56,7 @@ def submitted(monkeypatch: pytest.MonkeyPatch) -> Submitted:
 
 def launched(
     monkeypatch: pytest.MonkeyPatch, base: Path, master: str, mode: str, *, token: str = TOKEN, **given: Any
-) -> None:
+) -> LaunchConsumerOperator:
     connections = {
         "ZOOKEEPER_DEFAULT": {"conn_type": "generic", "host": "z:1", "extra": {"status_token": token} if token else {}},
         "KAFKA_DEFAULT": {
@@ -73,6 +74,7 @@ def launched(
         task_id="launch", consumer="a", cluster="main", application="main.py", base=str(base), **given
     )
     operator._launch(CoordinatorHook("main"))
+    return operator
 
 
 def test_on_yarn_the_executors_find_the_shipped_kafka_settings(
@@ -154,6 +156,27 @@ def test_no_secret_stands_in_the_command_or_its_environment(
     shown = json.dumps([submitted.command, submitted.environment])
     assert PASSWORD not in shown
     assert TOKEN not in shown
+
+
+@pytest.mark.parametrize(
+    ("said", "link"),
+    [
+        (
+            "\t queue: default\n\t tracking URL: http://rm:8088/proxy/application_1_0001/\n\t user: airflow\n",
+            "http://rm:8088/proxy/application_1_0001/",
+        ),
+        ("\t tracking URL: N/A\n", ""),
+        ("\t tracking URL: javascript:alert(1)\n", ""),
+        ("", ""),
+    ],
+)
+def test_a_task_links_to_yarns_page_of_its_application(
+    monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path, said: str, link: str
+) -> None:
+    submitted.said = said
+    operator = launched(monkeypatch, tmp_path, "yarn", "cluster")
+    (found,) = operator.operator_extra_links
+    assert (found.name, found.get_link(operator, ti_key=None)) == ("Spark application", link)
 
 
 def test_a_missing_kubernetes_provider_is_said_before_the_launch(
