@@ -17,6 +17,7 @@ CONTENT_VARIABLE = "COORDINATOR_SETTINGS_SECRET"
 HOST, ADDRESS = "host", "address"
 """Words for a consumer's `--advertise`."""
 _TRACKING = re.compile(r"^\s*tracking URL: (https?://[!-~]{1,500})$", re.MULTILINE)
+MOST_CHARS = 300
 KUBERNETES = "k8s"
 KUBERNETES_PROVIDER = "airflow.providers.cncf.kubernetes"
 KUBERNETES_SECRET_VARIABLE = "COORDINATOR_KUBERNETES_SECRET"  # noqa: S105 - the name of a variable
@@ -66,6 +67,18 @@ def kubernetes_conf(cluster: str, environ: Mapping[str, str] = os.environ) -> di
         f"spark.kubernetes.driver.secretKeyRef.{SECRET_VARIABLE}": kafka,
         f"spark.kubernetes.executor.secretKeyRef.{SECRET_VARIABLE}": kafka,
     }
+
+
+def without_traces(said: str) -> str:
+    """What a JVM has said without the places in its code, which fill a log and say nothing to an operator."""
+    return "\n".join(line for line in said.splitlines() if not line.lstrip().startswith(("at ", "... ")))
+
+
+def cause(said: str) -> str:
+    """The innermost cause in it, or else its last line."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()] or ["it said nothing"]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return (causes or lines)[-1][:MOST_CHARS]
 
 
 def tracking_url(said: str) -> str:

@@ -167,11 +167,12 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
         command = submit._build_spark_submit_command(self.application)  # noqa: SLF001 - the base class's own command
         environment = {**_inherited(), **(submit._env or {})}  # noqa: SLF001 - the base class's own environment
         done = _run(command, environment, SUBMIT_LIMIT_S)
-        said = done.stdout + done.stderr
+        said = cluster_mode.without_traces(done.stdout + done.stderr)
         self.say(said.splitlines()[-20:])
         self.tracking_url = cluster_mode.tracking_url(said)
         if done.returncode != 0:
-            raise AirflowException(f"spark-submit of {self.consumer} ended with exit code {done.returncode}")
+            why = cluster_mode.cause(said)
+            raise AirflowException(f"spark-submit of {self.consumer} ended with exit code {done.returncode}: {why}")
 
     def _ship(self, *files: Path) -> None:
         """YARN keeps them for this user alone, from the staging folder to the containers."""

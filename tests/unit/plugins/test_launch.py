@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.apache.spark.hooks import spark_submit
+from airflow.sdk.exceptions import AirflowException
 from coordinator_plugin import cluster_mode, launch
 from coordinator_plugin.clusters import cluster
 from coordinator_plugin.hook import CoordinatorHook
@@ -28,13 +29,14 @@ class Submitted:
         self.command: list[str] = []
         self.environment: dict[str, str] = {}
         self.said = ""
+        self.code = 0
 
     def __call__(
         self, command: Sequence[str], environment: Mapping[str, str], _limit_s: float
     ) -> subprocess.CompletedProcess[str]:
         self.command, self.environment = list(command), dict(environment)
         told = json.dumps({"started": True, "pid": 1, "log": "driver.log", "folder": "."})
-        return subprocess.CompletedProcess(self.command, 0, told, self.said)
+        return subprocess.CompletedProcess(self.command, self.code, told, self.said)
 
     def conf(self) -> dict[str, str]:
         given = [self.command[at + 1] for at, word in enumerate(self.command) if word == "--conf"]
@@ -177,6 +179,21 @@ def test_a_task_links_to_yarns_page_of_its_application(
     operator = launched(monkeypatch, tmp_path, "yarn", "cluster")
     (found,) = operator.operator_extra_links
     assert (found.name, found.get_link(operator, ti_key=None)) == ("Spark application", link)
+
+
+def test_a_launch_that_fails_says_the_innermost_cause(
+    monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path
+) -> None:
+    trace = "\tat io.netty.Handler.run(Handler.java:1)\n" * 40
+    submitted.code = 1
+    submitted.said = (
+        f"Exception in thread main\n{trace}Caused by: java.io.IOException: no route\n{trace}\t... 20 more\n"
+    )
+    with pytest.raises(AirflowException, match=r"exit code 1: java\.io\.IOException: no route$"):
+        launched(monkeypatch, tmp_path, "yarn", "cluster")
+    assert len(cluster_mode.without_traces(submitted.said).splitlines()) == 2
+    assert cluster_mode.cause("first\nlast\n") == "last"
+    assert cluster_mode.cause("") == "it said nothing"
 
 
 def test_a_missing_kubernetes_provider_is_said_before_the_launch(
