@@ -1,0 +1,120 @@
+"""What a launch creates on a real Kubernetes API server: the driver's pod, and where no secret stands."""
+
+import json
+import os
+import sys
+import urllib.error
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from airflow.providers.apache.spark.hooks import spark_submit
+from coordinator_plugin import cluster_mode
+from coordinator_plugin.hook import CoordinatorHook
+from coordinator_plugin.launch import LaunchConsumerOperator
+
+from coordinator_tasks.embedded.jars import pyspark_home
+from coordinator_tasks.java import find_java
+from tests.clusters.kubernetes import SUBMITTER, ApiServer
+
+pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(1800)]
+MANIFESTS = Path(__file__).resolve().parents[2] / "docs" / "spark-on-kubernetes.yaml"
+APPLICATION = "local:///opt/coordinator/spark_apps/main.py"
+PASSWORD, TOKEN = "planted-kafka-password-7c1e", "planted-status-token-93ab"
+NAMESPACE = "/api/v1/namespaces/default"
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    with ApiServer(tmp_path_factory.mktemp("kubernetes")) as started:
+        for manifest in yaml.safe_load_all(MANIFESTS.read_text()):
+            if manifest["kind"] == "RoleBinding" and manifest["metadata"]["name"] == "spark-submitter":
+                manifest["subjects"] = [{"kind": "User", "name": SUBMITTER, "apiGroup": "rbac.authorization.k8s.io"}]
+            started.apply(manifest)
+        started.secret("coordinator-main", settings_json=json.dumps({"status_token": TOKEN}), kafka_json=PASSWORD)
+        yield started
+
+
+def launch(api: ApiServer, monkeypatch: pytest.MonkeyPatch, base: Path) -> None:
+    connections: dict[str, dict[str, Any]] = {
+        "ZOOKEEPER_DEFAULT": {"conn_type": "generic", "host": "z:1", "extra": {"status_token": TOKEN}},
+        "KAFKA_DEFAULT": {
+            "conn_type": "kafka",
+            "host": "k:1",
+            "login": "alice",
+            "password": PASSWORD,
+            "extra": {"security.protocol": "SASL_SSL"},
+        },
+        "SPARK_DEFAULT": {
+            "conn_type": "spark",
+            "host": f"k8s://{api.url}",
+            "extra": {"deploy-mode": "cluster", "namespace": "default"},
+        },
+    }
+    for name, connection in connections.items():
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps(connection))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("SPARK_HOME", str(pyspark_home()))
+    monkeypatch.setenv("JAVA_HOME", str(find_java().home))
+    # Only the provider's client is missing here: it follows drivers, which this launch does not.
+    monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)
+    monkeypatch.setattr(cluster_mode, "provider_problem", lambda _: "")
+    submission = "spark.kubernetes.authenticate.submission"
+    LaunchConsumerOperator(
+        task_id="launch",
+        consumer="a",
+        cluster="main",
+        application=APPLICATION,
+        application_args=["--default", "spark_apps.pipelines.audit:build"],
+        base=str(base),
+        conf={
+            f"{submission}.caCertFile": str(api.ca),
+            f"{submission}.oauthTokenFile": str(api.tokens[SUBMITTER]),
+            "spark.kubernetes.authenticate.driver.serviceAccountName": "spark-driver",
+            "spark.kubernetes.container.image": "example.com/coordinator:1",
+            "spark.driver.memory": "512m",
+        },
+    )._launch(CoordinatorHook("main"))
+
+
+def test_a_launch_makes_a_driver_whose_secrets_are_references_with_the_rights_of_the_manifests_alone(
+    api: ApiServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    launch(api, monkeypatch, tmp_path)
+    (pod,) = api.ask(f"{NAMESPACE}/pods")["items"]
+    record_property("pod", pod["metadata"]["name"])
+    policies = api.ask("/apis/networking.k8s.io/v1/namespaces/default/networkpolicies")["items"]
+    closed = [one["spec"]["podSelector"]["matchLabels"]["spark-role"] for one in policies]
+    assert set(closed) <= {"executor"}, "the coordinator reaches the driver"
+    spec = pod["spec"]
+    assert spec["serviceAccountName"] == "spark-driver"
+    assert spec["restartPolicy"] == "Never", "the fleet alone starts a dead consumer again"
+    (container,) = spec["containers"]
+    words = container["args"]
+    assert words[words.index("--consumer") + 1] == "a"
+    assert words[words.index("--listen") + 1] == "0.0.0.0:0"
+    assert words[words.index("--advertise") + 1] == "address"
+    by_reference = {
+        one["name"]: (one["valueFrom"]["secretKeyRef"]["name"], one["valueFrom"]["secretKeyRef"]["key"])
+        for one in container["env"]
+        if "secretKeyRef" in one.get("valueFrom", {})
+    }
+    assert by_reference == {
+        "COORDINATOR_SETTINGS_SECRET": ("coordinator-main", "settings.json"),
+        "ASSIGNED_KAFKA_SETTINGS_SECRET": ("coordinator-main", "kafka.json"),
+    }
+    (settings,) = (one for one in api.ask(f"{NAMESPACE}/configmaps")["items"] if "spark" in one["metadata"]["name"])
+    assert "spark.kubernetes.executor.secretKeyRef.ASSIGNED_KAFKA_SETTINGS_SECRET" in json.dumps(settings)
+
+    kinds = ("pods", "configmaps", "services", "events", "serviceaccounts")
+    shown = json.dumps([api.ask(f"{NAMESPACE}/{kind}") for kind in kinds])
+    for secret in (PASSWORD, TOKEN, f"planted-{SUBMITTER}-token"):
+        assert secret not in shown
+    assert not list(tmp_path.rglob("*.json")), "nothing is written on the worker, and nothing is uploaded"
+
+
+def test_who_submits_reads_no_secret(api: ApiServer) -> None:
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        api.ask(f"{NAMESPACE}/secrets/coordinator-main", user=SUBMITTER)
