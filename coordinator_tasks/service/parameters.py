@@ -49,41 +49,37 @@ def _partitions(description: str, **rest: Any) -> Parameter:
     return Parameter("partitions", _field("array", "Partitions", description, items=items, **rest), option)
 
 
-_PAIRS: Any = list[str] | None
+def _text(
+    name: str,
+    title: str,
+    text: str,
+    flag: str = "",
+    default: Any = REQUIRED,
+    *,
+    kind: Any = str,
+    words: bool = False,
+    **rules: Any,
+) -> Parameter:
+    """A text with the same description in the form and the command; `rules` are those of the field."""
+    rules |= {} if default is REQUIRED else {"default": str(default)}
+    return Parameter(name, _field("string", title, text, **rules), Option(kind, text, flag, default, words=words))
 
-TOPIC = Parameter(
-    "topic",
-    _field("string", "Topic", "The topic's name in Kafka.", minLength=1, maxLength=249, pattern="^[A-Za-z0-9._-]+$"),
-    Option(str, "A topic of Kafka."),
-)
-CONSUMER = Parameter(
-    "consumer",
-    _field("string", "Consumer", "Its stable id.", minLength=1, maxLength=64, pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$"),
-    Option(str, "The id of a consumer."),
-)
-_FOR_LATER = "One line; kept, and shown to others later."
-WHY = Parameter(
-    "why",
-    _field("string", "Why", _FOR_LATER, minLength=1, maxLength=MAX_WORDS_CHARS, pattern=r"\S"),
-    Option(str, "The reason; it is kept in the history.", "--why", words=True),
-)
-GROUP = Parameter(
-    "group_id",
-    _field("string", "Group id", "The Kafka group to commit to.", minLength=1, maxLength=255),
-    Option(str, "The consumer group that offsets are committed for.", "--group"),
-)
+
+TOPIC = _text("topic", "Topic", "A topic of Kafka.", minLength=1, maxLength=249, pattern="^[A-Za-z0-9._-]+$")
+_ID = "^[A-Za-z0-9][A-Za-z0-9._-]*$"
+CONSUMER = _text("consumer", "Consumer", "The id of a consumer.", minLength=1, maxLength=64, pattern=_ID)
+_REASON = "The reason, in one line; it is kept in the history."
+WHY = _text("why", "Why", _REASON, "--why", words=True, minLength=1, maxLength=MAX_WORDS_CHARS, pattern=r"\S")
+_COMMITS = "The consumer group that offsets are committed for."
+GROUP = _text("group_id", "Group id", _COMMITS, "--group", minLength=1, maxLength=255)
 _BEGINS = "Where a partition without a committed offset begins; none = that is an error."
-START = Parameter(
-    "start",
-    _field("string", "Start", _BEGINS, default="earliest", enum=["earliest", "latest", "none"]),
-    Option(StartRule, _BEGINS, "--start", StartRule.EARLIEST),
-)
+_RULES = [rule.value for rule in StartRule]
+START = _text("start", "Start", _BEGINS, "--start", StartRule.EARLIEST, kind=StartRule, enum=_RULES)
 _ASSIGNS = "How partitions are assigned to consumers; by default, the cluster's strategy."
-STRATEGY = Parameter(
-    "strategy",
-    _field("string", "Strategy", _ASSIGNS, default=""),
-    Option(str, _ASSIGNS, "--strategy", ""),
-)
+STRATEGY = _text("strategy", "Strategy", _ASSIGNS, "--strategy", "")
+_POSITION = "earliest, latest, an offset, or a time such as 2026-11-21T08:15:00Z."
+TO = _text("to", "To", _POSITION, "--to", minLength=1)
+_PAIRS: Any = list[str] | None
 PARAMETERS = Parameter(
     "parameters",
     _field("object", "Parameters", 'All parameters of the strategy, such as {"measure": "lag"}.', default={}),
@@ -95,11 +91,6 @@ PROPERTIES = Parameter(
 )
 PARTITIONS = _partitions("None means all.", default=[])
 PINNED = _partitions("At least one.", minItems=1)
-TO = Parameter(
-    "to",
-    _field("string", "To", "earliest, latest, an offset, or a time: 2026-11-21T08:15:00Z.", minLength=1),
-    Option(str, "earliest, latest, an offset, or a time such as 2026-11-21T08:15:00Z.", "--to"),
-)
 _HOW_LONG = "How long the isolation lasts; 0 = until a person readmits the consumer."
 MINUTES = Parameter("minutes", _field("number", "Minutes", _HOW_LONG, default=0, minimum=0, maximum=527_040))
 _FOR_S = Option(float, "Readmit it after this many seconds; 0 = only by hand.", "--for-s", 0.0, minimum=0)
