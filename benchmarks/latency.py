@@ -40,9 +40,10 @@ from benchmarks.plot import Line, Plot
 from benchmarks.result import report
 from benchmarks.source import open_stream, spread
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
-from coordinator_tasks.embedded.jars import CONNECTOR, ensure_jars
+from coordinator_tasks.embedded.jars import ensure_jars
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from spark_apps.spark import progress
+from tests.spark_jars import CONNECTOR
 
 PARTITIONS, MANY = 4, 1000
 RATE = {"latency": (0.01, 10), "small": (0.5, 10)}

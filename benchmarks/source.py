@@ -33,13 +33,14 @@ from benchmarks.result import report
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.core.model import TopicNode
-from coordinator_tasks.embedded.jars import CONNECTOR, ensure_jars
+from coordinator_tasks.embedded.jars import ensure_jars
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from spark_apps.agent.settings import Identity
 from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.records import librdkafka
 from spark_apps.records.agent_socket import AgentServer
 from spark_apps.spark import session, source
+from tests.spark_jars import CONNECTOR
 
 PARTITIONS = 4
 BATCHES = 12

@@ -2,8 +2,7 @@
 
 ``spark-submit --packages`` fetches Kafka's jars: its Ivy knows the registries, and every full PySpark has it. The jars are
 compared with the checksums in ``kafka-4.3.1.sha256`` beside this file, and get their final folder by one rename, so that
-an interrupted fetch leaves nothing half done. Spark's own Kafka source, which tests and benchmarks compare ours with, and
-its Avro functions come the same way.
+an interrupted fetch leaves nothing half done. Tests and benchmarks fetch other jars in the same way.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ from coordinator_tasks.embedded.errors import JarsUnavailable
 from coordinator_tasks.java import QUICK_START_OPTIONS, find_java
 
 KAFKA_VERSION = "4.3.1"
-CONNECTOR_VERSION = "4.2.0"
-AVRO_VERSION = "4.1.1"
 FETCH_TIMEOUT_S = 300.0
 
 
@@ -37,45 +34,22 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """Jars that are fetched together: `name` is that of their folder and checksums, `title` is for people."""
+    """Jars that are fetched together: `title` is for people; `checksums`: a line for each jar, its SHA-256 and its name."""
 
-    name: str
     title: str
+    checksums: Path
     resolutions: tuple[Resolution, ...]
 
     @property
-    def checksums(self) -> Path:
-        """One line for each jar: its SHA-256 and its name."""
-        return Path(__file__).with_name(f"{self.name}.sha256")
+    def name(self) -> str:
+        """The name of their folder."""
+        return self.checksums.stem
 
 
 KAFKA = JarSet(
-    f"kafka-{KAFKA_VERSION}",
     f"Kafka {KAFKA_VERSION}",
+    Path(__file__).with_name(f"kafka-{KAFKA_VERSION}.sha256"),
     (Resolution(f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION},org.slf4j:slf4j-simple:1.7.36"),),
-)
-
-_TOKENS = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
-# All of these are in PySpark.
-_PROVIDED = (
-    "at.yawk.lz4:lz4-java,com.google.code.findbugs:jsr305,org.slf4j:slf4j-api,org.xerial.snappy:snappy-java,"
-    "org.lz4:lz4-java,org.scala-lang.modules:scala-parallel-collections_2.13,"
-    "org.apache.hadoop:hadoop-client-api,org.apache.hadoop:hadoop-client-runtime"
-)
-# The connector's own token provider is not in the registry: one of another version replaces it, alone.
-CONNECTOR = JarSet(
-    f"spark-kafka-{CONNECTOR_VERSION}",
-    f"Spark's Kafka connector {CONNECTOR_VERSION}",
-    (
-        Resolution(f"org.apache.spark:spark-sql-kafka-0-10_2.13:{CONNECTOR_VERSION}", f"{_TOKENS},{_PROVIDED}"),
-        Resolution(f"{_TOKENS}:4.1.0-preview1", f"org.apache.kafka:kafka-clients,{_PROVIDED}"),
-    ),
-)
-
-AVRO = JarSet(
-    f"spark-avro-{AVRO_VERSION}",
-    f"Spark's Avro functions {AVRO_VERSION}",
-    (Resolution(f"org.apache.spark:spark-avro_2.13:{AVRO_VERSION}", f"org.tukaani:xz,{_PROVIDED}"),),
 )
 
 # A class in PySpark's jars that ends at once: Spark resolves the packages and then runs only this.

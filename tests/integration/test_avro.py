@@ -18,6 +18,7 @@ from tests.integration import avro_application
 from tests.integration.avro_application import PASSWORD, RECORDS, SECOND, SUBJECT, USER, VERSIONS
 from tests.integration.kafka_topics import new_topic
 from tests.integration.schema_registry import serving, versions
+from tests.spark_jars import AVRO
 
 pytestmark = pytest.mark.integration
 LIMIT_S = 200
@@ -44,7 +45,7 @@ def test_each_record_is_decoded_by_its_own_schema_and_what_is_none_of_the_subjec
 ) -> None:
     try:
         find_java()
-        folder = jars.ensure_jars(jars.AVRO)
+        folder = jars.ensure_jars(AVRO)
     except (EmbeddedError, JavaUnavailable) as error:
         pytest.skip(str(error))
     listed = ",".join(str(jar) for jar in sorted(folder.glob("*.jar")))

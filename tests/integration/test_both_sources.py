@@ -26,6 +26,7 @@ from tests.integration.agent_site import wait_for
 from tests.integration.both_options import CASES, COUNTS, ENOUGH, WAITING, time_ms, topic_of
 from tests.integration.both_sources import LEVELS
 from tests.integration.kafka_topics import expire, new_topic, produce, set_broker, transaction
+from tests.spark_jars import CONNECTOR
 from tests.unit.repository.test_options_table import SPARK_REFUSES
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
@@ -40,7 +41,7 @@ Rows = dict[tuple[str, int, int], dict[str, Any]]
 @pytest.fixture(scope="module")
 def connector() -> str:
     try:
-        return ",".join(str(jar) for jar in sorted(jars.ensure_jars(jars.CONNECTOR).glob("*.jar")))
+        return ",".join(str(jar) for jar in sorted(jars.ensure_jars(CONNECTOR).glob("*.jar")))
     except JarsUnavailable as error:
         pytest.skip(str(error))
 
