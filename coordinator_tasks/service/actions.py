@@ -5,16 +5,15 @@ A new action is one `Action` here, and the service function that it calls. Its f
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from coordinator_tasks.core.errors import TopicConflict
 from coordinator_tasks.core.model import Actor, StartRule, TopicConfig
 from coordinator_tasks.core.names import check_consumer, check_topic
 from coordinator_tasks.core.partition_text import counted, named
-from coordinator_tasks.service import directives, overrides, positions, store, topics, transitions
+from coordinator_tasks.service import directives, overrides, overview, positions, store, topics, transitions
 from coordinator_tasks.service import parameters as p
 from coordinator_tasks.service.coordinator import Coordinator
 
@@ -73,10 +72,8 @@ def _check_names(given: Given) -> None:
 
 def _described(c: Coordinator, given: Given) -> Iterator[str]:
     topic = given["topic"]
-    described = c.kafka.describe([topic]).get(topic)
-    if described is None:
-        raise TopicConflict(f"Kafka has no topic {topic!r}: create it first, or correct its name")
-    yield f"{topic} has {counted(described.partition_count, 'partition')}; group {given['group_id']}, start {given['start']}"
+    size = counted(topics.described_topic(c, topic).partition_count, "partition")
+    yield f"{topic} has {size}; group {given['group_id']}, start {given['start']}"
     if topic in transitions.topics(c):
         yield f"{topic} is managed already"
 
@@ -128,8 +125,8 @@ def _texts(parameters: Mapping[str, Any] | None) -> dict[str, str]:
 def _stopped(c: Coordinator, given: Given) -> Iterator[str]:
     topic = given["topic"]
     topics.configuration(c, topic)
-    for owned in _owned(c, [topic]).values():
-        for consumer, count in sorted(owned.items()):
+    for node in store.load_nodes(c.zk, c.paths, [topic]).values():
+        for consumer, count in sorted(Counter(node.assignments.values()).items()):
             yield f"{consumer} stops and commits {counted(count, 'partition')} of {topic}"
 
 
@@ -210,20 +207,11 @@ def _moved(topic: str, shifts: tuple[positions.Shift, ...], none: str = "") -> D
 def _loses(verb: str, c: Coordinator, given: Given) -> Iterator[str]:
     consumer = given["consumer"]
     directives.check_known(c, consumer)
-    owned = {
-        topic: owners[consumer] for topic, owners in _owned(c, transitions.topics(c)).items() if consumer in owners
-    }
-    for topic, count in owned.items():
-        yield f"{consumer} {verb} {counted(count, 'partition')} of {topic}"
-    if not owned:
+    held = overview.held(c, consumer)
+    for topic, partitions in held.items():
+        yield f"{consumer} {verb} {counted(len(partitions), 'partition')} of {topic}"
+    if not held:
         yield f"{consumer} holds nothing"
-
-
-def _owned(c: Coordinator, managed: Collection[str]) -> dict[str, Counter[str]]:
-    """Topic → consumer → how many partitions; unreadable topics are left out."""
-    return {
-        topic: Counter(node.assignments.values()) for topic, node in store.load_nodes(c.zk, c.paths, managed).items()
-    }
 
 
 def _drain(c: Coordinator, given: Given, actor: Actor) -> Done:

@@ -4,7 +4,7 @@ An unreadable topic or consumer shows its problem instead of its figures, and hi
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -120,20 +120,18 @@ def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) ->
 
 def unowned(c: Coordinator) -> dict[str, tuple[int, ...]]:
     """Topic → its partitions that nobody has or is about to get; topics without any, or unreadable, are left out."""
-    return _of_each(c, unowned_in)
+    found: dict[str, tuple[int, ...]] = {}
+    for topic in transitions.topics(c):
+        with suppress(Malformed, Refused, LookAgain):  # `topics` shows such a problem
+            if partitions := unowned_in(store.load(c.zk, c.paths, topic).view):
+                found[topic] = partitions
+    return found
 
 
 def held(c: Coordinator, consumer: str) -> dict[str, tuple[int, ...]]:
     """Topic → the partitions that this consumer has: what its isolation would take. Unreadable topics are left out."""
-    return _of_each(c, lambda view: _granted(consumer, view.node) if view.node is not None else ())
-
-
-def _of_each(c: Coordinator, partitions: Callable[[TopicView], tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    found: dict[str, tuple[int, ...]] = {}
-    for topic in transitions.topics(c):
-        with suppress(Malformed, Refused, LookAgain):  # `topics` shows such a problem
-            found[topic] = partitions(store.load(c.zk, c.paths, topic).view)
-    return {topic: numbers for topic, numbers in found.items() if numbers}
+    nodes = store.load_nodes(c.zk, c.paths, transitions.topics(c))
+    return {topic: granted for topic, node in nodes.items() if (granted := _granted(consumer, node))}
 
 
 def unowned_in(view: TopicView) -> tuple[int, ...]:

@@ -43,7 +43,7 @@ def load(zk: ZooKeeper, paths: Paths, topic: str) -> Stored:
     config_path, node_path, state_path = paths.config(topic), paths.topic(topic), paths.state(topic)
     config, state, node = _read_together(zk, [config_path, state_path, node_path])
     if config is None:
-        raise NotManaged(f"topic {topic!r} is not managed by cluster {paths.cluster!r}; add it first")
+        raise not_managed(paths, topic)
     topic_node = read_node(node_path, node)
     view = TopicView(
         config=codec.decode_config(config_path, config.data),
@@ -55,6 +55,11 @@ def load(zk: ZooKeeper, paths: Paths, topic: str) -> Stored:
     if view.config.topic != topic:
         raise Malformed(config_path, f"is the configuration of topic {view.config.topic!r}")
     return Stored(view, Versions(config.stat.version, _version(node), _version(state)))
+
+
+def not_managed(paths: Paths, topic: str) -> NotManaged:
+    """The error for a topic that this cluster does not manage."""
+    return NotManaged(f"topic {topic!r} is not managed by cluster {paths.cluster!r}; add it first")
 
 
 def _read_together(zk: ZooKeeper, paths: list[str]) -> list[Node | None]:

@@ -17,7 +17,6 @@ from coordinator_tasks.core.errors import (
     InvalidName,
     LookAgain,
     Malformed,
-    NotManaged,
     Refused,
     TopicConflict,
 )
@@ -26,6 +25,7 @@ from coordinator_tasks.core.model import PROPERTIES, Actor, StartRule, TopicConf
 from coordinator_tasks.core.names import ROOT, Paths, check_topic, is_cluster, is_topic, partition_of
 from coordinator_tasks.core.ports import Check, Create, Delete, Operation, SetData, ZooKeeper
 from coordinator_tasks.core.znodes import children, compare_and_set, find_many, put
+from coordinator_tasks.service import store
 from coordinator_tasks.service.coordinator import Coordinator
 
 NODES_PER_WRITE = 1_000
@@ -64,7 +64,7 @@ def add_topic(
     if not group_id:
         raise Refused(f"topic {topic!r} needs a consumer group; give its group.id")
     allowed = fetch_properties.checked(properties or {})
-    described = _described(c, topic)
+    described = described_topic(c, topic)
     wanted = TopicConfig(
         topic=topic,
         topic_id=described.topic_id,
@@ -94,7 +94,8 @@ def add_topic(
     return wanted
 
 
-def _described(c: Coordinator, topic: str) -> TopicDescription:
+def described_topic(c: Coordinator, topic: str) -> TopicDescription:
+    """What Kafka says of a topic. Raises `TopicConflict` if it has none of this name, and `KafkaUnavailable`."""
     described = c.kafka.describe([topic])[topic]
     if described is None:
         raise TopicConflict(
@@ -243,7 +244,7 @@ def configuration(c: Coordinator, topic: str) -> TopicConfig:
 def _managed(c: Coordinator, topic: str) -> tuple[TopicConfig, int]:
     found = _find(c.zk, c.paths, topic)
     if found is None:
-        raise NotManaged(_unknown(c, topic))
+        raise store.not_managed(c.paths, topic)
     return found
 
 
@@ -285,7 +286,7 @@ def _refreshed(c: Coordinator, topic: str, described: TopicDescription | None) -
     except (Malformed, InvalidName) as error:
         return Refreshed(topic, problem=str(error))
     if found is None:
-        return Refreshed(topic, problem=_unknown(c, topic))
+        return Refreshed(topic, problem=str(store.not_managed(c.paths, topic)))
     config = found[0]
     if config.removed:
         return Refreshed(topic)
@@ -306,10 +307,6 @@ def _refreshed(c: Coordinator, topic: str, described: TopicDescription | None) -
 def _find(zk: ZooKeeper, paths: Paths, topic: str) -> tuple[TopicConfig, int] | None:
     node = zk.find(paths.config(topic))
     return None if node is None else (decode_config(paths.config(topic), node.data), node.stat.version)
-
-
-def _unknown(c: Coordinator, topic: str) -> str:
-    return f"topic {topic!r} is not managed by cluster {c.paths.cluster!r}; add it first"
 
 
 def _recreated(config: TopicConfig, found: str) -> str:

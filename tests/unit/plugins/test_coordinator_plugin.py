@@ -889,7 +889,7 @@ def test_the_log_of_a_plan_names_the_reasons_of_most_partitions_and_how_many_mor
 
 def test_wrong_names_in_a_form_are_one_line_that_says_what_to_do(shop: Cluster) -> None:
     given = {"group_id": "g", "start": "earliest", "strategy": "balanced"}
-    with pytest.raises(TopicConflict, match="Kafka has no topic 'nothing'"):
+    with pytest.raises(TopicConflict, match="there is no topic 'nothing' in Kafka"):
         said_of("add_topic", shop, {"topic": "nothing", **given}, dry_run=True)
     with pytest.raises(NotManaged, match=r"cluster 'shop' has never seen a consumer 'zoe' \(it knows: none\)"):
         said_of("isolate", shop, {"consumer": "zoe", "why": ""}, dry_run=True)
