@@ -186,7 +186,7 @@ class EmbeddedKafka(ManagedProcess):
 
 
 class EmbeddedBrokers(ServerGroup[EmbeddedKafka]):
-    """Three brokers, each of which has a replica of every topic; ``servers[i]`` can be stopped, killed and started one by one."""
+    """Three brokers, each with a replica of every topic; ``servers[i]`` can be stopped, killed and started one by one."""
 
     def __init__(self, data_dir: Path) -> None:
         quorum = Quorum.of(BROKERS)
