@@ -170,7 +170,8 @@ def plain_settings(settings: Settings) -> dict[str, Any]:
     """The settings as in a settings file, with all secrets: for files of mode 0600 only."""
     found = asdict(settings)
     found["policy"] = {name: value for name, value in found["policy"].items() if name not in _MADE_BY_WIRING}
-    return found
+    # A consumer of an earlier release refuses the fields that it does not know.
+    return {name: value for name, value in found.items() if value or name not in _STATUS_FIELDS}
 
 
 def _check_groups(given: Mapping[str, Any]) -> None:
