@@ -4,8 +4,9 @@ The file is JSON, `{"cluster": ..., "zookeeper": ..., "kafka": {"bootstrap.serve
 owner only. The environment goes before it: `COORDINATOR_SETTINGS` names the file, or else `COORDINATOR_SETTINGS_SECRET`
 holds its content (a Kubernetes Secret in a pod); `COORDINATOR_<FIELD>` names a field,
 `COORDINATOR_KAFKA_<PROPERTY>` a property of librdkafka with `_` for `.`, `COORDINATOR_ZOOKEEPER_<FIELD>` a field of
-`ZooKeeperAccess`, `COORDINATOR_POLICY_<FIELD>` a field of `Policy`, `COORDINATOR_PARAMETER_<NAME>` a parameter of the
-cluster's strategy with `_` for `.`, `COORDINATOR_STRATEGIES_<NAME>` a strategy of the site.
+`ZooKeeperAccess`, `COORDINATOR_POLICY_<FIELD>` a field of `Policy`, `COORDINATOR_ALLOWED_<FIELD>` a field of
+`AllowedLaunches`, `COORDINATOR_PARAMETER_<NAME>` a parameter of the cluster's strategy with `_` for `.`,
+`COORDINATOR_STRATEGIES_<NAME>` a strategy of the site.
 """
 
 import json
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
+from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.names import check_cluster
@@ -43,6 +45,7 @@ class Settings:
       has signed it.
     - `strategy`, `parameters`: for topics that name no strategy; `strategies`: the site's own ones, name →
       `package.module:callable`.
+    - `allowed`: what fleets may launch from this host, besides our own application and pipelines.
     """
 
     cluster: str
@@ -65,6 +68,7 @@ class Settings:
     strategies: Mapping[str, str] = field(default_factory=dict)
     registry_ttl_s: float = 10.0
     policy: Policy = field(default_factory=Policy)
+    allowed: AllowedLaunches = field(default_factory=AllowedLaunches)
 
     def __post_init__(self) -> None:
         check_cluster(self.cluster)
@@ -97,7 +101,7 @@ class Settings:
 _STATUS_FIELDS = {one.name for one in fields(Settings) if one.name.startswith("status_")}
 _OWN_FIELDS = {"cluster", "zookeeper", "discovery", "fence", "strategy"} | _STATUS_FIELDS
 _TIMES = {"session_timeout_s", "answer_timeout_s", "ask_timeout_s", "registry_ttl_s"}
-_GROUPS = {"kafka", "zookeeper_access", "policy", "parameters", "strategies"}
+_GROUPS = {"kafka", "zookeeper_access", "policy", "parameters", "strategies", "allowed"}
 _MADE_BY_WIRING = {"strategies"}  # fields of `Policy` that are no settings
 
 
@@ -115,9 +119,15 @@ def settings_from_environment(environ: Mapping[str, str] = os.environ) -> Settin
         "policy": _group(environ, "POLICY_"),
         "parameters": _group(environ, "PARAMETER_", dots=True),
         "strategies": _group(environ, "STRATEGIES_"),
+        "allowed": allowed_from_environment(environ),
     }
     _check_groups(given)
     return settings_of({**given, **{name: {**given.get(name, {}), **more} for name, more in from_environment.items()}})
+
+
+def allowed_from_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The fields of `allowed` that the environment has."""
+    return _group(environ, "ALLOWED_")
 
 
 def read_settings_file(path: Path) -> dict[str, Any]:
@@ -157,6 +167,7 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
         strategies=_texts(given, "strategies"),
         zookeeper_access=_dataclass(ZooKeeperAccess(), "zookeeper_access", given.get("zookeeper_access", {})),
         policy=_dataclass(Policy(), "policy", given.get("policy", {})),
+        allowed=_dataclass(AllowedLaunches(), "allowed", given.get("allowed", {})),
         **own,
         **times,
     )
@@ -167,9 +178,10 @@ def _texts(given: Mapping[str, Any], group: str) -> dict[str, str]:
 
 
 def plain_settings(settings: Settings) -> dict[str, Any]:
-    """The settings as in a settings file, with all secrets: for files of mode 0600 only."""
+    """A consumer's settings as in a settings file, with all secrets: for files of mode 0600 only."""
     found = asdict(settings)
     found["policy"] = {name: value for name, value in found["policy"].items() if name not in _MADE_BY_WIRING}
+    del found["allowed"]
     # A consumer of an earlier release refuses the fields that it does not know.
     return {name: value for name, value in found.items() if value or name not in _STATUS_FIELDS}
 

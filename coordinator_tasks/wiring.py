@@ -68,6 +68,7 @@ def open_coordinator(settings: Settings) -> Iterator[Coordinator]:
             policy=replace(settings.policy, strategies=own),
             bootstrap_servers=settings.kafka["bootstrap.servers"],
             boot_id=_boot_id(),
+            allowed=settings.allowed,
         )
 
 

@@ -70,7 +70,8 @@ def own_name(word: str, environ: Mapping[str, str] = os.environ) -> str:
 
 
 def add_consumer_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what every consumer understands."""
+    """Add what every consumer understands. Names have to be given in full, as what judges a fleet reads them."""
+    parser.allow_abbrev = False
     parser.add_argument("--consumer", required=True, help="the stable id of this consumer")
     parser.add_argument("--cluster", help="the cluster of consumers it belongs to")
     parser.add_argument("--zookeeper", help="host:port,host:port[/folder]")

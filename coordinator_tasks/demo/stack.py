@@ -12,6 +12,7 @@ from pathlib import Path
 
 import coordinator_tasks
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
+from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.embedded import detached
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.embedded.kafka import EmbeddedBrokers, EmbeddedKafka
@@ -26,6 +27,7 @@ CLUSTER = "demo"
 DAGS = ("rebalance", "consumers", "reconcile", "drain")
 TOPIC_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 30.0
+ALLOWED_CONF = "spark.driver.extraJavaOptions"
 END_GRACE_S = 3.0
 
 
@@ -108,6 +110,7 @@ class Stack:
             self.client,
             status_token=self._status_token,
             answer_timeout_s=ANSWER_TIMEOUT_S,
+            allowed=AllowedLaunches(conf=ALLOWED_CONF),
         )
 
     @property
@@ -174,6 +177,7 @@ class Stack:
     def _environment(self) -> dict[str, str]:
         programs = Path(sys.executable).parent
         return {
+            "COORDINATOR_ALLOWED_CONF": ALLOWED_CONF,
             "COORDINATOR_CLUSTERS": CLUSTER,
             "COORDINATOR_RUN_BASE": str(self.folders.consumers),
             "JAVA_HOME": str(find_java().home),

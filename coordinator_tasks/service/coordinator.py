@@ -1,7 +1,8 @@
 """The first argument of every service function: one cluster and its neighbours."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Clock, Discovery, KafkaAdmin, StatusClient, ZooKeeper
@@ -12,7 +13,8 @@ class Coordinator:
     """Made by `wiring` from settings, or by tests from fakes. It holds no state: all of it is in ZooKeeper.
 
     `boot_id` is this host's: a refused connection to a loopback address proves an end only on the same boot; empty =
-    unknown, so it proves nothing. `bootstrap_servers` is written to the topics that are added.
+    unknown, so it proves nothing. `bootstrap_servers` is written to the topics that are added. `allowed`: what this host
+    may launch.
     """
 
     paths: Paths
@@ -24,3 +26,4 @@ class Coordinator:
     policy: Policy
     boot_id: str = ""
     bootstrap_servers: str = ""
+    allowed: AllowedLaunches = field(default_factory=AllowedLaunches)

@@ -36,13 +36,15 @@ def set_fleet(c: Coordinator, fleet: Fleet) -> Fleet:
     """Write the desired consumers of an application; the same again changes nothing.
 
     With a `version` other than -1, the stored fleet must have this version (else `LookAgain`). Raises `Refused` for an id
-    that stands twice or in the fleet of another application, and `InvalidName`.
+    that stands twice or in the fleet of another application, and for what this host may not launch, and `InvalidName`.
     """
     path = c.paths.fleet(check_app(fleet.app))
     for consumer in fleet.consumers:
         check_consumer(consumer)
     if len(set(fleet.consumers)) != len(fleet.consumers):
         raise Refused(f"the fleet of {fleet.app!r} names a consumer twice; give each its own id")
+    if fleet.consumers and (problem := c.allowed.problem(fleet)):
+        raise Refused(problem)
     c.zk.ensure(c.paths.fleets)
 
     def attempt() -> tuple[list[Operation], Fleet]:
@@ -88,9 +90,15 @@ def _check_apart(fleet: Fleet, other: Fleet) -> None:
 
 
 def fleets(c: Coordinator) -> tuple[Fleet, ...]:
-    """All fleets, sorted by application; the `problem` of a fleet says what of it is unreadable."""
+    """All fleets, sorted by application; the `problem` of a fleet says what of it is unreadable, or why it is not launched."""
     nodes = find_many(c.zk, {app: c.paths.fleet(app) for app in filter(is_app, children(c.zk, c.paths.fleets))})
-    return tuple(_read_or_named(c.paths.fleet(app), app, node) for app, node in nodes.items())
+    found = (_read_or_named(c.paths.fleet(app), app, node) for app, node in nodes.items())
+    return tuple(replace(fleet, problem=fleet.problem or why_not_launched(c, fleet)) for fleet in found)
+
+
+def why_not_launched(c: Coordinator, fleet: Fleet) -> str:
+    """Why this host may launch nobody of the fleet; empty = it may."""
+    return c.allowed.problem(fleet) if fleet.consumers else ""
 
 
 def _read_or_named(path: str, app: str, node: Node) -> Fleet:
@@ -110,13 +118,13 @@ def _read_or_named(path: str, app: str, node: Node) -> Fleet:
 def missing(c: Coordinator, problems: list[str] | None = None) -> tuple[Launch, ...]:
     """The consumers to start now: wanted, not draining or isolated, not registered, and with a known end of the last life.
 
-    A consumer is not missing while it starts, while it is only silent, or if a node of it is unreadable. Such a node is
-    added to `problems`.
+    A consumer is not missing while it starts, while it is only silent, if a node of it is unreadable, or if this host may not
+    launch it. What is unreadable or not allowed is added to `problems`.
     """
     found = fleets(c)
     problems = problems if problems is not None else []
     problems.extend(fleet.problem for fleet in found if fleet.problem)
-    wanted = [(fleet, consumer) for fleet in found for consumer in fleet.consumers]
+    wanted = [(fleet, consumer) for fleet in found if not why_not_launched(c, fleet) for consumer in fleet.consumers]
     if not wanted:
         return ()
     members = c.discovery.members()
@@ -134,8 +142,13 @@ def missing(c: Coordinator, problems: list[str] | None = None) -> tuple[Launch, 
 
 
 def launch_of(c: Coordinator, consumer: str) -> Launch | None:
-    """How to launch a consumer; `None` = it is in no fleet."""
-    return next((_launch(fleet, consumer) for fleet in fleets(c) if consumer in fleet.consumers), None)
+    """How to launch a consumer; `None` = it is in no fleet. Raises `Refused` if this host may not launch it."""
+    for fleet in fleets(c):
+        if consumer in fleet.consumers:
+            if problem := why_not_launched(c, fleet):
+                raise Refused(problem)
+            return _launch(fleet, consumer)
+    return None
 
 
 def _launch(fleet: Fleet, consumer: str) -> Launch:

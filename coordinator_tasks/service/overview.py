@@ -26,7 +26,7 @@ from coordinator_tasks.core.model import (
 )
 from coordinator_tasks.service import overrides, store, transitions
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.fleet import fleets
+from coordinator_tasks.service.fleet import fleets, why_not_launched
 from coordinator_tasks.service.observe import holders_of, load_claims, load_directives, load_members
 
 DRAINING = "draining"
@@ -74,8 +74,9 @@ class ConsumerOverview:
     """One consumer. `presence` is one of `Presence`, `draining`, `starting` (it has drawn its incarnation, but has not
     registered), or `not started` (it is wanted, but never launched).
 
-    `problem`: what an absent owner is waited for, or else why the consumer did not answer; `ended`: why its last life
-    ended, if it is gone; `reports`: what is wrong with its registration, and its own reports that concern no topic.
+    `problem`: what an absent owner is waited for, or else why the consumer did not answer, or why it is not launched;
+    `ended`: why its last life ended, if it is gone; `reports`: what is wrong with its registration, and its own reports
+    that concern no topic.
     """
 
     consumer: str
@@ -160,13 +161,14 @@ def consumers(c: Coordinator) -> list[ConsumerOverview]:
     directives = load_directives(c, unclear)
     members = load_members(c, unclear)
     held = {consumer: max(granted) for consumer, granted in holders_of(nodes).items()}
-    wanted = {consumer for fleet in fleets(c) for consumer in fleet.consumers}
+    wanted = {consumer: why_not_launched(c, fleet) for fleet in fleets(c) for consumer in fleet.consumers}
     asked_of = {d.consumer for d in directives.values() if d.isolation is not None or d.draining is not None}
-    everybody = sorted(members.keys() | held.keys() | wanted | asked_of | unclear.keys())
+    everybody = sorted(members.keys() | held.keys() | wanted.keys() | asked_of | unclear.keys())
     claims = load_claims(c, everybody, unclear)
     answers = c.statuses.ask(interfaces(everybody, members, claims))
     world = World(c.clock.now(), members, claims, directives, answers, unclear=unclear)
-    return [_consumer(c, consumer, world, nodes, held.get(consumer, 0)) for consumer in everybody]
+    found = (_consumer(c, consumer, world, nodes, held.get(consumer, 0)) for consumer in everybody)
+    return [replace(one, problem=one.problem or wanted.get(one.consumer, "")) for one in found]
 
 
 def _consumer(

@@ -34,9 +34,12 @@ class CoordinatorHook(BaseHook):
 
     def plain_settings(self) -> dict[str, Any]:
         """The settings as plain data with all secrets in it: for files of mode 0600 only."""
+        from coordinator_tasks.settings import allowed_from_environment  # noqa: PLC0415 - costs time to import
+
         zookeeper = self.get_connection(self.cluster.zookeeper_conn_id)
         kafka = self.get_connection(self.cluster.kafka_conn_id)
-        return {**zookeeper_settings(zookeeper), "cluster": self.cluster.name, "kafka": kafka_settings(kafka)}
+        own = {"cluster": self.cluster.name, "kafka": kafka_settings(kafka), "allowed": allowed_from_environment()}
+        return {**zookeeper_settings(zookeeper), **own}
 
     @contextmanager
     def open(self) -> "Iterator[Coordinator]":
@@ -51,6 +54,11 @@ class CoordinatorHook(BaseHook):
 def zookeeper_settings(connection: "Connection") -> dict[str, Any]:
     """The part of the settings that a ZooKeeper connection holds; raises `Refused`."""
     extra: Mapping[str, Any] = connection.extra_dejson
+    if "allowed" in extra:
+        raise Refused(
+            f"the connection {connection.conn_id!r} says what may be launched, and everybody who edits connections could change "
+            "that; remove `allowed` from its extra, and set COORDINATOR_ALLOWED_... in the environment of Airflow's services"
+        )
     own = {name: value for name, value in extra.items() if name not in _OWN_EXTRAS}
     for name in _GROUPS:
         own[name] = {**extra.get(name, {})}

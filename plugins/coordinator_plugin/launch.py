@@ -181,7 +181,7 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
 
 def _write_files(hook: CoordinatorHook, folder: RunFolder) -> None:
     """The settings and Kafka's, with their secrets, in the consumer's run folder."""
-    plain = hook.plain_settings()
+    plain = {name: value for name, value in hook.plain_settings().items() if name != "allowed"}
     folder.make()
     write_private(folder.settings, plain)
     write_private(folder.kafka, plain["kafka"])

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
 from coordinator_tasks.core.errors import IdInUse, LookAgain, StoreUnavailable
 from coordinator_tasks.core.model import Actor, Committed, Ending, Fleet, Member, Token
 from coordinator_tasks.core.ports import Check, Create, Delete
@@ -72,7 +73,7 @@ def test_a_lost_counter_does_not_draw_a_number_that_lives_on(settings: Settings)
 
 def test_draining_and_relaunching_a_fleet(settings: Settings) -> None:
     with open_coordinator(settings) as c, open_consumer_session(settings) as session:
-        set_fleet(c, Fleet("etl", "app.py", ("a", "b")))
+        set_fleet(c, Fleet("etl", OWN_APPLICATIONS[0], ("a", "b")))
         assert [one.consumer for one in missing(c)] == ["a", "b"]
         incarnation = session.claim_incarnation("a")
         session.registry.register(Member("a", incarnation, "http://127.0.0.1:7001", c.boot_id))

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, ZooKeeperRegistry, claim_incarnation
+from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.machine.world import Policy
-from coordinator_tasks.core.model import Actor, Member
+from coordinator_tasks.core.model import Actor, Fleet, Member
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import ZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
@@ -14,6 +15,13 @@ from tests.fakes.kafka import FakeKafka
 from tests.fakes.zookeeper import FakeZooKeeperServer
 
 PERSON = Actor("command", "ada")
+
+
+class AllowEverything(AllowedLaunches):
+    """For tests of what is launched and when."""
+
+    def problem(self, fleet: Fleet) -> str:
+        return ""
 
 
 @dataclass
@@ -42,6 +50,7 @@ class Cluster:
             clock=self.clock,
             policy=self.policy,
             bootstrap_servers="broker:9092",
+            allowed=AllowEverything(),
         )
 
     def join(self, consumer: str, zk: ZooKeeper | None = None) -> Member:

@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 
+from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
 from coordinator_tasks.core.errors import LookAgain, Unavailable
 from coordinator_tasks.core.model import Actor, Fleet
 from coordinator_tasks.service import directives, fleet, overrides, positions, topics
@@ -30,7 +31,7 @@ def _readmit(c: Coordinator, life: Life) -> None:
 
 
 def _drain(c: Coordinator, life: Life) -> None:
-    fleet.set_fleet(c, Fleet("app", "app.py", (KEEPER, ASKED)))
+    fleet.set_fleet(c, Fleet("app", OWN_APPLICATIONS[0], (KEEPER, ASKED)))
     directives.drain(c, ASKED, by=WHO, why=WHY)
 
 

@@ -42,7 +42,12 @@ def airflow_of(
     """
     extra = json.dumps({"session_timeout_s": 4, **(zookeeper or {})})
     address = settings.kafka["bootstrap.servers"]
-    launching = {"COORDINATOR_RUN_BASE": str(base), "PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"}
+    launching = {
+        "COORDINATOR_RUN_BASE": str(base),
+        "COORDINATOR_ALLOWED_APPLICATIONS": settings.allowed.applications,
+        "COORDINATOR_ALLOWED_CONF": settings.allowed.conf,
+        "PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}",
+    }
     server = factory(
         ROOT / "dags",
         ROOT / "plugins",

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.model import Ending, Fleet
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
@@ -30,7 +31,7 @@ LIMIT_S = 120.0
 
 @pytest.fixture(scope="module")
 def settings(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Settings:
-    return cluster_of(zookeeper, kafka)
+    return cluster_of(zookeeper, kafka, allowed=AllowedLaunches(applications=str(STUB)))
 
 
 @pytest.fixture(scope="module")

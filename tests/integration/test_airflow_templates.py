@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
+from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.codecs.status_codec import encode_status
 from coordinator_tasks.core.model import Actor, ConsumerStatus, Fleet
 from coordinator_tasks.core.ports import SetData
@@ -49,7 +50,8 @@ class Liar(StubConsumer):
 
 @pytest.fixture(scope="module")
 def settings(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Settings:
-    return cluster_of(zookeeper, kafka, status_token=TOKEN)
+    allowed = AllowedLaunches(applications=str(STUB), conf="spark.x")
+    return cluster_of(zookeeper, kafka, status_token=TOKEN, allowed=allowed)
 
 
 @pytest.fixture(scope="module")

@@ -35,6 +35,7 @@ from coordinator_plugin.reconcile import reconcile, runs
 from coordinator_plugin.steps import IDLE_PAUSE_S, LeftOver, continuation
 from coordinator_plugin.stuck_topics import ASK_AGAIN_S
 
+from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.codecs.codec import encode_node, encode_state
 from coordinator_tasks.core.errors import NotManaged, Refused, StoreUnavailable, TopicConflict
 from coordinator_tasks.core.model import (
@@ -145,6 +146,20 @@ def test_every_secret_of_the_connections_reaches_the_settings_and_none_is_shown(
         "sasl.password": "p2",
     }
     assert not any(secret in repr(settings) for secret in ("p1", "p2", "t0"))
+
+
+def test_a_connection_does_not_say_what_may_be_launched(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = json.dumps({"allowed": {"applications": "*"}})
+    zookeeper = Connection(conn_id="zk", conn_type="generic", host="zk1", extra=extra)
+    with pytest.raises(Refused, match="remove `allowed` from its extra, and set COORDINATOR_ALLOWED"):
+        hook.zookeeper_settings(zookeeper)
+    good = {
+        "zookeeper_default": Connection(conn_id="zk", conn_type="generic", host="zk1"),
+        "kafka_default": Connection(conn_id="k", conn_type="generic", host="b1"),
+    }
+    monkeypatch.setattr(hook.CoordinatorHook, "get_connection", lambda _, conn_id: good[conn_id])
+    monkeypatch.setenv("COORDINATOR_ALLOWED_APPLICATIONS", "/opt/shop/*.py")
+    assert settings_of(hook.CoordinatorHook().plain_settings()).allowed == AllowedLaunches("/opt/shop/*.py")
 
 
 def test_a_connection_without_a_host_is_refused_by_its_id() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
+from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.settings import _MADE_BY_WIRING, Settings, settings_from_environment
 
@@ -17,7 +18,11 @@ LEAST = {
     "COORDINATOR_ZOOKEEPER": "zk:2181",
     "COORDINATOR_KAFKA_BOOTSTRAP_SERVERS": "broker:9092",
 }
-GROUPS: dict[str, tuple[str, Any]] = {"zookeeper_access": ("ZOOKEEPER", ZooKeeperAccess), "policy": ("POLICY", Policy)}
+GROUPS: dict[str, tuple[str, Any]] = {
+    "zookeeper_access": ("ZOOKEEPER", ZooKeeperAccess),
+    "policy": ("POLICY", Policy),
+    "allowed": ("ALLOWED", AllowedLaunches),
+}
 OF_MAPPINGS = {"kafka": "KAFKA_<PROPERTY>", "parameters": "PARAMETER_<NAME>", "strategies": "STRATEGIES_<NAME>"}
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from coordinator_tasks import __version__
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, ZooKeeperRegistry, claim_incarnation
+from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.cli import app, main, version
 from coordinator_tasks.core.codecs.codec import decode_node, decode_release, encode_release
 from coordinator_tasks.core.codecs.member_codec import encode_claim, encode_directive
@@ -37,6 +38,7 @@ from coordinator_tasks.core.protocol import holding
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import record_end
 from tests.fakes.clock import FakeClock
+from tests.fakes.cluster import AllowEverything
 from tests.fakes.consumers import FakeStatusClient
 from tests.fakes.kafka import FakeKafka
 from tests.fakes.zookeeper import FakeZooKeeper, FakeZooKeeperServer
@@ -52,6 +54,7 @@ class Site:
     paths: Paths = field(default_factory=lambda: Paths("site"))
     kafka: FakeKafka = field(default_factory=FakeKafka)
     statuses: FakeStatusClient = field(default_factory=FakeStatusClient)
+    allowed: AllowedLaunches = field(default_factory=AllowEverything)
     sessions: dict[str, FakeZooKeeper] = field(default_factory=dict)
     zk: FakeZooKeeper = field(init=False)
     server: FakeZooKeeperServer = field(init=False)
@@ -73,6 +76,7 @@ class Site:
             clock=self.clock,
             policy=Policy(),
             bootstrap_servers=BOOTSTRAP,
+            allowed=self.allowed,
         )
 
     def join(self, consumer: str, topics: tuple[str, ...] = ()) -> None:

@@ -3,11 +3,13 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.errors import DiscoveryUnavailable, InvalidName, LookAgain, NotManaged, Refused
 from coordinator_tasks.core.model import Ending, Fleet
 from coordinator_tasks.core.ports import Operation
+from coordinator_tasks.service import overview
 from coordinator_tasks.service.directives import drain, isolate
-from coordinator_tasks.service.fleet import fleets, missing, record_end, set_fleet
+from coordinator_tasks.service.fleet import fleets, launch_of, missing, record_end, set_fleet
 from tests.fakes.cluster import Cluster
 from tests.fakes.consumers import FakeDiscovery
 from tests.fakes.zookeeper import FakeZooKeeper
@@ -121,3 +123,29 @@ def test_a_reason_is_added_to_a_known_end_and_the_first_one_stays(shop: Cluster)
     claim = record_end(shop.coordinator, "a", 1, Ending.REAPED, "exit code 1: ModuleNotFoundError: no x")
     assert (claim.ended, claim.reasons) == ({1: Ending.LEFT}, {1: "exit code 1: ModuleNotFoundError: no x"})
     assert record_end(shop.coordinator, "a", 1, Ending.REAPED, "something else").reasons == claim.reasons
+
+
+def test_a_fleet_that_is_not_allowed_is_named_and_all_others_are_launched(shop: Cluster) -> None:
+    evil = Fleet("evil", "/tmp/evil.py", ("x",))
+    set_fleet(shop.coordinator, evil)  # by somebody who writes to ZooKeeper
+    strict = replace(shop.coordinator, allowed=AllowedLaunches(applications="app.py", conf="spark.x"))
+    problems: list[str] = []
+    assert [one.consumer for one in missing(strict, problems)] == ["a", "b"]
+    (said,) = problems
+    assert "this site does not allow the application '/tmp/evil.py'" in said
+    assert launch_of(strict, "a") is not None
+    with pytest.raises(Refused, match="does not allow the application"):
+        launch_of(strict, "x")
+    assert [one.problem for one in fleets(strict)] == ["", said]
+    assert {one.consumer: one.problem for one in overview.consumers(strict)} == {"a": "", "b": "", "x": said}
+
+
+def test_a_fleet_that_is_not_allowed_is_not_set_and_can_be_emptied(shop: Cluster) -> None:
+    strict = replace(shop.coordinator, allowed=AllowedLaunches())
+    with pytest.raises(Refused, match=r"allowed\.applications"):
+        set_fleet(strict, ETL)
+    shop.join("a")
+    assert drain(strict, "a", "ada", "x").draining is not None
+    assert fleets(strict)[0].consumers == ("b",)
+    assert set_fleet(strict, replace(ETL, consumers=())).consumers == ()
+    assert missing(strict) == ()

@@ -25,6 +25,7 @@ from coordinator_tasks.settings import Settings, read_settings_file, settings_of
 from spark_apps.launch import launcher_service
 from spark_apps.launch.launcher_service import Attempts, Host, look
 from tests.fakes.clock import FakeClock
+from tests.fakes.cluster import AllowEverything
 from tests.fakes.consumers import FakeStatusClient
 from tests.fakes.kafka import FakeKafka
 from tests.fakes.zookeeper import FakeZooKeeper, FakeZooKeeperServer
@@ -56,7 +57,8 @@ def c(zk: FakeZooKeeper) -> Coordinator:
     for folder in paths.folders():
         zk.ensure(folder)
     discovery = ZooKeeperDiscovery(zk, paths)
-    return Coordinator(paths, zk, discovery, FakeStatusClient(), FakeKafka(), FakeClock(), Policy())
+    neighbours = (FakeStatusClient(), FakeKafka(), FakeClock())
+    return Coordinator(paths, zk, discovery, *neighbours, Policy(), allowed=AllowEverything())
 
 
 def folder_of(host: Host, consumer: str) -> RunFolder:

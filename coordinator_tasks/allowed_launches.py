@@ -1,0 +1,149 @@
+"""What fleets may launch: a list of the site, read where consumers are launched and never from ZooKeeper.
+
+A fleet stands in ZooKeeper. Whoever writes it must not choose the code that runs on our hosts, nor where it logs in.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.fetch_properties import checked
+from coordinator_tasks.core.model import Fleet
+
+_PACKAGES = Path(__file__).absolute().parent.parent
+OWN_APPLICATIONS = tuple(str(folder / "spark_apps" / "main.py") for folder in (_PACKAGES, _PACKAGES.resolve()))
+OWN_CODE = "spark_apps.pipelines.*"
+HARMLESS_CONF = (
+    "spark.cores.max",
+    "spark.default.parallelism",
+    "spark.driver.cores",
+    "spark.driver.maxResultSize",
+    "spark.driver.memory",
+    "spark.driver.memoryOverhead",
+    "spark.dynamicAllocation.*",
+    "spark.executor.cores",
+    "spark.executor.instances",
+    "spark.executor.memory",
+    "spark.executor.memoryOverhead",
+    "spark.locality.wait*",
+    "spark.network.timeout",
+    "spark.scheduler.mode",
+    "spark.sql.session.timeZone",
+    "spark.sql.shuffle.partitions",
+    "spark.task.cpus",
+    "spark.task.maxFailures",
+    "spark.ui.enabled",
+    "spark.ui.port",
+)
+"""How much a consumer takes of a host, and what it shows: none of them names code, a file or another host."""
+
+_LOG_IN = ("--cluster", "--consumer", "--discovery", "--kafka", "--run-folder", "--settings", "--zookeeper")
+_CODE = ("--default", "--interceptor", "--listener")
+_CODE_FOR = ("--pattern", "--pipeline")
+"""Their values have the topic and `=` before the code."""
+_OTHERS = ("--listen", "--set")
+"""Arguments whose names are beginnings of one above."""
+_OPTION = "--option"
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedLaunches:
+    """Patterns with `*`, separated by commas, of what a fleet may name besides the three lists above.
+
+    `applications`: paths, where `*` stands for anything but `/`; `code`: modules that arguments may name; `conf`: keys.
+    """
+
+    applications: str = ""
+    code: str = ""
+    conf: str = ""
+
+    def problem(self, fleet: Fleet) -> str:
+        """Why a fleet is not launched, and what to do; empty = it may be launched."""
+        application = fleet.application
+        if application not in OWN_APPLICATIONS and not any(
+            _is_at(application, one) for one in _list(self.applications)
+        ):
+            return _refused(fleet, "the application", application, "applications")
+        keys = (*HARMLESS_CONF, *_list(self.conf))
+        for name in fleet.conf:
+            if not any(fnmatchcase(name, one) for one in keys):
+                return _refused(fleet, "the Spark setting", name, "conf")
+        for name, value in _options(fleet.arguments):
+            if problem := self._argument_problem(fleet, name, value):
+                return problem
+        return ""
+
+    def _argument_problem(self, fleet: Fleet, name: str, value: str) -> str:
+        if _means(name, _LOG_IN):
+            return (
+                f"fleet {fleet.app!r} is not launched: its argument {_shown(name)} says where a consumer logs in or who it is, "
+                "which only the settings of the launching host say; set the fleet without it"
+            )
+        if _means(name, (_OPTION,)):
+            key, _, setting = value.partition("=")
+            return _option_problem(fleet, key, setting)
+        for place in _places(name, value):
+            module = place.partition(":")[0]
+            if not any(fnmatchcase(module, one) for one in (OWN_CODE, *_list(self.code))):
+                return _refused(fleet, "the code", module, "code")
+        return ""
+
+
+def _option_problem(fleet: Fleet, name: str, value: str) -> str:
+    """The settings of the Kafka client that a topic may have are allowed, and no others."""
+    lower = name.strip().lower()
+    problem = ""
+    if lower == "kafkasettingsfile":
+        problem = "it names a file with a log-in; set the fleet without it"
+    elif lower.startswith("kafka."):
+        try:
+            checked({lower.removeprefix("kafka."): value})
+        except Refused as error:
+            problem = str(error)
+    return problem and f"fleet {fleet.app!r} is not launched: its option {_shown(name)} is refused: {problem}"
+
+
+def _options(arguments: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Name and value of everything that argparse can take for an option."""
+    for number, argument in enumerate(arguments):
+        name, joined, value = argument.partition("=")
+        if name.startswith("--") and name != "--":
+            following = arguments[number + 1] if number + 1 < len(arguments) else ""
+            yield name, value if joined else following
+
+
+def _places(name: str, value: str) -> Iterator[str]:
+    """The `module:function` that an argument names, taken apart as our application does it."""
+    if _means(name, _CODE):
+        yield value
+    if _means(name, _CODE_FOR):
+        last = value.rpartition("=")[2]
+        yield last if ":" in last else value.partition("=")[2]
+
+
+def _means(name: str, options: tuple[str, ...]) -> bool:
+    """Whether argparse, which completes names, can take `name` for one of `options`."""
+    return name not in _OTHERS and any(option.startswith(name) for option in options)
+
+
+def _is_at(application: str, pattern: str) -> bool:
+    parts, wanted = application.split("/"), pattern.split("/")
+    return ".." not in parts and len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
+
+
+def _list(patterns: str) -> list[str]:
+    return [one.strip() for one in patterns.split(",") if one.strip()]
+
+
+def _refused(fleet: Fleet, what: str, value: str, setting: str) -> str:
+    return (
+        f"fleet {fleet.app!r} is not launched: this site does not allow {what} {_shown(value)}; set the fleet without it, "
+        f"or allow it where consumers are launched: allowed.{setting} (COORDINATOR_ALLOWED_{setting.upper()})"
+    )
+
+
+def _shown(text: str) -> str:
+    shown = repr(text)
+    return shown if len(shown) <= 80 else shown[:77] + "..."

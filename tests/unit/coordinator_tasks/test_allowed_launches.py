@@ -1,0 +1,182 @@
+"""What a fleet may launch."""
+
+import argparse
+import re
+from collections.abc import Sequence
+
+import pytest
+
+from coordinator_tasks.allowed_launches import HARMLESS_CONF, OWN_APPLICATIONS, AllowedLaunches
+from coordinator_tasks.core.model import Fleet
+from spark_apps import main
+from spark_apps.arguments import add_consumer_arguments
+
+OWN = OWN_APPLICATIONS[0]
+PIPELINE = ("--pipeline", "orders=spark_apps.pipelines.orders:build")
+
+
+def problem(fleet: Fleet, **allowed: str) -> str:
+    return AllowedLaunches(**allowed).problem(fleet)
+
+
+def of(*arguments: str) -> Fleet:
+    return Fleet("billing", OWN, ("a",), arguments)
+
+
+def test_our_own_application_with_its_documented_arguments_is_allowed() -> None:
+    documented = (
+        *("--listen", "0.0.0.0:0", "--topics", "orders", "--set", "database=sqlite:////x.sqlite", "--set=a=b"),
+        *(*PIPELINE, "--default=spark_apps.pipelines.audit:build", "--option", "kafka.fetch.max.wait.ms=20"),
+        *("--option", "maxOffsetsPerTrigger=100", "--pattern", "(?:a|b=)+=spark_apps.pipelines.orders:build"),
+    )
+    conf = {"spark.cores.max": "2", "spark.dynamicAllocation.maxExecutors": "9"}
+    assert problem(Fleet("billing", OWN, ("a",), documented, conf)) == ""
+
+
+@pytest.mark.parametrize(
+    "application",
+    [
+        "/tmp/main.py",
+        "spark_apps/main.py",
+        OWN + "x",
+        f"{OWN}/../../evil.py",
+        "--jars=/tmp/evil.jar",
+        "https://evil/main.py",
+        "",
+        "\x00" * 300,
+    ],
+)
+def test_another_application_is_refused_and_what_to_do_is_said(application: str) -> None:
+    said = problem(Fleet("billing", application, ("a",)))
+    assert said.startswith("fleet 'billing' is not launched: this site does not allow the application ")
+    assert "allowed.applications (COORDINATOR_ALLOWED_APPLICATIONS)" in said
+    assert len(said) < 500
+
+
+def test_the_site_allows_applications_by_patterns() -> None:
+    allowed = " /opt/shop/*.py,local:///opt/apps/*/main.py"
+    for good in ("/opt/shop/a.py", "local:///opt/apps/x/main.py"):
+        assert problem(Fleet("billing", good, ("a",)), applications=allowed) == ""
+    for bad in ("/opt/shop/x/a.py", "/opt/shop/../evil.py", "local:///opt/apps/../main.py", "/tmp/opt/shop/a.py"):
+        assert problem(Fleet("billing", bad, ("a",)), applications=allowed)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spark.driver.extraJavaOptions",
+        "spark.executor.extraJavaOptions",
+        "spark.jars",
+        "spark.jars.packages",
+        "spark.submit.pyFiles",
+        "spark.files",
+        "spark.archives",
+        "spark.plugins",
+        "spark.extraListeners",
+        "spark.pyspark.python",
+        "spark.executorEnv.PYTHONPATH",
+        "spark.yarn.dist.files",
+        "spark.yarn.appMasterEnv.LD_PRELOAD",
+        "spark.kubernetes.container.image",
+        "spark.driver.extraClassPath",
+        "spark.sql.extensions",
+        "spark.sql.streaming.streamingQueryListeners",
+        "spark.eventLog.dir",
+        "spark.master",
+        "spark.hadoop.fs.file.impl",
+        "spark.cores.max=2 --conf spark.jars",
+        "SPARK.cores.max",
+        "",
+    ],
+)
+def test_a_spark_setting_that_can_run_code_is_refused_unless_the_site_allows_it(name: str) -> None:
+    fleet = Fleet("billing", OWN, ("a",), PIPELINE, {"spark.cores.max": "1", name: "x"})
+    assert "does not allow the Spark setting" in problem(fleet)
+    assert "COORDINATOR_ALLOWED_CONF" in problem(fleet, conf="spark.other.*")
+    assert problem(fleet, conf=f"spark.other.*,{name}" if name else "*") == ""
+
+
+def test_no_harmless_setting_names_code_or_files() -> None:
+    words = (
+        "jar",
+        "class",
+        "java",
+        "file",
+        "dir",
+        "path",
+        "env",
+        "python",
+        "plugin",
+        "listener",
+        "extension",
+        "image",
+        "url",
+    )
+    assert [one for one in HARMLESS_CONF if any(word in one.lower() for word in words)] == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--pipeline", "orders=os:system"),
+        ("--pipeline=orders=os:system",),
+        ("--pip", "orders=evil:x"),
+        ("--pattern", "a=b=evil:x"),
+        ("--default", "evil:a=spark_apps.pipelines.orders:build"),
+        ("--def=evil:x",),
+        ("--listener", "evil:Class"),
+        ("--interceptor", "evil:Class"),
+        ("--interceptor",),
+        (*PIPELINE, "--pipeline", "other=spark_apps.main:main"),
+        ("--pipeline", "orders=evil:spark_apps.pipelines.orders:build"),
+    ],
+)
+def test_arguments_name_allowed_code_only(arguments: Sequence[str]) -> None:
+    assert "COORDINATOR_ALLOWED_CODE" in problem(of(*arguments))
+
+
+def test_the_site_allows_code_by_patterns() -> None:
+    assert problem(of("--default", "shop.pipelines.a:build"), code="shop.pipelines.*") == ""
+    assert problem(of("--default", "evil:shop.pipelines.a"), code="*.pipelines.*")
+
+
+@pytest.mark.parametrize(
+    "argument", ["--kafka", "--zookeeper", "--settings", "--discovery", "--cluster", "--consumer", "--run-folder"]
+)
+def test_arguments_that_say_where_a_consumer_logs_in_are_refused(argument: str) -> None:
+    for given in ((argument, "evil:9092"), (f"{argument}=evil:9092",), (argument[:6], "x"), (*PIPELINE, argument, "x")):
+        assert "says where a consumer logs in or who it is" in problem(of(*given)), given
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "kafkaSettingsFile=/etc/passwd",
+        "KAFKASETTINGSFILE=x",
+        "kafka.bootstrap.servers=evil:9092",
+        "kafka.plugin.library.paths=/tmp/evil",
+        "Kafka.ssl.ca.location=x",
+    ],
+)
+def test_options_that_say_where_a_consumer_logs_in_are_refused(option: str) -> None:
+    for given in (("--option", option), (f"--option={option}",), (f"--opt={option}",)):
+        assert "is refused" in problem(of(*given))
+
+
+def test_of_our_application_s_arguments_exactly_those_are_judged(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main.main(["--help"])
+    known = set(re.findall(r"(--[a-z-]+)", capsys.readouterr().out)) - {"--help"}
+    judged = {name for name in known if problem(of(name, "x"))}
+    log_in = {"--cluster", "--consumer", "--discovery", "--kafka", "--run-folder", "--settings", "--zookeeper"}
+    assert judged == log_in | {"--default", "--interceptor", "--listener", "--pattern", "--pipeline"}
+
+
+@pytest.mark.parametrize("arguments", [("--set=x.json",), ("--set", "x.json"), ("--sett=x",), ("--kafk=x",)])
+def test_a_consumer_completes_no_name(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """A script of a site need not know `--set`, and would take it for `--settings`."""
+    parser = argparse.ArgumentParser()
+    add_consumer_arguments(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--consumer", "a", *arguments])
+    assert "unrecognized arguments" in capsys.readouterr().err
