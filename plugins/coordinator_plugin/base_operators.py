@@ -4,15 +4,17 @@ Airflow renders every field that a class names in `template_fields`, also what c
 sandbox keeps nobody from running commands. So no class here names any, and the run's parameters are read by `execute`.
 """
 
-from collections.abc import Iterable, Iterator
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, NoReturn
 
-from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import BaseOperator, Context
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk import BaseOperator, BaseOperatorLink, Context
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, DagRunTriggerException
+from airflow.sdk.execution_time.xcom import XCom
 from airflow.triggers.base import BaseTrigger
+from airflow.utils.helpers import build_airflow_dagrun_url
 
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused
@@ -55,11 +57,53 @@ class ClusterOperator(UntemplatedOperator):
             yield coordinator
 
 
-class TriggerRunOperator(UntemplatedOperator, TriggerDagRunOperator):
-    """Starts a run of a DAG, unless a run of this id is there."""
+class TriggeredRunLink(BaseOperatorLink):
+    """Leads from a task to the run that it has started; empty without one."""
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(logical_date=None, skip_when_already_exists=True, **kwargs)
+    name = "Triggered DAG"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
+        run_id = XCom.get_value(ti_key=ti_key, key="trigger_run_id")
+        return build_airflow_dagrun_url(operator.trigger_dag_id, run_id) if run_id else ""  # type: ignore[attr-defined]
+
+
+class TriggerRunOperator(UntemplatedOperator):
+    """Starts a run of a DAG, unless a run of this id is there.
+
+    Airflow's own operator imports Airflow's models: more than half of what all imports of a task take.
+    """
+
+    operator_extra_links = (TriggeredRunLink(),)
+
+    def __init__(
+        self,
+        *,
+        trigger_dag_id: str,
+        trigger_run_id: str | None = None,
+        conf: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.trigger_dag_id = trigger_dag_id
+        self.trigger_run_id = trigger_run_id
+        self.conf = conf
+        self.run_after: datetime | None = None
+
+    def execute(self, context: Context) -> None:  # noqa: ARG002 - Airflow's signature
+        """Ask for the run, which ends the task: skipped if the run is there already."""
+        raise DagRunTriggerException(
+            trigger_dag_id=self.trigger_dag_id,
+            dag_run_id=self.trigger_run_id or f"manual__{datetime.now(UTC).isoformat()}_{secrets.token_hex(4)}",
+            conf=dict(self.conf or {}),
+            run_after=self.run_after,
+            reset_dag_run=False,
+            skip_when_already_exists=True,
+            wait_for_completion=False,
+            allowed_states=[],
+            failed_states=[],
+            poke_interval=0,
+            deferrable=False,
+        )
 
 
 @contextmanager
