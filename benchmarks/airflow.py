@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow
@@ -18,15 +18,21 @@ def airflow_for(
     kafka: str,
     policy: Mapping[str, float],
     further: Sequence[Path] = (),
+    *,
+    settings: Mapping[str, str] | None = None,
+    dags: Iterable[str] = (),
 ) -> EmbeddedAirflow:
-    """Not started yet; all clusters are in this ZooKeeper. `further`: files of DAGs beside ours, named as their DAG."""
-    dags = folder / "dags"
-    shutil.copytree(PROJECT / "dags", dags, ignore=shutil.ignore_patterns("__pycache__"))
+    """Not started yet; all clusters are in this ZooKeeper.
+
+    `further`: files of DAGs beside ours, named as their DAG unless `dags` names them; `settings`: of Airflow.
+    """
+    files = folder / "dags"
+    shutil.copytree(PROJECT / "dags", files, ignore=shutil.ignore_patterns("__pycache__"))
     for file in further:
-        shutil.copy(file, dags)
+        shutil.copy(file, files)
     return EmbeddedAirflow(
         folder / "airflow",
-        dags,
+        files,
         PROJECT / "plugins",
         env={"COORDINATOR_CLUSTERS": ",".join(clusters)},
         connections={
@@ -37,5 +43,6 @@ def airflow_for(
             },
             "kafka_default": {"conn_type": "generic", "extra": json.dumps({"bootstrap.servers": kafka})},
         },
-        expected_dags=("rebalance", "reconcile", *(file.stem for file in further)),
+        settings=settings,
+        expected_dags=("rebalance", "reconcile", *(dags or (file.stem for file in further))),
     )

@@ -37,6 +37,8 @@ SETTINGS: Mapping[str, str] = {
     "core.executor": "LocalExecutor",
     "core.parallelism": "8",
     "core.load_examples": "False",
+    # Tasks are forks of a worker: what the plugin has imported there costs them nothing.
+    "core.lazy_load_plugins": "False",
     "core.dags_are_paused_at_creation": "False",
     # The default asks a name server for the full name, which takes seconds if there is no server.
     "core.hostname_callable": "socket.gethostname",

@@ -1,8 +1,13 @@
 """The plugin by which Airflow serves the pages; the DAGs use the classes of `coordinator_plugin` directly."""
 
+from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
+from coordinator_plugin.preload import preload
 
 from coordinator_ui.registration import EXTERNAL_VIEWS, FASTAPI_APPS
+
+if not conf.getboolean("core", "lazy_load_plugins"):
+    preload()
 
 
 class CoordinatorPlugin(AirflowPlugin):

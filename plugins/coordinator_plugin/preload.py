@@ -1,0 +1,16 @@
+"""What tasks import, for the processes that fork them.
+
+A task is a fork of a worker, so what its worker has imported costs it nothing. A worker imports this with the plugin, if Airflow
+loads plugins at its start: `[core] lazy_load_plugins = False`. Nothing here connects or starts a thread.
+"""
+
+from importlib import import_module
+
+_TASKS = ("dagparts", "launch", "operators", "question", "upkeep")
+_MODULES = (*(f"coordinator_plugin.{name}" for name in _TASKS), "coordinator_tasks.wiring")
+
+
+def preload() -> None:
+    """Import all of it."""
+    for module in _MODULES:
+        import_module(module)
