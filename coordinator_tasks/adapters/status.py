@@ -23,6 +23,8 @@ DEFAULT_LIMIT_S = 2.0
 MAX_CONNECTIONS = 256
 IDLE_S = 60.0  # the client of an address that nobody has asked for so long is closed
 STATUS_PATH = "/v1/status"
+# For plain HTTP. Reading the usual authorities takes longer than all else of opening a coordinator; this one trusts nobody.
+_NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 V = TypeVar("V")
 
 log = logging.getLogger(__name__)
@@ -50,7 +52,7 @@ class HttpStatusClient:
         self._not_told: set[str] = set()  # consumers that could not be handed a node, each logged once
         self._limit_s = limit_s
         self._ca = ca
-        self._tls = _trusting(ca)
+        self._tls = _trusting(ca) if ca else None
         self._loop = asyncio.new_event_loop()
         # A slow name resolution blocks a thread: with few threads, other names would wait for it.
         self._loop.set_default_executor(ThreadPoolExecutor(connections, thread_name_prefix="consumer-names"))
@@ -70,10 +72,15 @@ class HttpStatusClient:
                 cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
                 timeout=self._limit_s,
                 trust_env=False,
-                verify=self._tls,
+                verify=self._trusted() if address.startswith("https:") else _NO_TLS,
             )
         self._asked_at[address] = time.monotonic()
         return self._clients[address]
+
+    def _trusted(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = _trusting("")
+        return self._tls
 
     def _authorization(self) -> dict[str, str]:
         tokens = self._tokens.all()

@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -108,6 +109,27 @@ def test_without_a_token_none_is_sent(interface: Interface) -> None:
     client.ask([interface.member])
     client.close()
     assert "Authorization" not in interface.headers[0]
+
+
+def test_the_usual_authorities_are_read_for_https_alone_and_once(
+    interface: Interface, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, original = [], status_module._trusting
+
+    def trusting(ca: str) -> ssl.SSLContext:
+        read.append(ca)
+        return original(ca)
+
+    monkeypatch.setattr(status_module, "_trusting", trusting)
+    client = HttpStatusClient("shop")
+    try:
+        assert client.ask([interface.member]) == {"a": STATUS}
+        assert read == []
+        for port in (interface.port, 1):
+            silence(client, Member("a", 1, f"https://127.0.0.1:{port}", "boot"))
+    finally:
+        client.close()
+    assert read == [""]
 
 
 def test_a_closed_port_refuses(client: HttpStatusClient) -> None:
