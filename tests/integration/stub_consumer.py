@@ -1,8 +1,8 @@
 """A consumer that speaks the whole protocol and reads nothing: registration, interface, hand-offs, releases.
 
 Dozens of topics cost it one ZooKeeper session and one thread. As a process (the launch tests submit it to Spark):
-`python stub_consumer.py --consumer ID [--run-folder DIR] [--note TEXT]`, with its settings in the environment; `note` is written
-into the run folder.
+`python stub_consumer.py --consumer ID [--run-folder DIR] [--note TEXT] [--topics NAME ...]`, with its settings in the environment;
+`note` is written into the run folder; without `topics` it takes any.
 """
 
 import argparse
@@ -41,8 +41,9 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 class StubConsumer:
     """Runs in a thread of its own between `start` and `stop`; `deaf` = it goes on answering, and acts on nothing."""
 
-    def __init__(self, settings: Settings, consumer: str) -> None:
+    def __init__(self, settings: Settings, consumer: str, topics: tuple[str, ...] = ()) -> None:
         self.settings = settings
+        self.topics = topics
         self.consumer = consumer
         self.deaf = False
         self.incarnation = 0
@@ -75,7 +76,8 @@ class StubConsumer:
         with open_consumer_session(self.settings) as session, _serve(self) as server:
             self.incarnation = session.claim_incarnation(self.consumer)
             address = f"http://127.0.0.1:{server.server_address[1]}"
-            session.registry.register(Member(self.consumer, self.incarnation, address, BOOT_ID))
+            member = Member(self.consumer, self.incarnation, address, BOOT_ID, topics=self.topics)
+            session.registry.register(member)
             self._ready.set()
             while not self._stop.wait(STEP_S):
                 if not self.deaf:
@@ -167,8 +169,10 @@ def main() -> int:
     parser.add_argument("--consumer", required=True)
     parser.add_argument("--run-folder", default="")
     parser.add_argument("--note", default="")
+    parser.add_argument("--topics", nargs="*", default=[])
     given = parser.parse_args()
-    with stopped_by(signal.SIGTERM) as ended, StubConsumer(settings_from_environment(), given.consumer) as stub:
+    stub = StubConsumer(settings_from_environment(), given.consumer, tuple(given.topics))
+    with stopped_by(signal.SIGTERM) as ended, stub:
         if given.run_folder:
             (Path(given.run_folder) / "note").write_text(given.note)
             (Path(given.run_folder) / "incarnation").write_text(f"{stub.incarnation}\n")
