@@ -3,13 +3,14 @@
 Two lists: the points of the join and the leave, and by scenario those that the others have besides.
 """
 
+import itertools
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from tests.faults.case import Case, Result
-from tests.faults.failpoints import Kill, When
+from tests.faults.failpoints import Kill, When, step_of
 from tests.faults.scenarios import Restless
 from tests.faults.servers import Servers
 from tests.faults.upheavals import SCENARIOS
@@ -48,6 +49,13 @@ def _lines(file: Path) -> list[str]:
 
 def _read(line: str) -> tuple[str, bool]:
     return line.removeprefix(SOMETIMES), not line.startswith(SOMETIMES)
+
+
+def unlisted(results: Iterable[Result]) -> list[str]:
+    """The points that were met and whose step stands in neither list, sorted."""
+    points = itertools.chain(listed(), *further().values())
+    steps = set(map(step_of, points))
+    return sorted({point for one in results for point in one.points if step_of(point) not in steps})
 
 
 def further_singles() -> list[tuple[Kill, ...]]:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults import plan
 from tests.faults.case import Result
-from tests.faults.failpoints import CLIENT, OPERATIONS, TRANSACTIONS, When, without_phase
+from tests.faults.failpoints import CLIENT, OPERATIONS, TRANSACTIONS, When
 from tests.faults.servers import Servers
 from tests.faults.test_failpoints import failures, shown
 from tests.faults.upheavals import SCENARIOS
@@ -56,9 +56,7 @@ def test_a_recorded_run_of_every_scenario_meets_only_listed_operations_and_nothi
         if failures(found):
             break
     assert failures(results) == []
-    listed = set(map(without_phase, all_points()))
-    unlisted = {p for result in results for p in result.points if without_phase(p) not in listed}
-    assert sorted(unlisted) == [], f"add them to {plan.FURTHER.name}"
+    assert plan.unlisted(results) == [], f"add them to {plan.FURTHER.name}"
     never = sorted(itertools.chain.from_iterable(missing.values()))
     assert never == [], f"the list has points that no run meets: correct {plan.FURTHER.name}"
     always = len(plan.further_singles()) // len(When)
