@@ -2,7 +2,7 @@
 
 from airflow.sdk import DAG
 from coordinator_plugin.clusters import Cluster, clusters
-from coordinator_plugin.dagparts import blocker_param, cluster_dag, topic_param
+from coordinator_plugin.dagparts import blocker_param, cluster_dag, notifiers, topic_param
 from coordinator_plugin.question import ApplyAnswerOperator, QuestionOperator
 
 DOCS = """
@@ -17,7 +17,7 @@ def build(cluster: Cluster) -> DAG:
     """The DAG of one cluster."""
     params = {"topic": topic_param(), "consumer": blocker_param()}
     with cluster_dag(cluster, "stuck_topic", DOCS, params, schedule=None, max_active_runs=50) as dag:
-        ask = QuestionOperator(task_id="ask", cluster=cluster.name)
+        ask = QuestionOperator(task_id="ask", cluster=cluster.name, notifiers=notifiers(cluster))
         ask >> ApplyAnswerOperator(task_id="apply_answer", cluster=cluster.name, question=ask.task_id)
     return dag
 

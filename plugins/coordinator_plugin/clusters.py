@@ -1,7 +1,6 @@
-"""Which clusters this Airflow looks after, from the environment of its services; the first one is the default.
+"""Which clusters this Airflow looks after, and what their DAGs are called; the first cluster is the default.
 
-`COORDINATOR_CLUSTERS` is `name,name=ZOOKEEPER_CONNECTION/KAFKA_CONNECTION,...`; without connections the ids are
-`zookeeper_default` and `kafka_default`. It has to be known while DAGs are parsed, when connections cannot be read.
+Without connections of its own, a cluster has `zookeeper_default` and `kafka_default`.
 """
 
 import os
@@ -9,12 +8,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from coordinator_plugin.site_options import named, option
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.names import check_cluster
 
-VARIABLE = "COORDINATOR_CLUSTERS"
-DEFAULT = "main"
-PREFIX, PAUSED = "COORDINATOR_DAG_PREFIX", "COORDINATOR_DAGS_PAUSED"
 _PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,50}", re.ASCII)
 
 
@@ -34,27 +31,30 @@ class Cluster:
 
 def dag_id(name: str, environ: Mapping[str, str] = os.environ) -> str:
     """A DAG's id in this Airflow: the site's prefix goes before ours; raises `Refused`."""
-    prefix = environ.get(PREFIX, "")
+    prefix = option("dag_prefix", environ)
     if not _PREFIX.fullmatch(prefix):
-        raise Refused(f"{PREFIX} is {prefix[:60]!r}; give at most 50 letters, digits, and characters of _ . -")
+        raise Refused(
+            f"{named('dag_prefix')} is {prefix[:60]!r}; give at most 50 letters, digits, and characters of _ . -"
+        )
     return prefix + name
 
 
 def begin_paused(environ: Mapping[str, str] = os.environ) -> bool:
     """Whether a new DAG is paused until somebody turns it on; raises `Refused`."""
-    found = environ.get(PAUSED, "false").lower()
+    found = option("dags_paused", environ).lower()
     if found not in ("true", "false"):
-        raise Refused(f"{PAUSED} is {found[:60]!r}; set it to true or false")
+        raise Refused(f"{named('dags_paused')} is {found[:60]!r}; set it to true or false")
     return found == "true"
 
 
 def clusters(environ: Mapping[str, str] = os.environ) -> tuple[Cluster, ...]:
     """All clusters, the default first; raises `Refused`."""
-    entries = [one.strip() for one in environ.get(VARIABLE, DEFAULT).split(",") if one.strip()]
+    entries = [one.strip() for one in option("clusters", environ).split(",") if one.strip()]
     found = tuple(_cluster(entry, first=number == 0) for number, entry in enumerate(entries))
     names = [cluster.name for cluster in found]
     if not names or len(set(names)) != len(names):
-        raise Refused(f"{VARIABLE} names no cluster, or one twice: {', '.join(names) or 'empty'}; name each once")
+        listed = ", ".join(names) or "empty"
+        raise Refused(f"{named('clusters')} names no cluster, or one twice: {listed}; name each once")
     return found
 
 
@@ -65,7 +65,7 @@ def cluster(name: str = "", environ: Mapping[str, str] = os.environ) -> Cluster:
         if one.name == (name or found[0].name):
             return one
     known = ", ".join(one.name for one in found)
-    raise Refused(f"the cluster {name!r} is not known here: choose one of {known}, or add it to {VARIABLE}")
+    raise Refused(f"the cluster {name!r} is not known here: choose one of {known}, or add it to {named('clusters')}")
 
 
 def _cluster(entry: str, *, first: bool) -> Cluster:

@@ -1,6 +1,5 @@
 """What the DAG files share: retries, the assets that ZooKeeper's watcher wakes them by, and the fields of the forms."""
 
-import os
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -9,10 +8,12 @@ from airflow.sdk import DAG, Asset, AssetWatcher, Param
 
 from coordinator_plugin.changes import Scope
 from coordinator_plugin.clusters import Cluster, begin_paused, clusters
+from coordinator_plugin.notifications import StuckTopicsNotifier
+from coordinator_plugin.site_options import option
 from coordinator_plugin.watcher import ZooKeeperChangesTrigger
 from coordinator_tasks.service.parameters import TOPIC
 
-POOL = os.environ.get("COORDINATOR_LAUNCH_POOL", "default_pool")
+POOL = option("launch_pool")
 """Airflow never runs a task whose pool is missing, so the launches have one of their own only where it was made."""
 
 COMMON: Mapping[str, Any] = {
@@ -34,7 +35,7 @@ def cluster_dag(
     """A DAG of one cluster, with what all of them have in common."""
     return DAG(
         cluster.dag_id(name),
-        **COMMON,
+        **{**COMMON, "default_args": {**COMMON["default_args"], "on_failure_callback": notifiers(cluster)}},
         doc_md=docs,
         tags=tags(cluster.name),
         params={"cluster": cluster_param(cluster), **(params or {})},
@@ -42,9 +43,15 @@ def cluster_dag(
     )
 
 
+def notifiers(cluster: Cluster) -> list[StuckTopicsNotifier]:
+    """Whom the site wants to be told; empty = nobody but the log."""
+    conn_id = option("notify_conn_id")
+    return [StuckTopicsNotifier(cluster=cluster.name, http_conn_id=conn_id)] if conn_id else []
+
+
 def tags(*own: str) -> list[str]:
     """A DAG's tags: ours, and those of the site."""
-    site = os.environ.get("COORDINATOR_DAG_TAGS", "").split(",")
+    site = option("dag_tags").split(",")
     return ["coordinator", *own, *(tag.strip() for tag in site if tag.strip())]
 
 

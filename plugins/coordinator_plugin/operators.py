@@ -16,6 +16,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from coordinator_plugin.base_operators import ClusterOperator, TriggerRunOperator, actor_of
 from coordinator_plugin.confirmation import PATIENCE_S, ConfirmationWait, Patience, WaitKind
+from coordinator_plugin.links import ClusterPageLink
 from coordinator_plugin.report import lines, plain
 from coordinator_plugin.steps import LeftOver, continuation
 from coordinator_plugin.triggers import POLL_S, ConfirmationTrigger
@@ -56,6 +57,7 @@ class PlanOperator(TransitionOperator, SkipMixin):
     """
 
     step = staticmethod(transitions.plan)
+    operator_extra_links = (ClusterPageLink(),)
 
     def __init__(self, *, closing_steps: Sequence[str] = (), last_step: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -1,4 +1,4 @@
-"""What Airflow is told of the installed package: two types of connection, and the version.
+"""What Airflow is told of the installed package: connections, options of its configuration, and classes by their paths.
 
 Airflow reads it in each of its processes, so it imports next to nothing.
 """
@@ -6,10 +6,13 @@ Airflow reads it in each of its processes, so it imports next to nothing.
 from importlib.metadata import version
 from typing import Any
 
+from coordinator_plugin.site_options import OPTIONS, SECTION
+
 PACKAGE = "kafka-partition-coordinator"
 ZOOKEEPER, ZOOKEEPER_NAME = "kafka_coordinator_zookeeper", "Kafka coordinator: ZooKeeper"
 KAFKA, KAFKA_NAME = "kafka_coordinator_kafka", "Kafka coordinator: Kafka"
 _HOOKS = "coordinator_plugin.connections"
+_NAME = "Kafka partition coordinator"
 _NO_PLACEHOLDERS = {"host": "", "login": "", "password": "", "port": "", "extra": ""}
 
 
@@ -17,9 +20,31 @@ def provider_info() -> dict[str, Any]:
     """By the schema of `airflow/provider_info.schema.json`."""
     return {
         "package-name": PACKAGE,
-        "name": "Kafka partition coordinator",
+        "name": _NAME,
         "description": "A central coordinator decides which consumer reads which Kafka partition.",
         "versions": [version(PACKAGE)],
+        "integrations": [{"integration-name": _NAME, "tags": ["software"]}],
+        "hooks": _modules("connections", "hook"),
+        "operators": _modules("operators", "question", "launch", "upkeep"),
+        "triggers": _modules("triggers", "watcher"),
+        "bundles": _modules("bundle"),
+        "extra-links": ["coordinator_plugin.links.ClusterPageLink"],
+        "notifications": ["coordinator_plugin.notifications.StuckTopicsNotifier"],
+        "config": {
+            SECTION: {
+                "description": "The options of this Airflow's coordinator; variables COORDINATOR_... win over them.",
+                "options": {
+                    name: {
+                        "description": one.what,
+                        "version_added": "0.2.0",
+                        "type": "string",
+                        "example": one.example,
+                        "default": one.default,
+                    }
+                    for name, one in OPTIONS.items()
+                },
+            }
+        },
         "connection-types": [
             {
                 "connection-type": ZOOKEEPER,
@@ -54,6 +79,10 @@ def provider_info() -> dict[str, Any]:
             },
         ],
     }
+
+
+def _modules(*names: str) -> list[dict[str, Any]]:
+    return [{"integration-name": _NAME, "python-modules": [f"coordinator_plugin.{name}" for name in names]}]
 
 
 def _field(label: str, description: str, **schema: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException, TaskAwaitingInput, TaskDeferred
 
 from coordinator_plugin.base_operators import ClusterOperator
+from coordinator_plugin.links import ClusterPageLink
 from coordinator_plugin.steps import held_up
 from coordinator_plugin.stuck_topics import ASK_AGAIN_S, unowned_of
 from coordinator_plugin.triggers import QuestionTrigger
@@ -47,6 +48,8 @@ class QuestionOperator(ClusterOperator, HITLOperator):
     Without a consumer it says which partitions of the topic have no owner: there is nobody to isolate. The triggerer
     withdraws the question when its topic is removed or no longer stuck.
     """
+
+    operator_extra_links = (ClusterPageLink(),)
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(

@@ -4,9 +4,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-BASE_VARIABLE = "COORDINATOR_RUN_BASE"
-ALLOW_VARIABLE = "COORDINATOR_LET_GO"
-SERVICE_VARIABLE = "COORDINATOR_LAUNCHER_SERVICE"
+from coordinator_plugin.site_options import named, option
+
 _CONTAINER_INITS = frozenset({"dumb-init", "tini", "docker-init", "catatonit", "pause"})
 """First processes of containers: they end with the one program that they start."""
 
@@ -17,7 +16,7 @@ def let_go_problem(environ: Mapping[str, str] = os.environ, proc: Path = Path("/
     In a container whose first process is Airflow, everything ends when that container does. That of Airflow's image is
     `dumb-init`, and its command need not name Airflow: `dumb-init -- /entrypoint celery worker`.
     """
-    if environ.get(ALLOW_VARIABLE, "") == "yes":
+    if option("let_go", environ) == "yes":
         return ""
     try:
         first = (proc / "1" / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -29,19 +28,19 @@ def let_go_problem(environ: Mapping[str, str] = os.environ, proc: Path = Path("/
     return (
         f"this worker runs in a container whose first process is {program}, so a consumer launched here would die with it: "
         "run spark_apps.launch.launcher_service in a container of its own and set "
-        f"{SERVICE_VARIABLE}=yes here, or run the launch tasks on a worker in a container that is not restarted with "
-        f"Airflow and set {ALLOW_VARIABLE}=yes there, or use cluster mode on YARN or Kubernetes"
+        f"{named('launcher_service')} to yes here, or run the launch tasks on a worker in a container that is not "
+        f"restarted with Airflow and set {named('let_go')} to yes there, or use cluster mode on YARN or Kubernetes"
     )
 
 
 def launched_elsewhere(environ: Mapping[str, str] = os.environ) -> bool:
     """Whether a launcher service starts the consumers, so that a launch task only waits for them."""
-    return environ.get(SERVICE_VARIABLE, "") == "yes"
+    return option("launcher_service", environ) == "yes"
 
 
 def run_base(base: str = "", environ: Mapping[str, str] = os.environ) -> Path:
     """The folder of all run folders on this host."""
-    chosen = base or environ.get(BASE_VARIABLE, "")
+    chosen = base or option("run_base", environ)
     if chosen:
         return Path(chosen).absolute()
     return Path(environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "consumers"

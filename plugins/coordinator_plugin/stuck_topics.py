@@ -10,6 +10,7 @@ from coordinator_plugin.steps import held_up
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.errors import Malformed, NotManaged
 from coordinator_tasks.core.model import State
+from coordinator_tasks.core.partition_text import named
 from coordinator_tasks.service import overview, store
 from coordinator_tasks.service.coordinator import Coordinator
 
@@ -45,6 +46,20 @@ def questions_of_unowned(c: Coordinator, unowned: Collection[str]) -> Iterator[Q
     """One for each topic that has been Stable for long and has partitions that nobody owns."""
     for topic, overdue in _overdue(c, unowned, stable=True).items():
         yield Question(topic, "", "", _run_id(topic, "", *overdue))
+
+
+def sentences(c: Coordinator) -> Iterator[str]:
+    """One for each topic that cannot be read, is stuck, or has partitions without an owner: what it waits for, and why."""
+    found = overview.topics(c)
+    stuck = _overdue(c, [one.topic for one in found])
+    for one in found:
+        if one.problem:
+            yield f"{one.topic} cannot be read: {one.problem}"
+        elif one.topic in stuck:
+            held = f" [waits for {', '.join(one.blockers)}]" if one.blockers else ""
+            yield f"{one.topic} is stuck in {one.state}: {one.reason}{held}"
+        elif one.unowned:
+            yield f"nobody owns {named(one.unowned)} of {one.topic}: {one.reason}"
 
 
 def still_asked(c: Coordinator, topic: str, consumer: str) -> bool:

@@ -2,6 +2,3 @@
 
 Pages only read. `registration` is all that Airflow's other processes load of it; `routes` is built in the API server.
 """
-
-PREFIX = "/coordinator"
-"""The path of the pages, below that of Airflow."""

@@ -2,11 +2,9 @@
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
-from airflow.configuration import conf
-
-from coordinator_ui import PREFIX
+from coordinator_plugin.pages_address import PREFIX, pages_address
 
 _Message: TypeAlias = MutableMapping[str, Any]
 _Receive: TypeAlias = Callable[[], Awaitable[_Message]]
@@ -36,17 +34,12 @@ def _icon(colour: str) -> str:
     return "data:image/svg+xml," + quote(svg)
 
 
-def _root() -> str:
-    """The path under which this Airflow is served, usually empty."""
-    return urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
-
-
 ICONS = {"icon": _icon("#8596ae"), "icon_dark_mode": _icon("#a9b8cd")}
 FASTAPI_APPS: list[dict[str, Any]] = [{"app": LazyPages(), "url_prefix": PREFIX, "name": "Coordinator"}]
 EXTERNAL_VIEWS: list[dict[str, Any]] = [
     {
         "name": "Topics",
-        "href": f"{_root()}{PREFIX}/",
+        "href": f"{pages_address()}/",
         "destination": "nav",
         "url_route": "rebalances",
         "nav_top_level": True,
@@ -54,7 +47,7 @@ EXTERNAL_VIEWS: list[dict[str, Any]] = [
     },
     {
         "name": "Moved partitions",
-        "href": f"{_root()}{PREFIX}/runs/{{DAG_ID}}/{{RUN_ID}}",
+        "href": f"{pages_address()}/runs/{{DAG_ID}}/{{RUN_ID}}",
         "destination": "dag_run",
         "url_route": "moved_partitions",
         **ICONS,

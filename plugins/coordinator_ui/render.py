@@ -9,13 +9,14 @@ from typing import Any
 from urllib.parse import quote
 
 from coordinator_plugin.clusters import dag_id
+from coordinator_plugin.pages_address import PREFIX
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from coordinator_tasks.core.move_ways import HOW
 from coordinator_tasks.core.partition_text import counted
-from coordinator_ui import PREFIX, words
+from coordinator_ui import words
 
 TEMPLATES = Path(__file__).parent / "templates"
 MOST_IN_GRID = 64

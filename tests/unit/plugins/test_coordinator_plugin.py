@@ -91,7 +91,7 @@ def test_without_a_setting_there_is_one_cluster_with_the_default_connections() -
 
 
 def test_a_cluster_may_name_its_connections() -> None:
-    found = clusters.cluster("eu", {clusters.VARIABLE: "us, eu=zk_eu/kafka_eu"})
+    found = clusters.cluster("eu", {"COORDINATOR_CLUSTERS": "us, eu=zk_eu/kafka_eu"})
     assert (found.zookeeper_conn_id, found.kafka_conn_id, found.dag_id("reconcile")) == (
         "zk_eu",
         "kafka_eu",
@@ -102,19 +102,23 @@ def test_a_cluster_may_name_its_connections() -> None:
 @pytest.mark.parametrize("text", ["", "a,a", "a/b", "../etc"])
 def test_odd_cluster_lists_are_refused(text: str) -> None:
     with pytest.raises(Refused):
-        clusters.clusters({clusters.VARIABLE: text})
+        clusters.clusters({"COORDINATOR_CLUSTERS": text})
 
 
 @pytest.mark.parametrize(
-    ("set_to", "paused"), [({}, False), ({clusters.PAUSED: "True"}, True), ({clusters.PAUSED: "false"}, False)]
+    ("set_to", "paused"),
+    [({}, False), ({"COORDINATOR_DAGS_PAUSED": "True"}, True), ({"COORDINATOR_DAGS_PAUSED": "false"}, False)],
 )
 def test_a_new_dag_is_paused_where_the_site_says_so(set_to: dict[str, str], paused: bool) -> None:
     assert clusters.begin_paused(set_to) is paused
 
 
 def test_a_word_for_paused_dags_that_is_neither_true_nor_false_is_refused() -> None:
-    with pytest.raises(Refused, match="COORDINATOR_DAGS_PAUSED is 'yes'; set it to true or false"):
-        clusters.begin_paused({clusters.PAUSED: "yes"})
+    with pytest.raises(
+        Refused,
+        match=r"COORDINATOR_DAGS_PAUSED or dags_paused in \[kafka_coordinator\] is 'yes'; set it to true or false",
+    ):
+        clusters.begin_paused({"COORDINATOR_DAGS_PAUSED": "yes"})
 
 
 def test_an_unknown_cluster_is_refused_with_the_known_ones() -> None:
@@ -186,7 +190,7 @@ def test_a_container_that_ends_with_airflow_is_no_place_to_let_go(
 ) -> None:
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "cmdline").write_bytes(first.replace(" ", "\0").encode())
-    problem = run_location.let_go_problem({run_location.ALLOW_VARIABLE: allowed} if allowed else {}, tmp_path)
+    problem = run_location.let_go_problem({"COORDINATOR_LET_GO": allowed} if allowed else {}, tmp_path)
     assert ("would die with it" in problem) is refused
 
 

@@ -28,7 +28,7 @@ from airflow.sdk.exceptions import (
 from airflow.sdk.execution_time.context import MacrosAccessor, OutletEventAccessors
 from airflow.sdk.execution_time.task_runner import _render_map_index, _serialize_rendered_fields
 from coordinator_plugin import hook, launch
-from coordinator_plugin.run_location import ALLOW_VARIABLE, BASE_VARIABLE
+from coordinator_plugin.site_options import OPTIONS
 
 from coordinator_tasks.adapters.discovery import claim_incarnation
 from coordinator_tasks.core.codecs import codec
@@ -167,8 +167,8 @@ def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, template: str) -> Iter
     monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(cluster.coordinator))
     monkeypatch.setattr(hook.CoordinatorHook, "plain_settings", lambda _: {"kafka": {}})
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[1]"}))
-    monkeypatch.setenv(BASE_VARIABLE, str(tmp_path))
-    monkeypatch.setenv(ALLOW_VARIABLE, "yes")
+    monkeypatch.setenv(OPTIONS["run_base"].variable, str(tmp_path))
+    monkeypatch.setenv(OPTIONS["let_go"].variable, "yes")
     yield cluster
     assert codec.decode_state(state, cluster.zk.get(state).data).state is State.STARTING
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from airflow.api_fastapi.core_api.security import get_user
-from coordinator_ui import PREFIX, access, pages, words
+from coordinator_plugin.pages_address import PREFIX
+from coordinator_ui import access, pages, words
 from coordinator_ui.access import may_read_cluster, may_read_run
 from coordinator_ui.reading import Reader
 from coordinator_ui.registration import EXTERNAL_VIEWS, FASTAPI_APPS

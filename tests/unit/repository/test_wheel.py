@@ -27,6 +27,9 @@ print(json.dumps({
     "versions": [p.version for n, p in manager.providers.items() if n == "kafka-partition-coordinator"],
     "hooks": hooks,
     "fields": sorted(n for n in manager.connection_form_widgets if "kafka_coordinator" in n),
+    "options": sorted(dict(manager.provider_configs)["kafka-partition-coordinator"]["kafka_coordinator"]["options"]),
+    "links": [name for name in manager.extra_links_class_names if "coordinator" in name],
+    "notifiers": [name for name in manager.notification if "coordinator" in name],
     "plugins": [plugin.name for plugin in _get_plugins()[0]],
     "dags": {name: [sorted(dag.tags), dag.is_paused_upon_creation] for name, dag in dags().items()},
 }))
@@ -84,6 +87,9 @@ def test_airflow_finds_connections_plugin_and_dags_without_a_copied_folder(unpac
         "kafka_coordinator_zookeeper": "coordinator_plugin.connections.ZooKeeperConnectionHook",
     }
     assert "extra__kafka_coordinator_zookeeper__status_token" in found["fields"]
+    assert "dag_prefix" in found["options"]
+    assert found["links"] == ["coordinator_plugin.links.ClusterPageLink"]
+    assert found["notifiers"] == ["coordinator_plugin.notifications.StuckTopicsNotifier"]
     assert "coordinator" in found["plugins"]
     dags = found["dags"]
     assert isinstance(dags, dict)
@@ -93,5 +99,8 @@ def test_airflow_finds_connections_plugin_and_dags_without_a_copied_folder(unpac
 
 
 def test_a_prefix_that_no_dag_id_may_have_is_refused(unpacked: Path, tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="COORDINATOR_DAG_PREFIX is 'a b/'; give at most 50 letters"):
+    with pytest.raises(
+        AssertionError,
+        match=r"COORDINATOR_DAG_PREFIX or dag_prefix in \[kafka_coordinator\] is 'a b/'; give at most 50",
+    ):
         found_by_airflow(unpacked, tmp_path, COORDINATOR_DAG_PREFIX="a b/")

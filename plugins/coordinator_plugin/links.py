@@ -1,0 +1,23 @@
+"""The link from a task to the coordinator's pages."""
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from airflow.sdk import BaseOperatorLink
+
+from coordinator_plugin.clusters import cluster as find_cluster
+from coordinator_plugin.pages_address import pages_address
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator
+
+
+@attrs.define()
+class ClusterPageLink(BaseOperatorLink):
+    """Beside a task of one cluster: its topics and consumers now, and what moved last."""
+
+    name = "Topics and consumers"
+
+    def get_link(self, operator: "BaseOperator", **_: Any) -> str:
+        """A path below Airflow's own address."""
+        return f"{pages_address()}/clusters/{find_cluster(getattr(operator, 'cluster', '')).name}"

@@ -1,0 +1,64 @@
+"""Tells a chat, or whatever takes JSON by HTTP, which topics are stuck and why."""
+
+from collections.abc import Sequence
+
+import httpx
+from airflow.sdk import BaseHook, BaseNotifier, Connection, Context
+
+from coordinator_plugin.hook import CoordinatorHook
+from coordinator_plugin.stuck_topics import sentences
+from coordinator_tasks.core.errors import CoordinatorError
+
+LIMIT_S = 10.0
+SHOWN_CHARS = 2_000
+_PLAIN = str.maketrans({"<": "‹", ">": "›", "[": "(", "]": ")", "@": "＠", "`": "'"})
+
+
+class StuckTopicsNotifier(BaseNotifier):
+    """For `on_failure_callback`, and for the questions of `stuck_topic`; `cluster` empty = the default one.
+
+    Writes one line for each stuck topic into the log. With `http_conn_id` it posts them as `{"text": ...}` to the address of
+    that connection: its host, or the whole URL in the host; its password is sent as a bearer token. What cannot be sent
+    is logged, and fails nothing.
+    """
+
+    template_fields: Sequence[str] = ()
+
+    def __init__(self, *, cluster: str = "", http_conn_id: str = "") -> None:
+        super().__init__()
+        self.cluster = cluster
+        self.http_conn_id = http_conn_id
+
+    def notify(self, context: Context) -> None:
+        """Say it."""
+        lines = self._lines()
+        for line in lines:
+            self.log.warning("%s", line)
+        if not self.http_conn_id:
+            return
+        ti = context.get("ti")
+        about = f"{ti.dag_id}, task {ti.task_id}, run {ti.run_id}" if ti is not None else "the coordinator"
+        try:
+            _post(BaseHook.get_connection(self.http_conn_id), "\n".join([f"{about}:", *lines]))
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            # Not its text: the address of a chat is a secret.
+            code = f" {error.response.status_code}" if isinstance(error, httpx.HTTPStatusError) else ""
+            self.log.error("the connection %s was not told: %s%s", self.http_conn_id, type(error).__name__, code)  # noqa: TRY400
+
+    def _lines(self) -> list[str]:
+        try:
+            with CoordinatorHook(self.cluster).open() as coordinator:
+                return list(sentences(coordinator)) or ["no topic is stuck now"]
+        except CoordinatorError as error:
+            return [f"the coordinator cannot look at its topics: {error}"]
+
+
+def _post(connection: Connection, text: str) -> None:
+    host = connection.host or ""
+    url = host if "://" in host else f"{connection.schema or 'https'}://{host}"
+    if connection.port:
+        url = f"{url}:{connection.port}"
+    headers = {"Authorization": f"Bearer {connection.password}"} if connection.password else {}
+    shown = text.translate(_PLAIN)
+    body = {"text": shown if len(shown) <= SHOWN_CHARS else shown[: SHOWN_CHARS - 3] + "..."}
+    httpx.post(url, json=body, headers=headers, timeout=LIMIT_S).raise_for_status()

@@ -1,0 +1,74 @@
+"""The site's options of this Airflow: a variable in the environment of its services, or the section `[kafka_coordinator]`.
+
+They have to be known while DAGs are parsed, when connections cannot be read.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+SECTION = "kafka_coordinator"
+
+
+class Option(NamedTuple):
+    """`variable` wins over Airflow's configuration, and that over `default`."""
+
+    variable: str
+    default: str
+    what: str
+    example: str | None = None
+
+
+OPTIONS: Mapping[str, Option] = {
+    "clusters": Option(
+        "COORDINATOR_CLUSTERS",
+        "main",
+        "The clusters, the default first: name or name=ZOOKEEPER_CONNECTION/KAFKA_CONNECTION, separated by commas.",
+        "main,eu=zookeeper_eu/kafka_eu",
+    ),
+    "dag_prefix": Option("COORDINATOR_DAG_PREFIX", "", "Goes before each DAG id.", "kafka_"),
+    "dag_tags": Option("COORDINATOR_DAG_TAGS", "", "Further tags of the DAGs, separated by commas.", "team-data"),
+    "dags_paused": Option(
+        "COORDINATOR_DAGS_PAUSED", "false", "true: a new DAG is paused until somebody turns it on.", "true"
+    ),
+    "launch_pool": Option(
+        "COORDINATOR_LAUNCH_POOL", "default_pool", "The pool of the tasks that launch consumers.", "consumers"
+    ),
+    "notify_conn_id": Option(
+        "COORDINATOR_NOTIFY_CONN_ID",
+        "",
+        "An HTTP connection that is told which topics are stuck, when a person is asked or a task fails.",
+        "chat",
+    ),
+    "run_base": Option(
+        "COORDINATOR_RUN_BASE", "", "The folder of all run folders on a worker; empty = consumers in AIRFLOW_HOME.",
+        "/var/lib/coordinator",
+    ),
+    "let_go": Option(
+        "COORDINATOR_LET_GO",
+        "",
+        "yes: consumers are started on a worker although its container ends with Airflow.",
+        "yes",
+    ),
+    "launcher_service": Option(
+        "COORDINATOR_LAUNCHER_SERVICE",
+        "",
+        "yes: a launcher service starts the consumers, and tasks only wait for them.",
+        "yes",
+    ),
+}  # fmt: skip
+
+
+def option(name: str, environ: Mapping[str, str] = os.environ) -> str:
+    """What the site has set."""
+    wanted = OPTIONS[name]
+    if wanted.variable in environ:
+        return environ[wanted.variable]
+    from airflow.configuration import conf  # noqa: PLC0415 - Airflow reads OPTIONS while it reads its configuration
+
+    return str(conf.get(SECTION, name, fallback=wanted.default))
+
+
+def named(name: str) -> str:
+    """Where a person finds the option, for an error."""
+    return f"{OPTIONS[name].variable} or {name} in [{SECTION}]"
