@@ -1,7 +1,7 @@
 # Needs Linux, make, python3.11 with venv, Java 17 or 21 (`install` sees to it for root on Debian or Ubuntu) and the package
 # registries. The first target is the one a newcomer wants.
 PYTHON ?= python3.11
-UV_VERSION := 0.13.8
+PIP_AUDIT_VERSION := 2.10.1
 BIN := .venv/bin
 # A company's own certificate authority stands in the system's store, which uv reads only when told; bare images have none.
 CERTIFICATES := $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt)
@@ -11,7 +11,7 @@ CODE := $(wildcard coordinator_tasks spark_apps dags plugins)
 ALL := $(CODE) $(wildcard tests benchmarks)
 export PYTHONPATH := $(CURDIR):$(CURDIR)/plugins
 
-.PHONY: demo demo-stop help install check quick test lint format types imports dead unit reader faults clusters simulate search mutants guards freeze clean
+.PHONY: demo demo-stop help install check quick test lint format types imports dead unit reader faults clusters simulate search mutants guards freeze sbom audit clean
 
 demo: install  ## shows a join, a drain and a crash on real servers; KEEP=1 leaves all running, ENSEMBLE=1 starts three of each
 	@$(BIN)/python -m coordinator_tasks.demo $(if $(ENSEMBLE),--ensemble) $(if $(KEEP),--keep)
@@ -25,13 +25,13 @@ help:  ## prints the targets with their sentences
 install: $(STAMP)  ## installs everything into .venv
 	@$(BIN)/python -m coordinator_tasks.embedded.host
 
-$(STAMP): requirements.txt
+$(STAMP): requirements.txt requirements-uv.txt
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) was not found, and PySpark and Airflow are frozen for it: install Python 3.11, or call make PYTHON=/path/to/it" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.txt
 	$(BIN)/python -m pip uninstall --quiet --yes --disable-pip-version-check pyspark-client 2>/dev/null
-	$(UV) pip install --quiet --no-deps --compile-bytecode -r requirements.txt
-	$(BIN)/python -c "import pyspark.core.context" || $(UV) pip install --quiet --no-deps --compile-bytecode --reinstall-package pyspark -r requirements.txt
+	$(UV) pip install --quiet --require-hashes --no-deps --compile-bytecode -r requirements.txt
+	$(BIN)/python -c "import pyspark.core.context" || $(UV) pip install --quiet --require-hashes --no-deps --compile-bytecode --reinstall-package pyspark -r requirements.txt
 	touch $@
 
 check: install format  ## what needs no server, for every save: format, lint, types, imports, dead code, unit tests
@@ -94,8 +94,14 @@ faults: install  ## the long part of the fault tests: pairs of deaths and more; 
 freeze: install  ## writes requirements.txt anew from requirements.in
 	@mkdir -p build
 	@head -2 requirements.txt > build/requirements.txt
-	$(UV) pip compile --quiet --upgrade --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-package pyspark-client requirements.in >> build/requirements.txt
+	$(UV) pip compile --quiet --upgrade --generate-hashes --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-package pyspark-client requirements.in >> build/requirements.txt
 	mv build/requirements.txt requirements.txt
+
+sbom: install  ## writes build/sbom.json: every frozen package and jar with its checksum, in CycloneDX
+	@$(BIN)/python -m tests.sbom
+
+audit: install  ## asks a public database for known weaknesses of the frozen packages; pip-audit comes into an environment of its own
+	$(UV) tool run --from pip-audit==$(PIP_AUDIT_VERSION) pip-audit --require-hashes --disable-pip -r requirements.txt
 
 clean:  ## removes what was built here; the cache of fetched files stays
 	rm -rf build .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

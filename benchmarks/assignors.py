@@ -11,12 +11,10 @@ import argparse
 import copy
 import gc
 import math
-import os
 import random
 import resource
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -28,13 +26,17 @@ from benchmarks.group_assignors.incremental import Plan
 from benchmarks.group_assignors.layout import claims_of, layout_of
 from benchmarks.group_assignors.optimum import GroupBalanced, solve_arrays
 from coordinator_tasks.core.assignors.group import Group, GroupMember
-from coordinator_tasks.embedded.cache import cache_folder, exclusive
-from coordinator_tasks.embedded.jars import FETCH_TIMEOUT_S, HARMLESS_CLASS, pyspark_home
+from coordinator_tasks.embedded.jars import JarSet, Resolution, ensure_jars
 from coordinator_tasks.java import find_java
 
 KAFKA_VERSION = "4.4.0"
 PACKAGES = f"org.apache.kafka:kafka-group-coordinator:{KAFKA_VERSION},org.slf4j:slf4j-nop:1.7.36"
 UNUSED = ",".join(f"com.fasterxml.jackson.core:jackson-{part}" for part in ("databind", "core", "annotations"))
+JARS = JarSet(
+    f"Kafka's assignors {KAFKA_VERSION}",
+    Path(__file__).with_name(f"kafka-assignors-{KAFKA_VERSION}.sha256"),
+    (Resolution(PACKAGES, UNUSED),),
+)
 DRIVER = Path(__file__).with_name("AssignorBench.java")
 OUTPUT = Path(__file__).parents[1] / "build" / "benchmarks" / "assignors.md"
 EVENTS = ("fresh", "one joins", "one leaves", "a tenth leaves")
@@ -123,7 +125,7 @@ def main() -> None:
     if chosen.memory:
         print(memory_mb())
         return
-    folder = kafka_jars()
+    folder = ensure_jars(JARS)
     lines = [head()]
     print(lines[0], flush=True)
     for cell in CELLS if chosen.cell is None else [CELLS[chosen.cell]]:
@@ -249,29 +251,6 @@ def memory_mb() -> float:
     if sum(len(listed["t"]) for listed in answer.values()) != 1_000_000:
         raise AssertionError("a partition is missing")
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def kafka_jars() -> Path:
-    """Kafka's assignors and what they need, by pinned version, in the cache."""
-    folder = cache_folder() / f"kafka-assignors-{KAFKA_VERSION}"
-    with exclusive(folder.name):
-        if not folder.is_dir():
-            fetch(folder)
-    return folder
-
-
-def fetch(folder: Path) -> None:
-    spark = pyspark_home()
-    with tempfile.TemporaryDirectory(prefix="fetch-", dir=folder.parent) as scratch:
-        # fmt: off
-        command = [
-            str(spark / "bin" / "spark-submit"), "--conf", f"spark.jars.ivy={scratch}", "--packages", PACKAGES,
-            "--exclude-packages", UNUSED, "--class", HARMLESS_CLASS, "spark-internal",
-        ]
-        # fmt: on
-        environment = {**os.environ, "SPARK_HOME": str(spark), "JAVA_HOME": str(find_java().home)}
-        subprocess.run(command, check=True, capture_output=True, env=environment, timeout=FETCH_TIMEOUT_S)
-        (Path(scratch) / "jars").rename(folder)
 
 
 if __name__ == "__main__":

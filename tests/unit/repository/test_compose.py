@@ -27,7 +27,7 @@ dockerfiles = {s["image"]: s["build"]["dockerfile_inline"] for s in services.val
 
 
 def pin(package: str) -> str:
-    found = re.search(rf"^{re.escape(package)}==(\S+)$", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
+    found = re.search(rf"^{re.escape(package)}==(\S+) ", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
     assert found, package
     return found[1]
 

@@ -11,6 +11,7 @@ from typer.main import get_command
 
 from coordinator_tasks.cli import app
 from coordinator_tasks.core.assignors import ASSIGNORS
+from tests.sbom import pinned
 
 ROOT = Path(__file__).parents[3]
 CODECS = ROOT / "coordinator_tasks" / "core" / "codecs"
@@ -20,7 +21,14 @@ DOCS = sorted(
 BINARY = {".png", ".jpg", ".ico", ".gif", ".woff2", ".gz"}
 TOP_LEVEL = {
     *("dags", "plugins", "coordinator_tasks", "spark_apps", "tests", "docs", "benchmarks", ".ci"),
-    *("docker-compose.yaml", "requirements.txt", "requirements.in", "pyproject.toml", "Makefile"),
+    *(
+        "docker-compose.yaml",
+        "requirements.txt",
+        "requirements-uv.txt",
+        "requirements.in",
+        "pyproject.toml",
+        "Makefile",
+    ),
     *(
         "README.md",
         "LICENSE",
@@ -39,6 +47,7 @@ NEEDED = {
     "Makefile",
     "docker-compose.yaml",
     "requirements.txt",
+    "requirements-uv.txt",
     "pyproject.toml",
 }
 
@@ -181,8 +190,7 @@ def test_every_direct_dependency_earns_its_line() -> None:
 
 
 def test_requirements_are_frozen_and_complete() -> None:
-    lines = [line for line in (ROOT / "requirements.txt").read_text().splitlines() if line and line[0] != "#"]
-    frozen = dict(line.split("==", 1) for line in lines)
+    frozen = dict(one.split("==", 1) for one, _ in pinned((ROOT / "requirements.txt").read_text()))
     assert all(re.fullmatch(r"\d[\w.+!-]*", version) for version in frozen.values())
     for line in (ROOT / "requirements.in").read_text().split():
         name, _, version = line.partition("==")

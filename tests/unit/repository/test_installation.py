@@ -8,13 +8,14 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.sbom import pinned
+
 ROOT = Path(__file__).parents[3]
 REPAIR = "delete .venv and run make install"
 
 
 def requirements(name: str) -> list[Requirement]:
-    lines = (ROOT / name).read_text().splitlines()
-    return [Requirement(line) for line in lines if line.strip() and not line.startswith("#")]
+    return [Requirement(one) for one, _ in pinned((ROOT / name).read_text())]
 
 
 def test_every_frozen_package_is_installed_in_its_version() -> None:
@@ -27,6 +28,13 @@ def test_every_frozen_package_is_installed_in_its_version() -> None:
         name: (version, installed.get(name)) for name, version in frozen.items() if installed.get(name) != version
     }
     assert differing == {}, f"frozen and installed versions differ: {REPAIR}"
+
+
+def test_every_frozen_package_has_its_checksums() -> None:
+    for name in ("requirements.txt", "requirements-uv.txt"):
+        found = pinned((ROOT / name).read_text())
+        assert found
+        assert [one for one, hashes in found if not hashes] == []
 
 
 def test_every_direct_requirement_is_frozen() -> None:
