@@ -112,6 +112,13 @@ def test_every_service_is_checked_and_waits_for_services_that_are_there() -> Non
             assert other in services
 
 
+def test_only_what_is_copied_goes_into_a_build() -> None:
+    first, *others = (ROOT / ".dockerignore").read_text().splitlines()
+    copied = re.findall(r"^COPY (?!--from)(\S+) ", "\n".join(dockerfiles.values()), re.MULTILINE)
+    assert first == "*"
+    assert {one.removeprefix("!") for one in others if one.startswith("!")} == set(copied)
+
+
 def test_secrets_come_from_an_env_file_without_defaults() -> None:
     used = {name for name, _ in VARIABLE.findall(TEXT)}
     offered = re.findall(r"^([A-Z_]+)=(.*)$", EXAMPLE, re.MULTILINE)
