@@ -28,6 +28,7 @@ PACKAGES = Path(__file__).with_name("celery.txt")
 DEBIAN_PACKAGES = ("redis-server", "redis-tools", "libatomic1", "libjemalloc2", "liblzf1")
 FETCH_LIMIT_S = 300.0
 MIGRATE_LIMIT_S = 180.0
+START_LIMIT_S = 400.0  # nine processes that import Airflow at once, on a busy machine
 CONNECTIONS = 120
 SETTINGS: Mapping[str, str] = {
     "core.executor": "CeleryExecutor",
@@ -100,9 +101,9 @@ def celery_airflow(
             ending.callback(process.kill)
             process.spawn()
         ending.callback(airflow.kill)
-        airflow.start()
+        airflow.start(timeout_s=START_LIMIT_S)
         for process in (*site.workers, *site.second.values()):
-            process.wait_ready()
+            process.wait_ready(START_LIMIT_S)
         yield site
 
 
