@@ -6,7 +6,8 @@ holds its content (a Kubernetes Secret in a pod); `COORDINATOR_<FIELD>` names a 
 `COORDINATOR_KAFKA_<PROPERTY>` a property of librdkafka with `_` for `.`, `COORDINATOR_ZOOKEEPER_<FIELD>` a field of
 `ZooKeeperAccess`, `COORDINATOR_POLICY_<FIELD>` a field of `Policy`, `COORDINATOR_ALLOWED_<FIELD>` a field of
 `AllowedLaunches`, `COORDINATOR_PARAMETER_<NAME>` a parameter of the cluster's strategy with `_` for `.`,
-`COORDINATOR_STRATEGIES_<NAME>` a strategy of the site.
+`COORDINATOR_STRATEGIES_<NAME>` a strategy of the site. `COORDINATOR_CONSUMER_ZOOKEEPER_<FIELD>` and
+`COORDINATOR_CONSUMER_KAFKA_<PROPERTY>` are of the consumers that are launched from here.
 """
 
 import json
@@ -46,6 +47,8 @@ class Settings:
     - `strategy`, `parameters`: for topics that name no strategy; `strategies`: the site's own ones, name →
       `package.module:callable`.
     - `allowed`: what fleets may launch from this host, besides our own application and pipelines.
+    - `consumer_zookeeper`, `consumer_kafka`: what consumers that are launched from here get instead of
+      `zookeeper_access`, and besides `kafka`: accounts of their own.
     """
 
     cluster: str
@@ -69,6 +72,8 @@ class Settings:
     registry_ttl_s: float = 10.0
     policy: Policy = field(default_factory=Policy)
     allowed: AllowedLaunches = field(default_factory=AllowedLaunches)
+    consumer_zookeeper: Mapping[str, str] = field(default_factory=dict, repr=False)
+    consumer_kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         check_cluster(self.cluster)
@@ -101,7 +106,9 @@ class Settings:
 _STATUS_FIELDS = {one.name for one in fields(Settings) if one.name.startswith("status_")}
 _OWN_FIELDS = {"cluster", "zookeeper", "discovery", "fence", "strategy"} | _STATUS_FIELDS
 _TIMES = {"session_timeout_s", "answer_timeout_s", "ask_timeout_s", "registry_ttl_s"}
-_GROUPS = {"kafka", "zookeeper_access", "policy", "parameters", "strategies", "allowed"}
+_TEXTS = ("kafka", "parameters", "strategies", "consumer_zookeeper", "consumer_kafka")
+_GROUPS = {"zookeeper_access", "policy", "allowed", *_TEXTS}
+_OF_LAUNCHERS = ("consumer_zookeeper", "consumer_kafka", "allowed")
 _MADE_BY_WIRING = {"strategies"}  # fields of `Policy` that are no settings
 
 
@@ -120,6 +127,8 @@ def settings_from_environment(environ: Mapping[str, str] = os.environ) -> Settin
         "parameters": _group(environ, "PARAMETER_", dots=True),
         "strategies": _group(environ, "STRATEGIES_"),
         "allowed": allowed_from_environment(environ),
+        "consumer_zookeeper": _group(environ, "CONSUMER_ZOOKEEPER_"),
+        "consumer_kafka": _group(environ, "CONSUMER_KAFKA_", dots=True),
     }
     _check_groups(given)
     return settings_of({**given, **{name: {**given.get(name, {}), **more} for name, more in from_environment.items()}})
@@ -158,13 +167,11 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
         )
     _check_groups(given)
     own: dict[str, Any] = {name: str(given[name]) for name in _OWN_FIELDS if name in given}
+    own |= {name: _texts(given.get(name, {})) for name in _TEXTS}
     times = {name: _converted(name, given[name], 0.0) for name in _TIMES if name in given}
     return Settings(
         cluster=own.pop("cluster", ""),
         zookeeper=own.pop("zookeeper", ""),
-        kafka=_texts(given, "kafka"),
-        parameters=_texts(given, "parameters"),
-        strategies=_texts(given, "strategies"),
         zookeeper_access=_dataclass(ZooKeeperAccess(), "zookeeper_access", given.get("zookeeper_access", {})),
         policy=_dataclass(Policy(), "policy", given.get("policy", {})),
         allowed=_dataclass(AllowedLaunches(), "allowed", given.get("allowed", {})),
@@ -173,8 +180,27 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
     )
 
 
-def _texts(given: Mapping[str, Any], group: str) -> dict[str, str]:
-    return {str(key): str(value) for key, value in given.get(group, {}).items()}
+def _texts(given: Mapping[str, Any]) -> dict[str, str]:
+    return {str(key): ";".join(value) if isinstance(value, list) else str(value) for key, value in given.items()}
+
+
+def for_consumers(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a consumer gets which is launched from here, as plain data; raises `Refused`.
+
+    The coordinator's account never goes to a consumer where consumers have another one.
+    """
+    settings = settings_of(plain)
+    if settings.zookeeper_access.consumers and not settings.consumer_zookeeper:
+        raise Refused(
+            "zookeeper_access.consumers names other accounts for consumers, and this one launches consumers; "
+            "set consumer_zookeeper to what they log in with"
+        )
+    given = {name: value for name, value in plain.items() if name not in _OF_LAUNCHERS}
+    if settings.consumer_zookeeper:
+        given["zookeeper_access"] = dict(settings.consumer_zookeeper)
+    given["kafka"] = {**settings.kafka, **settings.consumer_kafka}
+    settings_of(given)
+    return given
 
 
 def plain_settings(settings: Settings) -> dict[str, Any]:
@@ -183,7 +209,12 @@ def plain_settings(settings: Settings) -> dict[str, Any]:
     found["policy"] = {name: value for name, value in found["policy"].items() if name not in _MADE_BY_WIRING}
     del found["allowed"]
     # A consumer of an earlier release refuses the fields that it does not know.
-    return {name: value for name, value in found.items() if value or name not in _STATUS_FIELDS}
+    access = found["zookeeper_access"].items()
+    found["zookeeper_access"] = {
+        name: value for name, value in access if value or name not in ("consumers", "coordinator")
+    }
+    later = _STATUS_FIELDS | {"consumer_zookeeper", "consumer_kafka"}
+    return {name: value for name, value in found.items() if value or name not in later}
 
 
 def _check_groups(given: Mapping[str, Any]) -> None:
@@ -214,6 +245,10 @@ def _converted(name: str, value: object, like: object) -> Any:
         if text.lower() in ("true", "yes", "1", "false", "no", "0"):
             return text.lower() in ("true", "yes", "1")
         raise Refused(f"the setting {name} is {text!r}, neither true nor false; correct it")
+    if isinstance(like, tuple):
+        return tuple(
+            str(one).strip() for one in (value if isinstance(value, list | tuple) else text.split(";") if text else ())
+        )
     if not isinstance(like, int | float):
         return str(value)
     try:

@@ -22,6 +22,7 @@ from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffs
 from coordinator_tasks.adapters.processes import is_gone, this_process
 from coordinator_tasks.adapters.status import HttpStatusClient
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
+from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Clock, Discovery, GroupOffsets, RecordSampler, Registry, ZooKeeper
 from coordinator_tasks.core.protocol.claims import MAX_STEP
@@ -38,6 +39,7 @@ __all__ = [
     "open_consumer_session",
     "open_coordinator",
     "open_zookeeper",
+    "set_access_lists",
     "settings_from_environment",
 ]
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -90,6 +92,11 @@ class ConsumerSession:
         """Draw this process's incarnation, once per start."""
         return claim_incarnation(self.zk, self.paths, consumer, step=1 + secrets.randbelow(MAX_STEP))
 
+    @property
+    def separate(self) -> bool:
+        """Whether this consumer's ZooKeeper account is another one than the coordinator's."""
+        return self.settings.zookeeper_access.separate
+
     def group_offsets(self, group: str) -> GroupOffsets:
         """The offsets of a topic's group."""
         kafka, limit_s = self.settings.kafka, self.settings.answer_timeout_s
@@ -126,19 +133,45 @@ def open_consumer_session(settings: Settings) -> Iterator[ConsumerSession]:
 
 
 def open_zookeeper(settings: Settings) -> KazooZooKeeper:
-    """One ZooKeeper session; the caller closes it. Raises `Refused` if the cluster's folders are open or another account's."""
-    paths = Paths(settings.cluster)
-    zk = KazooZooKeeper(
-        settings.zookeeper,
-        session_timeout_s=settings.session_timeout_s,
-        answer_timeout_s=settings.answer_timeout_s,
-        access=settings.zookeeper_access,
-    )
+    """One ZooKeeper session; the caller closes it.
+
+    Raises `Refused` where the cluster's folders are open or another's, and `StoreUnavailable`.
+    """
+    paths, zk = Paths(settings.cluster), _connect(settings)
     with ExitStack() as on_error:
         on_error.callback(zk.close)
         zk.check_closed((paths.base, *paths.folders()))
         on_error.pop_all()
     return zk
+
+
+def set_access_lists(settings: Settings) -> int:
+    """Give every node of the cluster the access list that the settings ask for; returns how many nodes there are.
+
+    Raises `Refused` where the settings close no nodes, or another account owns one, and `StoreUnavailable`.
+    """
+    if not settings.zookeeper_access.closes_nodes:
+        raise Refused("the settings have no log-in to ZooKeeper that closes nodes; set zookeeper_access")
+    if settings.zookeeper_access.coordinator:
+        raise Refused(
+            "zookeeper_access.coordinator is set, so this account is a consumer's; use the coordinator's settings"
+        )
+    paths, zk = Paths(settings.cluster), _connect(settings)
+    try:
+        changed = zk.set_access_lists(paths.base)
+        _ensure_folders(zk, paths)
+        return changed
+    finally:
+        zk.close()
+
+
+def _connect(settings: Settings) -> KazooZooKeeper:
+    return KazooZooKeeper(
+        settings.zookeeper,
+        session_timeout_s=settings.session_timeout_s,
+        answer_timeout_s=settings.answer_timeout_s,
+        access=settings.zookeeper_access,
+    )
 
 
 def ask_brokers(kafka: Mapping[str, str]) -> None:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from kazoo.client import KazooClient
@@ -237,8 +238,27 @@ class KazooZooKeeper:
         self._repeat("/", lambda: self._client.sync_async("/"), _same)
 
     def ensure(self, path: str) -> None:
-        # A write, but one that may be repeated.
-        self._repeat(path, lambda: self._client.ensure_path_async(self._full(path)), _same)
+        if self._access.separate:
+            self._ensure_each(path)
+        else:
+            # A write, but one that may be repeated.
+            self._repeat(path, lambda: self._client.ensure_path_async(self._full(path)), _same)
+
+    def _ensure_each(self, path: str) -> None:
+        """Create each missing node on the way with an access list of its own."""
+        if self._repeat(path, lambda: self._client.exists_async(self._full(path)), _same) is not None:
+            return
+        if not self._access.may_create(path):
+            raise self._not_made(path)
+        names = path.strip("/").split("/")
+        for above in ("/" + "/".join(names[: depth + 1]) for depth in range(len(names))):
+            acl = self._access.acl_of(above)
+            self._repeat(above, partial(self._client.ensure_path_async, self._full(above), acl), _same)
+
+    def _not_made(self, path: str) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"{self._full(path)} is not in ZooKeeper, and this account may not create it; start the coordinator, which does"
+        )
 
     def _repeat(self, path: str, send: Callable[[], Any], read: Callable[[Any], V]) -> V:
         """Send until there is an answer or the time is over."""
@@ -289,7 +309,8 @@ class KazooZooKeeper:
         path = self._full(operation.path)
         match operation:
             case Create(data=data, ephemeral=ephemeral, sequence=sequence):
-                transaction.create(path, data, ephemeral=ephemeral, sequence=sequence)
+                acl = self._access.acl_of(operation.path)
+                transaction.create(path, data, acl, ephemeral=ephemeral, sequence=sequence)
                 if sequence and path.endswith("/"):
                     # kazoo's transactions drop the slash that makes the number alone the name.
                     transaction.operations[-1] = transaction.operations[-1]._replace(path=path)
@@ -309,9 +330,10 @@ class KazooZooKeeper:
         return None
 
     def check_closed(self, folders: Sequence[str]) -> None:
-        """Raise `Refused` for a folder that anybody may change or another account owns; without a log-in, do nothing.
+        """Refuse folders that others may change, or that another account owns; nothing without a log-in.
 
-        The first folder contains the others. Missing folders are left out.
+        The first folder holds the others. Those that are not there are left out, unless only the coordinator may create
+        them: then `StoreUnavailable`.
         """
         if not self._access.closes_nodes:
             return
@@ -321,10 +343,38 @@ class KazooZooKeeper:
             try:
                 acls = self._acls(folder)
             except NodeMissing:
+                if not self._access.may_create(folder):
+                    raise self._not_made(folder) from None
                 continue
             except Refused as error:
                 raise self._access.foreign(full, top) from error
-            self._access.check_closed(full, acls, top)
+            self._access.check_closed(full, acls, top, self._prefix)
+
+    def set_access_lists(self, top: str) -> int:
+        """Give a node and everything below it the access lists that they would be created with; how many got one.
+
+        Raises `Refused` for a node whose access list this account may not change.
+        """
+        wanted, done = [top], 0
+        while wanted:
+            sent = [
+                (path, self._client.set_acls_async(self._full(path), self._access.acl_of(path)))
+                for path in wanted[:_PIPELINE]
+            ]
+            below: list[str] = []
+            for path, answer in sent:
+                try:
+                    answer.get(timeout=self._limit_s)
+                    below += [f"{path}/{child}" for child in self.children(path)]
+                    done += 1
+                except (NoNodeError, NodeMissing):
+                    continue  # it vanished
+                except NoAuthError as error:
+                    raise self._access.foreign(self._full(path), self._full(top)) from error
+                except (KazooException, KazooTimeoutError) as error:
+                    raise self._translated(error, path) from error
+            wanted = [*wanted[_PIPELINE:], *below]
+        return done
 
     def _acls(self, path: str) -> list[ACL]:
         return self._repeat(path, lambda: self._client.get_acls_async(self._full(path)), lambda answer: list(answer[0]))

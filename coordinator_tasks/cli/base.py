@@ -17,7 +17,7 @@ from coordinator_tasks.core.partition_text import named
 from coordinator_tasks.service import transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Outcome, TopicReport
-from coordinator_tasks.wiring import open_coordinator, settings_from_environment
+from coordinator_tasks.wiring import Settings, open_coordinator, settings_from_environment
 
 HELD_EXIT = 1
 Opener = Callable[[], AbstractContextManager[Coordinator]]
@@ -36,14 +36,19 @@ def opened(context: typer.Context) -> Iterator[Coordinator]:
 
 
 def _from_environment() -> AbstractContextManager[Coordinator]:
+    settings = given_settings()
+    # What librdkafka would print of its own stands in our one line as well.
+    return open_coordinator(replace(settings, kafka={"log_level": "2", **settings.kafka}))
+
+
+def given_settings() -> Settings:
+    """The settings of the environment; raises `Refused`."""
     if not {"COORDINATOR_SETTINGS", "COORDINATOR_CLUSTER"} & os.environ.keys():
         raise Refused(
             "no settings are given, so no cluster is known; name a settings file in COORDINATOR_SETTINGS, or set "
             "COORDINATOR_CLUSTER, COORDINATOR_ZOOKEEPER and COORDINATOR_KAFKA_BOOTSTRAP_SERVERS"
         )
-    settings = settings_from_environment()
-    # librdkafka would print its own lines; ours has their reason.
-    return open_coordinator(replace(settings, kafka={"log_level": "2", **settings.kafka}))
+    return settings_from_environment()
 
 
 def output(found: object, as_json: bool, render: show.Render) -> None:

@@ -132,6 +132,7 @@ class Paths:
     members = _Folder("members")
     ids = _Folder("ids")
     directives = _Folder("directives")
+    leaves = _Folder("leaving")
     fleets = _Folder("fleet")
     configs = _Folder("config")
     histories = _Folder("history")
@@ -156,6 +157,9 @@ class Paths:
 
     def directive(self, consumer: str) -> str:
         return f"{self.directives}/{check_consumer(consumer)}"
+
+    def leave(self, consumer: str) -> str:
+        return f"{self.leaves}/{check_consumer(consumer)}"
 
     def fleet(self, app: str) -> str:
         return f"{self.fleets}/{check_app(app)}"

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from coordinator_tasks.core.assignors.weights import totals
 from coordinator_tasks.core.codecs import member_codec
 from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, Malformed, Refused
-from coordinator_tasks.core.machine.life import interfaces
+from coordinator_tasks.core.machine.life import interfaces, with_leave
 from coordinator_tasks.core.machine.presence import note_absence, presence
 from coordinator_tasks.core.machine.world import Presence, TopicView, World
 from coordinator_tasks.core.model import (
@@ -22,6 +22,7 @@ from coordinator_tasks.core.model import (
     Committed,
     ConsumerStatus,
     Directive,
+    Draining,
     Ending,
     IdClaim,
     Isolation,
@@ -110,8 +111,17 @@ def load_claims(c: Coordinator, consumers: Collection[str], unclear: dict[str, s
 
 
 def load_directives(c: Coordinator, unclear: dict[str, str]) -> dict[str, Directive]:
-    """All directives; an unreadable one is noted in `unclear`."""
-    return _load(c, children(c.zk, c.paths.directives), c.paths.directive, member_codec.decode_directive, unclear)
+    """All directives, with what consumers ask for themselves; an unreadable node is noted in `unclear`."""
+    found = _load(c, children(c.zk, c.paths.directives), c.paths.directive, member_codec.decode_directive, unclear)
+    leaves = _load(c, children(c.zk, c.paths.leaves), c.paths.leave, _decode_leave, unclear)
+    return found | {
+        consumer: with_leave(found.get(consumer, Directive(consumer)), one) for consumer, one in leaves.items()
+    }
+
+
+def _decode_leave(path: str, raw: bytes, consumer: str, _version: int) -> Draining:
+    # Who asked follows from the node: a consumer speaks for itself.
+    return replace(member_codec.decode_leave(path, raw), by=consumer)
 
 
 def _load(

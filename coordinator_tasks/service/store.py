@@ -149,7 +149,7 @@ def _guards(paths: Paths, decision: Decision, world: World) -> list[Operation]:
     for consumer in sorted(decision.relies_on):
         if consumer in world.claims:
             guards += [Check(paths.id(consumer), world.claims[consumer].version)]
-        if consumer in world.directives:
+        if consumer in world.directives and world.directives[consumer].version >= 0:
             guards += [Check(paths.directive(consumer), world.directives[consumer].version)]
     return guards
 

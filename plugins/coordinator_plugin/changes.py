@@ -16,7 +16,7 @@ Seen: TypeAlias = dict[str, dict[str, int]]
 class Scope(StrEnum):
     """What is looked at."""
 
-    TOPICS = "topics"  # members, directives, topics' configuration and partitions, lost states: for `rebalance`
+    TOPICS = "topics"  # members, directives, leaves, topics' configuration and partitions, lost states: for `rebalance`
     FLEET = "fleet"  # the fleets, and members that went away: for `consumers`
 
 
@@ -30,6 +30,7 @@ def observe(c: Coordinator, scope: Scope, watcher: Watcher) -> Seen:
     return {
         "member": members,
         "directive": _modified(c, c.paths.directives, watcher),
+        "leave of": _modified(c, c.paths.leaves, watcher),
         "topic": topics,
         "partitions of": _children_versions(c, sorted(filter(is_topic, topics)), watcher),
         "state of": dict.fromkeys(_children(c, c.paths.states, watcher), 0),

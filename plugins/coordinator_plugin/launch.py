@@ -181,7 +181,9 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
 
 def _write_files(hook: CoordinatorHook, folder: RunFolder) -> None:
     """The settings and Kafka's, with their secrets, in the consumer's run folder."""
-    plain = {name: value for name, value in hook.plain_settings().items() if name != "allowed"}
+    from coordinator_tasks.settings import for_consumers  # noqa: PLC0415 - costs time to import
+
+    plain = for_consumers(hook.plain_settings())
     folder.make()
     write_private(folder.settings, plain)
     write_private(folder.kafka, plain["kafka"])

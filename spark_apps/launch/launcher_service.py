@@ -31,7 +31,7 @@ from coordinator_tasks.run_folder import RunFolder, write_private
 from coordinator_tasks.service import fleet
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import Launch
-from coordinator_tasks.settings import Settings, plain_settings, settings_from_environment
+from coordinator_tasks.settings import Settings, for_consumers, plain_settings, settings_from_environment
 from coordinator_tasks.signals import stopped_by
 from coordinator_tasks.wiring import open_coordinator
 
@@ -121,8 +121,9 @@ def look(c: Coordinator, host: Host, settings: Settings, attempts: Attempts, now
 def launch(one: Launch, folder: RunFolder, host: Host, settings: Settings) -> None:
     """Start one consumer and let go of it; raises `Refused`."""
     folder.make()
-    write_private(folder.settings, plain_settings(settings))
-    write_private(folder.kafka, dict(settings.kafka))
+    plain = for_consumers(plain_settings(settings))
+    write_private(folder.settings, plain)
+    write_private(folder.kafka, plain["kafka"])
     done = subprocess.run(
         command(one, folder, host, settings.cluster),
         env=environment(one, folder, settings.cluster),

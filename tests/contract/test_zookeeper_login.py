@@ -5,7 +5,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -65,11 +65,17 @@ def tls_settings(authority: Authority, pair: Pair, port: int, client_auth: str =
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    folder = tmp_path_factory.mktemp("login")
+    with login_site(tmp_path_factory.mktemp("login")) as site:
+        yield site
+
+
+@contextmanager
+def login_site(folder: Path) -> Iterator[Site]:
     site, other, port = Authority(folder, "site"), Authority(folder, "other"), free_port()
     jaas = folder / "jaas.conf"
     jaas.write_text(
-        'Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_ada="pw"; };\n', encoding="ascii"
+        'Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_ada="pw" user_eve="other"; };\n',
+        encoding="ascii",
     )
     sasl = {"authProvider.sasl": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"}
     with EmbeddedZooKeeper(

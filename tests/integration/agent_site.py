@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
+from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.core.codecs.codec import decode_release, encode_node
 from coordinator_tasks.core.codecs.member_codec import decode_member
 from coordinator_tasks.core.codecs.status_codec import decode_status
@@ -36,6 +37,7 @@ class Site:
     partitions: int = 4
     cluster: str = field(default_factory=lambda: f"c{uuid.uuid4().hex[:8]}")
     session_timeout_s: float = 4.0
+    access: ZooKeeperAccess = field(default_factory=ZooKeeperAccess)
 
     def __post_init__(self) -> None:
         self.topic = f"orders-{self.cluster}"
@@ -45,6 +47,7 @@ class Site:
             self.cluster,
             self.zookeeper,
             {**QUIET, "bootstrap.servers": self.kafka},
+            zookeeper_access=self.access,
             session_timeout_s=self.session_timeout_s,
         )
         self.zk: KazooZooKeeper = open_zookeeper(self.settings)

@@ -1,7 +1,7 @@
 """One incarnation of a consumer, with everything that is stored of it and that it says itself."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.model import (
     Answer,
@@ -64,6 +64,15 @@ class Life:
         """Whether it was asked to end: it leaves, also where nobody takes over what it has."""
         found = self.directive.draining if self.directive is not None else None
         return found is not None and self.incarnation > 0 and self.incarnation in (found.incarnation, found.leaving)
+
+
+def with_leave(directive: Directive, leave: Draining) -> Directive:
+    """The directive with what the consumer asks for itself in its own node: that one incarnation may end."""
+    if not leave.incarnation:
+        return directive  # that would be of every incarnation, and only a person asks for that
+    if directive.draining is None or directive.draining.incarnation:
+        return replace(directive, draining=leave)
+    return replace(directive, draining=replace(directive.draining, leaving=leave.incarnation))
 
 
 def interfaces(consumers: Iterable[str], members: Mapping[str, Member], claims: Mapping[str, IdClaim]) -> list[Member]:

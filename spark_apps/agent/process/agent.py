@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.codecs.codec import decode_node
-from coordinator_tasks.core.codecs.member_codec import decode_claim, encode_claim, encode_directive
+from coordinator_tasks.core.codecs.member_codec import decode_claim, encode_claim, encode_directive, encode_leave
 from coordinator_tasks.core.errors import (
     CoordinatorError,
     DiscoveryUnavailable,
@@ -29,6 +29,7 @@ from coordinator_tasks.core.model import ConsumerStatus, Draining, Ending, Membe
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Clock, Connection, Create, Delete, Operation, Registry, SetData, ZooKeeper
 from coordinator_tasks.core.protocol import claims
+from coordinator_tasks.core.znodes import put
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.reports import Reports
 from spark_apps.agent.settings import Identity
@@ -71,7 +72,9 @@ class Agent:
         topics: Topics,
         wake: Callable[[], None],
         timing: AgentTiming | None = None,
+        separate: bool = False,
     ) -> None:
+        """`separate`: our ZooKeeper account is not the coordinator's, and writes no directive."""
         self.identity = Identity(member.consumer, cluster, member.incarnation)
         self.reports = Reports()
         self.finished = False
@@ -84,6 +87,8 @@ class Agent:
         self._topics = topics
         self._wake = wake
         self._timing = timing or AgentTiming()
+        self._separate = separate
+        self._leave_written_in = 0
         self._view = View(
             zk,
             self._paths,
@@ -252,18 +257,35 @@ class Agent:
         directive, draining = self._view.directive, self._view.directive.draining
         if draining is not None and mine.incarnation in (draining.incarnation, draining.leaving):
             return
-        if draining is not None and draining.incarnation == 0:
-            if not self._any(lambda ownership: ownership.grants.involved):
-                return
+        by_person = draining is not None and draining.incarnation == 0
+        if by_person and not self._any(lambda ownership: ownership.grants.involved):
+            return
+        if self._separate:
+            self._write_leave()
+            return
+        if draining is not None and by_person:
             # A person's draining lets the last consumer keep everything, so it stays; `leaving` says that this life ends.
             draining = replace(draining, leaving=mine.incarnation)
         else:
-            draining = Draining(mine.consumer, "asked to end", self._clock.now(), mine.incarnation)
+            draining = self._own_leave()
         path, data = self._paths.directive(mine.consumer), encode_directive(replace(directive, draining=draining))
         write = Create(path, data) if directive.version < 0 else SetData(path, data, directive.version)
         # If somebody else wrote it, it is read again and tried at the next step.
         with suppress(LookAgain):
             self._zk.transact([write])
+
+    def _own_leave(self) -> Draining:
+        return Draining(self.identity.consumer, "asked to end", self._clock.now(), self.identity.incarnation)
+
+    def _write_leave(self) -> None:
+        """Say in a node of our own that this incarnation leaves, once in each session."""
+        if self._leave_written_in == self._session:
+            return
+        path = self._paths.leave(self.identity.consumer)
+        found = self._zk.find(path)
+        with suppress(LookAgain):
+            self._zk.transact([put(path, encode_leave(self._own_leave()), -1 if found is None else found.stat.version)])
+            self._leave_written_in = self._session
 
     def _go_on_leaving(self, until: float) -> None:
         now = self._clock.monotonic()

@@ -220,6 +220,7 @@ class Process:
             topics=topics,
             wake=self.wake,
             timing=self.settings.agent_timing,
+            separate=self._session.separate,
         )
 
 

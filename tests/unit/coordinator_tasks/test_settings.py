@@ -1,5 +1,6 @@
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,13 @@ import pytest
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.machine.world import Policy
-from coordinator_tasks.settings import Settings, plain_settings, settings_from_environment
+from coordinator_tasks.settings import (
+    Settings,
+    for_consumers,
+    plain_settings,
+    settings_from_environment,
+    settings_of,
+)
 
 LEAST = {
     "COORDINATOR_CLUSTER": "shop",
@@ -191,3 +198,71 @@ def test_secrets_are_not_shown() -> None:
         }
     )
     assert "hush" not in repr(settings)
+
+
+HASH = "digest:ada:" + 27 * "A" + "="
+
+
+def test_a_launched_consumer_gets_its_own_log_ins() -> None:
+    ours = {"user": "ada", "password": "p", "consumers": ["sasl:eve", HASH]}
+    given = {
+        "cluster": "shop",
+        "zookeeper": "zk:2181",
+        "kafka": {"bootstrap.servers": "kafka:9092", "sasl.username": "ada", "sasl.password": "secret"},
+        "zookeeper_access": ours,
+        "consumer_zookeeper": {"user": "eve", "password": "q", "coordinator": [HASH]},
+        "consumer_kafka": {"sasl.username": "eve", "sasl.password": "other"},
+        "status_token": "t",
+    }
+    found = settings_of(for_consumers(given))
+    assert found.zookeeper_access == ZooKeeperAccess("eve", "q", coordinator=(HASH,))
+    assert found.kafka == {"bootstrap.servers": "kafka:9092", "sasl.username": "eve", "sasl.password": "other"}
+    assert (found.status_token, found.consumer_zookeeper, found.consumer_kafka) == ("t", {}, {})
+    assert "ada" not in json.dumps({**for_consumers(given), "zookeeper_access": ""})
+
+
+def test_the_coordinators_account_goes_to_no_consumer() -> None:
+    given = {
+        "cluster": "shop",
+        "zookeeper": "zk:2181",
+        "kafka": {"bootstrap.servers": "kafka:9092"},
+        "zookeeper_access": {"user": "ada", "password": "p", "consumers": HASH},
+    }
+    with pytest.raises(Refused, match="set consumer_zookeeper to what they log in with"):
+        for_consumers(given)
+    with pytest.raises(Refused, match="zookeeper_access has no field 'pasword'"):
+        for_consumers({**given, "consumer_zookeeper": {"pasword": "q"}})
+
+
+def test_a_file_of_settings_without_separate_accounts_is_read_by_an_older_release() -> None:
+    written = plain_settings(settings_from_environment(LEAST))
+    assert not {"consumer_zookeeper", "consumer_kafka"} & written.keys()
+    assert not {"consumers", "coordinator"} & written["zookeeper_access"].keys()
+
+
+@pytest.mark.parametrize(
+    ("access", "expected"),
+    [
+        ({"consumers": "eve"}, "consumers: 'eve' names no account; write digest:USER:HASH"),
+        ({"coordinator": "digest:eve:sesame"}, "coordinator: 'digest:eve' names no account"),
+        ({"consumers": "sasl:"}, "consumers: 'sasl:' names no account"),
+        ({"consumers": "world:anyone"}, "names no account"),
+        ({"consumers": "sasl:a", "coordinator": "sasl:b"}, "set one of them"),
+    ],
+)
+def test_an_account_that_is_none_is_refused_without_what_may_be_a_password(
+    access: dict[str, str], expected: str
+) -> None:
+    environ = {f"COORDINATOR_ZOOKEEPER_{name.upper()}": value for name, value in access.items()}
+    with pytest.raises(Refused, match=re.escape(expected)) as caught:
+        settings_from_environment({**LEAST, **environ})
+    assert "sesame" not in str(caught.value)
+
+
+def test_names_of_accounts_need_a_log_in_that_closes_nodes() -> None:
+    for access in (
+        ZooKeeperAccess(consumers=("sasl:a",)),
+        ZooKeeperAccess("u", "p", "", True, coordinator=("sasl:a",)),
+    ):
+        with pytest.raises(Refused, match="has no log-in that closes nodes"):
+            access.client_options()

@@ -543,10 +543,11 @@ def test_partitions_directives_and_lost_states_wake_the_rebalance(shop: Cluster)
     before = changes.observe(shop.coordinator, changes.Scope.TOPICS, nobody)
     topics.create_partitions(shop.coordinator, "orders", 6, 0)
     said_of("isolate", shop, {"consumer": "a", "why": ""}, dry_run=False)
-    shop.zk.transact([changes_delete(shop)])
+    shop.zk.transact([changes_delete(shop), Create(shop.paths.leave("b"), b"{}")])
     now = changes.observe(shop.coordinator, changes.Scope.TOPICS, nobody)
     assert changes.differences(before, now) == [
         "directive a is new",
+        "leave of b is new",
         "partitions of orders changed",
         "state of orders is gone",
     ]

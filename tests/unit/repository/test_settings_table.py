@@ -23,7 +23,14 @@ GROUPS: dict[str, tuple[str, Any]] = {
     "policy": ("POLICY", Policy),
     "allowed": ("ALLOWED", AllowedLaunches),
 }
-OF_MAPPINGS = {"kafka": "KAFKA_<PROPERTY>", "parameters": "PARAMETER_<NAME>", "strategies": "STRATEGIES_<NAME>"}
+OF_MAPPINGS = {
+    "kafka": "KAFKA_<PROPERTY>",
+    "parameters": "PARAMETER_<NAME>",
+    "strategies": "STRATEGIES_<NAME>",
+    "consumer_zookeeper": "CONSUMER_ZOOKEEPER_<FIELD>",
+    "consumer_kafka": "CONSUMER_KAFKA_<PROPERTY>",
+}
+ACCOUNTS = ("zookeeper_access.consumers", "zookeeper_access.coordinator")
 
 
 def table() -> list[list[str]]:
@@ -38,7 +45,7 @@ def shown(one: Field[Any]) -> str:
     made = one.default_factory() if one.default_factory is not MISSING else one.default
     if made is MISSING:
         return "–"
-    if made in ("", {}):
+    if made in ("", {}, ()):
         return "empty"
     return str(made).lower() if isinstance(made, bool | str) else f"{made:.15g}"
 
@@ -66,6 +73,8 @@ def other(name: str, default: str) -> str:
     """A value that is not the default."""
     if name == "discovery":
         return "file:/registry"
+    if name in ACCOUNTS:
+        return "sasl:other;x509:CN=another,O=site"
     if name == "fence":
         return "transactional"
     if default in ("true", "false"):
@@ -82,5 +91,7 @@ def test_the_environment_sets_it(row: list[str]) -> None:
         found = getattr(found, part)
     if name in OF_MAPPINGS:
         found = found.get("x_y") or found.get("x.y")
+    if name in ACCOUNTS:
+        found = ";".join(found)
     as_written = f"{found:g}" if isinstance(found, float) else str(found)
     assert (as_written.lower() if isinstance(found, bool) else as_written) == value

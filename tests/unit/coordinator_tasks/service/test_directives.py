@@ -5,9 +5,11 @@ import pytest
 
 from coordinator_tasks.adapters.discovery import claim_incarnation, read_claim, write_claim
 from coordinator_tasks.core.codecs.codec import encode_node
+from coordinator_tasks.core.codecs.member_codec import encode_leave
 from coordinator_tasks.core.errors import InvalidName, NotManaged, Refused
 from coordinator_tasks.core.model import (
     ConsumerStatus,
+    Draining,
     Ending,
     Fleet,
     Isolation,
@@ -18,8 +20,10 @@ from coordinator_tasks.core.model import (
     TopicStatus,
 )
 from coordinator_tasks.core.ports import Create, Operation, SetData
+from coordinator_tasks.core.znodes import put
 from coordinator_tasks.service.directives import complete_readmissions, drain, isolate, read_directive, readmit, undrain
 from coordinator_tasks.service.fleet import fleets, record_end, set_fleet
+from coordinator_tasks.service.observe import load_directives
 from tests.fakes.cluster import Cluster
 from tests.fakes.zookeeper import FakeZooKeeper
 
@@ -250,3 +254,36 @@ def test_an_unknown_consumer_is_refused_and_the_known_ones_are_listed(shop: Clus
         acts[act]("z")
     with pytest.raises(InvalidName):
         acts[act]("../a")
+
+
+def say_leave(shop: Cluster, data: bytes) -> None:
+    shop.zk.transact([put(shop.paths.leave("a"), data, -1)])
+
+
+def loaded(shop: Cluster) -> tuple[Draining | None, dict[str, str]]:
+    """The draining of consumer a as plans see it, and what cannot be read."""
+    unclear: dict[str, str] = {}
+    found = load_directives(shop.coordinator, unclear).get("a")
+    return found.draining if found is not None else None, unclear
+
+
+def test_a_consumer_asks_for_its_own_end_in_a_node_of_its_own(shop: Cluster) -> None:
+    say_leave(shop, encode_leave(Draining("somebody", "asked to end", 5.0, incarnation=1)))
+    assert loaded(shop) == (Draining("a", "asked to end", 5.0, incarnation=1), {})
+    drain(shop.coordinator, "a", "ada", "upgrade")
+    found, _ = loaded(shop)
+    assert found is not None
+    assert (found.by, found.incarnation, found.leaving) == ("ada", 0, 1)
+    assert read_directive(shop.coordinator, "a").draining == replace(found, leaving=0), "nothing was written"
+
+
+def test_a_consumer_cannot_drain_all_its_lives(shop: Cluster) -> None:
+    say_leave(shop, encode_leave(Draining("ada", "a person", 5.0)))
+    assert loaded(shop) == (None, {})
+
+
+def test_a_wish_to_leave_that_cannot_be_read_is_named_and_leaves_the_directive(shop: Cluster) -> None:
+    say_leave(shop, b"{")
+    _, unclear = loaded(shop)
+    assert list(unclear) == ["a"]
+    assert shop.paths.leave("a") in unclear["a"]

@@ -8,7 +8,7 @@ import pytest
 
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry, claim_incarnation, read_claim
 from coordinator_tasks.core.codecs.codec import decode_release, encode_node, encode_release
-from coordinator_tasks.core.codecs.member_codec import decode_directive, decode_member, encode_directive
+from coordinator_tasks.core.codecs.member_codec import decode_directive, decode_leave, decode_member, encode_directive
 from coordinator_tasks.core.errors import DiscoveryUnavailable, IdInUse
 from coordinator_tasks.core.model import (
     Directive,
@@ -75,7 +75,7 @@ class Topics:
 class Stage:
     """Consumer `a` and topic `t` with four partitions."""
 
-    def __init__(self, topics: tuple[str, ...] = ()) -> None:
+    def __init__(self, topics: tuple[str, ...] = (), separate: bool = False) -> None:
         self.clock = FakeClock()
         self.server = FakeZooKeeperServer(self.clock)
         self.site = self.server.connect()
@@ -89,7 +89,9 @@ class Stage:
         self.topics = Topics(Identity("a", "c", self.incarnation), self.clock)
         member = Member("a", self.incarnation, "http://127.0.0.1:1", "boot", topics=topics)
         registry = ZooKeeperRegistry(self.zk, PATHS, self.clock)
-        self.agent = Agent(self.zk, registry, self.clock, member, "c", topics=self.topics, wake=self.wake)
+        self.agent = Agent(
+            self.zk, registry, self.clock, member, "c", topics=self.topics, wake=self.wake, separate=separate
+        )
         self.woken = 0
         self.node = TopicNode("h:1", "g", 0, "g1", "id-1", incarnations={"a": 1, "b": 1}, initial_partitions=4)
 
@@ -689,6 +691,33 @@ def test_who_leaves_marks_its_life_beside_what_a_person_drained(stage: Stage) ->
     assert decode_directive(path, marked.data, "a", 0).draining == replace(asked, leaving=1)
     stage.step()
     assert stage.site.get(path).stat.version == marked.stat.version, "it says so once"
+
+
+@pytest.mark.parametrize("drained", [False, True], ids=["by itself", "drained by a person"])
+def test_who_may_write_no_directive_says_in_a_node_of_its_own_that_it_leaves(drained: bool) -> None:
+    stage = Stage(separate=True)
+    stage.own(0)
+    stage.step()
+    if drained:
+        stage.directive(Directive("a", draining=Draining("ada", "a new host", 1.0)))
+        stage.step()
+    before = stage.site.find(PATHS.directive("a"))
+    stage.agent.leave()
+    stage.step()
+    path = PATHS.leave("a")
+    marked = stage.site.get(path)
+    said = decode_leave(path, marked.data)
+    assert (said.by, said.why, said.incarnation) == ("a", "asked to end", 1)
+    stage.step()
+    assert stage.site.get(path).stat.version == marked.stat.version, "it says so once"
+    stage.zk.expire()
+    stage.step()
+    assert stage.site.get(path).stat.version == marked.stat.version + 1, "and again in a new session"
+    assert stage.site.find(PATHS.directive("a")) == before
+    stage.give(0)
+    stage.step()
+    stage.step(0.2)
+    assert stage.agent.finished
 
 
 def test_who_leaves_ends_no_registration_of_another_life(stage: Stage) -> None:

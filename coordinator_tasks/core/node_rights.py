@@ -1,0 +1,44 @@
+"""What a consumer's ZooKeeper account may do with each node, where it is another one than the coordinator's.
+
+The coordinator's account may do everything with all nodes. ZooKeeper's rights: `r`ead data and children, `w`rite data,
+`c`reate children, `d`elete children.
+"""
+
+from coordinator_tasks.core.names import ROOT
+
+_FOLDER = "r"
+_RIGHTS = {
+    ("members", 1): "rcd",
+    ("ids", 1): "rc",
+    ("leaving", 1): "rc",
+    ("members", 2): "r",
+    ("ids", 2): "rw",
+    ("leaving", 2): "rw",
+    ("directives", 2): "r",
+    ("fleet", 2): "r",
+    ("assignments", 2): "r",
+    ("assignments", 3): "rw",
+}
+"""By folder and depth below the cluster's node."""
+CREATED_BY_CONSUMERS = frozenset({("members", 2), ("ids", 2), ("leaving", 2)})
+
+
+def of_consumers(path: str) -> str:
+    """The rights of a consumer's account on this node; empty = none."""
+    place = _place(path)
+    if place is None:
+        return ""
+    return _RIGHTS.get(place, _FOLDER if place[1] <= 1 else "")
+
+
+def is_created_by_consumers(path: str) -> bool:
+    """Whether consumers create this node; everything else is created by the coordinator."""
+    return _place(path) in CREATED_BY_CONSUMERS
+
+
+def _place(path: str) -> tuple[str, int] | None:
+    """The folder of a cluster that the node is in, and its depth below the cluster's node; `None` = in no cluster."""
+    if not path.startswith(f"{ROOT}/"):
+        return None
+    _cluster, *inside = path.removeprefix(f"{ROOT}/").split("/")
+    return (inside[0] if inside else "", len(inside))
