@@ -17,6 +17,7 @@ from coordinator_tasks.adapters.discovery import (
 )
 from coordinator_tasks.adapters.file_registry import FileDiscovery, FileRegistry
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
+from coordinator_tasks.adapters.kafka_rights import KafkaRights
 from coordinator_tasks.adapters.kafka_samples import ConfluentRecordSampler
 from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffsets
 from coordinator_tasks.adapters.processes import is_gone, this_process
@@ -35,6 +36,8 @@ __all__ = [
     "ConsumerSession",
     "Settings",
     "ask_brokers",
+    "check_folders",
+    "connect_zookeeper",
     "librdkafka_version",
     "open_consumer_session",
     "open_coordinator",
@@ -137,10 +140,10 @@ def open_zookeeper(settings: Settings) -> KazooZooKeeper:
 
     Raises `Refused` where the cluster's folders are open or another's, and `StoreUnavailable`.
     """
-    paths, zk = Paths(settings.cluster), _connect(settings)
+    paths, zk = Paths(settings.cluster), connect_zookeeper(settings)
     with ExitStack() as on_error:
         on_error.callback(zk.close)
-        zk.check_closed((paths.base, *paths.folders()))
+        check_folders(zk, paths)
         on_error.pop_all()
     return zk
 
@@ -156,7 +159,7 @@ def set_access_lists(settings: Settings) -> int:
         raise Refused(
             "zookeeper_access.coordinator is set, so this account is a consumer's; use the coordinator's settings"
         )
-    paths, zk = Paths(settings.cluster), _connect(settings)
+    paths, zk = Paths(settings.cluster), connect_zookeeper(settings)
     try:
         changed = zk.set_access_lists(paths.base)
         _ensure_folders(zk, paths)
@@ -165,7 +168,8 @@ def set_access_lists(settings: Settings) -> int:
         zk.close()
 
 
-def _connect(settings: Settings) -> KazooZooKeeper:
+def connect_zookeeper(settings: Settings) -> KazooZooKeeper:
+    """One ZooKeeper session whose folders are not checked; the caller closes it."""
     return KazooZooKeeper(
         settings.zookeeper,
         session_timeout_s=settings.session_timeout_s,
@@ -174,9 +178,15 @@ def _connect(settings: Settings) -> KazooZooKeeper:
     )
 
 
+def check_folders(zk: KazooZooKeeper, paths: Paths) -> None:
+    """Raise `Refused` for a folder of the cluster that is open or another account's, and `StoreUnavailable`."""
+    zk.check_closed((paths.base, *paths.folders()))
+
+
 def ask_brokers(kafka: Mapping[str, str]) -> None:
     """Log in at the brokers and wait for one answer; raises `KafkaUnavailable` or `Refused` with what is wrong."""
-    ConfluentKafkaAdmin(kafka).describe(["connection-test"])
+    # Every account may ask for the brokers; a topic, only one that has rights on it.
+    KafkaRights(kafka).brokers()
 
 
 def librdkafka_version() -> str:

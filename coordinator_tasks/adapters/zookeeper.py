@@ -350,6 +350,21 @@ class KazooZooKeeper:
                 raise self._access.foreign(full, top) from error
             self._access.check_closed(full, acls, top, self._prefix)
 
+    def wrong_access_lists(self, top: str) -> tuple[int, list[str]]:
+        """How many nodes there are from `top` on, and what is wrong with the access lists of some of them."""
+        count, problems, wanted = 0, list[str](), [top]
+        while wanted:
+            path = wanted.pop()
+            try:
+                self.check_closed([path])
+                wanted += [f"{path}/{child}" for child in self.children(path)]
+            except NodeMissing:
+                continue  # it vanished
+            except Refused as error:
+                problems.append(str(error))
+            count += 1
+        return count, problems
+
     def set_access_lists(self, top: str) -> int:
         """Give a node and everything below it the access lists that they would be created with; how many got one.
 

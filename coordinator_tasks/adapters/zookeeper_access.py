@@ -167,11 +167,12 @@ class ZooKeeperAccess:
                 )
             )
         if self.separate:
-            self._check_separate(folder, acls, top, node_rights.of_consumers(folder.removeprefix(chroot)))
+            self._check_separate(folder, acls, top, folder.removeprefix(chroot))
         elif not any(self._is_mine(one) for one in acls):
             raise self.foreign(folder, top)
 
-    def _check_separate(self, folder: str, acls: Sequence[ACL], top: str, letters: str) -> None:
+    def _check_separate(self, folder: str, acls: Sequence[ACL], top: str, path: str) -> None:
+        letters = node_rights.of_consumers(path)
         rights = _permissions(letters)
         others = [one for one in acls if not self._is_coordinators(one) and one.id.scheme != "world"]
         if len(others) == len(acls):
@@ -182,6 +183,8 @@ class ZooKeeperAccess:
                     f"{folder} in ZooKeeper can be changed by {one.id.scheme}:{one.id.id}, which has the rights "
                     f"{_letters(one.perms)} there, while a consumer needs {letters}. {self._mending()}"
                 )
+        if not rights or node_rights.is_created_by_consumers(path):
+            return  # each consumer creates it for its own account
         wanted = [_id(one) for one in self.consumers] if self.consumers else [self._own_id()]
         for account in wanted:
             found = [

@@ -1,10 +1,18 @@
 """Commands for the rights of coordinator and consumers."""
 
+from collections.abc import Sequence
+from typing import Annotated
+
 import typer
 
-from coordinator_tasks.cli.base import Json, given_settings, output
+from coordinator_tasks import show
+from coordinator_tasks.cli.base import HELD_EXIT, Json, given_settings, output
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.kafka_rights import Side
+from coordinator_tasks.doctor import Finding, Result, examine, failed
 from coordinator_tasks.wiring import set_access_lists
 
+REFUSED_EXIT = 2
 commands = typer.Typer()
 
 
@@ -14,3 +22,40 @@ def zookeeper_rights(json: Json = False) -> None:
     settings = given_settings()
     nodes = set_access_lists(settings)
     output({"cluster": settings.cluster, "nodes": nodes}, json, lambda _: f"{nodes} nodes have their access lists")
+
+
+@commands.command()
+def doctor(
+    side: Annotated[
+        Side | None, typer.Option("--for", help="Whose account the settings have; as they say if left out.")
+    ] = None,
+    topic: Annotated[list[str] | None, typer.Option(help="Besides the managed topics; repeatable.")] = None,
+    group: Annotated[str, typer.Option(help="The consumer group of --topic.")] = "",
+    json: Json = False,
+) -> None:
+    """Check the settings, the neighbours and every right that is needed, and say how to grant what is missing.
+
+    Exit code 1 if something is missing, 2 if the settings cannot be used.
+    """
+    if bool(topic) != bool(group):
+        raise Refused("--topic and --group belong together; give both, or neither")
+    try:
+        settings = given_settings()
+    except Refused as error:
+        _show([Finding("settings", Result.FAILED, str(error))], json)
+        raise typer.Exit(REFUSED_EXIT) from error
+    side = side or (Side.CONSUMER if settings.zookeeper_access.coordinator else Side.COORDINATOR)
+    found = list(examine(settings, side, dict.fromkeys(topic or (), group)))
+    _show(found, json)
+    if failed(found):
+        raise typer.Exit(HELD_EXIT)
+
+
+def _show(found: Sequence[Finding], json: bool) -> None:
+    output(found, json, _text)
+
+
+def _text(found: Sequence[Finding]) -> str:
+    rows = show.table(("check", "result", "found"), [(one.check, one.result, one.says) for one in found], "")
+    mends = [f"- {one.check}: {one.mend}" for one in found if one.mend]
+    return "\n".join([rows, *(["", "To do:", *mends] if mends else [])])

@@ -1,0 +1,102 @@
+"""Which rights the account of the settings has in Kafka, found out by requests that change nothing."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin._acl import AclOperation
+
+from coordinator_tasks.adapters.broker import DEFAULT_LIMIT_S, Broker
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.kafka_rights import Resource, Right, transactional_ids
+from coordinator_tasks.core.names import MAX_PARTITION
+from coordinator_tasks.library_log import LIBRARY_LOG
+
+_GROUP_DENIED = KafkaError.GROUP_AUTHORIZATION_FAILED
+_OPERATIONS = {"Describe": AclOperation.DESCRIBE, "Read": AclOperation.READ}
+_NO_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART,)
+
+
+class KafkaRights:
+    """Raises `KafkaUnavailable`, or `Refused` for settings that cannot be used."""
+
+    def __init__(self, settings: Mapping[str, str], limit_s: float = DEFAULT_LIMIT_S) -> None:
+        self._broker = Broker(settings, limit_s)
+
+    def brokers(self) -> tuple[str, ...]:
+        """The addresses of the cluster's brokers; every account may ask for them."""
+        answer = self._broker.results(
+            lambda client, time_out: {"": client.describe_cluster(request_timeout=time_out)}
+        ).only("the cluster")
+        return tuple(sorted(f"{node.host}:{node.port}" for node in answer.nodes))
+
+    def has(self, right: Right, topic: str, group: str, cluster: str) -> bool:
+        """Whether the account has this right on the topic, on the group, or on the cluster's transactional ids."""
+        if right.resource is Resource.TOPIC:
+            return self._on_topic(right.operation, topic)
+        if right.resource is Resource.TRANSACTIONAL_ID:
+            return self._begins_transactions(cluster)
+        return self._describes(group) if right.operation == "Describe" else self._commits(group, topic)
+
+    def has_topic(self, topic: str) -> bool:
+        """Whether the topic is there, as far as the account may know."""
+        with suppress(Refused):
+            return self._topic(topic) is not None
+        return True
+
+    def _topic(self, topic: str) -> object:
+        answers = self._broker.results(
+            lambda client, time_out: client.describe_topics(
+                TopicCollection([topic]), include_authorized_operations=True, request_timeout=time_out
+            )
+        )
+        return answers.get(topic, f"topic {topic!r}", missing=_NO_TOPIC)
+
+    def _on_topic(self, operation: str, topic: str) -> bool:
+        try:
+            found = self._topic(topic)
+        except Refused:
+            return False
+        granted = getattr(found, "authorized_operations", None)
+        return found is None or granted is None or _OPERATIONS[operation] in granted
+
+    def _describes(self, group: str) -> bool:
+        answers = self._broker.of_coordinator(
+            lambda client, time_out: client.describe_consumer_groups([group], request_timeout=time_out), only_reads=True
+        )
+        try:
+            answers.get(group, f"group {group!r}", missing=(KafkaError.GROUP_ID_NOT_FOUND,))
+        except Refused:
+            return False
+        return True
+
+    def _commits(self, group: str, topic: str) -> bool:
+        """Commit in a partition that no topic has: brokers look at the group's rights first, and write nothing."""
+        request = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, MAX_PARTITION, 0)])
+        answers = self._broker.of_coordinator(
+            lambda client, time_out: client.alter_consumer_group_offsets([request], request_timeout=time_out)
+        )
+        try:
+            answer = answers.only(f"group {group!r}")
+        except Refused:
+            return False
+        return all(one.error is None or one.error.code() != _GROUP_DENIED for one in answer.topic_partitions)
+
+    def _begins_transactions(self, cluster: str) -> bool:
+        """Initialize a producer under an id that no partition uses."""
+        own = {"transactional.id": f"{transactional_ids(cluster)}doctor", "transaction.timeout.ms": "10000"}
+        producer = Producer({**self._broker.usable, **own}, logger=LIBRARY_LOG)
+        try:
+            producer.init_transactions(self._broker.limit_s)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+                return False
+            raise self._broker.translated(error, "transactions") from error
+        return True

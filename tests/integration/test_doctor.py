@@ -1,0 +1,92 @@
+"""`coordinator doctor` on real servers: what it finds, how it says so, and its exit codes."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from coordinator_tasks.cli import main
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.ports import free_port
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service import topics
+from coordinator_tasks.wiring import Settings, open_coordinator
+from tests.fakes.cluster import PERSON
+from tests.integration.agent_site import Site
+from tests.integration.test_real_accounts import OURS, as_consumer
+
+pytestmark = pytest.mark.integration
+
+
+def examined(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[int, dict[str, str], dict[str, str]]:
+    """Exit code; check → result; check → what to do."""
+    monkeypatch.setenv("COORDINATOR_CLUSTER", settings.cluster)
+    monkeypatch.setattr("coordinator_tasks.cli.base.settings_from_environment", lambda: settings)
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", "--json", *arguments])
+    found = json.loads(capsys.readouterr().out)
+    return (
+        int(str(ended.value.code)),
+        {one["check"]: one["result"] for one in found},
+        {one["check"]: one["mend"] for one in found},
+    )
+
+
+def test_the_doctor_finds_nothing_on_a_healthy_site_and_names_what_is_wrong_on_both_sides(
+    zookeeper: EmbeddedZooKeeper,
+    kafka: EmbeddedKafka,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    site = Site(f"{zookeeper.connect_string}/doctor", kafka.bootstrap_servers, access=OURS)
+    try:
+        settings = replace(site.settings, status_token="a-token-of-the-site")
+        with open_coordinator(settings) as c:
+            topics.add_topic(c, site.topic, site.group, actor=PERSON)
+        theirs = replace(as_consumer(site), status_token=settings.status_token)
+        code, results, _ = examined(settings, monkeypatch, capsys)
+        assert (code, set(results.values())) == (0, {"ok"})
+        assert {"ZooKeeper folders", "ZooKeeper nodes", "clocks", f"Kafka: Describe on topic {site.topic}"} <= set(
+            results
+        )
+        before = set(site.zk.children(site.paths.base))
+        code, results, _ = examined(theirs, monkeypatch, capsys, "--topic", site.topic, "--group", site.group)
+        assert (code, set(results.values())) == (0, {"ok"})
+        assert f"Kafka: Read on group {site.group}" in results
+        assert set(site.zk.children(site.paths.base)) == before
+
+        site.zk._client.set_acls(site.zk._full(site.paths.config(site.topic)), open_to_consumers())
+        code, results, mends = examined(settings, monkeypatch, capsys)
+        assert (code, results["ZooKeeper nodes"]) == (1, "failed")
+        assert "zookeeper-rights" in mends["ZooKeeper nodes"]
+
+        nobody = {"bootstrap.servers": f"127.0.0.1:{free_port()}", "log_level": "0"}
+        code, results, _ = examined(replace(settings, kafka=nobody, answer_timeout_s=2.0), monkeypatch, capsys)
+        assert (code, results["Kafka"], results["ZooKeeper"]) == (1, "failed", "ok")
+        down = f"127.0.0.1:{free_port()}"
+        code, results, _ = examined(
+            replace(settings, zookeeper=down, answer_timeout_s=2.0, status_token=""), monkeypatch, capsys
+        )
+        assert (code, results["ZooKeeper"], results["Kafka"]) == (1, "failed", "ok")
+        assert results["status token"] == "warning"
+    finally:
+        site.close()
+
+
+def open_to_consumers() -> list[object]:
+    return list(OURS.acl_of("/consumers/c/members"))
+
+
+def test_settings_that_cannot_be_used_are_a_finding(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COORDINATOR_CLUSTER", "shop")
+    monkeypatch.delenv("COORDINATOR_ZOOKEEPER", raising=False)
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor"])
+    said = capsys.readouterr().out
+    assert ended.value.code == 2
+    assert "settings  failed  no ZooKeeper address is set" in said

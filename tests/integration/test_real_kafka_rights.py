@@ -1,0 +1,243 @@
+"""Coordinator and consumers on a real Kafka with exactly the rights of the table in `docs/security.md`, by SCRAM and by certificate."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.kafka_rights import Resource, Right, Side, needed, transactional_ids
+from coordinator_tasks.doctor import Finding, Result, examine
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service import directives, positions
+from coordinator_tasks.settings import TOKEN_FENCE, TRANSACTIONAL_FENCE, Settings
+from coordinator_tasks.wiring import ask_brokers, open_coordinator
+from spark_apps.records.batches import Range
+from spark_apps.records.reader import Job, read
+from tests.certificates import Authority
+from tests.fakes.cluster import PERSON
+from tests.integration.agent_site import Site, Traffic, wait_for
+from tests.integration.real_site import LIMIT_S, Managed
+
+pytestmark = pytest.mark.integration
+ALL = range(2)
+MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+KINDS = {
+    Resource.TOPIC: ResourceType.TOPIC,
+    Resource.GROUP: ResourceType.GROUP,
+    Resource.TRANSACTIONAL_ID: ResourceType.TRANSACTIONAL_ID,
+}
+OPERATIONS = {"Describe": AclOperation.DESCRIBE, "Read": AclOperation.READ, "Write": AclOperation.WRITE}
+
+
+@dataclass(frozen=True, slots=True)
+class Secure:
+    """A broker that asks for rights; on its open listener everybody has all of them."""
+
+    broker: EmbeddedKafka
+    folder: Path
+    site: Authority
+    certificates: bool
+
+    def kafka(self, side: Side) -> dict[str, str]:
+        """The Kafka settings of one side's account."""
+        common = {
+            "bootstrap.servers": self.broker.sasl_bootstrap_servers,
+            "ssl.ca.location": str(self.site.ca),
+            "log_level": "1",
+        }
+        if not self.certificates:
+            login = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": side.value, "sasl.password": f"{side}-pw"}
+            return {**common, "security.protocol": "SASL_SSL", **login}
+        pair = self.site.sign(side.value)
+        files = {"ssl.certificate.location": str(pair.certificate), "ssl.key.location": str(pair.key)}
+        return {**common, "security.protocol": "SSL", **files}
+
+    def principal(self, side: Side) -> str:
+        return f"User:CN={side}" if self.certificates else f"User:{side}"
+
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.broker.bootstrap_servers, "log_level": "1"})
+
+
+@pytest.fixture(scope="module", params=["SCRAM", "certificates"])
+def secure(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
+    folder, certificates = tmp_path_factory.mktemp("secure"), request.param == "certificates"
+    site = Authority(folder, "site")
+    listener = "listener.name.sasl."
+    settings = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:{'SSL' if certificates else 'SASL_SSL'}",
+        f"{listener}sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        f"{listener}scram-sha-512.sasl.jaas.config": f"{MODULE} required;",
+        f"{listener}ssl.client.auth": "required" if certificates else "none",
+        f"{listener}ssl.keystore.type": "PEM",
+        f"{listener}ssl.keystore.location": str(site.sign("broker").both),
+        f"{listener}ssl.truststore.type": "PEM",
+        f"{listener}ssl.truststore.location": str(site.ca),
+    }
+    with EmbeddedKafka(folder / "kafka", users={"nobody": "x"}, settings=settings) as broker:
+        made = Secure(broker, folder, site, certificates)
+        users = [] if certificates else [side.value for side in Side]
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        upserts = [UserScramCredentialUpsertion(user, info, f"{user}-pw".encode()) for user in users]
+        admin = made.admin()
+        for done in admin.alter_user_scram_credentials(upserts).values() if upserts else ():  # type: ignore[arg-type]
+            done.result(30)
+        yield made
+
+
+class RightsSite(Site):
+    """`settings` are the coordinator's; `theirs` the consumers'."""
+
+    secure: Secure
+
+    @property
+    def theirs(self) -> Settings:
+        return replace(self.settings, kafka=self.secure.kafka(Side.CONSUMER))
+
+    def of(self, side: Side) -> Settings:
+        return self.settings if side is Side.COORDINATOR else self.theirs
+
+    def binding(self, side: Side, right: Right) -> AclBinding:
+        names = {
+            Resource.TOPIC: self.topic,
+            Resource.GROUP: self.group,
+            Resource.TRANSACTIONAL_ID: transactional_ids(self.cluster),
+        }
+        prefixed = right.resource is Resource.TRANSACTIONAL_ID
+        pattern = ResourcePatternType.PREFIXED if prefixed else ResourcePatternType.LITERAL
+        who = (self.secure.principal(side), "*", OPERATIONS[right.operation], AclPermissionType.ALLOW)
+        return AclBinding(KINDS[right.resource], names[right.resource], pattern, *who)
+
+    def grant(self, side: Side, right: Right) -> None:
+        admin = self.secure.admin()
+        for done in admin.create_acls([self.binding(side, right)]).values():
+            done.result(30)
+
+    def revoke(self, side: Side, right: Right) -> None:
+        one = self.binding(side, right)
+        what = AclBindingFilter(
+            one.restype,
+            one.name,
+            one.resource_pattern_type,
+            one.principal,
+            one.host,
+            one.operation,
+            one.permission_type,
+        )
+        admin = self.secure.admin()
+        for done in admin.delete_acls([what]).values():
+            assert done.result(30)
+
+    def grant_all(self) -> None:
+        for side in Side:
+            for right in needed(side, transactional=self.settings.fence == TRANSACTIONAL_FENCE):
+                self.grant(side, right)
+
+
+@contextmanager
+def site_of(zookeeper: EmbeddedZooKeeper, secure: Secure, fence: str = TOKEN_FENCE) -> Iterator[RightsSite]:
+    site = RightsSite(zookeeper.connect_string, secure.broker.bootstrap_servers, partitions=len(ALL))
+    site.secure = secure
+    site.settings = replace(site.settings, kafka=secure.kafka(Side.COORDINATOR), fence=fence)
+    try:
+        site.grant_all()
+        yield site
+    finally:
+        site.close()
+
+
+def not_ok(site: RightsSite, side: Side) -> list[Finding]:
+    """What the doctor finds wrong with the rights in Kafka."""
+    found = list(examine(site.of(side), side, {site.topic: site.group}))
+    return [one for one in found if one.check.startswith("Kafka") and one.result is not Result.OK]
+
+
+@pytest.mark.parametrize("fence", [TOKEN_FENCE, TRANSACTIONAL_FENCE])
+def test_the_whole_job_works_with_exactly_these_rights(
+    zookeeper: EmbeddedZooKeeper, secure: Secure, fence: str
+) -> None:
+    with site_of(zookeeper, secure, fence) as site:
+        ask_brokers(site.settings.kafka)
+        managed = Managed(site)
+        managed.join("a", site.theirs)
+        with managed.looping(), open_coordinator(site.settings) as c:
+            managed.stable("a")
+            traffic = Traffic(site)
+            managed.ledger.grown(ALL, "records flow")
+            managed.join("b", site.theirs)
+            managed.stable("ab")
+            directives.drain(c, "a", "ann", "a new host")
+            managed.stable("b")
+            wait_for(lambda: managed.consumers["a"].code == 0, "a has left", LIMIT_S)
+            sent = traffic.close()
+            managed.consumed(sent)
+            managed.judge(sent)
+            before = len(managed.ledger.offsets(0))
+            positions.reset(c, site.topic, "earliest", [0], why="again", actor=PERSON)
+            wait_for(lambda: len(managed.ledger.offsets(0)) >= before + sent, "partition 0 is read again", LIMIT_S)
+            assert managed.consumers["b"].reports == ()
+        assert not_ok(site, Side.COORDINATOR) == []
+        assert not_ok(site, Side.CONSUMER) == []
+        for consumer in managed.consumers.values():
+            consumer.close()
+
+
+EVERY = [(side, right) for side in Side for right in needed(side, transactional=True)]
+
+
+@pytest.mark.parametrize(("side", "right"), EVERY, ids=lambda one: str(getattr(one, "resource", one)))
+def test_each_missing_right_is_named_with_the_command_that_grants_it(
+    zookeeper: EmbeddedZooKeeper, secure: Secure, side: Side, right: Right
+) -> None:
+    with site_of(zookeeper, secure, TRANSACTIONAL_FENCE) as site:
+        assert not_ok(site, side) == []
+        site.revoke(side, right)
+        wait_for(lambda: not_ok(site, side), "the broker knows that the right is gone")
+        (finding,) = not_ok(site, side)
+        name = site.binding(side, right).name
+        assert finding.check == f"Kafka: {right.operation} on {right.resource} {name}"
+        assert f"and a {side} needs it" in finding.says
+        assert f"--operation {right.operation} --{right.resource} '{name}'" in finding.mend
+        if not secure.certificates:
+            assert f"--allow-principal 'User:{side}'" in finding.mend
+        WITHOUT[side](site, right)
+
+
+def coordinator_without(site: RightsSite, _right: Right) -> None:
+    with pytest.raises(Refused, match="does not let this user ask for"):
+        Managed(site)
+
+
+def consumer_without(site: RightsSite, right: Right) -> None:
+    managed = Managed(site)
+    consumer = managed.join("a", site.theirs)
+    try:
+        with managed.looping():
+            named = f"{right.resource.replace('-', ' ')} authorization failed"
+            wait_for(lambda: any(named in text.lower() for text in consumer.reports), f"it says: {named}", LIMIT_S)
+    finally:
+        consumer.close()
+
+
+WITHOUT: dict[Side, Callable[[RightsSite, Right], None]] = {
+    Side.COORDINATOR: coordinator_without,
+    Side.CONSUMER: consumer_without,
+}
+
+
+def test_an_executor_reads_with_the_consumers_rights(zookeeper: EmbeddedZooKeeper, secure: Secure) -> None:
+    with site_of(zookeeper, secure) as site:
+        site.produce(10)
+        kafka = {**secure.kafka(Side.CONSUMER), "group.id": site.group}
+        batches = list(read(Job(site.topic, (Range(0, 0, 10, 1),), kafka)))
+        assert sum(batch.num_rows for batch in batches) == 10
