@@ -35,6 +35,7 @@ TOP_LEVEL = {
         "CHANGELOG.md",
         "CONTRIBUTING.md",
         ".gitignore",
+        ".dockerignore",
         ".editorconfig",
         ".pre-commit-config.yaml",
     ),
