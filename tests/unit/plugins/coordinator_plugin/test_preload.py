@@ -7,7 +7,7 @@ import pytest
 
 from tests.airflow_process import said_by_airflow
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 NEEDED = {"coordinator_plugin.operators", "coordinator_plugin.launch", "coordinator_tasks.wiring"}
 SAY = """
 import json, sys, threading

@@ -1,0 +1,101 @@
+"""Actions: what a dry run says, and what is done."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from coordinator_tasks.core.errors import NotManaged, Refused, TopicConflict
+from coordinator_tasks.core.model import Actor, ConsumerStatus
+from coordinator_tasks.service import topics, transitions
+from coordinator_tasks.service.actions import ACTIONS
+from tests.fakes.cluster import PERSON, Cluster
+
+AIRFLOW = Actor("airflow", "ada", "drain", "run", "drain", 1)
+
+
+@pytest.fixture
+def shop() -> Cluster:
+    cluster = Cluster()
+    cluster.kafka.create_topic("orders", 4)
+    topics.add_topic(cluster.coordinator, "orders", "g", actor=PERSON)
+    cluster.statuses.answers["a"] = lambda member: ConsumerStatus("a", cluster.name, member.incarnation, "boot", "ok")
+    return cluster
+
+
+def said_of(action: str, shop: Cluster, given: Mapping[str, Any], *, dry_run: bool) -> list[str]:
+    return ACTIONS[action].lines(shop.coordinator, given, AIRFLOW, dry_run=dry_run)
+
+
+def test_a_dry_run_changes_nothing_and_tells_what_would(shop: Cluster) -> None:
+    shop.join("a")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    before = shop.zk.find(shop.paths.directive("a"))
+    assert said_of("drain", shop, {"consumer": "a", "why": ""}, dry_run=True) == ["a gives away 4 partitions of orders"]
+    assert shop.zk.find(shop.paths.directive("a")) == before
+    said_of("drain", shop, {"consumer": "a", "why": ""}, dry_run=False)
+    assert shop.zk.find(shop.paths.directive("a")) is not None
+
+
+def test_a_strategy_is_changed_by_a_form_and_a_dry_run_says_what_to(shop: Cluster) -> None:
+    given = {"topic": "orders", "strategy": "weighted", "parameters": {"measure": "lag", "floor": 0.25}}
+    said = ["orders has strategy 'balanced' (its defaults) now, and gets 'weighted' (floor=0.25, measure=lag)"]
+    assert said_of("set_strategy", shop, given, dry_run=True) == said
+    assert topics.configuration(shop.coordinator, "orders").strategy == ""
+    assert said_of("set_strategy", shop, given, dry_run=False) == [*said, "the next plan uses it"]
+    config = topics.configuration(shop.coordinator, "orders")
+    assert (config.strategy, config.parameters) == ("weighted", {"measure": "lag", "floor": "0.25"})
+    wrong = {**given, "parameters": {"floor": 2}}
+    with pytest.raises(Refused, match="'floor' of strategy 'weighted' is '2'"):
+        said_of("set_strategy", shop, wrong, dry_run=True)
+    with pytest.raises(NotManaged, match="'nothing' is not managed"):
+        said_of("set_strategy", shop, {**given, "topic": "nothing"}, dry_run=True)
+
+
+def test_offsets_are_reset_and_partitions_paused_by_forms_that_show_it_first(shop: Cluster) -> None:
+    shop.join("a")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    given = {"topic": "orders", "partitions": [1], "to": "earliest", "why": "wrong"}
+    shown = ["orders: partition 1 continues at 0, nothing was committed"]
+    epoch = shop.zk.get(shop.paths.topic("orders")).stat.version
+    assert said_of("reset_offsets", shop, given, dry_run=True) == shown
+    assert shop.zk.get(shop.paths.topic("orders")).stat.version == epoch
+    assert said_of("reset_offsets", shop, given, dry_run=False) == shown
+    assert said_of("reset_offsets", shop, given, dry_run=False) == ["another try of this task has done it"]
+    said = "partition 1 of orders is paused"
+    assert said_of("pause", shop, given, dry_run=True) == [said]
+    assert topics.configuration(shop.coordinator, "orders").paused == frozenset()
+    said_of("pause", shop, given, dry_run=False)
+    assert topics.configuration(shop.coordinator, "orders").paused == {1}
+    assert said_of("resume", shop, {"topic": "orders"}, dry_run=True)[0] == ("partition 1 of orders is read again")
+
+
+def test_wrong_names_in_a_form_are_one_line_that_says_what_to_do(shop: Cluster) -> None:
+    given = {"group_id": "g", "start": "earliest", "strategy": "balanced"}
+    with pytest.raises(TopicConflict, match="there is no topic 'nothing' in Kafka"):
+        said_of("add_topic", shop, {"topic": "nothing", **given}, dry_run=True)
+    with pytest.raises(NotManaged, match=r"cluster 'shop' has never seen a consumer 'zoe' \(it knows: none\)"):
+        said_of("isolate", shop, {"consumer": "zoe", "why": ""}, dry_run=True)
+    with pytest.raises(NotManaged, match="'nothing' is not managed"):
+        said_of("remove_topic", shop, {"topic": "nothing"}, dry_run=True)
+
+
+def test_a_topic_is_frozen_and_its_partitions_pinned_by_forms(shop: Cluster) -> None:
+    shop.join("a")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    given = {"topic": "orders", "consumer": "a", "partitions": [2]}
+    said = ["orders: partition 2 is pinned to a and stays there"]
+    assert said_of("pin", shop, given, dry_run=True) == said
+    assert topics.configuration(shop.coordinator, "orders").pins == {}
+    assert said_of("pin", shop, given, dry_run=False) == said
+    assert said_of("pin", shop, given, dry_run=False) == ["no pin of orders changes"]
+    assert topics.configuration(shop.coordinator, "orders").pins == {2: "a"}
+    assert said_of("unpin", shop, {"topic": "orders"}, dry_run=False) == [
+        "orders: partition 2 may move again, was pinned to a"
+    ]
+    assert said_of("freeze", shop, given, dry_run=True) == ["orders gets frozen"]
+    assert not topics.configuration(shop.coordinator, "orders").frozen
+    said_of("freeze", shop, given, dry_run=False)
+    assert said_of("freeze", shop, given, dry_run=False) == ["orders is frozen"]
+    said_of("unfreeze", shop, given, dry_run=False)
+    assert not topics.configuration(shop.coordinator, "orders").frozen

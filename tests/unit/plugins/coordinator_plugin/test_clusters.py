@@ -1,0 +1,48 @@
+"""The clusters that Airflow knows, and the connections that they name."""
+
+import pytest
+from coordinator_plugin import clusters
+
+from coordinator_tasks.core.errors import Refused
+
+
+def test_without_a_setting_there_is_one_cluster_with_the_default_connections() -> None:
+    (only,) = clusters.clusters({})
+    assert (only.name, only.zookeeper_conn_id, only.kafka_conn_id) == ("main", "zookeeper_default", "kafka_default")
+    assert only.dag_id("rebalance") == "rebalance"
+
+
+def test_a_cluster_may_name_its_connections() -> None:
+    found = clusters.cluster("eu", {"COORDINATOR_CLUSTERS": "us, eu=zk_eu/kafka_eu"})
+    assert (found.zookeeper_conn_id, found.kafka_conn_id, found.dag_id("reconcile")) == (
+        "zk_eu",
+        "kafka_eu",
+        "reconcile__eu",
+    )
+
+
+@pytest.mark.parametrize("text", ["", "a,a", "a/b", "../etc"])
+def test_odd_cluster_lists_are_refused(text: str) -> None:
+    with pytest.raises(Refused):
+        clusters.clusters({"COORDINATOR_CLUSTERS": text})
+
+
+@pytest.mark.parametrize(
+    ("set_to", "paused"),
+    [({}, False), ({"COORDINATOR_DAGS_PAUSED": "True"}, True), ({"COORDINATOR_DAGS_PAUSED": "false"}, False)],
+)
+def test_a_new_dag_is_paused_where_the_site_says_so(set_to: dict[str, str], paused: bool) -> None:
+    assert clusters.begin_paused(set_to) is paused
+
+
+def test_a_word_for_paused_dags_that_is_neither_true_nor_false_is_refused() -> None:
+    with pytest.raises(
+        Refused,
+        match=r"COORDINATOR_DAGS_PAUSED or dags_paused in \[kafka_coordinator\] is 'yes'; set it to true or false",
+    ):
+        clusters.begin_paused({"COORDINATOR_DAGS_PAUSED": "yes"})
+
+
+def test_an_unknown_cluster_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(Refused, match="'eu' is not known here: choose one of main"):
+        clusters.cluster("eu", {})

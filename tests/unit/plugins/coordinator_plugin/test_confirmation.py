@@ -1,0 +1,62 @@
+"""How a wait for confirmations ends."""
+
+from coordinator_plugin.confirmation import Patience, WaitKind, confirmations
+
+from coordinator_tasks.service import overrides, transitions
+from coordinator_tasks.service.transitions import Waiting, WaitReport
+from tests.fakes.cluster import PERSON, Cluster
+from tests.world.site import stable_site
+
+
+def waiting(kind: Waiting, confirmed: tuple[str, ...] = (), pending: tuple[str, ...] = ()) -> WaitReport:
+    return WaitReport(kind, dict.fromkeys(pending, "waits"), dict.fromkeys(pending, ("a",)), confirmed, pending)
+
+
+def test_a_wait_ends_as_soon_as_all_is_confirmed_or_a_new_plan_is_due() -> None:
+    assert Patience(0.0, 60.0).judge(waiting(Waiting.CONFIRMED), False, 0.1) is not None
+    ended = Patience(0.0, 60.0).judge(waiting(Waiting.REPLAN, pending=("x",)), False, 0.1)
+    assert ended is not None
+    assert ended.waiting is Waiting.REPLAN
+
+
+def test_a_stuck_topic_holds_up_no_other() -> None:
+    patience = Patience(0.0, 60.0, patience_s=2.0)
+    report = waiting(Waiting.PENDING, confirmed=("y",), pending=("x",))
+    assert patience.judge(report, False, 1.0) is None
+    assert patience.judge(report, False, 2.9) is None
+    ended = patience.judge(report, False, 3.1)
+    assert ended is not None
+    assert ended.waiting is Waiting.CONFIRMED
+
+
+def test_topics_that_wait_for_something_else_are_not_held_up_either() -> None:
+    patience = Patience(0.0, 60.0, patience_s=2.0)
+    assert patience.judge(waiting(Waiting.PENDING, pending=("x",)), True, 1.0) is None
+    assert patience.judge(waiting(Waiting.PENDING, pending=("x",)), True, 3.1) is not None
+
+
+def test_a_wait_with_nothing_confirmed_ends_blocked_at_its_limit() -> None:
+    patience = Patience(0.0, 5.0, patience_s=2.0)
+    assert patience.judge(waiting(Waiting.BLOCKED, pending=("x",)), False, 4.0) is None
+    ended = patience.judge(waiting(Waiting.BLOCKED, pending=("x",)), False, 5.0)
+    assert ended is not None
+    assert ended.plain() == {"waiting": "blocked", "topics": {"x": "waits"}, "blockers": {"x": ["a"]}, "waited_s": 5.0}
+
+
+def test_one_look_tells_of_topics_that_wait_for_something_else(shop: Cluster) -> None:
+    assert not confirmations(shop.coordinator, WaitKind.CLOSED, []).report.pending
+    shop.join("a")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    seen = confirmations(shop.coordinator, WaitKind.STARTED, ["orders"])
+    assert (seen.report.pending, seen.others_ready) == (("orders",), False)
+
+
+def test_a_wait_sees_that_something_is_due_in_a_topic_that_is_stable() -> None:
+    site = stable_site("a", "b")
+    site.add_topic("payments")
+    transitions.plan(site.coordinator, ["payments"], PERSON)
+    seen = confirmations(site.coordinator, WaitKind.STARTED, [])
+    assert (seen.report.pending, seen.others_ready) == (("payments",), False)
+    overrides.set_pins(site.coordinator, "orders", "a", [0, 1, 2, 3], actor=PERSON)
+    assert confirmations(site.coordinator, WaitKind.STARTED, []).others_ready, "or it would wait for payments"
+    assert not confirmations(site.coordinator, WaitKind.STARTED, ["payments"]).others_ready

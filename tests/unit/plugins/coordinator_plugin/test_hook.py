@@ -1,0 +1,58 @@
+"""Settings from Airflow's connections."""
+
+import json
+
+import pytest
+from airflow.sdk import Connection
+from coordinator_plugin import hook
+
+from coordinator_tasks.allowed_launches import AllowedLaunches
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.settings import settings_of
+
+
+def test_every_secret_of_the_connections_reaches_the_settings_and_none_is_shown() -> None:
+    zookeeper = Connection(
+        conn_id="zk", conn_type="generic", host="zk1,zk2:2182", port=2181, login="u", password="p1",
+        extra=json.dumps({"chroot": "/apps", "status_token": "t0", "policy": {"settle_s": 2}}),
+    )  # fmt: skip
+    kafka = Connection(
+        conn_id="k", conn_type="kafka", host="b1,b2", port=9093, login="alice", password="p2",
+        extra=json.dumps({"security.protocol": "SASL_SSL", "ssl.ca.location": "/ca.pem", "enable.ssl.certificate.verification": False}),
+    )  # fmt: skip
+    plain = {**hook.zookeeper_settings(zookeeper), "cluster": "main", "kafka": hook.kafka_settings(kafka)}
+    settings = settings_of(plain)
+    assert settings.zookeeper == "zk1:2181,zk2:2182/apps"
+    assert (settings.zookeeper_access.user, settings.zookeeper_access.password) == ("u", "p1")
+    assert settings.policy.settle_s == 2
+    assert settings.status_token == "t0"
+    assert settings.kafka == {
+        "bootstrap.servers": "b1:9093,b2:9093",
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": "/ca.pem",
+        "enable.ssl.certificate.verification": "false",
+        "sasl.username": "alice",
+        "sasl.password": "p2",
+    }
+    assert not any(secret in repr(settings) for secret in ("p1", "p2", "t0"))
+
+
+def test_a_connection_does_not_say_what_may_be_launched(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = json.dumps({"allowed": {"applications": "*"}})
+    zookeeper = Connection(conn_id="zk", conn_type="generic", host="zk1", extra=extra)
+    with pytest.raises(Refused, match="remove `allowed` from its extra, and set COORDINATOR_ALLOWED"):
+        hook.zookeeper_settings(zookeeper)
+    good = {
+        "zookeeper_default": Connection(conn_id="zk", conn_type="generic", host="zk1"),
+        "kafka_default": Connection(conn_id="k", conn_type="generic", host="b1"),
+    }
+    monkeypatch.setattr(hook.CoordinatorHook, "get_connection", lambda _, conn_id: good[conn_id])
+    monkeypatch.setenv("COORDINATOR_ALLOWED_APPLICATIONS", "/opt/shop/*.py")
+    assert settings_of(hook.CoordinatorHook().plain_settings()).allowed == AllowedLaunches("/opt/shop/*.py")
+
+
+def test_a_connection_without_a_host_is_refused_by_its_id() -> None:
+    with pytest.raises(Refused, match="'zk' has no host"):
+        hook.zookeeper_settings(Connection(conn_id="zk", conn_type="generic"))
+    with pytest.raises(Refused, match="'k' has no host"):
+        hook.kafka_settings(Connection(conn_id="k", conn_type="kafka"))

@@ -1,0 +1,180 @@
+"""The operators that plan, and that continue with what a run leaves over."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import DagRunTriggerException
+from airflow.sdk import DAG, Asset, BaseOperator
+from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.execution_time.context import OutletEventAccessors
+from coordinator_plugin import hook, operators
+from coordinator_plugin.operators import ContinueOperator, PlanOperator
+from coordinator_plugin.steps import IDLE_PAUSE_S, LeftOver, continuation
+
+from coordinator_tasks.core.model import Silence
+from coordinator_tasks.service import transitions
+from tests.fakes.cluster import PERSON, Cluster
+from tests.world.site import Site, stable_site
+
+
+class Told(list[Any]):
+    """The events by which runs have told what they leave over; `after` as Airflow's."""
+
+    def after(self, since: str) -> list[Any]:
+        return [one for one in self if one.timestamp >= datetime.fromisoformat(since)]
+
+
+def told(left: str, ago_s: float = 0.0, run: str = "other") -> SimpleNamespace:
+    """The event of a run that has left this over."""
+    return SimpleNamespace(timestamp=NOW - timedelta(seconds=ago_s), extra={"left": left}, source_run_id=run)
+
+
+NOW = datetime.now(UTC)
+
+
+BEGAN_AGO_S = 10.0
+
+
+def goes_on(
+    shop: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    topics: Sequence[str] = (),
+    lately: Sequence[SimpleNamespace] = (),
+    woken_by: Sequence[SimpleNamespace] = (),
+) -> tuple[list[dict[str, Any]], DagRunTriggerException | None]:
+    """The extras of the events by which a run's last task wakes the DAG, and the run that it starts by itself."""
+    monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(shop.coordinator))
+    asset = Asset(name="zookeeper", uri="zookeeper://shop/topics")
+    task = ContinueOperator(task_id="further_run", trigger_dag_id="rebalance", changes=asset)
+    events = OutletEventAccessors()
+    (alias,) = task.outlets
+    assert task.inlets == [alias]
+    context: Any = {
+        "ti": SimpleNamespace(),
+        "dag_run": SimpleNamespace(start_date=NOW - timedelta(seconds=BEGAN_AGO_S)),
+        "params": {"topics": list(topics)},
+        "outlet_events": events,
+        "inlet_events": {alias: Told([*lately, *woken_by])},
+        "triggering_asset_events": {alias: woken_by} if woken_by else {},
+    }
+    started = None
+    try:
+        task.execute(context)
+    except DagRunTriggerException as error:
+        started = error
+    return [one.extra for one in events[alias].asset_alias_events], started
+
+
+def test_what_can_go_on_at_once_wakes_the_dag_as_zookeeper_does(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.join("a")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    left = continuation(shop.coordinator, []).digest
+    assert goes_on(shop, monkeypatch) == ([{"left": left}], None)
+    # A run that was woken for it waits as long as any, and then goes on with it.
+    for other in (left, "something else"):
+        assert goes_on(shop, monkeypatch, woken_by=[told(other)]) == ([{"left": left}], None)
+
+
+@pytest.mark.parametrize(
+    ("other", "ago_s", "skipped"),
+    [
+        (False, 1, True),
+        (False, BEGAN_AGO_S + 1, False),
+        (True, 1, False),
+    ],
+)
+def test_of_runs_that_leave_the_same_over_the_one_that_began_last_goes_on(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch, other: bool, ago_s: float, skipped: bool
+) -> None:
+    shop.join("a")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    left = "something else" if other else continuation(shop.coordinator, []).digest
+    lately = [told(left, ago_s)]
+    if skipped:
+        with pytest.raises(AirflowSkipException, match="another run continues with it"):
+            goes_on(shop, monkeypatch, lately=lately)
+        # The one that was woken for it is that other run, also where the clocks of Airflow's hosts differ.
+        assert goes_on(shop, monkeypatch, woken_by=lately)[0]
+    else:
+        assert goes_on(shop, monkeypatch, lately=lately)[0]
+
+
+def test_what_a_run_was_woken_for_and_could_not_write_is_tried_again_after_a_pause(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.join("a")
+    left = continuation(shop.coordinator, [])
+    assert (left.now, left.writable) == (True, True)
+    assert goes_on(shop, monkeypatch) == ([{"left": left.digest}], None)
+    before = datetime.now(UTC)
+    events, started = goes_on(shop, monkeypatch, woken_by=[told(left.digest)])
+    assert events == []
+    assert started is not None
+    assert started.run_after is not None
+    assert (started.run_after - before).total_seconds() >= IDLE_PAUSE_S
+
+
+def test_a_run_for_a_part_of_the_topics_wakes_the_dag_too(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.join("a")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    left = continuation(shop.coordinator, ["orders"]).digest
+    assert goes_on(shop, monkeypatch, ["orders"]) == ([{"left": left}], None)
+
+
+def test_what_waits_for_its_time_is_looked_at_when_it_is_over(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    def at(pause_s: float) -> DagRunTriggerException:
+        left = LeftOver(("orders",), "digest", now=False, pause_s=pause_s)
+        monkeypatch.setattr(operators, "continuation", lambda *_: left)
+        events, started = goes_on(shop, monkeypatch, ["orders"])
+        assert events == []
+        assert started is not None
+        assert started.conf == {"topics": ["orders"]}
+        return started
+
+    before = datetime.now(UTC)
+    started = at(60.0)
+    assert started.run_after is not None
+    assert 60 <= (started.run_after - before).total_seconds() < 120
+    # Airflow makes one run of an id: two runs that leave the same over name the same time, a later one another.
+    assert started.dag_run_id == f"further__digest__{started.run_after:%Y%m%dT%H%M%S}"
+    assert at(120.0).dag_run_id != started.dag_run_id
+
+
+def skipped_by_plan(site: Site, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The tasks that a plan of all topics leaves nothing to do for."""
+    monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(site.coordinator))
+    found: set[str] = set()
+    monkeypatch.setattr(PlanOperator, "skip", lambda _, ti, tasks: found.update(task.task_id for task in tasks))
+    with DAG("rebalance"):
+        plan = PlanOperator(task_id="plan", closing_steps=("start",), last_step="further_run")
+        plan >> BaseOperator(task_id="start") >> BaseOperator(task_id="settle") >> BaseOperator(task_id="further_run")
+    ti = SimpleNamespace(dag_id="rebalance", run_id="r", task_id="plan", try_number=1, xcom_push=lambda **_: None)
+    context: Any = {"ti": ti, "dag_run": SimpleNamespace(), "params": {"topics": []}}
+    plan.execute(context)
+    return found
+
+
+def test_a_run_looks_again_for_an_owner_that_is_absent_and_not_once_its_partitions_have_moved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = stable_site("a", "b")
+    site.with_policy(settle_s=0.0)
+    assert skipped_by_plan(site, monkeypatch) == {"start", "settle", "further_run"}
+    site.processes["b"].silence = Silence.REFUSED
+    site.loses_session("b")
+    assert skipped_by_plan(site, monkeypatch) == {"start", "settle"}
+    left = continuation(site.coordinator, [])
+    assert (left.topics, left.now, left.pause_s) == (("orders",), False, site.zk.session_timeout_s)
+    site.clock.advance(site.zk.session_timeout_s)
+    assert skipped_by_plan(site, monkeypatch) == {"start"}
+    site.settles()
+    assert skipped_by_plan(site, monkeypatch) == {"start", "settle", "further_run"}
+
+
+def test_a_run_that_leaves_nothing_over_is_the_last_one(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AirflowSkipException, match="nothing is left over"):
+        goes_on(shop, monkeypatch)

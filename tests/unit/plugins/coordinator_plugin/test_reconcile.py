@@ -1,0 +1,41 @@
+"""What the reconciliation finds, and the runs that it starts."""
+
+from coordinator_plugin.reconcile import reconcile, runs
+
+from coordinator_tasks.core.model import Fleet
+from coordinator_tasks.core.ports import SetData
+from coordinator_tasks.service import directives, fleet, topics
+from tests.fakes.cluster import PERSON, Cluster
+
+
+def test_reconcile_finds_due_topics_and_missing_consumers_and_lets_running_runs_be(shop: Cluster) -> None:
+    shop.join("a")
+    fleet.set_fleet(shop.coordinator, Fleet("app", "app.py", ("c1",)))
+    shop.kafka.add_partitions("orders", 2)
+    findings = reconcile(shop.coordinator)
+    assert (findings.due, findings.missing, findings.questions) == (("orders",), ("c1",), ())
+    assert "orders has 2 new partitions" in findings.lines
+    names = {"rebalance": "rebalance", "consumers": "consumers", "stuck_topic": "stuck_topic"}
+    wanted = runs(findings, names, active_rebalances=0, active_launches=0)
+    assert [one["trigger_dag_id"] for one in wanted] == ["rebalance", "consumers"]
+    assert runs(findings, names, active_rebalances=1, active_launches=1) == []
+
+
+def test_reconcile_finds_what_is_due_beside_a_fleet_and_a_topic_that_cannot_be_read(shop: Cluster) -> None:
+    c = shop.coordinator
+    for consumer in ("a", "b"):
+        shop.join(consumer)
+    fleet.set_fleet(c, Fleet("app", "app.py", ("c1",)))
+    shop.kafka.create_topic("clicks", 1)
+    topics.add_topic(c, "clicks", "g", actor=PERSON)
+    directives.isolate(c, "b", by="ada", why="disk")
+    directives.readmit(c, "b", by="ada")
+    broken = [c.paths.fleet("app"), c.paths.topic("clicks")]
+    shop.zk.transact([SetData(path, b"{") for path in broken])
+    findings = reconcile(c)
+    assert (findings.due, findings.missing) == (("orders",), ())
+    assert any(line.startswith(broken[0]) for line in findings.lines)
+    assert any(
+        line.startswith("nobody who may run topic clicks is readmitted: ") and broken[1] in line
+        for line in findings.lines
+    )

@@ -1,0 +1,34 @@
+"""Sessions that the triggerer shares."""
+
+import time
+
+import pytest
+from coordinator_plugin import sessions
+
+from coordinator_tasks.core.errors import StoreUnavailable
+from tests.fakes.cluster import Cluster
+from tests.unit.plugins.coordinator_plugin.stage import Opened
+
+
+def test_many_waits_share_one_session_and_the_last_one_closes_it_after_a_while(shop: Cluster) -> None:
+    opened, shared = Opened(shop.coordinator), sessions.Sessions(linger_s=0.2)
+    for _ in range(5):
+        shared.take("main", opened)
+    for _ in range(5):
+        shared.give_back("main")
+    assert (opened.opened, opened.closed) == (1, 0)
+    shared.take("main", opened)
+    time.sleep(0.4)
+    assert opened.closed == 0  # borrowed again in time
+    shared.give_back("main")
+    deadline_s = time.monotonic() + 5
+    while opened.closed == 0 and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+    assert (opened.opened, opened.closed, len(shared)) == (1, 1, 0)
+
+
+def test_what_cannot_be_opened_leaves_nothing_behind(shop: Cluster) -> None:
+    shared = sessions.Sessions()
+    with pytest.raises(StoreUnavailable):
+        shared.take("main", Opened(shop.coordinator, StoreUnavailable("away")))
+    assert len(shared) == 0

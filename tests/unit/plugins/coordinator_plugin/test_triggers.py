@@ -1,0 +1,175 @@
+"""Triggers of waits, launches and questions."""
+
+import asyncio
+import time
+import uuid
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.triggers.base import TaskFailedEvent, TaskSuccessEvent, TriggerEvent
+from coordinator_plugin import triggers
+
+from coordinator_tasks.core.errors import StoreUnavailable
+from coordinator_tasks.core.ports import SetData
+from coordinator_tasks.run_folder import RunFolder
+from coordinator_tasks.service import directives, topics, transitions
+from tests.fakes.cluster import PERSON, Cluster
+from tests.unit.plugins.coordinator_plugin.stage import Opened, first, stable
+
+
+def test_a_confirmed_wait_ends_its_task_with_the_outcome(borrowed: Opened) -> None:
+    event = asyncio.run(first(triggers.ConfirmationTrigger("main", "closed", "[]", 5.0)))
+    assert isinstance(event, TaskSuccessEvent)
+    assert event.xcoms is not None
+    assert event.xcoms["return_value"]["waiting"] == "confirmed"  # type: ignore[index, call-overload]
+    assert borrowed.opened == 1
+
+
+def test_a_wait_holds_while_zookeeper_is_away_and_says_so_at_its_limit(borrowed: Opened) -> None:
+    borrowed.problem = StoreUnavailable("ZooKeeper does not answer")
+    event = asyncio.run(first(triggers.ConfirmationTrigger("main", "closed", "[]", 0.2)))
+    assert isinstance(event, TaskSuccessEvent)
+    assert event.xcoms is not None
+    assert event.xcoms["return_value"]["topics"] == {"": "ZooKeeper does not answer"}  # type: ignore[index, call-overload]
+
+
+def test_a_wait_names_the_blocker_and_ends_blocked(shop: Cluster, borrowed: Opened) -> None:
+    shop.join("a")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    event = asyncio.run(first(triggers.ConfirmationTrigger("main", "started", '["orders"]', 0.3)))
+    assert isinstance(event, TaskSuccessEvent)
+    assert event.xcoms is not None
+    outcome: Any = event.xcoms["return_value"]
+    assert (outcome["waiting"], outcome["blockers"]) == ("blocked", {"orders": ["a"]})
+    assert borrowed.opened == 1
+
+
+def launch_wait(folder: str = "", limit_s: float = 5.0) -> triggers.RegistrationTrigger:
+    return triggers.RegistrationTrigger("main", "a", folder, limit_s, time.time() + limit_s)
+
+
+def test_a_launch_ends_when_the_consumer_registers(shop: Cluster, borrowed: Opened) -> None:
+    async def scenario() -> TriggerEvent:
+        waiting_for_it = asyncio.ensure_future(first(launch_wait()))
+        await asyncio.sleep(0.2)
+        await asyncio.to_thread(shop.join, "a")
+        return await waiting_for_it
+
+    event = asyncio.run(scenario())
+    assert isinstance(event, TaskSuccessEvent)
+    assert borrowed.opened == 1
+
+
+def test_a_driver_that_ended_fails_the_launch_at_once_with_the_end_of_its_log(
+    tmp_path: Path, borrowed: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = RunFolder.of(tmp_path, "main", "a")
+    folder.path.mkdir(parents=True)
+    folder.ended.write_text('{"code": 3}')
+    folder.log.write_text("ModuleNotFoundError: no such thing\n")
+    assert isinstance(asyncio.run(first(launch_wait(str(folder.path)))), TaskFailedEvent)
+    assert "a ended before it had registered: exit code 3" in caplog.text
+    assert "ModuleNotFoundError: no such thing" in caplog.text
+    assert borrowed.opened == 1
+
+
+def test_a_launch_that_takes_too_long_fails_with_a_sentence(borrowed: Opened, caplog: pytest.LogCaptureFixture) -> None:
+    assert isinstance(asyncio.run(first(launch_wait(limit_s=0.1))), TaskFailedEvent)
+    assert "a has not registered within 0.1 s" in caplog.text
+    assert borrowed.opened == 1
+
+
+class Asked(triggers.QuestionTrigger):
+    """A question about orders, whose answers no Airflow keeps; nobody answers."""
+
+    def __init__(self, consumer: str, limit_s: float = 60.0) -> None:
+        at = datetime.now(UTC) + timedelta(seconds=limit_s)
+        super().__init__(
+            cluster="main",
+            topic="orders",
+            consumer=consumer,
+            ti_id=uuid.uuid4(),
+            options=["wait", "isolate"],
+            defaults=["wait"],
+            params={},
+            timeout_datetime=at,
+            poke_interval=0.02,
+        )
+
+    async def _handle_response(self) -> None:
+        return None
+
+    async def _handle_timeout(self) -> TriggerEvent:
+        return TriggerEvent("wait")
+
+
+@pytest.mark.usefixtures("borrowed")
+def test_a_question_is_withdrawn_when_its_topic_is_removed(shop: Cluster) -> None:
+    async def scenario() -> bool:
+        shop.join("a")
+        transitions.plan(shop.coordinator, ["orders"], PERSON)
+        shop.clock.sleep(shop.coordinator.policy.stuck_after_s + 1)
+        asked = asyncio.ensure_future(first(Asked("a")))
+        await asyncio.sleep(0.2)
+        stood = not asked.done()
+        await asyncio.to_thread(topics.remove_topic, shop.coordinator, "orders", PERSON)
+        await asyncio.to_thread(directives.isolate, shop.coordinator, "a", by="ada", why="gone")
+        await asyncio.to_thread(transitions.plan, shop.coordinator, ["orders"], PERSON)
+        await asked
+        return stood
+
+    assert asyncio.run(scenario())
+
+
+@pytest.mark.usefixtures("borrowed")
+def test_a_question_about_partitions_without_an_owner_is_withdrawn_when_its_topic_is_removed(shop: Cluster) -> None:
+    async def scenario() -> bool:
+        stable(shop, "orders", {0: "a"})
+        asked = asyncio.ensure_future(first(Asked("")))
+        await asyncio.sleep(0.2)
+        stood = not asked.done()
+        await asyncio.to_thread(topics.remove_topic, shop.coordinator, "orders", PERSON)
+        await asked
+        return stood
+
+    assert asyncio.run(scenario())
+
+
+@pytest.mark.usefixtures("borrowed")
+@pytest.mark.parametrize(("consumer", "owned"), [("a", 4), ("", 1)])
+def test_a_question_stands_while_its_topic_cannot_be_read(shop: Cluster, consumer: str, owned: int) -> None:
+    async def scenario() -> bool:
+        stable(shop, "orders", dict.fromkeys(range(owned), "a"))
+        path = shop.paths.state("orders")
+        readable = shop.zk.get(path).data
+        shop.zk.transact([SetData(path, b"{")])
+        asked = asyncio.ensure_future(first(Asked(consumer)))
+        await asyncio.sleep(0.2)
+        stood = not asked.done()
+        await asyncio.to_thread(topics.remove_topic, shop.coordinator, "orders", PERSON)
+        shop.zk.transact([SetData(path, readable)])
+        await asked
+        return stood
+
+    assert asyncio.run(scenario())
+
+
+def test_a_question_stands_to_its_time_out_while_zookeeper_is_away(borrowed: Opened) -> None:
+    borrowed.problem = StoreUnavailable("ZooKeeper does not answer")
+
+    async def scenario(limit_s: float) -> bool:
+        asked = asyncio.ensure_future(first(Asked("a", limit_s)))
+        done, _ = await asyncio.wait([asked], timeout=0.5)
+        asked.cancel()
+        return bool(done)
+
+    assert asyncio.run(scenario(60.0)) is False
+    assert asyncio.run(scenario(0.1)) is True
+
+
+def test_a_stored_question_is_the_same_again() -> None:
+    path, arguments = Asked("a").serialize()
+    assert path == "coordinator_plugin.triggers.QuestionTrigger"
+    assert triggers.QuestionTrigger(**arguments).serialize() == (path, arguments)

@@ -1,0 +1,73 @@
+"""The trigger that watches ZooKeeper for changes."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from airflow.triggers.base import TriggerEvent
+from coordinator_plugin import watcher
+
+from coordinator_tasks.core.errors import StoreUnavailable
+from tests.fakes.cluster import Cluster
+from tests.unit.plugins.coordinator_plugin.stage import Opened
+
+
+class Store:
+    def __init__(self) -> None:
+        self.kept: dict[str, Any] = {}
+
+    async def aget(self, key: str, default: Any = None) -> Any:
+        return self.kept.get(key, default)
+
+    async def aset(self, key: str, value: Any) -> None:
+        self.kept[key] = json.loads(json.dumps(value))
+
+
+def watching(store: Store) -> watcher.ZooKeeperChangesTrigger:
+    trigger = watcher.ZooKeeperChangesTrigger("main", "topics")
+    trigger.asset_state_store = store  # type: ignore[assignment]
+    return trigger
+
+
+def changed(event: TriggerEvent) -> list[str]:
+    found: list[str] = event.payload["changes"]
+    return found
+
+
+def test_the_watcher_tells_each_change_once_and_remembers_it_over_a_restart(
+    shop: Cluster, borrowed: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "STORED_AFTER_S", 0.05)
+    store = Store()
+
+    async def scenario() -> list[list[str]]:
+        found = []
+        running = watching(store).run()
+        found.append(changed(await asyncio.wait_for(anext(running), 5)))
+        following = asyncio.ensure_future(anext(running))
+        await asyncio.sleep(0.3)
+        assert store.kept["seen"]["topic"].keys() == {"orders"}
+        await asyncio.to_thread(shop.join, "a")
+        found.append(changed(await asyncio.wait_for(following, 5)))
+        await running.aclose()  # type: ignore[attr-defined]
+        # The second change was not stored yet: it is told again, and with it what happened while nobody watched.
+        await asyncio.to_thread(shop.join, "b")
+        found.append(changed(await asyncio.wait_for(anext(watching(store).run()), 5)))
+        return found
+
+    assert asyncio.run(scenario()) == [["first look"], ["member a joined"], ["member a joined", "member b joined"]]
+    assert borrowed.opened >= 1
+
+
+def test_the_watcher_holds_while_zookeeper_is_away(borrowed: Opened) -> None:
+    borrowed.problem = StoreUnavailable("away")
+
+    async def scenario() -> TriggerEvent:
+        waiting_for_it = asyncio.ensure_future(anext(watching(Store()).run()))
+        await asyncio.sleep(0.3)
+        assert not waiting_for_it.done()
+        borrowed.problem = None
+        return await asyncio.wait_for(waiting_for_it, 5)
+
+    assert changed(asyncio.run(scenario())) == ["first look"]
