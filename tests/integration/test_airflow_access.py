@@ -1,0 +1,165 @@
+"""Who may see the pages and start our DAGs, by role, in a real Airflow with its simple auth manager; and web pages of others."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import httpx
+import pytest
+from coordinator_ui.routes import router
+from fastapi.routing import APIRoute
+
+from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
+from coordinator_tasks.core.model import Actor
+from coordinator_tasks.embedded.airflow import EmbeddedAirflow
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service import topics
+from coordinator_tasks.settings import Settings
+from coordinator_tasks.wiring import open_coordinator
+from tests.integration.airflow_site import ROOT, cluster_of, eventually
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+TOPIC = "orders"
+ROLES = ("viewer", "user", "op", "admin")
+"""The last one is also the account of the embedded Airflow itself."""
+ACTIONS = ("drain", "isolate", "pause", "reset_offsets", "remove_topic", "rebalance", "consumers")
+FORBIDDEN = (401, 403, 404)
+
+
+@dataclass
+class Site:
+    """An Airflow with one account for each role, named as the role; Airflow makes the passwords at its start."""
+
+    airflow: EmbeddedAirflow
+    settings: Settings
+
+    def client(self, role: str) -> httpx.Client:
+        """Signed in as an account of this role; without a role, as nobody."""
+        headers = {}
+        if role:
+            passwords = json.loads((self.airflow.home / "passwords.json").read_text())
+            account = {"username": role, "password": passwords[role]}
+            answer = httpx.post(f"{self.airflow.base_url}/auth/token", json=account, timeout=60.0)
+            headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
+        return httpx.Client(base_url=self.airflow.base_url, headers=headers, timeout=60.0)
+
+    def pages(self) -> list[str]:
+        """An address of each route."""
+        values = {"cluster": self.settings.cluster, "topic": TOPIC, "rebalance": "1-x", "dag_id": "rebalance"}
+        paths = [route.path for route in router.routes if isinstance(route, APIRoute)]
+        return [f"/coordinator{path.replace('{run_id:path}', 'r').format(**values)}" for path in paths]
+
+
+@pytest.fixture(scope="module")
+def site(
+    zookeeper: EmbeddedZooKeeper,
+    kafka: EmbeddedKafka,
+    airflow_factory: Callable[..., EmbeddedAirflow],
+) -> Iterator[Site]:
+    settings = cluster_of(zookeeper, kafka)
+    ConfluentKafkaAdmin(settings.kafka).create_topic(TOPIC + settings.cluster, 2)
+    accounts = [f"{role}:{role}" for role in ROLES]
+    airflow = airflow_factory(
+        ROOT / "dags",
+        ROOT / "plugins",
+        connections={
+            "zookeeper_default": {"conn_type": "generic", "host": settings.zookeeper},
+            "kafka_default": {"conn_type": "generic", "host": settings.kafka["bootstrap.servers"]},
+        },
+        env={"COORDINATOR_CLUSTERS": settings.cluster, "COORDINATOR_DAGS_PAUSED": "true"},
+        settings={"core.simple_auth_manager_users": ",".join(accounts)},
+    )
+    made = Site(airflow, settings)
+    with made.client("admin") as admin:
+        eventually(lambda: {*ACTIONS} <= {one["dag_id"] for one in admin.get("/api/v2/dags?limit=100").json()["dags"]})
+    yield made
+    airflow.kill()
+
+
+def test_no_page_is_there_for_who_is_not_signed_in(site: Site) -> None:
+    with site.client("") as nobody:
+        assert {path: nobody.get(path).status_code for path in site.pages()} == dict.fromkeys(site.pages(), 401)
+        for method in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"):
+            for path in site.pages():
+                assert nobody.request(method, path).status_code in (*FORBIDDEN, 405), (method, path)
+        for wrong in ("Bearer x", "Bearer", "Basic YWRtaW46YWRtaW4="):
+            assert nobody.get(site.pages()[0], headers={"Authorization": wrong}).status_code in FORBIDDEN
+        for action in ACTIONS:
+            assert nobody.post(f"/api/v2/dags/{action}/dagRuns", json={"logical_date": None}).status_code in FORBIDDEN
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_role_may_look_and_no_page_takes_anything_but_a_get(site: Site, role: str) -> None:
+    with site.client(role) as client:
+        codes = {path: client.get(path).status_code for path in site.pages()}
+        assert set(codes.values()) <= {200, 404}, codes
+        assert codes[f"/coordinator/clusters/{site.settings.cluster}"] == 200
+        for method in ("POST", "PUT", "PATCH", "DELETE"):
+            assert {client.request(method, path).status_code for path in site.pages()} == {405}
+
+
+@pytest.mark.parametrize(
+    ("role", "may_start", "may_change_connections"),
+    [("viewer", False, False), ("user", True, False), ("op", True, True), ("admin", True, True)],
+)
+def test_who_may_start_an_action_or_change_where_airflow_logs_in(
+    site: Site, role: str, may_start: bool, may_change_connections: bool
+) -> None:
+    with site.client(role) as client:
+        for action in ACTIONS:
+            # An id with a line break is refused after the right was checked: nothing is started.
+            answer = client.post(f"/api/v2/dags/{action}/dagRuns", json={"dag_run_id": "a\nb", "logical_date": None})
+            assert (answer.status_code not in (401, 403)) == may_start, (action, answer.text)
+            assert answer.status_code != 200
+            paused = client.patch(f"/api/v2/dags/{action}", json={"is_paused": True})
+            assert (paused.status_code == 200) == may_start, (action, paused.text)
+        wanted = {"connection_id": f"by_{role}", "conn_type": "generic"}
+        answer = client.post("/api/v2/connections", json=wanted)
+        assert (answer.status_code == 201) == may_change_connections, answer.text
+        seen = client.get("/api/v2/connections/zookeeper_default")
+        assert may_change_connections or seen.status_code in FORBIDDEN
+
+
+def test_no_get_changes_anything(site: Site) -> None:
+    """With the rights of an administrator, all pages and the addresses of all actions are only looked at."""
+    with open_coordinator(site.settings) as c:
+        topics.add_topic(c, TOPIC + site.settings.cluster, "readers", actor=Actor("command", "ada"))
+
+        def stored() -> dict[str, object]:
+            tree = [c.paths.base]
+            for path in tree:
+                tree += [f"{path}/{child}" for child in c.zk.children(path)]
+            return {path: c.zk.get(path) for path in tree}
+
+        before = stored()
+        with site.client("admin") as admin:
+            for path in (*site.pages(), f"/coordinator/clusters/{site.settings.cluster}/topics/{TOPIC}"):
+                admin.get(path, params={"action": "drain", "dry_run": "false", "_method": "POST"})
+            for action in ACTIONS:
+                runs = f"/api/v2/dags/{action}/dagRuns"
+                admin.get(runs, params={"conf": "{}"})
+                assert admin.get(runs).json()["total_entries"] == 0, action
+        assert stored() == before
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
+def test_a_form_on_another_site_starts_nothing(site: Site, kind: str) -> None:
+    """A browser sends a form of another site without asking first; the cookie of the session does not come with it."""
+    with site.client("admin") as admin:
+        token = admin.headers["Authorization"].removeprefix("Bearer ")
+    headers = {"Origin": "https://evil.example", "Content-Type": kind, "Referer": "https://evil.example/"}
+    with httpx.Client(base_url=site.airflow.base_url, timeout=60.0) as browser:
+        for action in ACTIONS:
+            path = f"/api/v2/dags/{action}/dagRuns"
+            answer = browser.post(path, headers=headers, content=b'{"logical_date":null}')
+            assert answer.status_code in FORBIDDEN
+            # Even where it did, Airflow takes JSON only.
+            forged = browser.post(path, headers=headers, content=b"logical_date=", cookies={"_token": token})
+            assert forged.status_code not in (200, 201), forged.text
+        preflight = browser.options(
+            "/api/v2/dags/drain/dagRuns", headers={**headers, "Access-Control-Request-Method": "POST"}
+        )
+        assert "access-control-allow-origin" not in preflight.headers
+        page = browser.get(site.pages()[0], headers=headers, cookies={"_token": token})
+        assert "access-control-allow-origin" not in page.headers
