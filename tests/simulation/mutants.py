@@ -636,7 +636,7 @@ MUTANTS = (
     ),
     # A lost or restored ZooKeeper
     Mutant(
-        "needed",
+        "recovery.needed",
         "acted = list(_acted(view.topic, world))",
         "acted = [one for one in _acted(view.topic, world) if node is None or one.status.acted_epoch <= node.epoch]",
         "an acted epoch above the stored one is recovered from",
@@ -666,7 +666,7 @@ MUTANTS = (
         "a start that somebody's commit bars is recovered from",
     ),
     Mutant(
-        "needed",
+        "recovery.needed",
         "newest = max([committed, *",
         "newest = max([0, *",
         "the next epoch is above all that was committed",
@@ -683,7 +683,7 @@ MUTANTS = (
         "if False:",
         "who contradicts every node is not followed for ever",
     ),
-    Mutant("needed", "Draft(1 + max(old, newest),", "Draft(1 + newest,", "the next epoch is above the node's"),
+    Mutant("recovery.needed", "Draft(1 + max(old, newest),", "Draft(1 + newest,", "the next epoch is above the node's"),
     Mutant(
         "_adopt",
         "draft.to_close[partition] = set(holders)",
@@ -951,6 +951,15 @@ MUTANTS = (
         "owns or not self.view.config.properties",
         "not self.view.config.properties",
         "an owner that cannot read the properties keeps its partitions until it is newer or gone",
+    ),
+    Mutant(
+        "with_leave", "if not leave.incarnation:", "if False:", "a consumer asks for the end of one incarnation alone"
+    ),
+    Mutant(
+        "observe._decode_leave",
+        "replace(member_codec.decode_leave(path, raw), by=consumer)",
+        "member_codec.decode_leave(path, raw)",
+        "who asks for an end in a node of its own is the consumer of that node",
     ),
 )
 
