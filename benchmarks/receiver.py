@@ -105,7 +105,7 @@ def acknowledge(stamps: Stamps, held: OwnedPartition, *_: Any) -> None:
 
 
 def on_end(stamps: Stamps, held: OwnedPartition, *_: Any) -> None:
-    if held.grant.partition == MOVED and held.end is not None and held.end > held.position:
+    if held.grant.partition == MOVED and held.log.offset is not None and held.log.offset > held.position:
         stamps.reach("end known", held.token.epoch)
 
 

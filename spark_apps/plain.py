@@ -175,7 +175,9 @@ class PlainTopic(TopicReader):
         """The positions of those that do not move while Kafka goes on telling where their logs end."""
         now, told_s, ready = time.monotonic(), STUCK_S + ENDS_EVERY_S, ownership.holdings.ready()
         stalled = {p: ready[p] for p in ownership.batches.stalled(STUCK_S)}
-        return {p: h.position for p, h in stalled.items() if h.inflow is not None and now - h.inflow.at < told_s}
+        return {
+            p: h.position for p, h in stalled.items() if h.log.inflow is not None and now - h.log.inflow.at < told_s
+        }
 
     def _warm_up(self) -> None:
         """Let the client find the brokers before the first record is due; cold, it needs a second for that."""
@@ -193,7 +195,9 @@ class PlainTopic(TopicReader):
     def _ready(ownership: TopicOwnership) -> dict[int, tuple[int, int]]:
         # What was just released has just been read; any other position is first compared with the log.
         known = {
-            p: h for p, h in ownership.batches.readable().items() if h.end is not None or h.grant.release is not None
+            p: h
+            for p, h in ownership.batches.readable().items()
+            if h.log.offset is not None or h.grant.release is not None
         }
         return {p: (held.token.epoch, held.position) for p, held in known.items()}
 

@@ -117,4 +117,4 @@ def _is_newer(token: Token | None, own: Token) -> bool:
 
 def _is_own(entry: Committed | None, held: OwnedPartition) -> bool:
     same = entry is not None and entry.topic_id == held.topic_id and entry.token == held.token
-    return same and entry is not None and entry.offset >= (held.committed or 0)
+    return same and entry is not None and entry.offset >= (held.commits.acknowledged or 0)

@@ -272,8 +272,8 @@ MUTANTS = (
     ),
     Mutant(
         "Schedule._entry",
-        "offset = max(held.passed, held.committed or 0)",
-        "offset = max(held.position, held.committed or 0)",
+        "offset = max(held.passed, held.commits.acknowledged or 0)",
+        "offset = max(held.position, held.commits.acknowledged or 0)",
         "only what has passed the sink is committed",
     ),
     Mutant(
@@ -302,8 +302,8 @@ MUTANTS = (
     ),
     Mutant(
         "Releasing.closed",
-        "if held.sent and not held.fenced and same:",
-        "if held.sent and same:",
+        "if held.commits.sent and not held.fenced and same:",
+        "if held.commits.sent and same:",
         "who was fenced releases nothing",
     ),
     Mutant(
@@ -368,8 +368,8 @@ MUTANTS = (
     ),
     Mutant(
         "Releasing.closed",
-        "if held.sent and not held.fenced and same:",
-        "if held.sent and not held.fenced:",
+        "if held.commits.sent and not held.fenced and same:",
+        "if held.commits.sent and not held.fenced:",
         "what ran in the former topic is not released for the new one",
     ),
     Mutant(
@@ -808,8 +808,8 @@ MUTANTS = (
     ),
     Mutant(
         "OwnedPartition.guard",
-        "if now - self.committed_at > guard_s:",
-        "if now - self.committed_at > guard_s / 2:",
+        "if now - self.commits.acknowledged_at > guard_s:",
+        "if now - self.commits.acknowledged_at > guard_s / 2:",
         "a guarded start stays its own for longer than the commit time-out",
     ),
     Mutant(

@@ -340,7 +340,7 @@ class Oracle:
             held = query.ownership.holdings.held
             self._changes(one, topic, held)
             for p, h in held.items():
-                if (h.phase in _RUNS or h.pending or h.sent) and not h.fenced:
+                if (h.phase in _RUNS or h.pending or h.commits.sent) and not h.fenced:
                     excuse = self.excuses.of(one, topic, p, h.token)
                     self._still_granted(one, topic, p, h, excuse)
                     runs[topic, p] = h.token, excuse
@@ -449,7 +449,7 @@ class Oracle:
             not back,
             f"{topic}-{partition}: {entry.offset} by {who} at epoch {token.epoch} after {progress.position}",
         )
-        if held is not None and held.committed is None and not late and entry.offset == progress.frontier:
+        if held is not None and held.commits.acknowledged is None and not late and entry.offset == progress.frontier:
             progress.tainted = False  # it begins where all has passed: what a fault did to those before is over
         progress.token, progress.position, progress.overwritten = token, entry.offset, False
         progress.holding = held

@@ -80,5 +80,5 @@ def _shape(one: Consumer, news: int) -> tuple[object, ...]:
             ownership.grants.isolated,
         )  # the oracle keeps the last picture: no other one has its place
         for p, h in ownership.holdings.held.items():
-            found += (p, h, h.phase, h.pending, h.sent, h.fenced, h.closing)
+            found += (p, h, h.phase, h.pending, h.commits.sent, h.fenced, h.closing)
     return tuple(found)

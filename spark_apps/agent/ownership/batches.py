@@ -101,7 +101,7 @@ class Batches:
         """All records that were there when each partition was taken up have passed, and nothing more is awaited."""
         paused = self._holdings.paused
         held = {p: h for p, h in self._holdings.held.items() if p not in paused}
-        done = all(h.phase is Phase.READY and h.goal is not None and h.passed >= h.goal for h in held.values())
+        done = all(h.phase is Phase.READY and h.log.goal is not None and h.passed >= h.log.goal for h in held.values())
         return bool(self._holdings.held) and done and self.outstanding is None and not self._grants.awaited()
 
     def stalled(self, limit_s: float) -> tuple[int, ...]:

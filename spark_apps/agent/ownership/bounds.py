@@ -9,18 +9,19 @@ def misplaced(held: OwnedPartition, beginning: int | None, now: float, ahead_s: 
     While a batch is under way its executors find out. A position behind the log's end counts after `ahead_s`; `now` is
     the clock's monotonic time.
     """
-    if held.pending or held.end is None:
+    end = held.log.offset
+    if held.pending or end is None:
         return ""
     if beginning is not None and held.position < beginning:
         return f"offsets {held.position} to {beginning - 1} are gone, the log begins at {beginning}"
-    if held.ahead_since is None or now - held.ahead_since < ahead_s:
+    if held.log.ahead_since is None or now - held.log.ahead_since < ahead_s:
         return ""
-    return f"its position {held.position} is behind the log's end {held.end} (truncated, or committed by somebody else)"
+    return f"its position {held.position} is behind the log's end {end} (truncated, or committed by somebody else)"
 
 
 def overtaken(held: OwnedPartition, beginning: int) -> str:
     """Which offsets may have been gone before they were read, in a sentence; empty = none."""
-    first = held.handed_from
+    first = held.log.handed_from
     if first is None or beginning <= first:
         return ""
     last = min(beginning, held.position) - 1

@@ -104,7 +104,9 @@ class Holdings:
 
     def reach(self) -> dict[int, tuple[int, int]]:
         """What has passed the sink and the log's end as last read, of what is held."""
-        return {p: (min(h.passed, h.end), h.end) for p, h in self.held.items() if h.end is not None}
+        return {
+            p: (min(h.passed, h.log.offset), h.log.offset) for p, h in self.held.items() if h.log.offset is not None
+        }
 
     def of_request(self, partitions: Iterable[int], number: int) -> list[tuple[int, OwnedPartition]]:
         """The holdings that request `number` was about: one that began after it is another one."""

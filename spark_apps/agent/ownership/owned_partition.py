@@ -1,12 +1,13 @@
 """One partition that a consumer owns, from the grant to the last commit. Times are the clock's monotonic seconds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from math import exp, inf
+from math import inf
 
 from coordinator_tasks.core.model import Committed, RunningPartition, Token
 from coordinator_tasks.core.protocol.fence import Judgement
 from coordinator_tasks.core.protocol.holding import Grant
+from spark_apps.agent.ownership.log_end import LogEnd
 from spark_apps.agent.ownership.phases import TRANSITIONS, Event, Phase
 
 
@@ -18,77 +19,54 @@ class Listened(StrEnum):
     ALL = "all"
 
 
-INFLOW_S = 60.0
-INFLOW_MIN_S = 10.0
 _COMMITTING = (Phase.STARTING, Phase.GUARDING, Phase.READY)
 
 
-@dataclass(frozen=True, slots=True)
-class Inflow:
-    """How fast the log's end moves: the plain mean since the first look, and from `INFLOW_S` on a decaying one.
+@dataclass(slots=True)
+class Start:
+    """What decides where a partition begins."""
 
-    `rate` is in records per second; None until looks lie `INFLOW_MIN_S` apart, as a burst between two looks says little.
-    """
+    shown: tuple[Token, int] | None = None  # the newest token of an entry or a release so far, and its offset
+    given: bool = False  # the sink, the application or the log gave the position: Kafka's entry no longer changes it
+    sought: int = 0  # the epoch of the seek that it began at: what was committed before says nothing of it
 
-    end: int
-    at: float
-    began_at: float
-    first_end: int | None = None
-    rate: float | None = None
 
-    def seen(self, end: int, now: float) -> "Inflow":
-        """With one more fetch."""
-        first = self.end if self.first_end is None else self.first_end
-        age, gap = now - self.began_at, now - self.at
-        if gap <= 0:
-            return self
-        rate = self.rate
-        if rate is None or age <= INFLOW_S:
-            rate = max(0, end - first) / age if age >= INFLOW_MIN_S else None
-        else:
-            rate += (max(0, end - self.end) / gap - rate) * (1 - exp(-gap / INFLOW_S))
-        return Inflow(end, now, self.began_at, first, rate)
+@dataclass(slots=True)
+class Commits:
+    """The commits under one grant. `acknowledged`: the last offset that Kafka has acknowledged (None = none)."""
+
+    acknowledged: int | None = None
+    acknowledged_at: float = -inf
+    sent: bool = False  # one may be on its way
+    rewrite: bool = False  # somebody has overwritten our entry
+    failing_at: float | None = None  # since when they fail
 
 
 @dataclass(slots=True)
 class OwnedPartition:
     """One partition under one grant.
 
-    `position`: the next offset to hand out; `passed`: everything before it has passed the sink; `committed`: the last
-    acknowledged commit under this grant (None = none). `born`: the number of the last request to Kafka before the grant;
-    the answer to it or to an older one says nothing about this holding.
+    `position`: the next offset to hand out; `passed`: everything before it has passed the sink. `born`: the number of the
+    last request to Kafka before the grant; the answer to it or to an older one says nothing about this holding.
     """
 
     grant: Grant
     topic_id: str
     born: int
     phase: Phase = Phase.FETCHING
-    shown: tuple[Token, int] | None = None  # the newest token of an entry or a release so far, and its offset
-    start_given: bool = (
-        False  # the sink, the application or the log gave the position: Kafka's entry no longer changes it
-    )
+    start: Start = field(default_factory=Start)
     listened: Listened = Listened.NOTHING
     position: int = 0
     passed: int = 0
-    committed: int | None = None
-    sent: bool = False  # a commit was sent, so that one may be on its way
+    handed: bool = False  # a batch with it was planned
+    pending: bool = False  # part of a batch that has not passed the sink
+    progressed_at: float = -inf
+    commits: Commits = field(default_factory=Commits)
+    log: LogEnd = field(default_factory=LogEnd)
     closing: bool = False
     fenced: bool = False
-    rewrite: bool = False
-    sought: int = 0  # the epoch of the seek that it began at: what was committed before says nothing of it
-    handed: bool = False
-    pending: bool = False  # part of a batch that has not passed the sink
-    asked_from: int | None = None  # the position when the log's end was asked for
-    end: int | None = None
-    goal: int | None = None  # the log's end when it was taken up
-    inflow: Inflow | None = None
-    handed_from: int | None = None  # the first offset that was handed out since the log's beginning was fetched at
-    ahead_since: float | None = None  # since when the position is behind the log's end
     looked_at: float = -inf
     cool_until: float = -inf
-    committed_at: float = -inf
-    failing_at: float | None = None
-    progressed_at: float = -inf
 
     @property
     def token(self) -> Token:
@@ -97,11 +75,11 @@ class OwnedPartition:
     @property
     def due(self) -> bool:
         """A commit is due: of the start, of what has passed the sink, or of our entry once more."""
-        if self.fenced or self.phase not in _COMMITTING or (self.closing and not self.sent):
+        if self.fenced or self.phase not in _COMMITTING or (self.closing and not self.commits.sent):
             return False
         if self.parting and not self.promised:  # the last commit waits for the listener, which waits for the batch
             return False
-        return self.committed is None or self.rewrite or self.passed > self.committed
+        return self.commits.acknowledged is None or self.commits.rewrite or self.passed > self.commits.acknowledged
 
     @property
     def parting(self) -> bool:
@@ -113,7 +91,7 @@ class OwnedPartition:
 
         An older entry than ours hides nobody, and is written over at once.
         """
-        return at < self.cool_until and not self.rewrite
+        return at < self.cool_until and not self.commits.rewrite
 
     def is_sure(self, now: float, fresh_s: float) -> bool:
         """Whether its last fetch still counts; otherwise nothing is handed out or committed."""
@@ -121,7 +99,7 @@ class OwnedPartition:
 
     def has_committed(self, end: int) -> bool:
         """Whether a commit of `end` is acknowledged."""
-        return self.committed is not None and self.committed >= end
+        return self.commits.acknowledged is not None and self.commits.acknowledged >= end
 
     @property
     def promised(self) -> bool:
@@ -136,7 +114,7 @@ class OwnedPartition:
     @property
     def lag(self) -> int | None:
         """Offsets between what passed the sink and the log's end."""
-        return None if self.end is None else max(0, self.end - self.passed)
+        return None if self.log.offset is None else max(0, self.log.offset - self.passed)
 
     def advance(self, event: Event) -> None:
         """To the next phase, by the table."""
@@ -153,10 +131,10 @@ class OwnedPartition:
 
     def acknowledge(self, offset: int, guarded: bool, now: float) -> None:
         """Our commit is in Kafka."""
-        self.committed = max(offset, self.committed or 0)
-        self.committed_at = now
-        self.rewrite = False
-        self.failing_at = None
+        self.commits.acknowledged = max(offset, self.commits.acknowledged or 0)
+        self.commits.acknowledged_at = now
+        self.commits.rewrite = False
+        self.commits.failing_at = None
         if self.phase is Phase.STARTING:
             self.advance(Event.COMMITTED_GUARDED if guarded else Event.COMMITTED)
             self.progressed_at = now
@@ -164,25 +142,25 @@ class OwnedPartition:
     def guard(self, verdict: Judgement, entry: Committed | None, now: float, guard_s: float) -> None:
         """One fetch of a guarded start: ready after `guard_s` undisturbed, else commit the larger offset once more."""
         if verdict is Judgement.OURS:
-            if now - self.committed_at > guard_s:
+            if now - self.commits.acknowledged_at > guard_s:
                 self.advance(Event.UNDISTURBED)
             return
         known = entry is not None and entry.token is not None and entry.topic_id == self.topic_id
-        if known and entry is not None and entry.token is not None and entry.token.epoch >= self.sought:
+        if known and entry is not None and entry.token is not None and entry.token.epoch >= self.start.sought:
             # A survivor's commit: everything up to its offset has passed the sink.
             self.position = self.passed = max(self.passed, entry.offset)
-        self.rewrite = True
+        self.commits.rewrite = True
 
     def told(self, start: int | None) -> None:
         """The application knows that it begins, and wants it to begin at `start` instead, if that is given."""
         self.advance(Event.TOLD)
         if start is not None:
             self.position = self.passed = start
-            self.start_given = True
+            self.start.given = True
 
     def hand_out(self, end: int, commit_first: bool = False) -> None:
         """A batch up to `end` is planned: the partition counts as running until it has passed the sink."""
-        self.handed_from = self.position if self.handed_from is None else self.handed_from
+        self.log.handed_from = self.position if self.log.handed_from is None else self.log.handed_from
         self.position = end
         self.pending = self.handed = True
         if commit_first:
@@ -201,27 +179,21 @@ class OwnedPartition:
 
     def see_end(self, end: int, now: float) -> None:
         """The log's end as just read. At the end, no progress is expected."""
-        self.end = end
-        if not self.pending:
-            # Records that were read after the request may lie beyond its answer.
-            ahead = self.asked_from is not None and min(self.position, self.asked_from) > end
-            self.ahead_since = (now if self.ahead_since is None else self.ahead_since) if ahead else None
-        self.goal = end if self.goal is None else self.goal
-        self.inflow = Inflow(end, now, now) if self.inflow is None else self.inflow.seen(end, now)
+        self.log.see(end, None if self.pending else self.position, now)
         if self.passed >= end:
             self.progressed_at = now
 
     def jump(self, offset: int) -> None:
         """The log no longer has our position: begin at `offset`, which may be an earlier one."""
-        self.committed = self.ahead_since = self.handed_from = None
-        self.start_given = True
+        self.commits.acknowledged = self.log.ahead_since = self.log.handed_from = None
+        self.start.given = True
         self.place(offset, Event.NOT_IN_LOG)
 
     def status(self, alive: bool, paused: bool) -> RunningPartition:
         """A paused partition counts as started: it has no batch that could show it."""
-        proved = self.handed or paused or (self.end is not None and self.passed >= self.end)
+        proved = self.handed or paused or (self.log.offset is not None and self.passed >= self.log.offset)
         started = alive and proved and self.phase is Phase.READY
-        rate = self.inflow.rate if self.inflow is not None else None
+        rate = self.log.inflow.rate if self.log.inflow is not None else None
         return RunningPartition(self.passed, self.token, started, self.closing, self.lag, rate)
 
 

@@ -145,7 +145,7 @@ class BatchPlanner:
     def _available(self) -> list[Range]:
         """What could be read now; with `until_goal`, of what was there when each partition was taken up."""
         ready = sorted(self.ownership.batches.readable().items())
-        ends = {p: h.goal if self.until_goal else h.end for p, h in ready}
+        ends = {p: h.log.goal if self.until_goal else h.log.offset for p, h in ready}
         return [
             Range(p, h.position, end, h.token.epoch)
             for p, h in ready

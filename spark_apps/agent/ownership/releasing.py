@@ -64,7 +64,7 @@ class Releasing:
     def closed(self, held: OwnedPartition, entry: Handoff) -> None:
         """A partition is closed: release it, unless it was of the topic before a re-creation."""
         same = held.topic_id == self._holdings.topic_id
-        if held.sent and not held.fenced and same:
+        if held.commits.sent and not held.fenced and same:
             self._post(held.grant.partition, entry, held.passed, held.token)
 
     def owe(self, partitions: Iterable[int], owed: Mapping[int, Handoff]) -> None:

@@ -152,8 +152,8 @@ class Requests:
             case _:
                 return
         for partition, held in waiting:
-            held.failing_at = held.failing_at if held.failing_at is not None else now
-            if held.phase is Phase.READY and not held.closing and now - held.failing_at >= self._timing.give_up_s:
+            since = held.commits.failing_at = held.commits.failing_at if held.commits.failing_at is not None else now
+            if held.phase is Phase.READY and not held.closing and now - since >= self._timing.give_up_s:
                 self._holdings.stop(held)
                 lasted = f"its commits failed for {self._timing.give_up_s:g} s"
                 self._reports.add(partition, f"partition {partition} stopped: {lasted}: {failed.reason}")
@@ -202,12 +202,12 @@ class Requests:
             self._reports.add(
                 partition, f"partition {partition} was taken by {entry.owner} ({shown(entry.token)}): stopped"
             )
-        elif held.phase in (Phase.FETCHING, Phase.STARTING) and not held.start_given:
+        elif held.phase in (Phase.FETCHING, Phase.STARTING) and not held.start.given:
             self._place(partition, held, entry)
         elif held.phase is Phase.GUARDING:
             held.guard(verdict, entry, now, self._timing.guard_s)
         elif held.phase is Phase.READY and (verdict is Judgement.REWRITE or _behind(entry, held)):
-            held.rewrite = True
+            held.commits.rewrite = True
             who = "nobody" if entry is None else entry.owner or "an unknown client"
             self._reports.add(
                 f"rewritten {partition}",
@@ -221,7 +221,7 @@ class Requests:
         seek = sought(entry, held.grant.release, held.topic_id, asked)
         if seek is not None:
             self._begin(held, seek.offset)
-            held.sought = seek.epoch
+            held.start.sought = seek.epoch
             return
         if held.grant.release is None and not known:
             # A start that was found in the log stays: with slow brokers, a search at each fetch would never let it be
@@ -233,9 +233,9 @@ class Requests:
         stands = held.grant.release if start.source == "release" else entry
         if stands is not None and stands.token is not None:
             found = (stands.token, start.offset)
-            held.shown = found if held.shown is None else max(held.shown, found)
+            held.start.shown = found if held.start.shown is None else max(held.start.shown, found)
         # While our start is under way, a late commit of an earlier owner may hide what an earlier fetch has shown.
-        self._begin(held, start.offset if held.shown is None else held.shown[1])
+        self._begin(held, start.offset if held.start.shown is None else held.start.shown[1])
 
     def _begin(self, held: OwnedPartition, offset: int) -> None:
         to_tell = self._holdings.terms.listening and held.listened is Listened.NOTHING
@@ -253,7 +253,7 @@ class Requests:
                 held.advance(Event.NOT_IN_SINK)
             else:
                 self._begin(held, standing.offset)
-                held.start_given = True
+                held.start.given = True
         if found.keys() < claim.tokens.keys():
             self._schedule.pause_claims()
 
@@ -320,7 +320,7 @@ class Requests:
             elif beginning is not None:
                 if self._holdings.fail_on_data_loss is False and (sentence := overtaken(held, beginning)):
                     self._lost(partition, sentence)
-                held.handed_from = None
+                held.log.handed_from = None
 
     def _misplaced(self, partition: int, held: OwnedPartition, sentence: str, beginning: int | None) -> None:
         """The log does not have our position: begin by the start rule, or stop the partition."""
@@ -331,7 +331,7 @@ class Requests:
         elif beginning is None:
             self._schedule.want_bounds()
         else:
-            target = held.end if rule is StartRule.LATEST and held.end is not None else beginning
+            target = held.log.offset if rule is StartRule.LATEST and held.log.offset is not None else beginning
             self._lost(partition, f"{sentence}: goes on at {target} ({rule.value}), because failOnDataLoss is false")
             held.jump(target)
 
@@ -371,4 +371,4 @@ class Requests:
 
 def _behind(entry: Committed | None, held: OwnedPartition) -> bool:
     """Whether an earlier commit of ours came late and overwrote our last: nothing of ours is on its way now."""
-    return entry is not None and entry.offset < (held.committed or 0)
+    return entry is not None and entry.offset < (held.commits.acknowledged or 0)

@@ -150,7 +150,7 @@ class Schedule:
     @staticmethod
     def _urgent(due: Mapping[int, OwnedPartition]) -> bool:
         """Whether anything waits for these commits: a start, a stop, an overwritten entry, a batch."""
-        return any(h.closing or h.rewrite or h.promised or h.committed is None for h in due.values())
+        return any(h.closing or h.commits.rewrite or h.promised or h.commits.acknowledged is None for h in due.values())
 
     @property
     def _next_number(self) -> int:
@@ -197,16 +197,16 @@ class Schedule:
         pause_s = max(self._timing.commit_s, len(self._holdings.held) * self._timing.commit_each_s)
         self._commit_at = self._clock.monotonic() + pause_s
         for held in due.values():
-            held.sent = True
+            held.commits.sent = True
         return Commit({p: self._entry(h) for p, h in sorted(due.items())}, self._next_number)
 
     def _entry(self, held: OwnedPartition) -> Committed:
-        offset = max(held.passed, held.committed or 0)
+        offset = max(held.passed, held.commits.acknowledged or 0)
         return Committed(offset, held.token, self._identity.consumer, self._identity.cluster, held.topic_id)
 
     def _recommit(self, now: float) -> Commit | None:
         idle = [h for h in self._holdings.held.values() if h.phase is Phase.READY and not h.fenced]
-        old = {h.grant.partition: h for h in idle if now - h.committed_at >= self._timing.recommit_s}
+        old = {h.grant.partition: h for h in idle if now - h.commits.acknowledged_at >= self._timing.recommit_s}
         return self._commit(old) if old else None
 
     # The log's bounds ------------------------------------------------------------------------------------------------
@@ -224,15 +224,15 @@ class Schedule:
         allowed = wanted or now >= self._ends_at
         if not allowed:
             # Only new partitions cannot wait.
-            ready = {p: h for p, h in ready.items() if h.asked_from is None}
+            ready = {p: h for p, h in ready.items() if h.log.asked_from is None}
         if not ready:
             return None
         everything = wanted and now - self._bounds_at >= self._timing.bounds_s
         # A released partition was read a moment ago: its start needs no comparison with the log.
-        bounds = [p for p, h in ready.items() if everything or (h.asked_from is None and h.grant.release is None)]
+        bounds = [p for p, h in ready.items() if everything or (h.log.asked_from is None and h.grant.release is None)]
         self._bounds_at = now if everything else self._bounds_at
         for held in ready.values():
-            held.asked_from = held.position
+            held.log.asked_from = held.position
         if allowed:
             self._ends_wanted = False
             self._ends_listed_at = now

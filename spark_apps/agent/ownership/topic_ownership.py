@@ -71,7 +71,7 @@ class TopicOwnership:
     def status(self) -> TopicStatus:
         """What our interface says of this topic."""
         accepted, paused = self.holdings.accepted, self.holdings.paused
-        counted = {p: h for p, h in sorted(self.holdings.held.items()) if h.sent or h.pending}
+        counted = {p: h for p, h in sorted(self.holdings.held.items()) if h.commits.sent or h.pending}
         return TopicStatus(
             generation=self.holdings.generation,
             acted_epoch=accepted.epoch if accepted is not None else 0,

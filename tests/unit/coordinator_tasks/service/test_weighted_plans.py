@@ -19,7 +19,7 @@ from coordinator_tasks.core.model import (
     TopicDescription,
     TopicStatus,
 )
-from spark_apps.agent.ownership.owned_partition import INFLOW_MIN_S, INFLOW_S, Inflow
+from spark_apps.agent.ownership.log_end import INFLOW_MIN_S, INFLOW_S, Inflow
 from tests.world.scene import CONFIG, TOPIC, Scene, stable
 
 LAG = {"measure": "lag", "partition.weight": "0", "min.gain": "0", "interval.s": "100"}

@@ -169,7 +169,7 @@ class Walk(Play):
     def read_to_the_end(self) -> bool:
         """Of what stays, everything has passed the sink and is committed, and nothing else runs."""
         stays, ends = PARTITIONS[:2], self.offsets.ends("t", PARTITIONS)
-        passed = {p: (held.passed, held.committed) for p, held in self.ownership.holdings.ready().items()}
+        passed = {p: (held.passed, held.commits.acknowledged) for p, held in self.ownership.holdings.ready().items()}
         return passed == {p: (ends[p], ends[p]) for p in stays} and self.running.keys() == set(stays)
 
 

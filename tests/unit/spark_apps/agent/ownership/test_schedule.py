@@ -111,7 +111,7 @@ def test_a_partition_without_a_leader_keeps_nothing_else_waiting(stage: Stage) -
     assert stage.reported("partition 1: no broker says where its log begins and ends")
     stage.kafka.append("t", 0, 50)
     assert list_offsets(stage).partitions == (0,)
-    assert stage.ownership.holdings.ready()[0].end == 150
+    assert stage.ownership.holdings.ready()[0].log.offset == 150
     stage.hand_out(0, 120)
     stage.cover()
     stage.tick(TIMING.commit_s)

@@ -1,0 +1,56 @@
+"""What a consumer knows of the end of a partition's log. Times are the clock's monotonic seconds."""
+
+from dataclasses import dataclass
+from math import exp
+
+INFLOW_S = 60.0
+INFLOW_MIN_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Inflow:
+    """How fast the log's end moves: the plain mean since the first look, and from `INFLOW_S` on a decaying one.
+
+    `rate` is in records per second; None until looks lie `INFLOW_MIN_S` apart, as a burst between two looks says little.
+    """
+
+    end: int
+    at: float
+    began_at: float
+    first_end: int | None = None
+    rate: float | None = None
+
+    def seen(self, end: int, now: float) -> "Inflow":
+        """With one more fetch."""
+        first = self.end if self.first_end is None else self.first_end
+        age, gap = now - self.began_at, now - self.at
+        if gap <= 0:
+            return self
+        rate = self.rate
+        if rate is None or age <= INFLOW_S:
+            rate = max(0, end - first) / age if age >= INFLOW_MIN_S else None
+        else:
+            rate += (max(0, end - self.end) / gap - rate) * (1 - exp(-gap / INFLOW_S))
+        return Inflow(end, now, self.began_at, first, rate)
+
+
+@dataclass(slots=True)
+class LogEnd:
+    """`offset`: the log's end as last read. `goal`: as first read, when the partition was taken up."""
+
+    offset: int | None = None
+    goal: int | None = None
+    asked_from: int | None = None  # the position when the log's end was asked for
+    handed_from: int | None = None  # the first offset that was handed out since the log's beginning was fetched
+    ahead_since: float | None = None  # since when the position is behind the log's end
+    inflow: Inflow | None = None
+
+    def see(self, end: int, position: int | None, now: float) -> None:
+        """The log's end as just read; without a `position`, a batch is under way."""
+        self.offset = end
+        if position is not None:
+            # Records that were read after the request may lie beyond its answer.
+            ahead = self.asked_from is not None and min(position, self.asked_from) > end
+            self.ahead_since = (now if self.ahead_since is None else self.ahead_since) if ahead else None
+        self.goal = end if self.goal is None else self.goal
+        self.inflow = Inflow(end, now, now) if self.inflow is None else self.inflow.seen(end, now)
