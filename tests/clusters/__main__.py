@@ -25,7 +25,7 @@ LIMIT_S = 3_600.0
 
 def tests() -> list[str]:
     """The node ids of all of them, in the order of their files."""
-    listed = subprocess.run([*PYTEST, "--collect-only", "tests/clusters"], capture_output=True, text=True, check=False)
+    listed = subprocess.run([*PYTEST, "--collect-only", "tests"], capture_output=True, text=True, check=False)
     if listed.returncode not in {0, pytest.ExitCode.NO_TESTS_COLLECTED}:
         raise SystemExit(listed.stdout + listed.stderr)
     return [line for line in listed.stdout.splitlines() if "::" in line]
@@ -39,7 +39,7 @@ def figures(report: Path) -> dict[str, str]:
 
 def run(notes: Notes, test: str) -> None:
     """One test in a process of its own; its whole output stays in a file."""
-    name = test.removeprefix("tests/clusters/").replace("/", "-").replace("::", "-")
+    name = test.removeprefix("tests/").replace("/", "-").replace("::", "-")
     report, log = BUILD / f"{name}.xml", BUILD / f"{name}.log"
     report.unlink(missing_ok=True)
     begun = time.monotonic()
@@ -58,7 +58,7 @@ def summary(lines: Sequence[Line]) -> str:
 def _row(line: Line) -> str:
     recorded = ", ".join(f"{name}: {value}" for name, value in _recorded(line))
     result = "failed" if line["problems"] else "passed"
-    return f"| `{line['key'].removeprefix('tests/clusters/')}` | {result} | {line['seconds']} | {recorded} |"
+    return f"| `{line['key'].removeprefix('tests/')}` | {result} | {line['seconds']} | {recorded} |"
 
 
 def _recorded(line: Line) -> Iterator[tuple[str, str]]:

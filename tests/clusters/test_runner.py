@@ -22,4 +22,6 @@ def test_a_row_says_the_result_the_time_and_what_was_recorded() -> None:
         "seconds": 80,
         "registered_s": "38",
     }
-    assert runner.summary([line]).splitlines()[2] == "| `test_yarn.py::test_a` | failed | 80 | registered_s: 38 |"
+    assert (
+        runner.summary([line]).splitlines()[2] == "| `clusters/test_yarn.py::test_a` | failed | 80 | registered_s: 38 |"
+    )
