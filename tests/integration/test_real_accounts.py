@@ -8,6 +8,7 @@ from kazoo.security import OPEN_ACL_UNSAFE, Permissions, make_digest_acl_credent
 
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
+from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
 from coordinator_tasks.core import node_rights
 from coordinator_tasks.core.codecs.member_codec import decode_claim
 from coordinator_tasks.core.errors import Refused
@@ -58,7 +59,7 @@ def test_the_whole_job_works_with_two_accounts_and_a_consumer_may_do_nothing_els
     site, theirs = managed.site, as_consumer(managed.site)
     managed.join("a", theirs)
     with managed.looping(), open_coordinator(site.settings) as c:
-        fleet.set_fleet(c, Fleet("etl", "/srv/etl.py", ("z",)))
+        fleet.set_fleet(c, Fleet("etl", OWN_APPLICATIONS[0], ("z",)))
         managed.stable("a")
         traffic = Traffic(site)
         managed.ledger.grown(ALL, "records flow")
