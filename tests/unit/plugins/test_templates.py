@@ -165,7 +165,8 @@ def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, template: str) -> Iter
     )
     cluster.clock.sleep(cluster.policy.stuck_after_s + 1)
     monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(cluster.coordinator))
-    monkeypatch.setattr(hook.CoordinatorHook, "plain_settings", lambda _: {"kafka": {}})
+    plain = {"cluster": "shop", "zookeeper": "z:2181", "kafka": {"bootstrap.servers": "b:9092"}}
+    monkeypatch.setattr(hook.CoordinatorHook, "plain_settings", lambda _: plain)
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[1]"}))
     monkeypatch.setenv(OPTIONS["run_base"].variable, str(tmp_path))
     monkeypatch.setenv(OPTIONS["let_go"].variable, "yes")
