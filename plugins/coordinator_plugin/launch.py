@@ -113,19 +113,18 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
         self.application_args = [*(self.application_args or []), "--consumer", self.consumer]
         if problem := cluster_mode.provider_problem(self._conn_id):
             raise Refused(problem)
-        if self._get_hook()._connection["deploy_mode"] == "cluster":  # noqa: SLF001 - the base class's own way
-            self._submit(hook, folder)
-        else:
-            self._let_go(hook, folder)
+        connection = self._get_hook()._connection  # noqa: SLF001 - the base class's own way
+        launch = self._submit if connection["deploy_mode"] == "cluster" else self._let_go
+        launch(hook, folder, connection["master"])
         return folder
 
-    def _let_go(self, hook: CoordinatorHook, folder: RunFolder) -> None:
+    def _let_go(self, hook: CoordinatorHook, folder: RunFolder, master: str) -> None:
         """Client mode: the launcher starts the driver, and nothing of Airflow is its parent."""
         if problem := let_go_problem():
             raise Refused(problem)
         _write_files(hook, folder)
         self.application_args = [*(self.application_args or []), "--run-folder", str(folder.path)]
-        if self._get_hook()._connection["master"] == "yarn":  # noqa: SLF001 - the base class's own way
+        if master == "yarn":
             self._ship(folder.kafka)  # executors are on other hosts
         self.env_vars = {**_variables(str(folder.settings), str(folder.kafka)), **(self.env_vars or {})}
         command = [
@@ -143,9 +142,8 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
         else:
             self.log.info("%s was launched before and has not registered yet: waiting for it", self.consumer)
 
-    def _submit(self, hook: CoordinatorHook, folder: RunFolder) -> None:
+    def _submit(self, hook: CoordinatorHook, folder: RunFolder, master: str) -> None:
         """Cluster mode: on YARN the files travel with the application, on Kubernetes its Secret has them."""
-        master = self._get_hook()._connection["master"]  # noqa: SLF001 - the base class's own way
         if master.startswith("spark://"):
             raise Refused("Spark's standalone master runs no Python driver in cluster mode: use client mode")
         on_kubernetes = master.startswith(cluster_mode.KUBERNETES)
