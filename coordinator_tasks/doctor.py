@@ -11,12 +11,13 @@ from enum import StrEnum
 
 from coordinator_tasks.adapters.kafka_rights import KafkaRights
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
+from coordinator_tasks.adapters.zookeeper_access import MEND
 from coordinator_tasks.core.codecs.codec import decode_config, decode_node
 from coordinator_tasks.core.errors import CoordinatorError, Malformed
 from coordinator_tasks.core.kafka_rights import Resource, Side, needed, transactional_ids
 from coordinator_tasks.core.names import Paths, is_topic
 from coordinator_tasks.core.ports import Create, Delete
-from coordinator_tasks.core.znodes import children
+from coordinator_tasks.core.znodes import children, find_many
 from coordinator_tasks.settings import TRANSACTIONAL_FENCE, Settings
 from coordinator_tasks.wiring import check_folders, connect_zookeeper
 
@@ -114,9 +115,7 @@ def _nodes(settings: Settings, zk: KazooZooKeeper, paths: Paths) -> Iterator[Fin
         yield Finding("ZooKeeper nodes", Result.OK, f"all {count} nodes have their access lists")
         return
     more = f" ({len(problems)} of {count} nodes)" if len(problems) > 1 else ""
-    yield Finding(
-        "ZooKeeper nodes", Result.FAILED, "; ".join(problems[:_SHOWN]) + more, "coordinator_tasks zookeeper-rights"
-    )
+    yield Finding("ZooKeeper nodes", Result.FAILED, "; ".join(problems[:_SHOWN]) + more, MEND)
 
 
 def _clocks(zk: KazooZooKeeper, paths: Paths) -> Finding:
@@ -142,9 +141,9 @@ def _managed(zk: KazooZooKeeper, paths: Paths, side: Side) -> dict[str, str]:
     """Topic → group of the managed topics, from what this side may read; what cannot be read is left out."""
     found = {}
     folder = paths.configs if side is Side.COORDINATOR else paths.assignments
-    names = [name for name in children(zk, folder) if is_topic(name)]
-    for name, node in zip(names, zk.get_many([f"{folder}/{name}" for name in names]), strict=True):
-        if node is None or not node.data:
+    paths_of = {name: f"{folder}/{name}" for name in children(zk, folder) if is_topic(name)}
+    for name, node in find_many(zk, paths_of).items():
+        if not node.data:
             continue
         decode = decode_config if side is Side.COORDINATOR else decode_node
         try:
