@@ -83,7 +83,9 @@ def test_a_process_of_another_namespace_is_never_gone() -> None:
 
 
 @pytest.mark.parametrize(
-    "status", ["", "NSpid:\n", "NSpid:\t1\n", f"NSpid:\t7\t{os.getpid()}\n", f"NSpid:\t{os.getpid()}\t{os.getpid()}\n"]
+    "status",
+    ["", "NSpid:\n", "NSpid:\t1\n", f"NSpid:\t7\t{os.getpid()}\n", f"NSpid:\t{os.getpid()}\t{os.getpid()}\n"],
+    ids=["empty", "no number", "another", "one level down", "two levels of one number"],
 )
 def test_under_the_proc_of_another_namespace_nothing_is_known(
     status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
