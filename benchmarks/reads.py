@@ -22,7 +22,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.result import report
-from coordinator_tasks.adapters import zookeeper
+from coordinator_tasks.adapters import zookeeper_session
+from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.core.ports import Create
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 
@@ -41,9 +42,9 @@ def measure(nodes: int, rounds: int) -> dict[str, Any]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="reads-")))
         hosts = stack.enter_context(EmbeddedZooKeeper(folder)).connect_string
-        clients = {OURS: zookeeper.KazooZooKeeper(hosts)}
-        with patch.object(zookeeper, "PollingHandler", SequentialThreadingHandler):
-            clients[KAZOO] = zookeeper.KazooZooKeeper(hosts)
+        clients = {OURS: KazooZooKeeper(hosts)}
+        with patch.object(zookeeper_session, "PollingHandler", SequentialThreadingHandler):
+            clients[KAZOO] = KazooZooKeeper(hosts)
         for client in clients.values():
             stack.callback(client.close)
         clients[OURS].ensure(FOLDER)

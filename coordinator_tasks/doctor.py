@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from coordinator_tasks.adapters.access_lists import MEND
 from coordinator_tasks.adapters.kafka_rights import KafkaRights
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
-from coordinator_tasks.adapters.zookeeper_access import MEND
+from coordinator_tasks.adapters.zookeeper_rights import wrong_access_lists
 from coordinator_tasks.core.codecs.codec import decode_config, decode_node
 from coordinator_tasks.core.errors import CoordinatorError, Malformed
 from coordinator_tasks.core.kafka_rights import Resource, Side, needed, transactional_ids
@@ -110,7 +111,7 @@ def _folders(settings: Settings, side: Side, zk: KazooZooKeeper) -> Iterator[Fin
 def _nodes(settings: Settings, zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
     if not settings.zookeeper_access.closes_nodes:
         return
-    count, problems = zk.wrong_access_lists(paths.base)
+    count, problems = wrong_access_lists(zk, paths.base)
     if not problems:
         yield Finding("ZooKeeper nodes", Result.OK, f"all {count} nodes have their access lists")
         return

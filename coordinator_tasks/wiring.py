@@ -8,6 +8,7 @@ from pathlib import Path
 
 import confluent_kafka
 
+from coordinator_tasks.adapters import zookeeper_rights
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.adapters.discovery import (
     ZooKeeperDiscovery,
@@ -161,7 +162,7 @@ def set_access_lists(settings: Settings) -> int:
         )
     paths, zk = Paths(settings.cluster), connect_zookeeper(settings)
     try:
-        changed = zk.set_access_lists(paths.base)
+        changed = zookeeper_rights.set_access_lists(zk, paths.base)
         _ensure_folders(zk, paths)
         return changed
     finally:
@@ -180,7 +181,7 @@ def connect_zookeeper(settings: Settings) -> KazooZooKeeper:
 
 def check_folders(zk: KazooZooKeeper, paths: Paths) -> None:
     """Raise `Refused` for a folder of the cluster that is open or another account's, and `StoreUnavailable`."""
-    zk.check_closed((paths.base, *paths.folders()))
+    zookeeper_rights.check_closed(zk, (paths.base, *paths.folders()))
 
 
 def ask_brokers(kafka: Mapping[str, str]) -> None:

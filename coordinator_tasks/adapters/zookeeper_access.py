@@ -1,31 +1,19 @@
-"""How to log in to ZooKeeper, which access list a node gets, and whether a folder is closed to everybody else."""
+"""How to log in to ZooKeeper."""
 
 import importlib.util
 import re
 import ssl
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, Id, Permissions, make_digest_acl_credential
+from kazoo.security import CREATOR_ALL_ACL
 
-from coordinator_tasks.core import node_rights
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.tls_files import TlsFiles
 
-_DIGEST_MD5, _GSSAPI = "DIGEST-MD5", "GSSAPI"  # what ZooKeeper's servers know
-_HIDDEN = "x"  # the server shows this for a digest to an account that may not change the access list
+DIGEST_MD5, _GSSAPI = "DIGEST-MD5", "GSSAPI"  # the SASL mechanisms of ZooKeeper's servers
 _ACCOUNT = re.compile(r"(?P<scheme>digest|sasl|x509):(?P<name>.+)")
 _DIGEST = re.compile(r"[^:]+:[A-Za-z0-9+/]{27}=")  # user:hash
-_LETTERS = {
-    "c": Permissions.CREATE,
-    "d": Permissions.DELETE,
-    "r": Permissions.READ,
-    "w": Permissions.WRITE,
-    "a": Permissions.ADMIN,
-}
-MEND = "coordinator zookeeper-rights"
-"""The command that gives every node its access list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +87,14 @@ class ZooKeeperAccess:
         return options
 
     def _sasl_options(self) -> dict[str, str]:
-        if self.sasl_mechanism not in (_DIGEST_MD5, _GSSAPI):
+        if self.sasl_mechanism not in (DIGEST_MD5, _GSSAPI):
             raise Refused(
                 f"ZooKeeper has no SASL mechanism {self.sasl_mechanism!r}; "
-                f"set zookeeper_access.sasl_mechanism to {_DIGEST_MD5} or {_GSSAPI}"
+                f"set zookeeper_access.sasl_mechanism to {DIGEST_MD5} or {_GSSAPI}"
             )
-        if self.sasl_mechanism == _DIGEST_MD5 and not (self.user and self.password):
+        if self.sasl_mechanism == DIGEST_MD5 and not (self.user and self.password):
             raise Refused(
-                f"SASL with {_DIGEST_MD5} needs a user and a password; "
+                f"SASL with {DIGEST_MD5} needs a user and a password; "
                 "set zookeeper_access.user and zookeeper_access.password"
             )
         if importlib.util.find_spec("puresasl") is None:
@@ -124,119 +112,6 @@ class ZooKeeperAccess:
         if self.tls:
             files.load(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
 
-    # Access lists ----------------------------------------------------------------------------------------------------
-
-    def acl_of(self, path: str) -> list[ACL]:
-        """The access list of a node from its creation on; `path` is without the chroot."""
-        if not self.separate:
-            return list(CREATOR_ALL_ACL if self.closes_nodes else OPEN_ACL_UNSAFE)
-        rights, mine = _permissions(node_rights.of_consumers(path)), self._own_id()
-        if self.coordinator:
-            return [ACL(rights, mine), *(ACL(Permissions.ALL, _id(one)) for one in self.coordinator)]
-        others = (ACL(rights, _id(one)) for one in self.consumers)
-        return [ACL(Permissions.ALL, mine), *(one for one in others if rights)]
-
-    def may_create(self, path: str) -> bool:
-        """Whether this account creates such nodes; a consumer's creates its own ones only."""
-        return not self.coordinator or node_rights.is_created_by_consumers(path)
-
-    def _own_id(self) -> Id:
-        """This account alone, though the connection may have a certificate beside it."""
-        if self.sasl_mechanism == _DIGEST_MD5:
-            return Id("sasl", self.user)
-        if self.user and not self.sasl_mechanism:
-            return Id("digest", make_digest_acl_credential(self.user, self.password))
-        return CREATOR_ALL_ACL[0].id
-
-    # Folders ---------------------------------------------------------------------------------------------------------
-
-    def check_closed(self, folder: str, acls: Sequence[ACL], top: str, chroot: str = "") -> None:
-        """Raise `Refused` for a folder that others may change, or that this account does not own.
-
-        `acls` is the folder's access list; `top` is the folder under which all of them are mended at once. Both paths begin
-        with the `chroot`.
-        """
-        if any(one.id.scheme == "world" and one.perms & ~Permissions.READ for one in acls):
-            raise Refused(
-                f"{folder} in ZooKeeper can be changed by anybody, although this site logs in (it was made without a log-in). "
-                + (
-                    f"Close it: {self._mending()}"
-                    if self.separate
-                    else f"Close it in ZooKeeper's own client, zkCli: {self._login_hint()}, then type "
-                    f"`{_mend(top)}`. If it is meant to be open, set zookeeper_access.open_nodes to true"
-                )
-            )
-        if self.separate:
-            self._check_separate(folder, acls, top, folder.removeprefix(chroot))
-        elif not any(self._is_mine(one) for one in acls):
-            raise self.foreign(folder, top)
-
-    def _check_separate(self, folder: str, acls: Sequence[ACL], top: str, path: str) -> None:
-        letters = node_rights.of_consumers(path)
-        rights = _permissions(letters)
-        others = [one for one in acls if not self._is_coordinators(one) and one.id.scheme != "world"]
-        if len(others) == len(acls):
-            raise self.foreign(folder, top)
-        for one in others:
-            if one.perms & ~rights:
-                raise Refused(
-                    f"{folder} in ZooKeeper can be changed by {one.id.scheme}:{one.id.id}, which has the rights "
-                    f"{_letters(one.perms)} there, while a consumer needs {letters}. {self._mending()}"
-                )
-        if not rights or node_rights.is_created_by_consumers(path):
-            return  # each consumer creates it for its own account
-        wanted = [_id(one) for one in self.consumers] if self.consumers else [self._own_id()]
-        for account in wanted:
-            found = [
-                one.perms for one in others if _is_same(one.id, account) or (account.scheme == "auth" and one.perms)
-            ]
-            if not any(perms == rights for perms in found):
-                raise Refused(
-                    f"{folder} in ZooKeeper does not give the rights {letters} to "
-                    f"{_shown(account) if self.consumers else 'this account'}, which a consumer needs. {self._mending()}"
-                )
-
-    def _is_coordinators(self, one: ACL) -> bool:
-        """Whether this entry is the coordinator's."""
-        if one.perms != Permissions.ALL:
-            return False
-        if self.coordinator:
-            return any(_is_same(one.id, _id(account)) for account in self.coordinator)
-        return self._is_mine(one) and not any(_is_same(one.id, _id(account)) for account in self.consumers)
-
-    def _mending(self) -> str:
-        if self.coordinator:
-            return f"Where the coordinator runs, type `{MEND}`, and check zookeeper_access.consumers there"
-        return f"Type `{MEND}`"
-
-    def foreign(self, folder: str, top: str) -> Refused:
-        """The error for a folder of another account."""
-        if self.coordinator:
-            return Refused(
-                f"{folder} in ZooKeeper is not for this account, or not of the coordinator that zookeeper_access.coordinator "
-                f"names. Correct the account, or that setting. {self._mending()}"
-            )
-        return Refused(
-            f"{folder} in ZooKeeper belongs to another account than this one. If that is a former account of this site, "
-            f"move the nodes to this one in ZooKeeper's own client, zkCli: type `addauth digest USER:PASSWORD` for the "
-            f"former one (or connect as it did), {self._login_hint()}, then type `{_mend(top)}`, which gives both of them "
-            "the nodes; type it again in a zkCli that is logged in as the new one alone. Otherwise correct the account, or the cluster's name"
-        )
-
-    def _is_mine(self, one: ACL) -> bool:
-        """Whether an entry can be this account's. Only the server knows the name in a certificate and of a SASL user."""
-        if one.id.scheme == "digest" and self.user and not self.sasl_mechanism:
-            return _is_same(one.id, Id("digest", make_digest_acl_credential(self.user, self.password)))
-        schemes = {"sasl": bool(self.sasl_mechanism), "x509": bool(self.certificate)}
-        return schemes.get(one.id.scheme, False)
-
-    def _login_hint(self) -> str:
-        if self.sasl_mechanism:
-            return f"log in by SASL as {self.user or 'the same principal'}"
-        if self.user:
-            return f"type `addauth digest {self.user}:PASSWORD`"
-        return f"connect with the certificate {self.certificate}"
-
 
 def _check_account(setting: str, account: str) -> None:
     found = _ACCOUNT.fullmatch(account)
@@ -248,30 +123,3 @@ def _check_account(setting: str, account: str) -> None:
         f"zookeeper_access.{setting}: {shown!r} names no account; write digest:USER:HASH with the hash of user and password, "
         "sasl:NAME, or x509:SUBJECT with the subject of the certificate"
     )
-
-
-def _id(account: str) -> Id:
-    scheme, _, name = account.partition(":")
-    return Id(scheme, name)
-
-
-def _is_same(found: Id, wanted: Id) -> bool:
-    """Whether both are one account, as far as the server shows it."""
-    hidden = f"{wanted.id.partition(':')[0]}:{_HIDDEN}" if wanted.scheme == "digest" else wanted.id
-    return found.scheme == wanted.scheme and found.id in (wanted.id, hidden)
-
-
-def _shown(account: Id) -> str:
-    return f"{account.scheme}:{account.id.partition(':')[0] if account.scheme == 'digest' else account.id}"
-
-
-def _permissions(letters: str) -> int:
-    return sum(_LETTERS[letter] for letter in letters)
-
-
-def _letters(permissions: int) -> str:
-    return "".join(letter for letter, one in _LETTERS.items() if permissions & one)
-
-
-def _mend(top: str) -> str:
-    return f"setAcl -R {top} auth::cdrwa"

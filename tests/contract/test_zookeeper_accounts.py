@@ -9,6 +9,7 @@ from kazoo.security import ACL, Id, Permissions, make_digest_acl_credential
 
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
+from coordinator_tasks.adapters.zookeeper_rights import access_list
 from coordinator_tasks.cli import main
 from coordinator_tasks.core.errors import Refused, StoreUnavailable
 from coordinator_tasks.core.model import Member
@@ -50,14 +51,17 @@ def acls(made: Site, cluster: str, path: str) -> dict[str, int]:
     """The access list of a node, as the digest account ada sees it."""
     zk = KazooZooKeeper(made.plain, access=ADA)
     try:
-        return {f"{one.id.scheme}:{one.id.id}": one.perms for one in zk._acls(f"/{cluster}/consumers/{cluster}{path}")}
+        return {
+            f"{one.id.scheme}:{one.id.id}": one.perms
+            for one in access_list(zk, f"/{cluster}/consumers/{cluster}{path}")
+        }
     finally:
         zk.close()
 
 
 def set_acls(made: Site, cluster: str, path: str, entries: list[ACL]) -> None:
     zk = KazooZooKeeper(made.plain, access=ADA)
-    zk._client.set_acls(f"/{cluster}/consumers/{cluster}{path}", entries)
+    zk.client.set_acls(f"/{cluster}/consumers/{cluster}{path}", entries)
     zk.close()
 
 

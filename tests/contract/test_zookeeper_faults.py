@@ -133,7 +133,7 @@ def test_an_expired_session_is_lost_and_goes_on_with_a_new_one(server: EmbeddedZ
 
 def _end_from_elsewhere(server: EmbeddedZooKeeper, session: Session) -> None:
     """Another client takes the session over by its number and password, and closes it."""
-    thief = KazooClient(server.connect_string, client_id=session.zk._client.client_id)
+    thief = KazooClient(server.connect_string, client_id=session.zk.client.client_id)
     thief.start()
     thief.stop()
     thief.close()

@@ -96,7 +96,7 @@ class Case:
         self.folder.mkdir(parents=True)
         self.paths, self.topic, self.group = Paths("c"), self.servers.topic, f"g-{self.name}"
         self.zk = copy.copy(self.servers.zk)
-        self.zk._prefix = f"/{self.name}"
+        self.zk.prefix = f"/{self.name}"
         self.settings = Settings(
             "c",
             f"{self.servers.zookeeper}/{self.name}",

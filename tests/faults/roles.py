@@ -124,7 +124,7 @@ def note_session(life: Life) -> None:
 
     def noted(settings: Settings) -> KazooZooKeeper:
         zk = opened(settings)
-        number, password = zk._client.client_id
+        number, password = zk.client.client_id
         (life.folder / f"session-{life.role}").write_text(f"{number} {password.hex()}")
         return zk
 

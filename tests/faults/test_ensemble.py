@@ -93,7 +93,7 @@ def test_without_a_majority_nothing_is_decided_and_nothing_moves_afterwards(
 def expire(zk: KazooZooKeeper, hosts: str) -> None:
     """End a session from elsewhere: whoever knows its number and password may."""
     number = zk.session_id
-    twin = KazooClient(hosts, client_id=zk._client.client_id, timeout=4)
+    twin = KazooClient(hosts, client_id=zk.client.client_id, timeout=4)
     twin.start(10)
     twin.stop()
     twin.close()

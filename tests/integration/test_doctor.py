@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator_tasks.adapters.access_lists import AccessLists
 from coordinator_tasks.cli import main
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.ports import free_port
@@ -58,7 +59,7 @@ def test_the_doctor_finds_nothing_on_a_healthy_site_and_names_what_is_wrong_on_b
         assert f"Kafka: Read on group {site.group}" in results
         assert set(site.zk.children(site.paths.base)) == before
 
-        site.zk._client.set_acls(site.zk._full(site.paths.config(site.topic)), open_to_consumers())
+        site.zk.client.set_acls(site.zk.full(site.paths.config(site.topic)), open_to_consumers())
         code, results, mends = examined(settings, monkeypatch, capsys)
         assert (code, results["ZooKeeper nodes"]) == (1, "failed")
         assert "zookeeper-rights" in mends["ZooKeeper nodes"]
@@ -77,7 +78,7 @@ def test_the_doctor_finds_nothing_on_a_healthy_site_and_names_what_is_wrong_on_b
 
 
 def open_to_consumers() -> list[object]:
-    return list(OURS.acl_of("/consumers/c/members"))
+    return list(AccessLists(OURS).acl_of("/consumers/c/members"))
 
 
 def test_settings_that_cannot_be_used_are_a_finding(

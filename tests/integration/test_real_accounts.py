@@ -8,6 +8,7 @@ from kazoo.security import OPEN_ACL_UNSAFE, Permissions, make_digest_acl_credent
 
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
+from coordinator_tasks.adapters.zookeeper_rights import access_list
 from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
 from coordinator_tasks.core import node_rights
 from coordinator_tasks.core.codecs.member_codec import decode_claim
@@ -52,7 +53,7 @@ def everything(zk: KazooZooKeeper, top: str) -> Iterator[str]:
 
 
 def acls_of(zk: KazooZooKeeper, path: str) -> dict[str, int]:
-    return {f"{one.id.scheme}:{one.id.id}": one.perms for one in zk._acls(path)}
+    return {f"{one.id.scheme}:{one.id.id}": one.perms for one in access_list(zk, path)}
 
 
 def test_the_whole_job_works_with_two_accounts_and_a_consumer_may_do_nothing_else(managed: Managed) -> None:
@@ -101,8 +102,8 @@ def check_rights(site: Site, theirs: Settings) -> None:
         }
         if "d" not in node_rights.of_consumers(path.rpartition("/")[0]):
             attempts["deletes it"] = lambda path=path: zk.transact([Delete(path)])
-        attempts["a"] = lambda path=path: zk._repeat(
-            path, lambda: zk._client.set_acls_async(zk._full(path), OPEN_ACL_UNSAFE), lambda answer: answer
+        attempts["a"] = lambda path=path: zk.repeat(
+            path, lambda: zk.client.set_acls_async(zk.full(path), OPEN_ACL_UNSAFE), lambda answer: answer
         )
         for right, attempt in attempts.items():
             if right not in rights:

@@ -1,0 +1,174 @@
+"""Which access list (ACL) each node gets, and whether the list that it has is right.
+
+Without separate accounts, a node is for the account that created it. With them, the coordinator's account has all rights,
+and a consumer's those of `core.node_rights`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, Id, Permissions, make_digest_acl_credential
+
+from coordinator_tasks.adapters.zookeeper_access import DIGEST_MD5, ZooKeeperAccess
+from coordinator_tasks.core import node_rights
+from coordinator_tasks.core.errors import Refused, StoreUnavailable
+
+_HIDDEN = "x"  # the server shows this for a digest to an account that may not change the access list
+_LETTERS = {
+    "c": Permissions.CREATE,
+    "d": Permissions.DELETE,
+    "r": Permissions.READ,
+    "w": Permissions.WRITE,
+    "a": Permissions.ADMIN,
+}
+MEND = "coordinator zookeeper-rights"
+"""The command that gives every node its access list."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccessLists:
+    """The access lists for one account, and for those that its settings name beside it."""
+
+    access: ZooKeeperAccess
+
+    def acl_of(self, path: str) -> list[ACL]:
+        """The access list of a node from its creation on; `path` is without the chroot."""
+        if not self.access.separate:
+            return list(CREATOR_ALL_ACL if self.access.closes_nodes else OPEN_ACL_UNSAFE)
+        rights, mine = _permissions(node_rights.of_consumers(path)), self._own_id()
+        if self.access.coordinator:
+            return [ACL(rights, mine), *(ACL(Permissions.ALL, _id(one)) for one in self.access.coordinator)]
+        others = (ACL(rights, _id(one)) for one in self.access.consumers)
+        return [ACL(Permissions.ALL, mine), *(one for one in others if rights)]
+
+    def may_create(self, path: str) -> bool:
+        """Whether this account creates such nodes; a consumer's creates its own ones only."""
+        return not self.access.coordinator or node_rights.is_created_by_consumers(path)
+
+    def _own_id(self) -> Id:
+        """This account alone, though the connection may have a certificate beside it."""
+        if self.access.sasl_mechanism == DIGEST_MD5:
+            return Id("sasl", self.access.user)
+        if self.access.user and not self.access.sasl_mechanism:
+            return Id("digest", make_digest_acl_credential(self.access.user, self.access.password))
+        return CREATOR_ALL_ACL[0].id
+
+    def check_closed(self, folder: str, acls: Sequence[ACL], top: str, chroot: str = "") -> None:
+        """Raise `Refused` for a folder that others may change, or that this account does not own.
+
+        `acls` is the folder's access list; `top` is the folder under which all of them are mended at once. Both paths begin
+        with the `chroot`.
+        """
+        if any(one.id.scheme == "world" and one.perms & ~Permissions.READ for one in acls):
+            raise Refused(
+                f"{folder} in ZooKeeper can be changed by anybody, although this site logs in (it was made without a log-in). "
+                + (
+                    f"Close it: {self._mending()}"
+                    if self.access.separate
+                    else f"Close it in ZooKeeper's own client, zkCli: {self._login_hint()}, then type "
+                    f"`{_mend(top)}`. If it is meant to be open, set zookeeper_access.open_nodes to true"
+                )
+            )
+        if self.access.separate:
+            self._check_separate(folder, acls, top, folder.removeprefix(chroot))
+        elif not any(self._is_mine(one) for one in acls):
+            raise self.foreign(folder, top)
+
+    def _check_separate(self, folder: str, acls: Sequence[ACL], top: str, path: str) -> None:
+        letters = node_rights.of_consumers(path)
+        rights = _permissions(letters)
+        others = [one for one in acls if not self._is_coordinators(one) and one.id.scheme != "world"]
+        if len(others) == len(acls):
+            raise self.foreign(folder, top)
+        for one in others:
+            if one.perms & ~rights:
+                raise Refused(
+                    f"{folder} in ZooKeeper can be changed by {one.id.scheme}:{one.id.id}, which has the rights "
+                    f"{_letters(one.perms)} there, while a consumer needs {letters}. {self._mending()}"
+                )
+        if not rights or node_rights.is_created_by_consumers(path):
+            return  # each consumer creates it for its own account
+        wanted = [_id(one) for one in self.access.consumers] if self.access.consumers else [self._own_id()]
+        for account in wanted:
+            found = [
+                one.perms for one in others if _is_same(one.id, account) or (account.scheme == "auth" and one.perms)
+            ]
+            if not any(perms == rights for perms in found):
+                raise Refused(
+                    f"{folder} in ZooKeeper does not give the rights {letters} to "
+                    f"{_shown(account) if self.access.consumers else 'this account'}, which a consumer needs. {self._mending()}"
+                )
+
+    def _is_coordinators(self, one: ACL) -> bool:
+        """Whether this entry is the coordinator's."""
+        if one.perms != Permissions.ALL:
+            return False
+        if self.access.coordinator:
+            return any(_is_same(one.id, _id(account)) for account in self.access.coordinator)
+        return self._is_mine(one) and not any(_is_same(one.id, _id(account)) for account in self.access.consumers)
+
+    def _mending(self) -> str:
+        if self.access.coordinator:
+            return f"Where the coordinator runs, type `{MEND}`, and check zookeeper_access.consumers there"
+        return f"Type `{MEND}`"
+
+    def missing(self, folder: str) -> StoreUnavailable:
+        """The error for a folder that only the coordinator's account creates."""
+        return StoreUnavailable(
+            f"{folder} is not in ZooKeeper, and this account may not create it; start the coordinator, which does"
+        )
+
+    def foreign(self, folder: str, top: str) -> Refused:
+        """The error for a folder of another account."""
+        if self.access.coordinator:
+            return Refused(
+                f"{folder} in ZooKeeper is not for this account, or not of the coordinator that zookeeper_access.coordinator "
+                f"names. Correct the account, or that setting. {self._mending()}"
+            )
+        return Refused(
+            f"{folder} in ZooKeeper belongs to another account than this one. If that is a former account of this site, "
+            f"move the nodes to this one in ZooKeeper's own client, zkCli: type `addauth digest USER:PASSWORD` for the "
+            f"former one (or connect as it did), {self._login_hint()}, then type `{_mend(top)}`, which gives both of them "
+            "the nodes; type it again in a zkCli that is logged in as the new one alone. Otherwise correct the account, or the cluster's name"
+        )
+
+    def _is_mine(self, one: ACL) -> bool:
+        """Whether an entry can be this account's. Only the server knows the name in a certificate and of a SASL user."""
+        if one.id.scheme == "digest" and self.access.user and not self.access.sasl_mechanism:
+            return _is_same(one.id, Id("digest", make_digest_acl_credential(self.access.user, self.access.password)))
+        schemes = {"sasl": bool(self.access.sasl_mechanism), "x509": bool(self.access.certificate)}
+        return schemes.get(one.id.scheme, False)
+
+    def _login_hint(self) -> str:
+        if self.access.sasl_mechanism:
+            return f"log in by SASL as {self.access.user or 'the same principal'}"
+        if self.access.user:
+            return f"type `addauth digest {self.access.user}:PASSWORD`"
+        return f"connect with the certificate {self.access.certificate}"
+
+
+def _id(account: str) -> Id:
+    scheme, _, name = account.partition(":")
+    return Id(scheme, name)
+
+
+def _is_same(found: Id, wanted: Id) -> bool:
+    """Whether both are one account, as far as the server shows it."""
+    hidden = f"{wanted.id.partition(':')[0]}:{_HIDDEN}" if wanted.scheme == "digest" else wanted.id
+    return found.scheme == wanted.scheme and found.id in (wanted.id, hidden)
+
+
+def _shown(account: Id) -> str:
+    return f"{account.scheme}:{account.id.partition(':')[0] if account.scheme == 'digest' else account.id}"
+
+
+def _permissions(letters: str) -> int:
+    return sum(_LETTERS[letter] for letter in letters)
+
+
+def _letters(permissions: int) -> str:
+    return "".join(letter for letter, one in _LETTERS.items() if permissions & one)
+
+
+def _mend(top: str) -> str:
+    return f"setAcl -R {top} auth::cdrwa"

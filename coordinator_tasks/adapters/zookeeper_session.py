@@ -1,0 +1,248 @@
+"""A ZooKeeper session on kazoo: its connection, requests that are tried again, and errors in our terms.
+
+A server that was restored, or lost its data, hangs up on clients that have seen a newer transaction: kazoo would try for
+ever. After a session time-out of that, the session is given up and a new one begins.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    AuthFailedError,
+    BadVersionError,
+    ConfigurationError,
+    ConnectionClosedError,
+    ConnectionDropped,
+    ConnectionLoss,
+    InvalidACLError,
+    KazooException,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    OperationTimeoutError,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KazooState
+
+from coordinator_tasks.adapters.access_lists import AccessLists
+from coordinator_tasks.adapters.kazoo_handler import PollingHandler
+from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
+from coordinator_tasks.adapters.zookeeper_causes import Causes, hung_up, why_silent
+from coordinator_tasks.core.errors import (
+    CoordinatorError,
+    LookAgain,
+    NodeExists,
+    NodeMissing,
+    Refused,
+    StoreUnavailable,
+)
+from coordinator_tasks.core.ports import Connection
+
+_RECONNECT_PAUSE_S = 0.05
+# For ever, and at least once a second: kazoo's own pauses double up to an hour.
+_RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0}
+_CONNECTIONS = {
+    KazooState.CONNECTED: Connection.CONNECTED,
+    KazooState.SUSPENDED: Connection.SUSPENDED,
+    KazooState.LOST: Connection.LOST,
+}
+_MEANING: dict[type[KazooException], tuple[type[CoordinatorError], str]] = {
+    NoNodeError: (NodeMissing, "is not there"),
+    NodeExistsError: (NodeExists, "is there already"),
+    BadVersionError: (LookAgain, "was changed in between"),
+    NotEmptyError: (LookAgain, "has children"),
+    NoAuthError: (Refused, "may not be used by this ZooKeeper account; check the account, or the node's access list"),
+    InvalidACLError: (
+        Refused,
+        "cannot be made for this account alone, since the server takes no log-in from it; for a client certificate set "
+        "ssl.clientAuth there, or set zookeeper_access.open_nodes to true",
+    ),
+}
+_LOST = (ConnectionLoss, OperationTimeoutError, SessionExpiredError)
+log = logging.getLogger(__name__)
+V = TypeVar("V")
+
+
+class KazooSession:
+    """One session, connected when this returns; after an expiry it begins a new session by itself.
+
+    The public attributes that `ports.ZooKeeper` does not have are for this package only.
+
+    `hosts`: `host:port,host:port[/chroot]`; the chroot is created where missing, with the first `ensure`.
+    `answer_timeout_s` limits the connecting and every request. Raises `StoreUnavailable` or `Refused`.
+    """
+
+    def __init__(
+        self,
+        hosts: str,
+        *,
+        session_timeout_s: float = 10.0,
+        answer_timeout_s: float = 10.0,
+        access: ZooKeeperAccess | None = None,
+    ) -> None:
+        self._hosts, slash, chroot = hosts.partition("/")
+        self.prefix = (slash + chroot).rstrip("/")
+        self.limit_s = answer_timeout_s
+        self._granted_s = session_timeout_s
+        self._ready = threading.Event()
+        self._closed = False
+        self._hung_up_since_s: float | None = None
+        access = access or ZooKeeperAccess()
+        self.access_lists = AccessLists(access)
+        self._causes = Causes(access)
+        options = access.client_options()
+        try:
+            self.client = KazooClient(
+                self._hosts,
+                timeout=session_timeout_s,
+                connection_retry=dict(_RECONNECT),
+                handler=PollingHandler(),
+                **options,
+            )
+        except (ConfigurationError, ValueError) as error:
+            raise Refused(
+                f"{hosts!r} is no ZooKeeper address ({error}); write host:port,host:port[/folder], with ports"
+            ) from error
+        self._note_granted_timeout()
+        self.live = self.client.start_async()
+        try:
+            self._await_first_connection()
+        except CoordinatorError:
+            # Stopping may last as long as a connection attempt under way.
+            threading.Thread(target=self.close, name="zookeeper-give-up", daemon=True).start()
+            raise
+
+    def _note_granted_timeout(self) -> None:
+        """Keep the time-out that the server grants, which kazoo only logs. By then the log-in is over as well."""
+        connection = self.client._connection  # noqa: SLF001 - there is no public way to it
+        connect = connection._connect  # noqa: SLF001
+
+        def connect_and_note(host: str, ip: str, port: int) -> tuple[float, float]:
+            try:
+                read_timeout_ms, connect_timeout_ms = connect(host, ip, port)
+            except SessionExpiredError:
+                raise
+            except ConnectionDropped as error:
+                self._causes.note(host, ip, port, error)
+                self._note_hang_up(error)
+                raise
+            except Exception as error:
+                self._causes.note(host, ip, port, error)
+                raise
+            self._hung_up_since_s = None
+            self._causes.forget()
+            self._granted_s = read_timeout_ms * 1.5 / 1000  # kazoo reads for two thirds of the session time-out
+            self._ready.set()
+            return read_timeout_ms, connect_timeout_ms
+
+        connection._connect = connect_and_note  # noqa: SLF001
+
+    def _note_hang_up(self, error: ConnectionDropped) -> None:
+        """Give up the session after servers have taken our connections and hung up for a session time-out.
+
+        No server kept the session alive meanwhile. The next reads may be older than those before: a listener for new
+        sessions must expect that.
+        """
+        if not hung_up(error):
+            self._hung_up_since_s = None  # no server took the connection
+            return
+        now_s = time.monotonic()
+        self._hung_up_since_s = since_s = self._hung_up_since_s or now_s
+        if self.client.last_zxid and now_s - since_s >= self._granted_s:
+            log.warning(
+                "ZooKeeper at %s hangs up on a session that has seen newer data: beginning a new one", self._hosts
+            )
+            self.client.last_zxid, self._hung_up_since_s = 0, None
+            raise SessionExpiredError("the server has older data than this session has seen") from error
+
+    def _await_first_connection(self) -> None:
+        deadline_s = time.monotonic() + self.limit_s
+        while not self._ready.wait(_RECONNECT_PAUSE_S):
+            if text := self._causes.lasting(self.client.hosts):
+                raise Refused(f"ZooKeeper at {self._hosts} cannot be used: {text}")
+            if time.monotonic() > deadline_s:
+                raise self._no_answer(self._causes.text() or why_silent(self._hosts))
+
+    def _no_answer(self, reason: str) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"ZooKeeper at {self._hosts} does not answer within {self.limit_s:g} s: {reason}; "
+            "check that it runs and that this address is right"
+        )
+
+    def repeat(self, path: str, send: Callable[[], Any], read: Callable[[Any], V]) -> V:
+        """Send until there is an answer or the time is over."""
+        deadline_s = time.monotonic() + self.limit_s
+        while True:
+            self.await_connection(deadline_s)
+            try:
+                return read(send().get(timeout=max(0.0, deadline_s - time.monotonic())))
+            except ConnectionClosedError as error:
+                # kazoo also raises this while it replaces a connection.
+                if self._closed or time.monotonic() >= deadline_s:
+                    raise self.translated(error, path) from error
+                time.sleep(_RECONNECT_PAUSE_S)
+            except _LOST as error:
+                if time.monotonic() >= deadline_s:
+                    raise self.translated(error, path) from error
+            except (KazooException, KazooTimeoutError) as error:
+                raise self.translated(error, path) from error
+
+    def await_connection(self, deadline_s: float) -> None:
+        """Wait until the connection is there; raises `StoreUnavailable` at the deadline."""
+        while not self.live.wait(min(0.2, max(0.0, deadline_s - time.monotonic()))):
+            if self._closed:
+                raise StoreUnavailable("this ZooKeeper session was closed; open a new one")
+            if time.monotonic() >= deadline_s:
+                raise self._no_answer(self._causes.text() or "the connection is lost")
+
+    def listen(self, listener: Callable[[Connection], None]) -> None:
+        def forward(state: str) -> None:
+            listener(_CONNECTIONS[state])
+
+        self.client.add_listener(forward)
+
+    @property
+    def session_id(self) -> int:
+        client_id = self.client.client_id
+        return int(client_id[0] or 0) if client_id else 0
+
+    @property
+    def session_timeout_s(self) -> float:
+        return self._granted_s
+
+    def close(self) -> None:
+        self._closed = True
+        try:
+            self.client.stop()
+            self.client.close()
+        except (KazooException, OSError, AttributeError) as error:
+            # kazoo raises these if there is no connection to close.
+            log.debug("closing the ZooKeeper session: %s", error)
+
+    def full(self, path: str) -> str:
+        """The path with the chroot."""
+        return self.prefix + path if path != "/" else self.prefix or "/"
+
+    def translated(self, error: Exception, path: str) -> CoordinatorError:
+        """Our error for one of kazoo's."""
+        for kind, (ours, problem) in _MEANING.items():
+            if isinstance(error, kind):
+                return ours(f"{path} {problem}")
+        if isinstance(error, AuthFailedError):
+            return Refused(
+                f"ZooKeeper at {self._hosts} refuses the log-in; check the user and the password in the settings"
+            )
+        if isinstance(error, KazooTimeoutError):
+            return self._no_answer("it took the request and said nothing")
+        if isinstance(error, _LOST):
+            return StoreUnavailable(
+                f"the connection to ZooKeeper at {self._hosts} broke during a request for {path} "
+                f"({type(error).__name__}); what it wrote may or may not be there: look before trying again"
+            )
+        return StoreUnavailable(f"ZooKeeper at {self._hosts} failed a request for {path}: {error!r}; see its log")
