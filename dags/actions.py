@@ -1,4 +1,4 @@
-"""What a person may ask for, as forms: of topics, of consumers, and of single partitions and their offsets."""
+"""The forms of an operator: for topics, for consumers, and for single partitions and their offsets."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Brings the fleets to their desired state: launches every consumer that should run and does not."""
+"""Brings the fleets to their desired state: launches every missing consumer."""
 
 from airflow.sdk import DAG
 from coordinator_plugin.changes import Scope
@@ -9,8 +9,8 @@ from coordinator_plugin.upkeep import MissingConsumersOperator
 
 DOCS = """
 ### Consumers
-The fleet is a desired state in ZooKeeper. A launch task ends as soon as its consumer has registered; the consumer lives
-on without Airflow. A second launch of a live id has no effect, so every task may be run again.
+The fleet is a desired state in ZooKeeper. A launch task ends as soon as its consumer has registered; the consumer runs
+independently of Airflow. A second launch of a live id has no effect, so every task may run again.
 """
 
 

@@ -16,18 +16,19 @@ from coordinator_plugin.operators import (
 DOCS = """
 ### Rebalance
 One run serves many topics as a batch: each task applies its transition to every topic that is due, in one ZooKeeper
-transaction per topic, and reports per topic in its log. Every task may be run again at any time; it then changes nothing.
+transaction per topic, and reports per topic in its log. Every task may run again at any time; it then changes nothing.
 
-- **plan**: plans what has joined, left, been added or been asked for. Where nothing has to close, the starts follow.
+- **plan**: plans for consumers that joined or left, for new partitions, and for requests. If nothing has to close, the starts
+  follow.
 - **confirm_closed**, **confirm_started**: ask the consumers' own interfaces; end `confirmed`, `replan` or `blocked`.
-- **start**, **settle**: write what was confirmed.
-- **further_run**: wakes this DAG for what is left over, as a change in ZooKeeper does, or starts a run for later where
-  something only waits for its time. The rebalance keeps its id.
+- **start**, **settle**: write the confirmations.
+- **further_run**: wakes this DAG for the rest, as a change in ZooKeeper does, or starts a later run if something only waits
+  for its time. The rebalance keeps its id.
 
 Changes in ZooKeeper, `reconcile` or a person start it; two runs at once have one effect.
 """
 MAX_RUNS = 4
-"""Airflow puts the events of further changes together into the next run."""
+"""Airflow combines the events of further changes in the next run."""
 
 
 def build(cluster: Cluster) -> DAG:

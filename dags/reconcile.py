@@ -1,4 +1,4 @@
-"""Every minute: finds what no event told, and starts the runs that are needed for it."""
+"""Every minute: finds changes without an event, and starts the runs that they need."""
 
 from datetime import timedelta
 
@@ -10,9 +10,9 @@ from coordinator_plugin.upkeep import ReconcileOperator
 
 DOCS = """
 ### Reconcile
-Correctness relies on it; events only make things faster. Reads the partition lists from Kafka, prunes the histories, and
-looks for due topics, missing consumers and stuck topics. Starts `rebalance`, `consumers` and `stuck_topic` for what it
-finds, unless they are under way.
+Correctness relies on this DAG; events only make the work faster. It reads the partition lists from Kafka, prunes the histories,
+and searches due topics, missing consumers and stuck topics. It starts `rebalance`, `consumers` and `stuck_topic` for them,
+unless these are under way.
 """
 WAKES = ("rebalance", "consumers", "stuck_topic")
 

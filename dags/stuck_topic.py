@@ -1,4 +1,4 @@
-"""Asks a person about a topic that does not become Stable, naming the consumer that holds it up."""
+"""Asks a person about a topic that does not become Stable, and names the consumer that holds it up."""
 
 from airflow.sdk import DAG
 from coordinator_plugin.clusters import Cluster, clusters
@@ -7,9 +7,9 @@ from coordinator_plugin.question import ApplyAnswerOperator, QuestionOperator
 
 DOCS = """
 ### Stuck topic
-Started by `reconcile`, once for each topic and blocker. The answer is a person's: **wait** on, or **isolate** the
-consumer, whose partitions then go to others without its word. Without an answer it waits, and asks again later.
-Also started for a topic that is Stable and has partitions without an owner: then it says so, and what to do.
+`reconcile` starts it once for each topic and blocker. A person answers: **wait**, or **isolate** the consumer, whose
+partitions then go to others without its confirmation. Without an answer it waits, and asks again later.
+It also starts for a Stable topic with partitions without an owner: it then names them, and says what to do.
 """
 
 

@@ -1,7 +1,7 @@
 """Command line and environment of a consumer, the same for Spark applications and plain clients.
 
-Secrets never come as arguments: they stand in the settings file (mode 0600) or in the environment, both as in
-`coordinator_tasks.settings`; arguments go before the environment, and that before the file.
+Secrets are never arguments: they are in the settings file (mode 0600) or in the environment, with the names of
+`coordinator_tasks.settings`. An argument overrides the environment, and the environment overrides the file.
 """
 
 import argparse
@@ -26,7 +26,7 @@ HOST, ADDRESS = "host", "address"
 
 
 def _settings_of(run_folder: str) -> str | None:
-    """The settings file that a launcher has left for us."""
+    """The settings file that the launcher writes for its consumer."""
     file = RunFolder(Path(run_folder)).settings
     return str(file) if run_folder and file.exists() else None
 
@@ -49,9 +49,9 @@ def _attribute(text: str) -> tuple[str, str]:
 
 
 def own_name(word: str, environ: Mapping[str, str] = os.environ) -> str:
-    """What `--advertise host` or `--advertise address` stands for on this host; raises `Refused`.
+    """The host in the URL for `--advertise host` or `--advertise address`; raises `Refused`.
 
-    Others cannot resolve the name of a pod. YARN's NodeManager hands its own name to the containers.
+    Other hosts cannot resolve the name of a pod. YARN's NodeManager gives its own name to the containers.
     """
     name = socket.gethostname()
     if word == HOST:
@@ -64,34 +64,34 @@ def own_name(word: str, environ: Mapping[str, str] = os.environ) -> str:
         ) from error
     if ipaddress.ip_address(address).is_loopback:
         raise Refused(
-            f"this host's name {name} stands for {address}, which other hosts cannot ask; give --advertise http://host:port"
+            f"this host's name {name} resolves to {address}, which other hosts cannot reach; give --advertise http://host:port"
         )
     return address
 
 
 def add_consumer_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what every consumer understands. Names have to be given in full, as what judges a fleet reads them."""
+    """Add the arguments of every consumer. Their names cannot be shortened: the check of a fleet's arguments relies on that."""
     parser.allow_abbrev = False
     parser.add_argument("--consumer", required=True, help="the stable id of this consumer")
     parser.add_argument("--cluster", help="the cluster of consumers it belongs to")
     parser.add_argument("--zookeeper", help="host:port,host:port[/folder]")
     parser.add_argument("--kafka", help="bootstrap servers, host:port,host:port")
-    parser.add_argument("--settings", help="a settings file of mode 0600, with whatever is secret")
+    parser.add_argument("--settings", help="a settings file of mode 0600; it holds the secrets")
     parser.add_argument("--discovery", help="zookeeper, or file:/folder")
     parser.add_argument(
         "--topics",
         default="",
-        help="names or regular expressions, separated by commas; default: what the pipelines match",
+        help="names or regular expressions, separated by commas; default: the topics that the pipelines match",
     )
     parser.add_argument("--listen", default="127.0.0.1:0", help="host:port of the status interface; 0 = a free one")
     parser.add_argument(
         "--advertise",
         default="",
-        help="the URL under which others ask the status interface; or host = this host's name (on YARN the node's), "
-        "address = this host's IP address (in a pod the pod's), both with the port that is bound",
+        help="the URL of the status interface for other hosts; or host = this host's name (on YARN the node's), "
+        "address = this host's IP address (in a pod the pod's), both with the bound port",
     )
     parser.add_argument("--rack", default="")
-    parser.add_argument("--capacity", type=_capacity, default=1.0, help="2 = can carry twice as much, 0 = nothing")
+    parser.add_argument("--capacity", type=_capacity, default=1.0, help="2 = takes twice the load, 0 = takes nothing")
     parser.add_argument(
         "--attribute",
         type=_attribute,
@@ -102,25 +102,32 @@ def add_consumer_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--session-timeout", type=float, help="seconds of the ZooKeeper session")
     parser.add_argument("--start-timeout", type=float, default=60.0, help="seconds that a start waits for ZooKeeper")
     parser.add_argument("--close-timeout", type=float, default=30.0, help="seconds that a leave waits for hand-offs")
-    parser.add_argument("--max-poll-interval", type=float, default=300.0, help="seconds without progress")
+    parser.add_argument(
+        "--max-poll-interval",
+        type=float,
+        default=300.0,
+        help="seconds without progress, after which the consumer stops",
+    )
     parser.add_argument(
         "--stop-timeout",
         type=float,
         default=120.0,
-        help="seconds that the batch of a partition that was taken away may take",
+        help="seconds to finish the batch of a revoked partition",
     )
     parser.add_argument(
-        "--slow-batch", type=float, default=30.0, help="seconds of a batch from which on it may be stuck"
+        "--slow-batch", type=float, default=30.0, help="seconds after which a batch is reported as slow"
     )
-    parser.add_argument("--batch-interval", type=float, default=0.2, help="seconds between two batches, at least")
+    parser.add_argument("--batch-interval", type=float, default=0.2, help="minimum seconds between two batches")
     parser.add_argument(
-        "--measure-bytes", action="store_true", help="sample records now and then, for plans by bytes per second"
+        "--measure-bytes", action="store_true", help="sample records; plans can then use bytes per second"
     )
-    parser.add_argument("--run-folder", default="", help="the launcher's folder, where the incarnation is written")
+    parser.add_argument(
+        "--run-folder", default="", help="the launcher's folder; the consumer writes its incarnation there"
+    )
 
 
 def consumer_settings(given: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> ConsumerSettings:
-    """The settings of this consumer; raises `Refused` with the name of what is missing or wrong."""
+    """The settings of this consumer; raises `Refused` with the name of the setting that is missing or wrong."""
     overrides = {
         "SETTINGS": given.settings or _settings_of(given.run_folder),
         "CLUSTER": given.cluster,

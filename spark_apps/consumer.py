@@ -1,4 +1,4 @@
-"""What a PySpark script needs to consume what the coordinator assigns to it.
+"""A consumer for PySpark scripts: it reads the partitions that the coordinator assigns to it.
 
     with Consumer(spark, settings) as consumer:
         consumer.pipeline("orders", build)            # build(stream, settings) -> DataStreamWriter
@@ -7,7 +7,7 @@
 
 One streaming query and one checkpoint folder per topic and incarnation: a query starts when its topic appears in
 ZooKeeper and a registered pipeline matches. In this process `spark.readStream.format("assigned-kafka")` is bound to the
-agent. The committed position is the truth at every start, so no checkpoint outlives its process.
+agent. Every start begins at the committed position, so no checkpoint outlives its process.
 """
 
 import logging
@@ -54,9 +54,9 @@ class SparkSettings:
     process's checkpoints (empty = a temporary one; with executors on other hosts, one that the driver reaches);
     `kafka_file`: where executors find Kafka's secret settings; `idempotent_sink` allows speculative execution;
     `state_stays_behind` allows queries that keep state between batches, which does not move with a partition;
-    `warm_up`: run a few empty batches before the registration, so that the first partitions do not stand still for them;
-    a consumer whose executors cannot read one does not register.
-    `hooks`: a listener and interceptors that are told of every topic.
+    `warm_up`: run a few empty batches before the registration, so that the first partitions do not wait for a cold Spark;
+    a consumer whose executors cannot read such a batch does not register.
+    `hooks`: a listener and interceptors for all topics.
     """
 
     options: Mapping[str, str] = field(default_factory=dict)
@@ -71,19 +71,19 @@ class SparkSettings:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Which topics a function is for: a name, a regular expression, or any."""
+    """The topics of a function: one name, a regular expression, or all."""
 
     build: Build
     name: str = ""
     pattern: str = ""
 
     def matches(self, topic: str) -> bool:
-        """A name goes before a pattern, and that before the default: the caller asks in this order."""
+        """Whether the function is for this topic. The caller asks names first, then patterns, then the default."""
         return topic == self.name or (bool(self.pattern) and topic_patterns.matches(self.pattern, topic))
 
 
 class Consumer(TopicReaders[TopicQuery]):
-    """A consumer in this process; see the module. Implements `agent.topics.Topics`. One for each process."""
+    """The one consumer of this process; see the module. Implements `agent.topics.Topics`."""
 
     def __init__(self, spark: SparkSession, settings: ConsumerSettings, how: SparkSettings | None = None) -> None:
         super().__init__()
@@ -129,13 +129,13 @@ class Consumer(TopicReaders[TopicQuery]):
         self._ending.close()
 
     def pipeline(self, name: str = "", build: Build | None = None, *, pattern: str = "", default: bool = False) -> None:
-        """Say what to do with the topic `name`, those that match `pattern`, or all others (`default`).
+        """Set the function for the topic `name`, for topics that match `pattern`, or for all others (`default`).
 
         `build(stream, settings)` gets the stream with Kafka's columns and those of the assignment, and returns a
         `DataStreamWriter`. Raises `Refused`.
         """
         if build is None or sum((bool(name), bool(pattern), default)) != 1:
-            raise Refused("a pipeline has a function and one of: a topic's name, pattern=, default=True")
+            raise Refused("a pipeline needs a function and one of: a topic's name, pattern=, default=True")
         topic_patterns.check(pattern)
         self._pipelines.append(Pipeline(build, name, ANY if default else pattern))
         self._pipelines.sort(key=lambda one: (not one.name, one.pattern == ANY))
@@ -143,7 +143,7 @@ class Consumer(TopicReaders[TopicQuery]):
     def run(self) -> int:
         """Serve until SIGTERM, SIGINT or a failure; 0 after a clean leave, 1 when the consumer had to leave.
 
-        Raises `IdInUse` when another process lives under this id, `Refused` when the executors cannot read a test batch.
+        Raises `IdInUse` when another live process has this id, `Refused` when the executors cannot read a test batch.
         """
         if self._process is None:
             raise Refused("use the consumer in a with statement: with Consumer(spark, settings) as consumer: ...")
@@ -153,7 +153,7 @@ class Consumer(TopicReaders[TopicQuery]):
             return self._serve(self._process)
 
     def _registered(self) -> tuple[str, ...]:
-        """What we may be given: what a pipeline is for, within what the settings name."""
+        """The topics for the registration: those with a pipeline, limited to those of the settings."""
         names = [one.name for one in self._pipelines if one.name]
         patterns = [one.pattern for one in self._pipelines if one.pattern]
         return registered(self._settings.topics, names, patterns, default=ANY in patterns)
@@ -165,7 +165,7 @@ class Consumer(TopicReaders[TopicQuery]):
         return process.run(self)
 
     def leave(self, within_s: float | None = None) -> None:
-        """Ask for a clean leave, from another thread."""
+        """Ask for a clean leave; may be called from any thread."""
         if self._process is not None:
             self._process.leave(within_s)
 
@@ -177,7 +177,7 @@ class Consumer(TopicReaders[TopicQuery]):
         found = next((one for one in self._pipelines if one.matches(topic)), None)
         if found is None:
             return (
-                f"topic {topic} may be given to this consumer, but no pipeline of it matches: what it is given is not read; "
+                f"topic {topic} may be assigned to this consumer, but none of its pipelines matches: its partitions would not be read; "
                 "add a pipeline for it, or leave it out of --topics"
             )
         if process is None or server is None:
@@ -203,14 +203,14 @@ class Consumer(TopicReaders[TopicQuery]):
         return progress.start(writer.option("checkpointLocation", checkpoint).queryName(topic))
 
     def failure(self) -> str:
-        """Why a query no longer runs; when all were to read what there was, and have, the consumer leaves."""
+        """Why a query has ended; leaves when all queries were to read only the available records, and have."""
         problem = next((why for one in self._topics.values() if (why := one.check())), "")
         if self._topics and all(one.over for one in self._topics.values()):
             self.leave()
         return problem
 
     def trouble(self) -> str:
-        """That the application has no executors."""
+        """The sentence that the application has no executors; empty while it has."""
         busy = any(
             one.runner.see(lambda ownership: ownership.batches.outstanding is not None) for one in self._topics.values()
         )

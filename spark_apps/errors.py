@@ -1,4 +1,4 @@
-"""What can go wrong on the data side, by who handles it. Wrong options are `Refused`, as everywhere."""
+"""Errors of reading, by who handles them. A wrong option is `Refused`, as everywhere."""
 
 import re
 
@@ -7,17 +7,17 @@ from coordinator_tasks.core.names import partition_of
 
 
 class OffsetMalformed(CoordinatorError):
-    """An offset of the checkpoint or the socket that is not one of ours; nothing is guessed, the query ends."""
+    """An offset of the checkpoint or the socket has a wrong format; the query ends."""
 
 
 class AgentCallFailed(CoordinatorError):
-    """The reader and the agent cannot talk, or the agent refused; the query ends with the agent's sentence."""
+    """The reader cannot reach the agent, or the agent refuses; the query ends with the agent's sentence."""
 
 
 class DataLost(CoordinatorError):
-    """Records of a planned range are no longer in the log (retention, truncation, a re-created topic).
+    """Records of a planned range are missing in the log (retention, truncation, a recreated topic).
 
-    Raised on an executor, and known to the driver by its text alone: `lost_records` reads what this writes.
+    An executor raises it, and the driver gets only its text: `lost_records` parses that.
     """
 
     def __init__(self, topic: str, partition: int, planned: range, problem: str) -> None:
@@ -36,4 +36,4 @@ def lost_records(error: str) -> tuple[int, str] | None:
 
 
 class ReadFailed(CoordinatorError):
-    """A range could not be read now; Spark runs the task again."""
+    """A range cannot be read at the moment; Spark runs the task again."""

@@ -74,7 +74,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--option", action="append", default=[], help="name=value of the data source; repeatable")
     parser.add_argument("--set", action="append", default=[], help="name=value for the pipelines; repeatable")
     parser.add_argument("--checkpoints", default="", help="folder for checkpoints; default: a temporary one")
-    parser.add_argument("--idempotent-sink", action="store_true", help="the sink bears a record twice")
+    parser.add_argument("--idempotent-sink", action="store_true", help="the sink takes a record twice without harm")
     parser.add_argument("--listener", default="", help="module:class of a ConsumerRebalanceListener")
     parser.add_argument(
         "--interceptor", action="append", default=[], help="module:class of a ConsumerInterceptor; repeatable"
@@ -85,7 +85,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _pipelines(given: argparse.Namespace) -> list[tuple[str, str, str]]:
-    """Name, pattern and place of each; neither name nor pattern = the default."""
+    """Name, pattern and place of each pipeline; without name and pattern it is the default."""
     found = [(key, "", place) for key, place in map(_pair, given.pipeline)]
     found += [("", key, place) for key, place in map(_pair, given.pattern)]
     if given.default:

@@ -1,8 +1,8 @@
-"""A consumer without Spark: the same agent and protocol with a Kafka client of its own and a function as the sink.
+"""A consumer without Spark: the same agent and protocol, with its own Kafka client and a function as the sink.
 
     python -m spark_apps.plain --consumer a --cluster c --zookeeper host:2181 --kafka host:9092 --sink rows.jsonl
 
-The light consumer of tests and benchmarks, and an example of how little a consumer needs beside the agent.
+Tests and benchmarks use it. It also shows what a consumer needs beside the agent.
 """
 
 import argparse
@@ -40,7 +40,7 @@ from spark_apps.records.batches import Range
 from spark_apps.topic_readers import TopicReader, TopicReaders, make_runner
 
 POLL_S = 0.01
-STARTING_POLL_S, STARTING_S = 0.003, 0.1  # the polls while partitions are taken up, and for so long after that
+STARTING_POLL_S, STARTING_S = 0.003, 0.1  # short polls while partitions start, and for so long after that
 ENDS_EVERY_S = 1.0
 WARM_UP_TIMEOUT_S = 5.0
 JOIN_TIMEOUT_S = 30.0
@@ -52,12 +52,12 @@ log = logging.getLogger(__name__)
 
 Record: TypeAlias = tuple[Range, Message]
 Sink: TypeAlias = Callable[[str, Sequence[Record]], None]
-"""Takes a topic and the records of one batch, each with the range it belongs to. Once it returns they have passed."""
+"""Takes a topic and the records of one batch, each with its range. The records have passed when it returns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where records go: to a function, or with exactly once to a store of rows and positions."""
+    """Where records go: to a function, or for exactly once to a store of rows and positions."""
 
     sink: Sink | None = None
     delivery: Delivery = Delivery.AT_LEAST_ONCE
@@ -68,37 +68,38 @@ class Output:
         if (self.store is not None) != (self.delivery is Delivery.EXACTLY_ONCE) or (self.sink is None) != bool(
             self.store
         ):
-            raise Refused("exactly once needs a transactional store, and every other delivery a function as the sink")
+            raise Refused(
+                "exactly once needs a transactional store, and any other delivery needs a function as the sink"
+            )
         if self.hooks is not None and self.hooks.consuming:
             raise Refused(
-                f"{type(self.hooks.consuming[0]).__name__} overwrites on_consume, which only Spark's data source calls: a "
-                "plain consumer would hand its records on as they came; do in the sink what it does, and give an "
-                "interceptor without on_consume"
+                f"{type(self.hooks.consuming[0]).__name__} has an on_consume, and a plain consumer does not call it: only Spark's data "
+                "source does; move its work into the sink, and give an interceptor without on_consume"
             )
 
 
 class PlainTopic(TopicReader):
-    """Reads one topic in a thread of its own.
+    """Reads one topic in its own thread.
 
-    The client fetches ahead from every partition that is ready; what has come is handed out as one batch, goes through
-    the sink, and is covered. A partition that may not be read now is dropped with all that was fetched of it, and fetched
-    again from its position. What Kafka refuses of one partition stops no other one.
+    The client fetches ahead from every ready partition. Each batch holds the fetched records, and passes through the sink.
+    When a partition may not be read, its fetched records are dropped, and fetched again later from its position. An error
+    of one partition stops no other one.
     """
 
     def __init__(self, runner: TopicRunner, node: TopicNode, kafka: Mapping[str, str], output: Output) -> None:
         super().__init__(runner)
         self._output = output
         self._stop = threading.Event()
-        # The client demands a group, and looks for its coordinator: this is the one that our account has the rights for.
+        # The client needs a group, and asks for its coordinator: our account has rights on this group.
         self._settings = {**DEFAULTS, **node.properties, **kafka, **FIXED, "group.id": node.group_id}
         self._kafka = Consumer(self._settings, logger=LIBRARY_LOG)
-        self._assigned: dict[int, int] = {}  # partition -> epoch of the holding it was assigned under
-        self._again_at: dict[int, float] = {}  # partition that Kafka has refused -> when it is asked for again
+        self._assigned: dict[int, int] = {}  # partition -> epoch of its holding when it was assigned
+        self._again_at: dict[int, float] = {}  # partition that Kafka refused -> when to ask for it again
         self._batch = 0
         self._ends_at = 0.0
         self._starting_until = 0.0
         self._stuck_at = 0.0
-        self._waiting: dict[int, int] = {}  # partition -> position, of those that had stalled at the last look
+        self._waiting: dict[int, int] = {}  # stalled partition at the last check -> its position
         self._thread = threading.Thread(target=self._run, name=f"plain-{runner.topic}", daemon=True)
         self._thread.start()
 
@@ -109,14 +110,14 @@ class PlainTopic(TopicReader):
         return not self._thread.is_alive()
 
     def close(self) -> None:
-        """End also where nobody has halted it: a consumer whose id is in use reads nothing, and has its readers already."""
+        """End, also without a `halt`: a consumer whose id is in use has readers that never read."""
         if not self._stop.is_set():
             self.end()
         super().close()
 
     def _run(self) -> None:
         try:
-            with suppress(KafkaException):  # brokers that do not answer now may do so when there is something to read
+            with suppress(KafkaException):  # the brokers may answer later, when there is something to read
                 self._warm_up()
             while not self._stop.is_set():
                 self._follow()
@@ -128,7 +129,7 @@ class PlainTopic(TopicReader):
             self._kafka.close()
 
     def _follow(self) -> None:
-        """Assign to the client what became ready, and take away what is no longer."""
+        """Assign the ready partitions to the client, and unassign the others."""
         now = time.monotonic()
         if now >= self._ends_at:
             self._ends_at = now + ENDS_EVERY_S
@@ -148,7 +149,7 @@ class PlainTopic(TopicReader):
             self._assigned |= {p: epochs[p] for p in due}
 
     def _drop(self, partitions: Collection[int]) -> None:
-        """Take these away from the client, with all that it has fetched of them."""
+        """Unassign these partitions, and drop their fetched records."""
         gone = [p for p in partitions if p in self._assigned]
         if gone:
             self._kafka.incremental_unassign([TopicPartition(self.runner.topic, p) for p in gone])
@@ -156,23 +157,23 @@ class PlainTopic(TopicReader):
             del self._assigned[partition]
 
     def _replace_stuck_client(self) -> None:
-        """Go on with another client where records have not come from one look to the next.
+        """Replace the client if a partition has brought no records between two checks.
 
-        After its only broker has stood still, a client (librdkafka 2.16) may fetch nothing of a partition for as long as it
-        lives, also if that is assigned anew.
+        When its only broker was frozen for a while, a client (librdkafka 2.16) may never fetch some partition again, even
+        after a new assignment.
         """
         before, self._waiting = self._waiting, self.runner.see(self._stalled)
         stuck = sorted(p for p, position in self._waiting.items() if before.get(p) == position and p in self._assigned)
         if not stuck:
             return
-        log.warning("topic %s: nothing comes of partitions %s: another client is asked", self.runner.topic, stuck)
+        log.warning("topic %s: partitions %s bring no records: using a new client", self.runner.topic, stuck)
         old, self._kafka = self._kafka, Consumer(self._settings, logger=LIBRARY_LOG)
         self._assigned.clear()
         threading.Thread(target=old.close, name=f"close-{self.runner.topic}", daemon=True).start()
 
     @staticmethod
     def _stalled(ownership: TopicOwnership) -> dict[int, int]:
-        """The positions of those that do not move while Kafka goes on telling where their logs end."""
+        """Partition → position of those that do not move while Kafka still tells the ends of their logs."""
         now, told_s, ready = time.monotonic(), STUCK_S + ENDS_EVERY_S, ownership.holdings.ready()
         stalled = {p: ready[p] for p in ownership.batches.stalled(STUCK_S)}
         return {
@@ -180,7 +181,7 @@ class PlainTopic(TopicReader):
         }
 
     def _warm_up(self) -> None:
-        """Let the client find the brokers before the first record is due; cold, it needs a second for that."""
+        """Connect the client to the brokers before the first record is due: this takes up to a second."""
         topic = self._kafka.list_topics(self.runner.topic, timeout=WARM_UP_TIMEOUT_S).topics[self.runner.topic]
         leaders = {one.leader: partition for partition, one in topic.partitions.items()}
         for partition in leaders.values():
@@ -188,12 +189,12 @@ class PlainTopic(TopicReader):
 
     @property
     def _poll_s(self) -> float:
-        """A poll lasts as long as it may: short ones let no partition wait that is just being taken up."""
+        """The time limit of a poll. While partitions start it is short, so that none waits for a poll to end."""
         return STARTING_POLL_S if time.monotonic() < self._starting_until else POLL_S
 
     @staticmethod
     def _ready(ownership: TopicOwnership) -> dict[int, tuple[int, int]]:
-        # What was just released has just been read; any other position is first compared with the log.
+        # A position that was just released was just read; any other one is compared with the log first.
         known = {
             p: h
             for p, h in ownership.batches.readable().items()
@@ -214,12 +215,12 @@ class PlainTopic(TopicReader):
                 continue
             if partition is None or offset is None:
                 continue
-            # At the end, the position is behind control records that never come as messages.
+            # At the end, the position is behind control records, which are no messages.
             ends[partition] = max(ends.get(partition, 0), offset + (error is None))
             if error is None:
                 came.setdefault(partition, []).append(message)
         ranges = self.runner.edit(lambda ownership: self._hand_out(ownership, ends)) if ends else {}
-        # What came and is not handed out would be missing in the next range: it is fetched again.
+        # Records that came and are in no batch would be missing in the next range: fetch them again.
         self._drop([p for p in came if p not in ranges])
         if refused:
             self._wait_for(refused)
@@ -227,7 +228,7 @@ class PlainTopic(TopicReader):
             self._pass(ranges, came)
 
     def _wait_for(self, refused: Mapping[int, KafkaError]) -> None:
-        """Ask for these again later, and let the agent compare their positions with the log: it stops what is not there."""
+        """Ask for these again later; the agent compares their positions with the log, and stops those that are not in it."""
         self._drop(refused.keys())
         self._again_at |= dict.fromkeys(refused, time.monotonic() + AGAIN_S)
         self.runner.edit(
@@ -235,7 +236,7 @@ class PlainTopic(TopicReader):
         )
 
     def _pass(self, ranges: Mapping[int, Range], came: Mapping[int, Sequence[Message]]) -> None:
-        """Let a batch that is handed out go through the sink."""
+        """Pass a batch through the sink."""
         lost = self.runner.confirmed() if self._output.delivery is Delivery.AT_MOST_ONCE else frozenset()
         kept = [one for p, one in ranges.items() if p not in lost]
         self._deliver([(one, m) for one in kept for m in came.get(one.partition, ()) if (m.offset() or 0) >= one.start])
@@ -294,7 +295,7 @@ class PlainTopics(TopicReaders[PlainTopic]):
 
 
 class PlainConsumer:
-    """A plain consumer in this process: `run` in a thread of the caller's, `leave` from any other."""
+    """A plain consumer in this process: call `run` in one thread, and `leave` from any other."""
 
     def __init__(self, settings: ConsumerSettings, output: Sink | Output) -> None:
         self._settings = settings
@@ -319,7 +320,7 @@ class PlainConsumer:
 
 
 def _table(topic: str, records: Sequence[Record]) -> pa.Table:
-    """The records as a transactional store takes them."""
+    """The records in the form of a transactional store."""
     return pa.table(
         {
             "topic": pa.repeat(pa.scalar(topic), len(records)),
@@ -332,7 +333,7 @@ def _table(topic: str, records: Sequence[Record]) -> pa.Table:
 
 
 class FileSink:
-    """One JSON line per record: who processed it under which epoch, and when. Flushed with every batch."""
+    """Writes one JSON line per record: the consumer, the epoch and the time. Flushes with every batch."""
 
     def __init__(self, path: str, consumer: str) -> None:
         self._consumer = consumer

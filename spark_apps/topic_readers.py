@@ -1,4 +1,4 @@
-"""What a consumer has of each topic, with Spark and without: its runner, and something that reads it in a thread."""
+"""A runner and a reading thread per topic, with Spark and without."""
 
 import logging
 from abc import ABC, abstractmethod
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class TopicReader(ABC):
-    """Reads one topic; `problem` says why it no longer does, empty while it does."""
+    """Reads one topic; `problem` says why it has ended, and is empty while it reads."""
 
     def __init__(self, runner: TopicRunner) -> None:
         self.runner = runner
@@ -26,7 +26,7 @@ class TopicReader(ABC):
         """Finish the batch under way and end; False if it does not end in time."""
 
     def halt(self) -> None:
-        """End the reading; what does not end in time still counts as running."""
+        """End the reading; a batch that does not end in time still counts as running."""
         if self.end():
             why = self.problem
             self.runner.edit(lambda ownership: ownership.query_ended(why))
@@ -53,7 +53,7 @@ class TopicReaders(Generic[R]):
         return tuple(self._topics)
 
     def edit(self, topic: str, change: Callable[[TopicOwnership], V]) -> V:
-        """Look at or change a topic's ownership."""
+        """Read or change a topic's ownership."""
         return self._topics[topic].runner.edit(change)
 
     def halt(self) -> None:

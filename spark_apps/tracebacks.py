@@ -1,12 +1,12 @@
-"""What an error's text or a log names as the cause: the error itself, without the stack around it."""
+"""Finds the error in a text or a log, without the stack around it."""
 
 from collections.abc import Iterable
 
 TRACEBACK = "Traceback (most recent call last):"
 _SAID = ("error: ", "Error: ", 'Exception in thread "main" ')
-"""How our own commands, Spark's and the JVM begin a line that says why they end."""
+"""How our commands, Spark and the JVM begin the line with the reason of their end."""
 _LEFT = " has left: "
-"""In the line with which a consumer says why it had to leave (`agent.process`)."""
+"""In the line in which a consumer says why it had to leave (`agent.process`)."""
 
 
 def raised(lines: Iterable[str]) -> str:
@@ -15,13 +15,13 @@ def raised(lines: Iterable[str]) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """What Spark's text names as the cause: the error at the end of its last Python traceback, or else its first line."""
+    """The cause in Spark's text: the error at the end of its last Python traceback, or else its first line."""
     lines = str(error).splitlines()
     return raised(lines) or next((line.strip() for line in lines if line.strip()), type(error).__name__)
 
 
 def last_error(log: str) -> str:
-    """The last error that a log tells: the end of a traceback, or a line with which a program says why it ends."""
+    """The last error in a log: the end of a traceback, or the line in which a program says why it ends."""
     return _last(log.splitlines(), with_sentences=True)
 
 

@@ -1,4 +1,4 @@
 """Airflow's side of the coordinator: hook, operators, waits, the watcher of ZooKeeper, and the launch of consumers.
 
-Nothing decides here: every operator calls one function of `coordinator_tasks.service` and shows what came of it.
+Nothing here decides: every operator calls one function of `coordinator_tasks.service` and shows its result.
 """

@@ -1,7 +1,7 @@
-"""Base classes of all tasks: what a consumer, a znode or a form says is an argument, and never a template.
+"""Base classes of all tasks: text of a consumer, a znode or a form is an argument, never a template.
 
-Airflow renders every field that a class names in `template_fields`, also what comes from XCom by `expand_kwargs`, and its
-sandbox keeps nobody from running commands. So no class here names any, and the run's parameters are read by `execute`.
+Airflow renders every field in `template_fields` of a class, also values from XCom by `expand_kwargs`, and its sandbox does
+not prevent commands. So no class here names any field, and `execute` reads the run's parameters.
 """
 
 import secrets
@@ -23,23 +23,23 @@ from coordinator_tasks.service.coordinator import Coordinator
 
 
 class UntemplatedOperator(BaseOperator):
-    """Airflow renders no argument of the task. Beside another operator this is the first base class."""
+    """Airflow renders no argument of the task. With another operator, this is the first base class."""
 
     template_fields: Any = ()
     template_ext: Any = ()
     template_fields_renderers: ClassVar[dict[str, str]] = {}
 
     def say(self, lines: Iterable[str]) -> None:
-        """Into the task's log."""
+        """Write into the task's log."""
         for line in lines:
             self.log.info("%s", line)
 
     def end_in_triggerer(self, trigger: BaseTrigger, limit_s: float) -> NoReturn:
-        """Defer to a trigger that ends the task itself, after `limit_s` at the latest; Airflow's own limit is the last resort."""
+        """Defer to a trigger that ends the task after at most `limit_s`; Airflow's own time limit is later."""
         self.defer(trigger=trigger, method_name="never_resumed", timeout=timedelta(seconds=limit_s + 60))
 
     def never_resumed(self, context: Context, event: object = None) -> None:
-        """Airflow wants the name of a method to resume with."""
+        """Airflow needs the name of a method to resume with."""
         raise AirflowException(f"{context['ti'].task_id} came back to a worker with {event!r}: its trigger ends it")
 
 
@@ -52,13 +52,13 @@ class ClusterOperator(UntemplatedOperator):
 
     @contextmanager
     def coordinator(self) -> Iterator[Coordinator]:
-        """The cluster's coordinator; what it raises ends the task with one line."""
+        """The cluster's coordinator; its errors end the task with one line."""
         with one_line_errors(), CoordinatorHook(self.cluster).open() as coordinator:
             yield coordinator
 
 
 class TriggeredRunLink(BaseOperatorLink):
-    """Leads from a task to the run that it has started; empty without one."""
+    """The link from a task to the run that it has started; empty without a run."""
 
     name = "Triggered DAG"
 
@@ -68,9 +68,9 @@ class TriggeredRunLink(BaseOperatorLink):
 
 
 class TriggerRunOperator(UntemplatedOperator):
-    """Starts a run of a DAG, unless a run of this id is there.
+    """Starts a run of a DAG, unless a run of this id exists.
 
-    Airflow's own operator imports Airflow's models: more than half of what all imports of a task take.
+    Airflow's own operator imports Airflow's models: more than half of the time of all imports of a task.
     """
 
     operator_extra_links = (TriggeredRunLink(),)
@@ -90,7 +90,7 @@ class TriggerRunOperator(UntemplatedOperator):
         self.run_after: datetime | None = None
 
     def execute(self, context: Context) -> None:  # noqa: ARG002 - Airflow's signature
-        """Ask for the run, which ends the task: skipped if the run is there already."""
+        """Ask for the run, which ends the task: skipped if the run exists."""
         raise DagRunTriggerException(
             trigger_dag_id=self.trigger_dag_id,
             dag_run_id=self.trigger_run_id or f"manual__{datetime.now(UTC).isoformat()}_{secrets.token_hex(4)}",
@@ -108,7 +108,7 @@ class TriggerRunOperator(UntemplatedOperator):
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Errors as a person reads them: what a retry cannot mend fails at once, the rest is tried again."""
+    """Raise errors as sentences: an error that a retry cannot mend fails the task at once, another one is retried."""
     try:
         yield
     except (Refused, Malformed) as error:

@@ -10,7 +10,7 @@ from coordinator_plugin.loader import PACKAGE
 
 
 class CoordinatorDagBundle(LocalDagBundle):
-    """The folder of the DAG files, wherever the package is installed. It has the version that is installed, and no other."""
+    """The folder of the DAG files in the installed package, with its version only."""
 
     def __init__(self, **kwargs: Any) -> None:
         found = find_spec(PACKAGE)

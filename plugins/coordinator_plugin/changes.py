@@ -1,4 +1,4 @@
-"""What the watcher of ZooKeeper compares: a number for each thing whose change may need a plan, or a launch."""
+"""The data of ZooKeeper's watcher: a number for each node whose change may need a plan or a launch."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -14,14 +14,14 @@ Seen: TypeAlias = dict[str, dict[str, int]]
 
 
 class Scope(StrEnum):
-    """What is looked at."""
+    """The nodes to watch."""
 
     TOPICS = "topics"  # members, directives, leaves, topics' configuration and partitions, lost states: for `rebalance`
     FLEET = "fleet"  # the fleets, and members that went away: for `consumers`
 
 
 def observe(c: Coordinator, scope: Scope, watcher: Watcher) -> Seen:
-    """What is there now; `watcher` is called once at the next change of any of it. Raises `StoreUnavailable` and the like."""
+    """The present numbers; `watcher` is called once at the next change of any of them. Raises the `Unavailable` errors."""
     c.discovery.watch(watcher)
     members = {name: int(member.registered_at * 1000) for name, member in c.discovery.members().items()}
     if scope is Scope.FLEET:
@@ -38,10 +38,10 @@ def observe(c: Coordinator, scope: Scope, watcher: Watcher) -> Seen:
 
 
 def differences(before: Seen, now: Seen) -> list[str]:
-    """One sentence for each difference that needs a run; an empty `before` is a first look, which always does."""
+    """One sentence for each difference that needs a run; an empty `before` (the first read) always needs one."""
     if not before:
         return ["first look"]
-    # Our own plans make states, and a member that joins changes nothing for its fleet: there only a loss counts.
+    # Our own plans create states, and a member that joins changes nothing for its fleet: only a loss counts there.
     lost_only = {"state of", "member"} if "fleet" in now else {"state of"}
     return [
         line

@@ -1,4 +1,4 @@
-"""What a launch in cluster mode adds on YARN and Kubernetes, where the driver runs on a host of the cluster's choice."""
+"""The additions of a launch in cluster mode on YARN and Kubernetes, where the cluster chooses the driver's host."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from coordinator_tasks.core.errors import Refused
 FILE_VARIABLE = "ASSIGNED_KAFKA_SETTINGS_FILE"
 SECRET_VARIABLE = "ASSIGNED_KAFKA_SETTINGS_SECRET"  # noqa: S105 - the name of a variable
 CONTENT_VARIABLE = "COORDINATOR_SETTINGS_SECRET"
-"""Names of `spark_apps` and `coordinator_tasks.settings`, whose imports cost a task time."""
+"""Copies of names in `spark_apps` and `coordinator_tasks.settings`: importing those makes tasks slower."""
 HOST, ADDRESS = "host", "address"
 """Words for a consumer's `--advertise`."""
 _TRACKING = re.compile(r"^\s*tracking URL: (https?://[!-~]{1,500})$", re.MULTILINE)
@@ -24,10 +24,10 @@ KUBERNETES_SECRET_VARIABLE = "COORDINATOR_KUBERNETES_SECRET"  # noqa: S105 - the
 
 
 def provider_problem(conn_id: str) -> str:
-    """What Airflow lacks for this Spark connection; without it, the Spark provider ends in a trace."""
+    """The package that Airflow lacks for this Spark connection: without it, the Spark provider ends with a trace."""
     try:
         connection = BaseHook.get_connection(conn_id)
-    except AirflowException:  # Spark's provider takes YARN then
+    except AirflowException:  # Spark's provider then uses YARN
         return ""
     kubernetes = KUBERNETES in (connection.host or "") or KUBERNETES in (connection.conn_type or "")
     if not kubernetes or _installed(KUBERNETES_PROVIDER):
@@ -70,25 +70,25 @@ def kubernetes_conf(cluster: str, environ: Mapping[str, str] = os.environ) -> di
 
 
 def without_traces(said: str) -> str:
-    """What a JVM has said without the places in its code, which fill a log and say nothing to an operator."""
+    """The output of a JVM without its stack frames, which do not help an operator."""
     return "\n".join(line for line in said.splitlines() if not line.lstrip().startswith(("at ", "... ")))
 
 
 def cause(said: str) -> str:
-    """The innermost cause in it, or else its last line."""
+    """The innermost cause in the output, or else its last line."""
     lines = [line.strip() for line in said.splitlines() if line.strip()] or ["it said nothing"]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     return (causes or lines)[-1][:MOST_CHARS]
 
 
 def tracking_url(said: str) -> str:
-    """YARN's page of the application, from what spark-submit has said; empty if it names none."""
+    """YARN's page of the application, from the output of spark-submit; empty if it names none."""
     found = _TRACKING.search(said)
     return found[1] if found else ""
 
 
 def reachable(arguments: Sequence[str], *, on_kubernetes: bool, has_token: bool) -> list[str]:
-    """The arguments with an interface that the coordinator reaches from another host; raises `Refused` without a token."""
+    """The arguments, with a status interface that the coordinator reaches from another host; raises `Refused` without a token."""
     given = list(arguments)
     if any(one.partition("=")[0] == "--listen" for one in given):
         return given

@@ -1,6 +1,6 @@
-"""Which clusters this Airflow looks after, and what their DAGs are called; the first cluster is the default.
+"""The clusters of this Airflow and the ids of their DAGs; the first cluster is the default.
 
-Without connections of its own, a cluster has `zookeeper_default` and `kafka_default`.
+A cluster without its own connections has `zookeeper_default` and `kafka_default`.
 """
 
 import os

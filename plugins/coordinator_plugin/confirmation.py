@@ -15,7 +15,7 @@ from coordinator_tasks.service.transitions import Waiting, WaitReport
 
 MAX_WATCHED_TOPICS = 200
 PATIENCE_S = 2.0
-"""How long confirmed topics wait for the others before the run continues without those."""
+"""So long confirmed topics wait for the others; then the run continues without these."""
 
 
 class WaitKind(StrEnum):
@@ -27,7 +27,7 @@ class WaitKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Confirmations:
-    """What is confirmed now. `others_ready`: something can be written in topics that wait for no such confirmation."""
+    """The present confirmations. `others_ready`: something can be written in topics that need no such confirmation."""
 
     report: WaitReport
     others_ready: bool = False
@@ -35,7 +35,7 @@ class Confirmations:
 
 @dataclass(frozen=True, slots=True)
 class WaitOutcome:
-    """How a wait ended: `confirmed`, `replan` or `blocked`, with a sentence and the blockers for each topic."""
+    """The end of a wait: `confirmed`, `replan` or `blocked`, with a sentence, and the blockers of each topic."""
 
     waiting: Waiting
     topics: Mapping[str, str]
@@ -54,10 +54,10 @@ class WaitOutcome:
 
 @dataclass(slots=True)
 class Patience:
-    """When a wait ends. Pure; times are `time.monotonic()`.
+    """Decides when a wait ends. Pure; times are `time.monotonic()`.
 
-    A stuck topic holds up no other: when something can be written and the rest has not changed for `patience_s`, the wait ends
-    as `confirmed`. What is left over is the next run's.
+    A stuck topic does not delay others: when something can be written and the rest has not changed for `patience_s`, the wait
+    ends as `confirmed`. The next run serves the rest.
     """
 
     began_s: float
@@ -82,14 +82,14 @@ class Patience:
         return WaitOutcome(waiting, report.topics, report.blockers, now_s - self.began_s)
 
     def judge_unread(self, problem: str, now_s: float) -> WaitOutcome | None:
-        """The same where nothing can be read."""
+        """The same, if nothing can be read."""
         waited_s = now_s - self.began_s
         return WaitOutcome(Waiting.BLOCKED, {"": problem}, {}, waited_s) if waited_s >= self.limit_s else None
 
 
 @dataclass(slots=True)
 class ConfirmationWait:
-    """One wait for the confirmations of these topics (none = all); `say` logs what is waited for when that changes."""
+    """One wait for the confirmations of these topics (none = all); `say` logs the missing ones whenever they change."""
 
     kind: WaitKind
     topics: Sequence[str]
@@ -111,7 +111,7 @@ class ConfirmationWait:
 def confirmations(
     c: Coordinator, kind: WaitKind, topics: Sequence[str], watcher: Watcher | None = None
 ) -> Confirmations:
-    """What these topics (none = all) have confirmed; `watcher` is called once when members or states change."""
+    """The confirmations of these topics (none = all); `watcher` is called once when members or states change."""
     named = tuple(topics) or transitions.topics(c)
     if watcher is not None:
         c.discovery.watch(watcher)

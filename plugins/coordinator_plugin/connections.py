@@ -1,4 +1,4 @@
-"""The two types of connection, with what their button *Test* does."""
+"""The two types of connection, and their button *Test*."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TestableHook(BaseHook):
-    """A connection that Airflow can test; `CoordinatorHook` is what tasks use."""
+    """A connection that Airflow can test; tasks use `CoordinatorHook`."""
 
     conn_name_attr = "conn_id"
 
@@ -24,7 +24,7 @@ class TestableHook(BaseHook):
         self.conn_id = conn_id
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether the server lets us in, and a sentence about it."""
+        """Whether the server accepts the connection, and a sentence about it."""
         try:
             return True, self.connect(self.get_connection(self.conn_id))
         except CoordinatorError as error:
@@ -32,11 +32,11 @@ class TestableHook(BaseHook):
 
     @abstractmethod
     def connect(self, connection: "Connection") -> str:
-        """What was found; raises a `CoordinatorError` that says what is wrong."""
+        """The result as a sentence; raises a `CoordinatorError` with the problem."""
 
 
 class ZooKeeperConnectionHook(TestableHook):
-    """Opens a session, and looks whether the cluster's nodes are closed to others."""
+    """Opens a session, and checks that the cluster's nodes are closed to others."""
 
     default_conn_name = "zookeeper_default"
     conn_type = ZOOKEEPER

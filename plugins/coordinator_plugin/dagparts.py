@@ -1,4 +1,4 @@
-"""What the DAG files share: retries, the assets that ZooKeeper's watcher wakes them by, and the fields of the forms."""
+"""Common parts of the DAG files: retries, the assets of ZooKeeper's watcher, and the fields of the forms."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -14,7 +14,7 @@ from coordinator_plugin.watcher import ZooKeeperChangesTrigger
 from coordinator_tasks.service.parameters import TOPIC
 
 POOL = option("launch_pool")
-"""Airflow never runs a task whose pool is missing, so the launches have one of their own only where it was made."""
+"""Airflow never runs a task whose pool is missing. So the launches have their own pool only where the site creates it."""
 
 COMMON: Mapping[str, Any] = {
     "catchup": False,
@@ -32,7 +32,7 @@ COMMON: Mapping[str, Any] = {
 def cluster_dag(
     cluster: Cluster, name: str, docs: str, params: Mapping[str, Param] | None = None, **options: Any
 ) -> DAG:
-    """A DAG of one cluster, with what all of them have in common."""
+    """A DAG of one cluster, with the common arguments of all of them."""
     return DAG(
         cluster.dag_id(name),
         **{**COMMON, "default_args": {**COMMON["default_args"], "on_failure_callback": notifiers(cluster)}},
@@ -44,7 +44,7 @@ def cluster_dag(
 
 
 def notifiers(cluster: Cluster) -> list[StuckTopicsNotifier]:
-    """Whom the site wants to be told; empty = nobody but the log."""
+    """The callbacks that notify the site; empty = only the log."""
     conn_id = option("notify_conn_id")
     return [StuckTopicsNotifier(cluster=cluster.name, http_conn_id=conn_id)] if conn_id else []
 
@@ -56,7 +56,7 @@ def tags(*own: str) -> list[str]:
 
 
 def changes_of(cluster: Cluster, scope: Scope) -> Asset:
-    """The asset that stands for a part of ZooKeeper."""
+    """The asset for a part of ZooKeeper."""
     name = f"zookeeper_{cluster.name}_{scope}"
     return Asset(
         name=name,
@@ -90,6 +90,6 @@ def blocker_param() -> Param:
 
 
 def dry_run_param(default: bool = True) -> Param:
-    """Whether to only say what would be done."""
+    """The field for a dry run."""
     description = "Say what would be done, and change nothing."
     return Param(default, type="boolean", title="Dry run", description=description)

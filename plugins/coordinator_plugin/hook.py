@@ -1,10 +1,10 @@
-"""From Airflow's connections to the coordinator's settings.
+"""Makes the coordinator's settings from Airflow's connections.
 
 ZooKeeper's connection: host (several with commas) and port, or all of it in the host; login and password; in the extra
 any other field of the settings (`chroot`, `discovery`, `status_token` and the others of `status_*`, `zookeeper_access`, `policy`, `fence`, `strategy`
 with `parameters`, `strategies`, the limits).
 Kafka's connection: host and port, or `bootstrap.servers` in the extra; every name with a dot in the extra is a setting
-of librdkafka (`security.protocol`, `sasl.mechanism`, `ssl.ca.location`, ...); login and password are those of SASL.
+of librdkafka (`security.protocol`, `sasl.mechanism`, `ssl.ca.location`, ...); login and password are for SASL.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ class CoordinatorHook(BaseHook):
         self.cluster = find_cluster(cluster)
 
     def plain_settings(self) -> dict[str, Any]:
-        """The settings as plain data with all secrets in it: for files of mode 0600 only."""
+        """The settings as plain data with all secrets: for files of mode 0600 only."""
         from coordinator_tasks.settings import allowed_from_environment  # noqa: PLC0415 - costs time to import
 
         zookeeper = self.get_connection(self.cluster.zookeeper_conn_id)
@@ -52,7 +52,7 @@ class CoordinatorHook(BaseHook):
 
 
 def zookeeper_settings(connection: "Connection") -> dict[str, Any]:
-    """The part of the settings that a ZooKeeper connection holds; raises `Refused`."""
+    """The settings in a ZooKeeper connection; raises `Refused`."""
     extra: Mapping[str, Any] = connection.extra_dejson
     if "allowed" in extra:
         raise Refused(
@@ -76,7 +76,7 @@ def zookeeper_settings(connection: "Connection") -> dict[str, Any]:
 
 
 def kafka_settings(connection: "Connection") -> dict[str, str]:
-    """Librdkafka's settings from a Kafka connection; raises `Refused`."""
+    """The librdkafka settings in a Kafka connection; raises `Refused`."""
     settings = {name: _text(value) for name, value in connection.extra_dejson.items() if "." in name}
     settings.setdefault("bootstrap.servers", _addresses(connection, default_port=9092))
     if not settings["bootstrap.servers"]:
@@ -88,7 +88,7 @@ def kafka_settings(connection: "Connection") -> dict[str, str]:
 
 
 def _addresses(connection: "Connection", default_port: int) -> str:
-    """`host:port,...`; a port of the connection is for every host that has none."""
+    """`host:port,...`; every host without a port gets that of the connection."""
     host, slash, chroot = (connection.host or "").partition("/")
     port = connection.port or default_port
     hosts = [one.strip() for one in host.split(",") if one.strip()]

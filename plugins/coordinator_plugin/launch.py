@@ -1,10 +1,10 @@
 """Launches a consumer, a long-lived Spark application, from a task that ends as soon as the consumer has registered.
 
-The command is that of `SparkSubmitOperator`. In client mode the driver is let go through `spark_apps.launch.launcher`, so that
-neither the end of the task nor a restart of Airflow touches it; on YARN and Kubernetes in cluster mode spark-submit
-does not wait for the application. From then on the registration in ZooKeeper tells whether the consumer is there.
+The command is that of `SparkSubmitOperator`. In client mode `spark_apps.launch.launcher` starts the driver, so that neither
+the end of the task nor a restart of Airflow stops it. In cluster mode on YARN and Kubernetes, spark-submit does not wait
+for the application. After that, the registration in ZooKeeper shows whether the consumer is there.
 
-Who starts a dead consumer again is the fleet, alone: the cluster's own second attempt is off, unless `conf` asks for it.
+Only the fleet restarts a dead consumer: the cluster's own second attempt is off, unless `conf` asks for it.
 """
 
 import json
@@ -37,28 +37,28 @@ STOP_LIMIT_S = 60.0
 LAUNCHER_LIMIT_S = 30.0
 SUBMIT_LIMIT_S = 300.0
 _PRIVATE_PREFIXES = ("AIRFLOW", "_AIRFLOW", "COORDINATOR_")
-"""What spark-submit and a consumer do not inherit from the task: connections with their secrets, and settings of other clusters."""
+"""Variables that spark-submit and a consumer do not inherit from the task: connections with secrets, and settings of other clusters."""
 _KEPT = frozenset({"COORDINATOR_EMBEDDED_MARK"})
 
 
 class SparkApplicationLink(BaseOperatorLink):
-    """To YARN's page of a consumer that was launched in cluster mode: Spark's pages and the logs of the driver."""
+    """The link to YARN's page of a consumer in cluster mode: Spark's pages and the logs of the driver."""
 
     name = "Spark application"
 
     def get_link(self, operator: Any, *, ti_key: object) -> str:  # noqa: ARG002 - Airflow's signature
-        """The page that spark-submit has named to this very task; empty if there is none."""
+        """The page that spark-submit has named to this task; empty if there is none."""
         return str(operator.tracking_url)
 
 
 class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
-    """Launches one consumer under its stable id, once however often the task is tried.
+    """Launches one consumer under its stable id, once for all tries of the task.
 
-    - `consumer`: the id; one that is registered already ends the task at once.
-    - `application`, `application_args`, `conf`: without an application, these are as the fleet says.
+    - `consumer`: the id; if it is already registered, the task ends at once.
+    - `application`, `application_args`, `conf`: without an application, those of the fleet.
     - `limit_s`: how long to wait for the registration. `base`: the folder of all run folders on the worker's host.
-    - `stop_limit_s`: a consumer that leaves and is not gone by then is ended by its launcher, in client mode.
-    - everything else as with `SparkSubmitOperator`; `env_vars` are for what is not secret.
+    - `stop_limit_s`: in client mode, the launcher ends a consumer that takes longer than this to leave.
+    - all others as with `SparkSubmitOperator`; `env_vars` is not for secrets.
     """
 
     operator_extra_links = (SparkApplicationLink(),)
@@ -80,7 +80,7 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
         self.tracking_url = ""
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # noqa: ARG002 - the base class waits and returns nothing
-        """Launch, unless it is there; then wait in the triggerer, where the task ends."""
+        """Launch the consumer if it is not there; then wait in the triggerer, where the task ends."""
         with one_line_errors():
             check_consumer(self.consumer)
             hook = CoordinatorHook(self.cluster)
@@ -93,14 +93,14 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
                 deadline_at = time.time() + self.limit_s
                 trigger = RegistrationTrigger(hook.cluster.name, self.consumer, folder, self.limit_s, deadline_at)
                 self.end_in_triggerer(trigger, self.limit_s)
-        self.log.info("%s is there already, as incarnation %s", self.consumer, member.incarnation)
+        self.log.info("%s is already there, as incarnation %s", self.consumer, member.incarnation)
         return {"consumer": self.consumer, "incarnation": member.incarnation, "launched": False}
 
     def on_kill(self) -> None:
-        """Ends nothing: a consumer is stopped by draining it, not by ending the task that launched it."""
+        """Does not stop the consumer: draining stops a consumer, not the end of the task that launched it."""
 
     def _as_the_fleet_says(self, coordinator: Coordinator) -> None:
-        """The fleet is read here: everybody who may see the DAG may read its XComs."""
+        """Read the fleet here and not in another task: everybody who may see the DAG may read its XComs."""
         launch = fleet.launch_of(coordinator, self.consumer)
         if launch is None:
             raise AirflowSkipException(f"{self.consumer} is in no fleet any more: nothing is launched")
@@ -119,7 +119,7 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
         return folder
 
     def _let_go(self, hook: CoordinatorHook, folder: RunFolder, master: str) -> None:
-        """Client mode: the launcher starts the driver, and nothing of Airflow is its parent."""
+        """Client mode: the launcher starts the driver, so that no process of Airflow is its parent."""
         if problem := let_go_problem():
             raise Refused(problem)
         _write_files(hook, folder)
@@ -135,15 +135,17 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
         ]
         done = _run(command, {**_inherited(), **self.env_vars}, LAUNCHER_LIMIT_S)
         if done.returncode != 0:
-            raise Refused(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "the launcher said nothing")
+            raise Refused(
+                done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "the launcher gave no answer"
+            )
         told = json.loads(done.stdout)
         if told["started"]:
             self.log.info("launched %s: launcher %s, log %s", self.consumer, told["pid"], told["log"])
         else:
-            self.log.info("%s was launched before and has not registered yet: waiting for it", self.consumer)
+            self.log.info("%s is already launched and has not registered yet: waiting for it", self.consumer)
 
     def _submit(self, hook: CoordinatorHook, folder: RunFolder, master: str) -> None:
-        """Cluster mode: on YARN the files travel with the application, on Kubernetes its Secret has them."""
+        """Cluster mode: on YARN the files go with the application, on Kubernetes they are in its Secret."""
         if master.startswith("spark://"):
             raise Refused("Spark's standalone master runs no Python driver in cluster mode: use client mode")
         on_kubernetes = master.startswith(cluster_mode.KUBERNETES)
@@ -173,7 +175,7 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
             raise AirflowException(f"spark-submit of {self.consumer} ended with exit code {done.returncode}: {why}")
 
     def _ship(self, *files: Path) -> None:
-        """YARN keeps them for this user alone, from the staging folder to the containers."""
+        """The secret files on YARN, which only this user can read, from the staging folder to the containers."""
         self.files = ",".join(filter(None, (self.files, *map(str, files))))
 
 
@@ -188,12 +190,12 @@ def _write_files(hook: CoordinatorHook, folder: RunFolder) -> None:
 
 
 def _variables(settings: str, kafka: str) -> dict[str, str]:
-    """What the consumer finds in its environment: names of files, no secret."""
+    """The consumer's environment: names of files, no secret."""
     return {"COORDINATOR_SETTINGS": settings, cluster_mode.FILE_VARIABLE: kafka}
 
 
 def _inherited() -> dict[str, str]:
-    """The task's environment without what is private in it."""
+    """The task's environment without its private variables."""
     return {
         name: value for name, value in os.environ.items() if not name.startswith(_PRIVATE_PREFIXES) or name in _KEPT
     }

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @attrs.define()
 class ClusterPageLink(BaseOperatorLink):
-    """Beside a task of one cluster: its topics and consumers now, and what moved last."""
+    """The link of a task of one cluster: its topics and consumers now, and its last moves."""
 
     name = "Topics and consumers"
 

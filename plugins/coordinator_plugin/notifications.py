@@ -1,4 +1,4 @@
-"""Tells a chat, or whatever takes JSON by HTTP, which topics are stuck and why."""
+"""Tells a chat, or any receiver of JSON by HTTP, which topics are stuck and why."""
 
 from collections.abc import Sequence
 
@@ -18,8 +18,8 @@ class StuckTopicsNotifier(BaseNotifier):
     """For `on_failure_callback`, and for the questions of `stuck_topic`; `cluster` empty = the default one.
 
     Writes one line for each stuck topic into the log. With `http_conn_id` it posts them as `{"text": ...}` to the address of
-    that connection: its host, or the whole URL in the host; its password is sent as a bearer token. What cannot be sent
-    is logged, and fails nothing.
+    that connection: its host, or the whole URL in the host; its password is sent as a bearer token. A failed
+    post is logged, and fails nothing.
     """
 
     template_fields: Sequence[str] = ()
@@ -41,16 +41,16 @@ class StuckTopicsNotifier(BaseNotifier):
         try:
             _post(BaseHook.get_connection(self.http_conn_id), "\n".join([f"{about}:", *lines]))
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            # Not its text: the address of a chat is a secret.
+            # Without its text: the address of a chat is a secret.
             code = f" {error.response.status_code}" if isinstance(error, httpx.HTTPStatusError) else ""
-            self.log.error("the connection %s was not told: %s%s", self.http_conn_id, type(error).__name__, code)  # noqa: TRY400
+            self.log.error("the post to connection %s failed: %s%s", self.http_conn_id, type(error).__name__, code)  # noqa: TRY400
 
     def _lines(self) -> list[str]:
         try:
             with CoordinatorHook(self.cluster).open() as coordinator:
                 return list(sentences(coordinator)) or ["no topic is stuck now"]
         except CoordinatorError as error:
-            return [f"the coordinator cannot look at its topics: {error}"]
+            return [f"the coordinator cannot read its topics: {error}"]
 
 
 def _post(connection: Connection, text: str) -> None:

@@ -1,7 +1,7 @@
 """The transitions as Airflow tasks: one small operator each, idempotent, for a batch of topics.
 
-Every operator reads the cluster and the topics (none = all) from the run's parameters, and ZooKeeper itself. No task relies
-on an earlier one, so each can be run again at any time and then changes nothing.
+Every operator reads ZooKeeper, and takes the cluster and the topics (none = all) from the run's parameters. No task relies
+on an earlier one, so each can run again at any time; it then changes nothing.
 """
 
 import json
@@ -27,7 +27,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 WAIT_LIMIT_S = 60.0
 LOOK_S = 1.5
 LEFT = "left"
-"""In an event's extra: what a run has left over, as a digest."""
+"""A key in the extra of events: the digest of the work that a run leaves over."""
 
 
 def topics_of(context: Context) -> tuple[str, ...]:
@@ -36,7 +36,7 @@ def topics_of(context: Context) -> tuple[str, ...]:
 
 
 class TransitionOperator(ClusterOperator):
-    """Applies one transition to every topic of the run that is due, and reports per topic."""
+    """Applies one transition to every due topic of the run, and reports per topic."""
 
     step: Callable[..., "list[transitions.TopicReport]"]
 
@@ -50,10 +50,10 @@ class TransitionOperator(ClusterOperator):
 
 
 class PlanOperator(TransitionOperator, SkipMixin):
-    """Plans and begins. What has nothing to do is skipped: `closing_steps` if nothing closes, and without any work all
-    further tasks but `last_step`, which looks whether something is only waiting for its time.
+    """Plans and begins. Skips tasks without work: `closing_steps` if nothing closes, and without any work all further
+    tasks except `last_step`, which checks whether something only waits for its time.
 
-    A dry run shows what would be planned, writes nothing, and ends there.
+    A dry run shows the plan, writes nothing, and ends there.
     """
 
     step = staticmethod(transitions.plan)
@@ -65,7 +65,7 @@ class PlanOperator(TransitionOperator, SkipMixin):
         self.last_step = last_step
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Plan, or show what would be planned."""
+        """Plan, or show the plan in a dry run."""
         with self.coordinator() as coordinator:
             named = topics_of(context) or transitions.topics(coordinator)
             if context["params"].get("dry_run", False):
@@ -80,7 +80,7 @@ class PlanOperator(TransitionOperator, SkipMixin):
         told = [plain(report) for report in reports]
         if idle:
             self.log.info("nothing to do for %s", ", ".join(sorted(idle)))
-            # Skipping ends the task by an exception, so its result has to be handed over before.
+            # Skipping ends the task by an exception, so push its result first.
             context["ti"].xcom_push(key="return_value", value=told)
             self.skip(context["ti"], [self.dag.get_task(task_id) for task_id in sorted(idle)])
         return told
@@ -88,7 +88,7 @@ class PlanOperator(TransitionOperator, SkipMixin):
     def _idle(
         self, coordinator: Coordinator, named: Sequence[str], reports: Sequence[transitions.TopicReport]
     ) -> set[str]:
-        """The tasks that this plan leaves nothing to do for."""
+        """The tasks that have no work after this plan."""
         states = {report.after for report in reports}
         if State.CLOSING in states:
             return set()
@@ -99,13 +99,13 @@ class PlanOperator(TransitionOperator, SkipMixin):
 
 
 class StartOperator(TransitionOperator):
-    """Closing → Starting, for everything that is confirmed closed."""
+    """Closing → Starting, for all topics whose closes are confirmed."""
 
     step = staticmethod(transitions.start)
 
 
 class SettleOperator(TransitionOperator):
-    """Starting → Stable, for everything that is confirmed started."""
+    """Starting → Stable, for all topics whose starts are confirmed."""
 
     step = staticmethod(transitions.settle)
 
@@ -113,8 +113,8 @@ class SettleOperator(TransitionOperator):
 class ConfirmationOperator(ClusterOperator):
     """Waits for confirmations and ends `confirmed`, `replan` or `blocked`; none of them is a failure.
 
-    A wait in the triggerer takes 2.0 to 2.7 s even if there is nothing to wait for (both of its loops turn once a second),
-    while a hand-off takes tenths of a second. So the task waits on a worker for up to `look_s`, and only a longer wait ends in
+    A wait in the triggerer takes 2.0 to 2.7 s even without anything to wait for (both of its loops run once a second), but a
+    hand-off takes tenths of a second. So the task waits on a worker for up to `look_s`, and only a longer wait continues in
     the triggerer, without a worker.
     """
 
@@ -134,7 +134,7 @@ class ConfirmationOperator(ClusterOperator):
         self.patience_s = patience_s
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Wait for a while; then hand over to the triggerer."""
+        """Wait for a short time; then defer to the triggerer."""
         topics = topics_of(context)
         with self.coordinator() as coordinator:
             began_s = time.monotonic()
@@ -142,7 +142,7 @@ class ConfirmationOperator(ClusterOperator):
             while (outcome := wait.poll(coordinator)) is None and time.monotonic() - began_s < self.look_s:
                 time.sleep(POLL_S / 3)
         if outcome is None:
-            self.log.info("waiting on in the triggerer, for at most %g s", self.limit_s)
+            self.log.info("the wait continues in the triggerer, for at most %g s", self.limit_s)
             kind, named = str(self.kind), json.dumps(topics)
             trigger = ConfirmationTrigger(self.cluster, kind, named, self.limit_s, self.patience_s)
             self.end_in_triggerer(trigger, self.limit_s)
@@ -163,30 +163,30 @@ class ConfirmStartedOperator(ConfirmationOperator):
 
 
 class ContinueOperator(ClusterOperator, TriggerRunOperator):
-    """Starts a further run for what this one left over, under the same rebalance id (which stands in ZooKeeper).
+    """Starts a further run for the work that this one leaves over, under the same rebalance id (it is in ZooKeeper).
 
-    What can be done now wakes the DAG as ZooKeeper's watcher does: by an event of the asset `changes`. Airflow makes one run of
-    all events that come before it. The event says what is left over, which stops duplicates:
+    Work that can be done now wakes the DAG as ZooKeeper's watcher does: by an event of the asset `changes`. Airflow makes one
+    run of all waiting events. The event has a digest of the work, which stops duplicates:
 
-    - Another run has left the same over since this run began: the run that it has woken continues, and this one ends. Otherwise
+    - Another run has left the same work after this run began: the run that it has woken continues, and this one ends. Otherwise
       each change during a wait would start one more chain of runs, up to the DAG's limit, and a change would wait for their end.
-    - This run was woken for the same, and has left it although it can be written: the further run comes after a pause. Otherwise
-      a plan that ZooKeeper refuses would be tried without a pause.
+    - This run was woken for the same work, and leaves it although it can be written: the further run comes after a pause.
+      Otherwise a plan that ZooKeeper refuses would be tried without a pause.
 
-    What only waits for its time (an owner that is absent) is a triggered run for that time. Its id names what is left over and
-    the time, and Airflow makes one run of an id. Not all are triggered because Airflow (3.3) does not look again whether a DAG is
-    below its `max_active_runs` when a run ends that a task has triggered: events would wake nobody until the DAG is parsed again.
+    Work that only waits for its time (an owner is absent) gets a triggered run at that time. The run's id names the work and the
+    time, and Airflow makes one run per id. Not all further runs are triggered: when a triggered run ends, Airflow (3.3) does not
+    check again whether the DAG is below its `max_active_runs`, so events would wake nobody until the DAG is parsed again.
     """
 
     def __init__(self, *, changes: Asset, **kwargs: Any) -> None:
-        # An asset in the outlets would have an event with every success, an alias has those that are added.
+        # An asset in the outlets would get an event with every success; an alias gets only the added events.
         self.left_over = AssetAlias(f"{changes.name}_left_over")
         told = [self.left_over]
         super().__init__(inlets=told, outlets=told, **kwargs)
         self.changes = changes
 
     def execute(self, context: Context) -> None:
-        """Wake the DAG, trigger a run for later, or skip when nothing is left over."""
+        """Wake the DAG, trigger a run for later, or skip if nothing is left over."""
         topics = topics_of(context)
         with self.coordinator() as coordinator:
             left = continuation(coordinator, topics)
@@ -207,5 +207,5 @@ class ContinueOperator(ClusterOperator, TriggerRunOperator):
 
 
 def _tellers(events: Iterable[Any], left: LeftOver) -> set[str]:
-    """The ids of the runs that have left the same over, by these asset events."""
+    """The ids of the runs that have left the same work over, by these asset events."""
     return {event.source_run_id for event in events if (event.extra or {}).get(LEFT) == left.digest}

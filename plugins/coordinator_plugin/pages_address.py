@@ -1,4 +1,4 @@
-"""Where the coordinator's pages are."""
+"""The addresses of the coordinator's pages."""
 
 from urllib.parse import urlsplit
 
@@ -9,5 +9,5 @@ PREFIX = "/coordinator"
 
 
 def pages_address() -> str:
-    """Their path, with that under which this Airflow is served (usually none)."""
+    """The path of the pages, with the prefix of this Airflow's address (usually none)."""
     return urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/") + PREFIX

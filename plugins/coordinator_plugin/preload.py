@@ -1,6 +1,6 @@
-"""What tasks import, for the processes that fork them.
+"""Imports the modules of tasks in the processes that fork them.
 
-A task is a fork of a worker, so what its worker has imported costs it nothing. A worker imports this with the plugin, if Airflow
+A task is a fork of a worker, so it does not import again what its worker has. A worker imports this with the plugin, if Airflow
 loads plugins at its start: `[core] lazy_load_plugins = False`. Nothing here connects or starts a thread.
 """
 

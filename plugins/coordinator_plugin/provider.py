@@ -1,6 +1,6 @@
-"""What Airflow is told of the installed package: connections, options of its configuration, and classes by their paths.
+"""Describes the installed package to Airflow: connections, configuration options, and classes by their paths.
 
-Airflow reads it in each of its processes, so it imports next to nothing.
+Every process of Airflow reads it, so it imports almost nothing.
 """
 
 from importlib.metadata import version
@@ -17,7 +17,7 @@ _NO_PLACEHOLDERS = {"host": "", "login": "", "password": "", "port": "", "extra"
 
 
 def provider_info() -> dict[str, Any]:
-    """By the schema of `airflow/provider_info.schema.json`."""
+    """The description, by the schema of `airflow/provider_info.schema.json`."""
     return {
         "package-name": PACKAGE,
         "name": _NAME,
@@ -32,7 +32,7 @@ def provider_info() -> dict[str, Any]:
         "notifications": ["coordinator_plugin.notifications.StuckTopicsNotifier"],
         "config": {
             SECTION: {
-                "description": "The options of this Airflow's coordinator; variables COORDINATOR_... win over them.",
+                "description": "The options of this Airflow's coordinator; variables COORDINATOR_... override them.",
                 "options": {
                     name: {
                         "description": one.what,

@@ -1,4 +1,4 @@
-"""The question to a person about a topic that is held up or not owned, and what is done with the answer."""
+"""The question to a person about a topic that is held up or not owned, and the action after the answer."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -45,8 +45,8 @@ SHOWN_TOPICS = 10
 class QuestionOperator(ClusterOperator, HITLOperator):
     """Asks whether to wait for the run's `consumer`, which holds up the run's `topic`, or to isolate it.
 
-    Without a consumer it says which partitions of the topic have no owner: there is nobody to isolate. The triggerer
-    withdraws the question when its topic is removed or no longer stuck.
+    Without a consumer it names the topic's partitions without an owner: there is nobody to isolate. The triggerer withdraws
+    the question when the topic is removed or not stuck any more.
     """
 
     operator_extra_links = (ClusterPageLink(),)
@@ -61,11 +61,11 @@ class QuestionOperator(ClusterOperator, HITLOperator):
         )
 
     def execute(self, context: Context) -> Any:
-        """Ask with what is missing now; nobody is asked about what is no longer missing."""
+        """Ask with the present problem; ask nobody if it has ended."""
         with self.coordinator() as coordinator:
             ask = self._about_consumer if context["params"]["consumer"] else self._about_unowned
             ask(coordinator, context)
-        with suppress(TaskAwaitingInput, TaskDeferred):  # how Airflow's own operator waits, which no topic can end
+        with suppress(TaskAwaitingInput, TaskDeferred):  # Airflow's own wait, which a topic's change cannot end
             super().execute(context)
         trigger = QuestionTrigger(
             cluster=self.cluster,
@@ -104,14 +104,14 @@ class QuestionOperator(ClusterOperator, HITLOperator):
 
 
 class ApplyAnswerOperator(ClusterOperator):
-    """Does what a person answered about a blocker: isolates it, or waits. `question`: the task that asked."""
+    """Isolates the blocker, or waits, as a person answered. `question`: the task that asked."""
 
     def __init__(self, *, question: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.question = question
 
     def execute(self, context: Context) -> str:
-        """Isolate in the name of who answered; only while the consumer still holds the topic up."""
+        """Isolate in the name of the person, only while the consumer still holds the topic up."""
         answer: Mapping[str, Any] = context["ti"].xcom_pull(task_ids=self.question)
         who = (answer.get("responded_by_user") or {}).get("name") or "nobody"
         if answer["chosen_options"] != [ISOLATE]:
@@ -125,7 +125,7 @@ class ApplyAnswerOperator(ClusterOperator):
 
 
 def _held_up_now(c: Coordinator, context: Context) -> tuple[str, str, str]:
-    """The run's topic and consumer, and what is missing from it; skips the task where nothing is."""
+    """The run's topic and consumer, and the missing confirmation; skips the task if none is missing."""
     topic, consumer = check_topic(context["params"]["topic"]), check_consumer(context["params"]["consumer"])
     sentence = held_up(c, [topic]).get(topic, {}).get(consumer)
     if sentence is None:
@@ -134,13 +134,13 @@ def _held_up_now(c: Coordinator, context: Context) -> tuple[str, str, str]:
 
 
 def takes(held: Mapping[str, Sequence[int]]) -> str:
-    """What an isolation takes from a consumer that has these partitions."""
+    """The partitions that an isolation takes from a consumer, as text."""
     listed = [f"{named(partitions)} of {topic}" for topic, partitions in sorted(held.items())]
     more = [f"those of {len(listed) - SHOWN_TOPICS} more topics"] if len(listed) > SHOWN_TOPICS else []
     return ", ".join([*listed[:SHOWN_TOPICS], *more]) or "it has no partition now"
 
 
 def _one_line(sentence: str) -> str:
-    """For a code block of one line, in which Markdown shows everything as it is: no link, no image."""
+    """The text as one line for a code block, in which Markdown makes no link and no image."""
     shown = "".join(letter if letter.isprintable() else " " for letter in sentence).strip()
     return shown if len(shown) <= SHOWN_CHARS else shown[: SHOWN_CHARS - 3] + "..."

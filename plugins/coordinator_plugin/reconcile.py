@@ -1,4 +1,4 @@
-"""What `reconcile` does every minute. Correctness relies on it, since no event is certain to arrive."""
+"""The work of `reconcile`, every minute. Correctness relies on it, because events may get lost."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What was found: due topics, consumers to launch, questions to people, and lines for the log."""
+    """The result: due topics, consumers to launch, questions to people, and lines for the log."""
 
     due: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
@@ -21,9 +21,9 @@ class Findings:
 
 
 def reconcile(c: Coordinator) -> Findings:
-    """Do the upkeep, and find what is due.
+    """Do the upkeep, and find the due work.
 
-    What one of these cannot read is said, and keeps no other waiting. Raises `StoreUnavailable` and the like.
+    A part that cannot be read is logged, and does not stop the others. Raises the `Unavailable` errors.
     """
     managed = transitions.topics(c)
     lines = list(upkeep.upkeep(c, managed))
@@ -39,7 +39,7 @@ def reconcile(c: Coordinator) -> Findings:
 
 
 def _missing(c: Coordinator) -> tuple[tuple[str, ...], list[str]]:
-    """Whom to launch, and what to say of it."""
+    """The consumers to launch, and lines for the log."""
     problems: list[str] = []
     missing = tuple(launch.consumer for launch in fleet.missing(c, problems))
     return missing, [*problems, *(f"{consumer} is missing" for consumer in missing)]
@@ -48,7 +48,7 @@ def _missing(c: Coordinator) -> tuple[tuple[str, ...], list[str]]:
 def runs(
     findings: Findings, dag_ids: Mapping[str, str], *, active_rebalances: int, active_launches: int
 ) -> list[dict[str, Any]]:
-    """The runs to start, each as arguments of its trigger. A run that is under way looks itself what is due.
+    """The runs to start, each as arguments of its trigger. A run that is under way finds new work itself.
 
     `dag_ids`: this cluster's DAGs by their plain name.
     """

@@ -1,4 +1,4 @@
-"""What an operator says: lines for its log, which a person reads in the UI, and plain data for XCom."""
+"""The reports of an operator: lines for its log, which a person reads in the UI, and plain data for XCom."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ SHOWN_REASONS = 50
 
 
 def lines(reports: "Iterable[TopicReport]") -> Iterator[str]:
-    """One line for each topic, and one for each way that partitions go."""
+    """One line for each topic, and one for each way of its partitions."""
     for report in reports:
         states = str(report.before) if report.before == report.after else f"{report.before} -> {report.after}"
         yield f"{report.topic}: {states}, {report.outcome} at epoch {report.epoch}: {report.reason}"
@@ -33,7 +33,7 @@ def moves(planned: Iterable[Move]) -> Iterator[str]:
 
 
 def reasons(found: Explanation) -> Iterator[str]:
-    """Why partitions move or stay: the reasons of the most partitions first."""
+    """Why partitions move or stay; reasons with the most partitions come first."""
     yield found.summary
     for verb, listed in (("move", found.moves), ("stay", found.stays)):
         for one in sorted(listed, key=lambda one: -len(one.partitions))[:SHOWN_REASONS]:

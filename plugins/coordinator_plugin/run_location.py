@@ -1,4 +1,4 @@
-"""Whether a consumer that is launched on this host outlives Airflow, and where its files are."""
+"""Whether a consumer on this host outlives Airflow, and the folder of its files."""
 
 import os
 from collections.abc import Mapping
@@ -7,14 +7,14 @@ from pathlib import Path
 from coordinator_plugin.site_options import named, option
 
 _CONTAINER_INITS = frozenset({"dumb-init", "tini", "docker-init", "catatonit", "pause"})
-"""First processes of containers: they end with the one program that they start."""
+"""First processes of containers, which end together with the program that they start."""
 
 
 def let_go_problem(environ: Mapping[str, str] = os.environ, proc: Path = Path("/proc")) -> str:
     """Why a launched child would die with Airflow, in a sentence; empty = it lives on.
 
-    In a container whose first process is Airflow, everything ends when that container does. That of Airflow's image is
-    `dumb-init`, and its command need not name Airflow: `dumb-init -- /entrypoint celery worker`.
+    If the first process of a container is Airflow, the end of that container ends all its processes. The first process of Airflow's
+    image is `dumb-init`, and its command need not name Airflow: `dumb-init -- /entrypoint celery worker`.
     """
     if option("let_go", environ) == "yes":
         return ""

@@ -1,4 +1,4 @@
-"""One coordinator per cluster for a whole process: the triggerer runs many waits at once and for months.
+"""One coordinator per cluster and process: the triggerer runs many waits at once, for months.
 
 A wait borrows the cluster's coordinator and gives it back. The last one leaves it open for `LINGER_S`, since the next wait
 usually follows within seconds; then it is closed with its ZooKeeper session. Thread-safe.
@@ -20,14 +20,14 @@ Opener = Callable[[], AbstractContextManager[Coordinator]]
 
 
 def session_key(plain: Mapping[str, Any]) -> str:
-    """The key of a cluster's session: another one as soon as its settings have changed."""
+    """The key of a cluster's session; it changes with the cluster's settings."""
     digest = hashlib.sha256(json.dumps(plain, sort_keys=True, default=str).encode()).hexdigest()
     return f"{plain['cluster']} {digest}"
 
 
 @dataclass(slots=True)
 class _Entry:
-    """`opening` is held while the coordinator is opened, which may take seconds."""
+    """A coordinator and its borrowers. The lock `opening` is held while it opens, which may take seconds."""
 
     users: int = 0
     opening: threading.Lock = field(default_factory=threading.Lock)
@@ -37,7 +37,7 @@ class _Entry:
 
 
 class Sessions:
-    """The open coordinators by a key of the caller's choice."""
+    """The open coordinators, by a key that the caller chooses."""
 
     def __init__(self, linger_s: float = LINGER_S) -> None:
         self._linger_s = linger_s
@@ -48,7 +48,7 @@ class Sessions:
         return len(self._entries)
 
     def take(self, key: str, opener: Opener) -> Coordinator:
-        """Borrow the coordinator; blocks while it is opened, and raises what the opener raises."""
+        """Borrow the coordinator; blocks while it opens, and raises the errors of the opener."""
         with self._lock:
             entry = self._entries.setdefault(key, _Entry())
             entry.users += 1
@@ -67,7 +67,7 @@ class Sessions:
             raise
 
     def give_back(self, key: str) -> None:
-        """Give it back; it is closed when nobody borrows it again for a while. Never blocks for long."""
+        """Return the coordinator; it is closed after `LINGER_S` without a borrower. Never blocks for long."""
         with self._lock:
             entry = self._entries[key]
             entry.users -= 1
@@ -95,7 +95,7 @@ class Sessions:
         try:
             coordinator = await asyncio.shield(opening)
         except asyncio.CancelledError:
-            # The thread still opens it: that has to be given back as well.
+            # The thread still opens it: return this one as well.
             opening.add_done_callback(lambda done: self._give_back_late(key, done))
             raise
         try:
@@ -109,4 +109,4 @@ class Sessions:
 
 
 SHARED = Sessions()
-"""Those of this process."""
+"""The sessions of this process."""

@@ -1,6 +1,6 @@
 """The site's options of this Airflow: a variable in the environment of its services, or the section `[kafka_coordinator]`.
 
-They have to be known while DAGs are parsed, when connections cannot be read.
+They are needed while DAGs are parsed, and connections cannot be read then.
 """
 
 import os
@@ -11,7 +11,7 @@ SECTION = "kafka_coordinator"
 
 
 class Option(NamedTuple):
-    """`variable` wins over Airflow's configuration, and that over `default`."""
+    """`variable` overrides Airflow's configuration, which overrides `default`."""
 
     variable: str
     default: str
@@ -60,7 +60,7 @@ OPTIONS: Mapping[str, Option] = {
 
 
 def option(name: str, environ: Mapping[str, str] = os.environ) -> str:
-    """What the site has set."""
+    """The site's value of an option."""
     wanted = OPTIONS[name]
     if wanted.variable in environ:
         return environ[wanted.variable]
@@ -70,5 +70,5 @@ def option(name: str, environ: Mapping[str, str] = os.environ) -> str:
 
 
 def named(name: str) -> str:
-    """Where a person finds the option, for an error."""
+    """The names of the option, for an error."""
     return f"{OPTIONS[name].variable} or {name} in [{SECTION}]"

@@ -1,4 +1,4 @@
-"""What operators and triggers do with a coordinator, without Airflow: one call of the services each."""
+"""The steps of operators and triggers, without Airflow: each is one call of the services."""
 
 import hashlib
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from coordinator_tasks.core.ports import Watcher
 from coordinator_tasks.service import transitions
 from coordinator_tasks.service.coordinator import Coordinator
 
-IDLE_PAUSE_S = 5.0  # where it is not known when something can be done
+IDLE_PAUSE_S = 5.0  # if the time of the next step is not known
 
 
 def held_up(c: Coordinator, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Of these topics, those that wait for consumers: topic → consumer → what is missing."""
+    """Those of the topics that wait for consumers: topic → consumer → the missing confirmation."""
     found: dict[str, dict[str, str]] = {}
     for report in (transitions.await_closed(c, topics), transitions.await_started(c, topics)):
         for topic, consumers in report.blockers.items():
@@ -23,7 +23,7 @@ def held_up(c: Coordinator, topics: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def registered(c: Coordinator, consumer: str, watcher: Watcher | None = None) -> Member | None:
-    """The consumer's registration, if it is there; `watcher` is called once when membership changes."""
+    """The consumer's registration, or `None`; `watcher` is called once when membership changes."""
     if watcher is not None:
         c.discovery.watch(watcher)
     return c.discovery.members().get(consumer)
@@ -31,10 +31,10 @@ def registered(c: Coordinator, consumer: str, watcher: Watcher | None = None) ->
 
 @dataclass(frozen=True, slots=True)
 class LeftOver:
-    """The topics that are still due, with a digest of where each stands and what it needs.
+    """The topics that are still due, with a digest of their states and next steps.
 
-    `writable`: a step of some topic can be written; `now`: that, or a topic is on its way. If nothing is to be done now,
-    `pause_s` is the time until something can be.
+    `writable`: a step of some topic can be written; `now`: that, or a topic is on its way. Otherwise `pause_s` is the time until
+    something can be done.
     """
 
     topics: tuple[str, ...]
@@ -45,7 +45,7 @@ class LeftOver:
 
 
 def continuation(c: Coordinator, topics: Sequence[str]) -> LeftOver:
-    """What a run has left over; the digest changes with every transition of these topics."""
+    """The work that a run leaves over; the digest changes with every transition of these topics."""
     due = transitions.due(c, tuple(topics))
     paths = [c.paths.state(topic) for topic in due]
     writable = any(need.outcome is transitions.Outcome.WRITTEN for need in due.values())

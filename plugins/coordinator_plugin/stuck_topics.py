@@ -1,4 +1,4 @@
-"""Which topics a person is asked about, when first (`policy.stuck_after_s`), and how often again."""
+"""Which topics need a person's answer, when the first question comes (`policy.stuck_after_s`), and when the next."""
 
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
@@ -20,7 +20,7 @@ MAX_QUESTIONS = 20
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A topic that has not become Stable for too long, and one consumer that holds it up; none = it is not owned."""
+    """A topic that is not Stable for too long, and one consumer that holds it up; no consumer = nobody owns it."""
 
     topic: str
     consumer: str
@@ -28,12 +28,12 @@ class Question:
     run_id: str
 
     def plain(self) -> dict[str, Any]:
-        """Arguments of the run that asks: only names, since it looks itself what is missing."""
+        """Arguments of the run that asks: only names, because the run reads the rest itself."""
         return {"trigger_run_id": self.run_id, "conf": {"topic": self.topic, "consumer": self.consumer}}
 
 
 def questions(c: Coordinator, due: Sequence[str]) -> Iterator[Question]:
-    """One for each topic that is stuck and each consumer that holds it up."""
+    """One for each stuck topic and each consumer that holds it up."""
     stuck = _overdue(c, due)
     if not stuck:
         return
@@ -43,13 +43,13 @@ def questions(c: Coordinator, due: Sequence[str]) -> Iterator[Question]:
 
 
 def questions_of_unowned(c: Coordinator, unowned: Collection[str]) -> Iterator[Question]:
-    """One for each topic that has been Stable for long and has partitions that nobody owns."""
+    """One for each topic that has been Stable for long and has partitions without an owner."""
     for topic, overdue in _overdue(c, unowned, stable=True).items():
         yield Question(topic, "", "", _run_id(topic, "", *overdue))
 
 
 def sentences(c: Coordinator) -> Iterator[str]:
-    """One for each topic that cannot be read, is stuck, or has partitions without an owner: what it waits for, and why."""
+    """A line for each topic that cannot be read, is stuck, or has partitions without an owner, with the reason."""
     found = overview.topics(c)
     stuck = _overdue(c, [one.topic for one in found])
     for one in found:
@@ -63,15 +63,15 @@ def sentences(c: Coordinator) -> Iterator[str]:
 
 
 def still_asked(c: Coordinator, topic: str, consumer: str) -> bool:
-    """Whether this topic is still to be asked about: it is stuck or, without a consumer, has partitions without an owner.
+    """Whether the question still stands: the topic is stuck or, without a consumer, has partitions without an owner.
 
-    Raises `Malformed` and the like where the topic cannot be read: then it is not known.
+    Raises `Malformed` and other errors if the topic cannot be read.
     """
     return _stuck_since(c, topic) is not None if consumer else bool(unowned_of(c, topic))
 
 
 def unowned_of(c: Coordinator, topic: str) -> tuple[int, ...]:
-    """The topic's partitions that nobody owns; none where it is not managed. Raises `Malformed` and the like."""
+    """The topic's partitions without an owner; none if it is not managed. Raises `Malformed` and other errors of reading."""
     try:
         return overview.unowned_in(store.load(c.zk, c.paths, topic).view)
     except NotManaged:
@@ -79,7 +79,7 @@ def unowned_of(c: Coordinator, topic: str) -> tuple[int, ...]:
 
 
 def _overdue(c: Coordinator, topics: Collection[str], *, stable: bool = False) -> dict[str, tuple[str, float]]:
-    """`_stuck_since` of each of these topics that is stuck and can be read."""
+    """`_stuck_since` of those topics that are stuck and can be read."""
     found: dict[str, tuple[str, float]] = {}
     for topic in topics:
         with suppress(Malformed):
@@ -89,7 +89,7 @@ def _overdue(c: Coordinator, topics: Collection[str], *, stable: bool = False) -
 
 
 def _stuck_since(c: Coordinator, topic: str, *, stable: bool = False) -> tuple[str, float] | None:
-    """The rebalance of a topic that is stuck, or `stable` and not owned, and for how long it is overdue (s)."""
+    """The rebalance of a topic that is stuck, or `stable` and not owned, and the seconds that it is overdue."""
     path = c.paths.state(topic)
     node = c.zk.find(path)
     state = codec.decode_state(path, node.data) if node is not None else None
@@ -101,6 +101,6 @@ def _stuck_since(c: Coordinator, topic: str, *, stable: bool = False) -> tuple[s
 
 
 def _run_id(topic: str, consumer: str, rebalance: str, overdue_s: float) -> str:
-    """The id of a question's run. It stays the same for `ASK_AGAIN_S`, so the question is asked once."""
+    """The id of a question's run. It stays the same for `ASK_AGAIN_S`, so the question comes once in that time."""
     digest = hashlib.sha256(f"{topic} {consumer} {rebalance}".encode()).hexdigest()[:8]
     return f"stuck__{topic[:60]}__{consumer}__{digest}__{int(overdue_s // ASK_AGAIN_S)}"

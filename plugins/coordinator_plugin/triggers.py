@@ -1,7 +1,7 @@
 """Waits in the triggerer: they ask the consumers' own interfaces, wake up on ZooKeeper's watches, and end their task.
 
-A task that ends here needs no worker to resume on. The triggerer runs one event loop for all: what may block runs in a
-thread, and ZooKeeper's threads reach the loop by `call_soon_threadsafe`.
+A task that ends here needs no worker to resume. The triggerer runs one event loop for all triggers: blocking calls run in
+a thread, and ZooKeeper's threads reach the loop by `call_soon_threadsafe`.
 """
 
 import asyncio
@@ -33,19 +33,19 @@ log = logging.getLogger(__name__)
 
 
 class Wake:
-    """An event of this loop that other threads may set; the same watcher for every watch, so that none pile up."""
+    """An event of this loop that other threads may set. One watcher serves every watch, so that watches do not pile up."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
 
     def from_thread(self) -> None:
-        """The watcher: never blocks, and does nothing when the loop has ended."""
+        """The watcher: never blocks, and does nothing after the end of the loop."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._event.set)
 
     async def wait(self, limit_s: float) -> None:
-        """Until woken, at most `limit_s`."""
+        """Wait until woken, at most `limit_s`."""
         try:
             await asyncio.wait_for(self._event.wait(), limit_s)
         except TimeoutError:
@@ -55,7 +55,7 @@ class Wake:
 
 
 async def borrowed(cluster: str) -> AbstractAsyncContextManager[Coordinator]:
-    """This process's coordinator of the cluster, with the connections as they are now."""
+    """This process's coordinator of the cluster, with the present connections."""
     plain = await asyncio.to_thread(lambda: CoordinatorHook(cluster).plain_settings())
     return SHARED.borrow(session_key(plain), lambda: _open(plain))
 
@@ -68,7 +68,7 @@ def _open(plain: dict[str, Any]) -> Any:
 
 
 class ZooKeeperTrigger(BaseTrigger):
-    """A wait with the cluster's coordinator, which is borrowed again after ZooKeeper or the registry did not answer.
+    """A wait with the cluster's coordinator; it borrows the coordinator again if ZooKeeper or the registry does not answer.
 
     `arguments` names the fields that Airflow stores.
     """
@@ -84,7 +84,7 @@ class ZooKeeperTrigger(BaseTrigger):
         return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in self.arguments}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Ends the task: as `watch` says, or as failed where a person has to change something first."""
+        """End the task with the result of `watch`, or as failed if a person has to change something first."""
         wake = Wake()
         while True:
             try:
@@ -92,7 +92,7 @@ class ZooKeeperTrigger(BaseTrigger):
                     yield await self.watch(coordinator, wake)
                     return
             except (Refused, Malformed) as error:
-                log.error("%s", error)  # noqa: TRY400 - one line for a person, who has to change something
+                log.error("%s", error)  # noqa: TRY400 - one line for the person who has to change something
                 yield TaskFailedEvent()
                 return
             except Unavailable as error:
@@ -104,17 +104,17 @@ class ZooKeeperTrigger(BaseTrigger):
 
     @abstractmethod
     async def watch(self, coordinator: Coordinator, wake: Wake) -> TriggerEvent:
-        """Wait; the event ends the task. Raises what the coordinator raises."""
+        """Wait; the event ends the task. Raises the coordinator's errors."""
 
     @abstractmethod
     def given_up(self, problem: str) -> TriggerEvent | None:
-        """How the task ends because of a `problem` that lasts, or `None` to wait on."""
+        """The end of the task because of a lasting `problem`, or `None` to continue the wait."""
 
 
 class ConfirmationTrigger(ZooKeeperTrigger):
-    """Waits until the consumers have confirmed; `topics` is a JSON list, empty = all. Ends after `limit_s` at the latest.
+    """Waits until the consumers have confirmed, at most `limit_s`; `topics` is a JSON list, empty = all.
 
-    The task succeeds with the outcome, whichever it is; it fails only where nobody can ask for it.
+    The task succeeds with any outcome; it fails only if the coordinator cannot ask.
     """
 
     arguments = ("cluster", "kind", "topics", "limit_s", "patience_s")
@@ -177,10 +177,10 @@ class RegistrationTrigger(ZooKeeperTrigger):
                 return self._failed(f"{self.consumer} ended before it had registered: {how}", folder)
             if self._late():
                 late = f"{self.consumer} has not registered within {self.limit_s:g} s"
-                return self._failed(f"{late}; it is left running, and a further try waits for it", folder)
+                return self._failed(f"{late}; it keeps running, and the next try waits for it", folder)
             await wake.wait(POLL_S)
 
-    def given_up(self, problem: str) -> TriggerEvent | None:  # noqa: ARG002 - it is in the log already
+    def given_up(self, problem: str) -> TriggerEvent | None:  # noqa: ARG002 - it is already in the log
         return TaskFailedEvent() if self._late() else None
 
     def _late(self) -> bool:
@@ -194,7 +194,7 @@ class RegistrationTrigger(ZooKeeperTrigger):
 
 
 class QuestionTrigger(HITLTrigger):
-    """Waits for a person's answer about a topic; answers with the default at the time-out, or when nothing is to be asked."""
+    """Waits for a person's answer about a topic; answers with the default at the time-out, or when the problem has ended."""
 
     def __init__(self, *, cluster: str, topic: str, consumer: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -223,15 +223,15 @@ class QuestionTrigger(HITLTrigger):
         return self.timeout_datetime is not None and self.timeout_datetime < datetime.now(UTC)
 
     async def _withdrawn(self) -> bool:
-        """What cannot be read withdraws no question. Borrows at each look: without ZooKeeper an answer still has to be taken."""
+        """A topic that cannot be read keeps its question. Borrows at each check: an answer is taken also without ZooKeeper."""
         try:
             async with await borrowed(self.cluster) as coordinator:
                 asked = await asyncio.to_thread(still_asked, coordinator, self.topic, self.consumer)
         except CoordinatorError as error:
-            log.warning("the question stands, since its topic cannot be read: %s", error)
+            log.warning("the question stands, because its topic cannot be read: %s", error)
             return False
         if not asked:
             log.info(
-                "the question about topic %s is withdrawn: the topic is no longer stuck, or was removed", self.topic
+                "the question about topic %s is withdrawn: the topic is not stuck any more, or is removed", self.topic
             )
         return not asked

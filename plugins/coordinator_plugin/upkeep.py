@@ -16,14 +16,14 @@ _ACTIVE = ["queued", "running"]
 
 
 class ReconcileOperator(ClusterOperator):
-    """Does the upkeep and returns the runs to start; `dag_ids` are this cluster's DAGs by their plain name."""
+    """Does the upkeep and returns the runs to start; `dag_ids` are this cluster's DAGs, by their plain names."""
 
     def __init__(self, *, dag_ids: Mapping[str, str], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.dag_ids = dag_ids
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Reconcile, and log what was found."""
+        """Reconcile, and log the findings."""
         with self.coordinator() as coordinator:
             findings = reconcile(coordinator)
         self.say(findings.lines or ["everything is as it should be"])
@@ -37,7 +37,7 @@ class ReconcileOperator(ClusterOperator):
 
 
 class MissingConsumersOperator(ClusterOperator):
-    """The consumers that should run and do not; each launch reads its fleet itself."""
+    """The missing consumers of the fleets; each launch reads its fleet itself."""
 
     def execute(self, context: Context) -> list[dict[str, Any]]:  # noqa: ARG002 - Airflow's signature
         """The arguments of each launch."""
@@ -51,14 +51,14 @@ class MissingConsumersOperator(ClusterOperator):
 
 
 class ActionOperator(UntemplatedOperator):
-    """One of the actions of `service.actions`, with the run's parameters."""
+    """Runs one action of `service.actions`, with the run's parameters."""
 
     def __init__(self, *, action: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.action = action
 
     def execute(self, context: Context) -> list[str]:
-        """Do it; a dry run says what it would do, and its task ends as skipped."""
+        """Do it; a dry run logs the effect, and its task ends as skipped."""
         given = dict(context["params"])
         dry_run = bool(given.get("dry_run", True))
         with one_line_errors(), CoordinatorHook(given.get("cluster", "")).open() as coordinator:

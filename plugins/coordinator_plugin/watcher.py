@@ -1,8 +1,8 @@
 """Wakes DAGs when something changes in ZooKeeper: an asset watcher's trigger.
 
-It compares what it sees with what it saw last, which stands in the asset's state store, so a change while no triggerer ran
-is found at the next start. Watches wake it, and it looks every few seconds as well. An event says what has changed, never
-what to do: the woken run looks for itself.
+It compares ZooKeeper with its last view, which is in the asset's state store. So the next start finds a change that came
+while no triggerer ran. Watches wake it, and it reads every few seconds as well. An event names the change, not the action:
+the woken run reads ZooKeeper itself.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ from coordinator_tasks.service.coordinator import Coordinator
 
 LOOK_S = 5.0
 COALESCE_S = 0.15
-# The triggerer stores an event up to a second after it was fired: only then may it count as seen.
+# The triggerer stores an event up to a second after it fired: the change counts as seen only after that.
 STORED_AFTER_S = 3.0
 KEY = "seen"
 log = logging.getLogger(__name__)
 
 
 class ZooKeeperChangesTrigger(BaseEventTrigger):
-    """Fires when what `scope` covers has changed in this cluster; waits and reconnects while ZooKeeper is away."""
+    """Fires when a node of `scope` has changed in this cluster; waits and reconnects while ZooKeeper is away."""
 
     def __init__(self, cluster: str, scope: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -41,7 +41,7 @@ class ZooKeeperChangesTrigger(BaseEventTrigger):
         return "coordinator_plugin.watcher.ZooKeeperChangesTrigger", {"cluster": self.cluster, "scope": self.scope}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """One event for each change, those within `COALESCE_S` in one; never ends by itself."""
+        """One event for the changes of each `COALESCE_S`; never ends by itself."""
         self._seen = await self._load()
         wake, problem = Wake(), ""
         while True:

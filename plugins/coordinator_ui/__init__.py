@@ -1,4 +1,4 @@
-"""The coordinator's pages inside Airflow's UI: what is there, what moved, from whom to whom, why, and how long it took.
+"""The coordinator's pages inside Airflow's UI: topics, consumers, and the moves with givers, takers, reasons and times.
 
-Pages only read. `registration` is all that Airflow's other processes load of it; `routes` is built in the API server.
+Pages only read. The API server builds `routes`; Airflow's other processes load only `registration`.
 """

@@ -1,5 +1,5 @@
 # No `from __future__ import annotations` here: FastAPI resolves these annotations when it builds the dependencies.
-"""Who may read what: a user who may read the runs of a cluster's `rebalance` DAG may read what they did."""
+"""Access to the pages: a user who may read the runs of a cluster's `rebalance` DAG may read the cluster's pages."""
 
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
@@ -24,7 +24,7 @@ def may_read_run(request: Request, user: GetUserDep) -> None:
 
 
 def cluster_of(name: str) -> Cluster:
-    """The cluster of this name (empty = the default); raises a 404."""
+    """The cluster of this name (empty = the default); raises 404 for an unknown one."""
     try:
         return find_cluster(name)
     except Refused as error:

@@ -1,7 +1,7 @@
-"""What the pages show, read from ZooKeeper and the consumers' own interfaces. Writes nothing and decides nothing.
+"""Reads the data of the pages from ZooKeeper and the consumers' own interfaces. Writes nothing and decides nothing.
 
-What cannot be read stands as a sentence in place of its part, and hides none of the others; only a ZooKeeper that does
-not answer at all (`StoreUnavailable`) leaves these functions.
+A part that cannot be read is replaced by a sentence, and hides no other part. These functions raise only
+`StoreUnavailable`, if ZooKeeper does not answer at all.
 """
 
 from bisect import bisect_left
@@ -37,7 +37,7 @@ class Consumers:
     problem: str = ""
 
     def of_topic(self, topic: str) -> dict[str, overview.RunningTopic]:
-        """Consumer → what it says of the topic, of those whose interface answers."""
+        """Consumer → its status of the topic, of those whose interface answers."""
         answering = (one for one in self.listed if one.health)
         return {one.consumer: said for one in answering for said in one.topics if said.topic == topic}
 
@@ -46,17 +46,17 @@ class Consumers:
         return tuple(one for one in self.listed if one.consumer in owners and one.problem)
 
     def kept(self, summary: TopicSummary) -> dict[str, tuple[int, ...]]:
-        """Draining consumer → what it keeps of a Stable topic: nobody else may have that, or the topic is frozen."""
+        """Draining consumer → its partitions of a Stable topic: no other consumer may have them, or the topic is frozen."""
         drain = {one.consumer for one in self.listed if one.presence == overview.DRAINING}
         settled = summary.state is State.STABLE
         return {who: numbers for who, numbers in summary.owners.items() if settled and who in drain}
 
     def unwell(self, owners: Collection[str]) -> tuple[ConsumerOverview, ...]:
-        """The owners that answer and say that they are not healthy."""
+        """The owners that answer, and report a problem."""
         return tuple(one for one in self.listed if one.consumer in owners and one.health not in ("", overview.HEALTHY))
 
     def lag(self, topic: str) -> int | None:
-        """Records behind the log's end, as far as the consumers know them."""
+        """Records behind the log's end, as far as the consumers know."""
         known = [one.lag_records for one in self.of_topic(topic).values() if one.lag_records is not None]
         return sum(known) if known else None
 
@@ -100,7 +100,7 @@ def topic_page(c: Coordinator, topic: str, limit: int) -> TopicPage:
 
 
 def rebalance(c: Coordinator, topic: str, name: str) -> Rebalance:
-    """One rebalance, from as far back as the history goes. Raises `NotManaged` if it is not there, and `Malformed`."""
+    """One rebalance of the history. Raises `NotManaged` if the history does not have it, and `Malformed`."""
     known = -1
     for limit in SEARCHED:
         found = history.rebalances(c, [topic], limit)
@@ -116,7 +116,7 @@ def rebalance(c: Coordinator, topic: str, name: str) -> Rebalance:
 
 
 def run_rebalances(c: Coordinator, run: str, began_at: float, ended_at: float) -> tuple[Rebalance, ...]:
-    """The rebalances that an Airflow run had a part in, each as far as it went in the run's time, newest first."""
+    """The rebalances of an Airflow run, newest first; of each, only the records in the time of the run."""
     found: list[Rebalance] = []
     for topic in history.recorded(c):
         records = _between(c, topic, began_at - CLOCK_SLACK_S, ended_at + CLOCK_SLACK_S)
@@ -126,7 +126,7 @@ def run_rebalances(c: Coordinator, run: str, began_at: float, ended_at: float) -
 
 
 def _between(c: Coordinator, topic: str, begin_at: float, end_at: float) -> list[Record]:
-    """The records of a time, oldest first, at most `RUN_RECORDS`; found by halving, not by reading all of them."""
+    """The records of a time span, oldest first, at most `RUN_RECORDS`. A binary search finds them without reading all."""
     folder = c.paths.history(topic)
     names = [name for name in c.zk.children(folder) if name.isascii() and name.isdigit()]
 

@@ -1,4 +1,4 @@
-"""The plugin by which Airflow serves the pages; the DAGs use the classes of `coordinator_plugin` directly."""
+"""The plugin of the pages for Airflow; the DAGs use the classes of `coordinator_plugin` directly."""
 
 from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin

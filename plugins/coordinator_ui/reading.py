@@ -1,7 +1,7 @@
-"""Lets requests read from ZooKeeper without ever holding up the API server.
+"""Lets requests read from ZooKeeper, and never blocks the API server.
 
-- One ZooKeeper session for a cluster and process, opened when somebody looks and closed when nobody has for a while.
-- A few threads of its own read: a dead ZooKeeper holds these, never those that Airflow serves with.
+- One ZooKeeper session for a cluster and process: a request opens it, and it is closed after a while without requests.
+- A few threads of its own read: a dead ZooKeeper blocks these, never those of Airflow.
 - Every page has a time limit. For a short while after a failure, further pages fail at once.
 """
 
@@ -25,7 +25,7 @@ from coordinator_tasks.wiring import open_coordinator
 THREADS = 4
 PAGE_LIMIT_S = 8.0
 ANSWER_LIMIT_S = 4.0  # of one request to ZooKeeper
-ASK_LIMIT_S = 1.5  # of the consumers' interfaces, asked all at once
+ASK_LIMIT_S = 1.5  # of the consumers' interfaces, which are asked all at once
 REMEMBER_FAILURE_S = 3.0
 LINGER_S = 60.0
 T = TypeVar("T")
@@ -34,7 +34,7 @@ Connect = Callable[[str], tuple[str, Opener]]
 
 
 def connect(cluster: str) -> tuple[str, Opener]:
-    """The key of a cluster's session and how to open it; another key as soon as its connections have changed."""
+    """The key of a cluster's session, which changes with the cluster's connections, and the function that opens it."""
     try:
         plain = CoordinatorHook(cluster).plain_settings()
     except AirflowNotFoundException as error:
@@ -50,14 +50,14 @@ def connect(cluster: str) -> tuple[str, Opener]:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """Why a cluster could not be read, and until when (monotonic) nobody tries again."""
+    """Why a cluster could not be read, and the time (monotonic) of the next try."""
 
     error: StoreUnavailable
     until_s: float
 
 
 class Reader:
-    """Runs the functions that read, each with the cluster's coordinator."""
+    """Runs reading functions, each with the cluster's coordinator."""
 
     def __init__(
         self,
@@ -74,13 +74,13 @@ class Reader:
         self._failures: dict[str, _Failure] = {}
 
     async def read(self, cluster: str, read: Callable[[Coordinator], T]) -> T:
-        """What `read` returns. Raises what it raises, and `StoreUnavailable` when the time is over."""
+        """The result of `read`. Raises its errors, and `StoreUnavailable` when the time is over."""
         failure = self._failures.get(cluster)
         if failure is not None and time.monotonic() < failure.until_s:
             raise failure.error
         work = asyncio.get_running_loop().run_in_executor(self._threads, self._run, cluster, read)
         try:
-            # Who gives up must not cancel what runs; what still waits for a thread is cancelled below.
+            # A time-out must not cancel a running call; a call that still waits for a thread is cancelled below.
             found = await asyncio.wait_for(asyncio.shield(work), self._limit_s)
         except TimeoutError:
             work.cancel()
@@ -108,6 +108,6 @@ class Reader:
 
 
 def _forget(late: "asyncio.Future[T]") -> None:
-    """Retrieve an exception that nobody waits for, or asyncio would log it."""
+    """Retrieve an exception that nobody waits for; otherwise asyncio logs it."""
     if not late.cancelled():
         late.exception()

@@ -1,4 +1,4 @@
-"""What the plugin tells Airflow about the pages. Imported by every Airflow process, so it imports next to nothing."""
+"""Describes the pages to Airflow. Every Airflow process imports this, so it imports almost nothing."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
@@ -12,7 +12,7 @@ _Send: TypeAlias = Callable[[_Message], Awaitable[None]]
 
 
 class LazyPages:
-    """The ASGI application, made at the first request: workers and parsers load plugins too, and never serve a page."""
+    """The ASGI application, made at the first request: workers and parsers load plugins too, and serve no page."""
 
     def __init__(self) -> None:
         self._app: Callable[[_Message, _Receive, _Send], Awaitable[None]] | None = None
@@ -26,7 +26,7 @@ class LazyPages:
 
 
 def _icon(colour: str) -> str:
-    """Two arrows past each other; Airflow shows an icon as it is, also on the dark field of the page that is open."""
+    """Two arrows in opposite directions. Airflow shows an icon unchanged, also on the dark field of the open page."""
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" fill="none" stroke="{colour}" stroke-width="2.2" '
         'stroke-linecap="round" stroke-linejoin="round"><path d="M3 8h17M15 3l5 5-5 5M21 17H4M9 12l-5 5 5 5"/></svg>'

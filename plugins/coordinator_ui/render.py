@@ -1,4 +1,4 @@
-"""From a template to a response: escaping, links below Airflow's address, and headers that let nothing foreign in."""
+"""Makes responses from templates: escaping, links below Airflow's address, and headers that exclude foreign content."""
 
 import base64
 import hashlib
@@ -36,7 +36,7 @@ def page(request: Request, template: str, *, status: HTTPStatus = HTTPStatus.OK,
 
 @cache
 def environment() -> Environment:
-    """Everything is escaped: names and reasons come from consumers and people."""
+    """The templates' environment. It escapes everything: names and reasons come from consumers and people."""
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -71,7 +71,7 @@ def environment() -> Environment:
 
 @cache
 def _headers() -> dict[str, str]:
-    """Only our own script and style run, and only Airflow's own pages may show this one in a frame."""
+    """The content security policy: only our own script and style, and only Airflow's own pages may frame this one."""
     texts = environment().globals
     script, style = (_hash(str(texts[name])) for name in ("script", "style"))
     policy = (

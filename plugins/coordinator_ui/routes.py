@@ -1,5 +1,5 @@
 # No `from __future__ import annotations` here: FastAPI resolves these annotations when it builds the routes.
-"""The pages' addresses. Every one depends on Airflow's own check of the user, and every one is only a GET."""
+"""The pages' addresses. Each one requires Airflow's own check of the user, and is only a GET."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ STATUSES: Mapping[type[CoordinatorError], HTTPStatus] = {
     Refused: HTTPStatus.BAD_REQUEST,
     Malformed: HTTPStatus.INTERNAL_SERVER_ERROR,
 }
-"""The first match wins; any other error usually passes by itself."""
+"""The first match counts; any other error usually ends by itself."""
 T = TypeVar("T")
 
 router = APIRouter(default_response_class=HTMLResponse)
@@ -39,7 +39,7 @@ Limit = Annotated[int, Query(ge=1, le=MOST_SHOWN)]
 
 
 def make_app(reader: Reader | None = None) -> FastAPI:
-    """The application; without pages for its own documentation, which would be open to anyone."""
+    """The application; without the pages of its own documentation, which would be open to anyone."""
     app = FastAPI(title="Coordinator", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.reader = reader or Reader()
     app.include_router(router)
@@ -51,7 +51,7 @@ def make_app(reader: Reader | None = None) -> FastAPI:
 @router.get("/", dependencies=[OfCluster])
 @router.get("/clusters/{cluster}", dependencies=[OfCluster])
 async def overview(request: Request, cluster: str = "") -> HTMLResponse:
-    """The topics and consumers of a cluster, and what moved last."""
+    """The topics and consumers of a cluster, and the last moves."""
     name = cluster_of(cluster).name
     found = await _read(request, name, pages.cluster_page)
     recent = [tell(one, found.now) for one in found.recent]
@@ -61,7 +61,7 @@ async def overview(request: Request, cluster: str = "") -> HTMLResponse:
 
 @router.get("/clusters/{cluster}/topics/{topic}", dependencies=[OfCluster])
 async def topic(request: Request, cluster: str, topic: str, limit: Limit = SHOWN) -> HTMLResponse:
-    """Who runs which partition of a topic now, and its rebalances."""
+    """The owners of a topic's partitions, and its rebalances."""
     name = cluster_of(cluster).name
     found = await _read(request, name, lambda c: pages.topic_page(c, topic, limit))
     if found.summary.problem and not found.rebalances and not found.problem:
@@ -81,7 +81,7 @@ async def rebalance(request: Request, cluster: str, topic: str, rebalance: str) 
 
 
 def run_times(dag_id: str, run_id: str, session: SessionDep) -> tuple[float, float]:
-    """When an Airflow run began and ended; 0 = it has not. A dependency, since FastAPI runs those beside its loop."""
+    """When an Airflow run began and ended; 0 = not yet. A dependency, because FastAPI runs those outside its loop."""
     times = select(DagRun.start_date, DagRun.end_date).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id)
     began, ended = session.execute(times).one_or_none() or (None, None)
     return began.timestamp() if began else 0.0, ended.timestamp() if ended else 0.0
@@ -92,7 +92,7 @@ Times = Annotated[tuple[float, float], Depends(run_times)]
 
 @router.get("/runs/{dag_id}/{run_id:path}", dependencies=[OfRun])
 async def run(request: Request, dag_id: str, run_id: str, times: Times) -> HTMLResponse:
-    """What one run of a `rebalance` DAG moved: the tab of the run's own page."""
+    """The moves of one run of a `rebalance` DAG: the tab of the run's own page."""
     cluster = cluster_of_dag(dag_id)
     if cluster is None:
         return page(request, "run.html", cluster="", run_id=run_id, stories=[], live=False)
@@ -118,7 +118,7 @@ async def _refused(request: Request, error: Any) -> HTMLResponse:
 
 
 async def _failed(request: Request, error: Any) -> HTMLResponse:
-    """A page in place of the one whose data could not be read; it tries again by itself if that may help."""
+    """The page for data that could not be read; it tries again by itself if that may help."""
     status = next(
         (status for kind, status in STATUSES.items() if isinstance(error, kind)), HTTPStatus.SERVICE_UNAVAILABLE
     )

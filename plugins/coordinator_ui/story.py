@@ -1,7 +1,7 @@
-"""A rebalance as a story: its moves with how long each part took, and its steps in words. Pure.
+"""A rebalance as a story: its moves with their times, and its steps in words. Pure.
 
-Times are those of the coordinator's records: when each part was confirmed. A hand-off's taker starts as soon as the release
-is written, usually long before the coordinator asks.
+Times are those of the coordinator's records, of the confirmation of each part. The taker of a hand-off starts as soon as the
+release is written, usually long before the coordinator asks.
 """
 
 from collections.abc import Iterable
@@ -18,9 +18,9 @@ _CLOSES = frozenset({MoveKind.HANDOFF, MoveKind.BARRIER, MoveKind.STOP})
 
 @dataclass(frozen=True, slots=True)
 class MoveRow:
-    """Partitions that went the same way at the same times. `closed_s`, `started_s`: from the plan until confirmed.
+    """Partitions with the same way and times. `closed_s`, `started_s`: from the plan until the confirmation.
 
-    `None` = not (yet) recorded; `closes`, `starts` tell whether it is needed at all; `replaced` = planned again later.
+    `None` = not recorded; `closes`, `starts`: whether the confirmation is needed; `replaced` = planned again later.
     """
 
     partitions: tuple[int, ...]
@@ -35,18 +35,18 @@ class MoveRow:
 
     @property
     def closes(self) -> bool:
-        """Whether somebody had to stop."""
+        """Whether a consumer had to stop."""
         return self.kind in _CLOSES
 
     @property
     def starts(self) -> bool:
-        """Whether somebody had to start."""
+        """Whether a consumer had to start."""
         return bool(self.taker)
 
 
 @dataclass(frozen=True, slots=True)
 class StoryStep:
-    """One record in words, and when it was written (`after_s` from the first)."""
+    """One record in words, and its time (`after_s` from the first)."""
 
     record: Record
     after_s: float
@@ -55,7 +55,7 @@ class StoryStep:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A part of the time bar: a state, how long it lasted, and where it lies in per cent of the whole."""
+    """A part of the time bar: a state, its duration, and its place in per cent of the whole."""
 
     state: State
     lasted_s: float
@@ -65,7 +65,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """One rebalance. `headline` is the answer in one sentence; `causes` are all that its plans had, the first first."""
+    """One rebalance. `headline` sums it up in one sentence; `causes` are those of its plans, in their order."""
 
     topic: str
     rebalance: str
@@ -81,7 +81,7 @@ class Story:
 
     @property
     def runs(self) -> tuple[Actor, ...]:
-        """One actor of each Airflow run, and of each other that ran a part."""
+        """One actor of each Airflow run, and each other actor."""
         actors = (step.record.actor for step in self.steps)
         return tuple({(one.kind, one.run or one.who): one for one in actors}.values())
 
@@ -106,7 +106,7 @@ def tell(one: Rebalance, now: float) -> Story:
 
 
 def only(one: Story, actor_run: str) -> Story | None:
-    """The part that one Airflow run did, or `None`: its steps, and the moves that it planned."""
+    """The part of one Airflow run: its steps, and the moves that it planned; `None` if it has none."""
     steps = tuple(step for step in one.steps if step.record.actor.run == actor_run)
     if not steps:
         return None
@@ -136,7 +136,7 @@ def _deed(row: MoveRow) -> str:
 
 
 def _rows(records: Iterable[Record]) -> tuple[MoveRow, ...]:
-    """The moves with what was confirmed of them; partitions with the same way and times are one row."""
+    """The moves with their confirmations; partitions with the same way and times are one row."""
     found: list[MoveRow] = []
     newest: dict[int, int] = {}  # partition → the index of its row
     for record in records:
@@ -156,7 +156,7 @@ def _rows(records: Iterable[Record]) -> tuple[MoveRow, ...]:
 
 
 def _confirmed(row: MoveRow, consumer: str, record: Record) -> MoveRow:
-    """Closes are confirmed in Closing, starts in Starting; a state sums up, so a record has only one of them."""
+    """The confirmations of a record. Closes are confirmed in Closing and starts in Starting, so it has only one kind."""
     after_s = max(0.0, record.at - row.planned_at)
     if record.source is State.CLOSING:
         return replace(row, closed_s=after_s)

@@ -1,6 +1,6 @@
-"""One topic as the pages show it: who has which partition now, and what the topic waits for.
+"""One topic for the pages: the owners of its partitions, and its blockers.
 
-What cannot be read stands as a sentence in place of its part; only `StoreUnavailable` leaves these functions.
+A part that cannot be read is replaced by a sentence. These functions raise only `StoreUnavailable`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,9 +23,9 @@ _MOVING = (State.CLOSING, State.STARTING)
 class TopicSummary:
     """One topic now. `owners`: consumer → partitions; `since`: partition → the epoch at which its holding began.
 
-    `unowned`: partitions that nobody has and nobody is to get; `closing`, `starting`: consumer → partitions not confirmed yet;
-    `blockers`: consumer → what is missing from it; `overrides`: what a person has frozen, paused or pinned; `last`: the newest
-    record; `problem`: why the topic cannot be read (then the figures are empty).
+    `unowned`: partitions without an owner, now and in the plan; `closing`, `starting`: consumer → partitions not confirmed yet;
+    `blockers`: consumer → its missing confirmation; `overrides`: what a person has frozen, paused or pinned; `last`: the newest
+    record; `problem`: why the topic cannot be read (the figures are then empty).
     """
 
     topic: str
@@ -99,7 +99,7 @@ def _newest(c: Coordinator, topic: str) -> tuple[Record | None, str]:
 
 
 def _blockers(c: Coordinator, views: Iterable[TopicView]) -> dict[str, dict[str, str]]:
-    """Topic → consumer → what is missing from it, for the topics on their way; nobody is asked while there are none."""
+    """Topic → consumer → its missing confirmation, for the topics on their way. Asks nobody if there are none."""
     moving = {view.topic: view for view in views if view.state is not None and view.state.state in _MOVING}
     if not moving:
         return {}

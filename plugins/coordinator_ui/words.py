@@ -1,4 +1,4 @@
-"""How the pages say things: durations, times, partitions, causes and ways in words. Pure; the templates escape it all."""
+"""The wording of the pages: durations, times, partitions, causes and ways. Pure; the templates escape all of it."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -60,13 +60,13 @@ def partitions(numbers: Iterable[int]) -> str:
 
 
 def why(cause: str) -> str:
-    """A recorded cause as a sentence without its full stop; an unknown one stays as it was written."""
+    """A recorded cause as a sentence without its full stop; an unknown one stays unchanged."""
     return "; ".join(_cause(part) for part in cause.split("; ")) if cause else "no cause was recorded"
 
 
 def _cause(part: str) -> str:
     if found := _GONE.fullmatch(part):
-        # A consumer that had to leave commits and deregisters like any other: only its reason tells that it failed.
+        # A consumer that had to leave commits and deregisters like any other: only its reason shows that it failed.
         ending = (
             "it had to leave" if found[2] == Ending.LEFT and found[3] else _ENDINGS.get(found[2], "how is not known")
         )
@@ -78,12 +78,12 @@ def _cause(part: str) -> str:
 
 
 def meaning(state: State) -> str:
-    """What a state means."""
+    """The meaning of a state."""
     return _STATES[state]
 
 
 def actor(one: Actor) -> str:
-    """Who ran a transition; a task instance also has a link (`task_path`)."""
+    """The name of the actor of a transition; a task instance also has a link (`task_path`)."""
     match one.kind:
         case "airflow":
             return f"{one.task}, try {one.attempt}"
@@ -95,12 +95,12 @@ def actor(one: Actor) -> str:
 
 
 def task_path(one: Actor) -> str:
-    """Below Airflow's own address: the task instance with the log of this try; empty if no task ran it."""
+    """The path of the task instance with the log of this try, below Airflow's own address; empty if no task ran it."""
     if one.kind != "airflow" or not (one.dag and one.run and one.task):
         return ""
     return f"{run_path(one)}/tasks/{quote(one.task, safe='')}?try_number={one.attempt}"
 
 
 def run_path(one: Actor) -> str:
-    """Below Airflow's own address: the DAG run."""
+    """The path of the DAG run, below Airflow's own address."""
     return f"/dags/{quote(one.dag, safe='')}/runs/{quote(one.run, safe='')}"

@@ -1,10 +1,10 @@
-"""How often a record reaches the sink, and what a sink has to offer for exactly once.
+"""How often a record reaches the sink, and the interface of a sink for exactly once.
 
-At least once: the offsets are committed after the sink. At most once: before it. Exactly once: the sink keeps rows and
-positions together and changes them in one transaction, so its positions are the truth and Kafka's follow.
+At least once: the offsets are committed after the sink. At most once: before it. Exactly once: the sink changes rows and
+positions in one transaction, so its positions decide and Kafka's follow.
 
-A `TransactionalSink` is all that another store has to implement; `database_sink.DatabaseSink` is the one for SQLite and
-PostgreSQL, and `docs/delivery.md` says what one for a table format has to do.
+Another store implements `TransactionalSink`. `database_sink.DatabaseSink` is the one for SQLite and PostgreSQL, and
+`docs/delivery.md` describes one for a table format.
 """
 
 from collections.abc import Mapping
@@ -28,16 +28,16 @@ class Delivery(StrEnum):
 
 
 class SinkUnavailable(Unavailable):
-    """The sink does not answer, or a neighbour holds its positions: asked again."""
+    """The sink does not answer, or a neighbour holds its positions; the caller tries again."""
 
 
 class PositionMoved(CoordinatorError):
-    """The sink's position is another one than the batch begins at, under our own token: somebody edited it."""
+    """Under our own token, the sink's position is not the start of the batch: somebody edited it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Whose positions: one topic as one cluster of consumers reads it, and the consumer that asks."""
+    """Whose positions: those of one topic in one cluster of consumers, and the consumer that asks."""
 
     cluster: str
     topic: str
@@ -47,21 +47,21 @@ class Writer:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What stands in the sink for a partition: everything before `offset` is in it; `None` = claimed, nothing written."""
+    """The sink's entry of a partition: everything before `offset` is in it; `None` = claimed, nothing written."""
 
     token: Token
     consumer: str
     offset: int | None = None
 
     def refuses(self, token: Token, consumer: str) -> bool:
-        """Whether this keeps `token` out. Where two seem to have acquired at one epoch, the later one stops."""
+        """Whether this entry refuses `token`. Of two that seem to have acquired at one epoch, the later one stops."""
         ours = token == self.token and token.generation == self.token.generation and consumer == self.consumer
         return self.token >= token and not ours
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a batch adds to a partition: the offsets `start` (inclusive) to `end` (exclusive), under a holding."""
+    """The offsets that a batch adds to a partition: `start` (inclusive) to `end` (exclusive), under a holding."""
 
     token: Token
     start: int
@@ -72,17 +72,17 @@ class TransactionalSink(Protocol):
     """A store of rows with a position per (cluster, topic, partition). Each method is one transaction."""
 
     def claim(self, writer: Writer, tokens: Mapping[int, Token], forget: Mapping[int, int]) -> Mapping[int, Standing]:
-        """Put these tokens in place, where none that `refuses` them stands, and say what stands there afterwards.
+        """Store these tokens, except where an entry `refuses` them, and return the entries after that.
 
-        An offset that stands there is kept, unless it is of another topic id, or was written under a token of an epoch
-        below the partition's one in `forget` (a person has sent it elsewhere since). From the return on, no `write` under
-        an older token succeeds. Raises `SinkUnavailable`.
+        A stored offset is kept, unless it is of another topic id, or its token has an epoch below the partition's one in
+        `forget` (a person has moved the offset later). After the return, no `write` under an older token succeeds. Raises
+        `SinkUnavailable`.
         """
 
     def write(self, writer: Writer, steps: Mapping[int, Step], rows: "pa.Table") -> Mapping[int, Standing]:
         """Add the rows and move the positions to the ends of the steps, both or nothing; durable on return.
 
-        There may be neither: where nothing is to be read yet, Spark begins a query with an empty batch.
-        Returns the partitions that stand under another token by now: their rows (column `partition`) are left out.
-        Raises `PositionMoved` when a position is not the step's start or rows have no step, and whatever the store raises.
+        Rows and steps may be empty: Spark begins a query with an empty batch if there is nothing to read yet.
+        Returns the partitions whose entries have another token: their rows (column `partition`) are left out.
+        Raises `PositionMoved` when a position is not the step's start or rows have no step, and any error of the store.
         """

@@ -1,4 +1,4 @@
-"""An audit of every processing, in SQLite files: what the demonstration and the tests check."""
+"""An audit of every processing, in SQLite files, for the checks of the demonstration and the tests."""
 
 import sqlite3
 import time
@@ -62,7 +62,7 @@ class AuditSink:
 
 
 def read_audit(folder: Path) -> list[dict[str, Any]]:
-    """All rows of an audit folder, in the order of each writer; also while writers are at work."""
+    """All rows of an audit folder, in the order of each writer. May run while writers write."""
     found: list[dict[str, Any]] = []
     names = [name for name, _ in AUDIT_COLUMNS]
     for path in sorted(folder.glob("*.sqlite")):

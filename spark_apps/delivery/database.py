@@ -1,8 +1,8 @@
-"""The database of a sink, and `RowSink`: rows keyed by where they come from, for `foreachBatch`.
+"""The database of a sink, and `RowSink` for `foreachBatch`: rows with topic, partition and offset as their key.
 
 The batch is collected to the driver and written there in one transaction; when the function returns, the rows are
-durable. So a batch has to fit into the driver: set `maxOffsetsPerTrigger`. For sinks that executors write to in
-parallel use Spark's own writers inside `foreachBatch`.
+durable. So a batch has to fit into the driver: set `maxOffsetsPerTrigger`. For parallel writes by executors, use Spark's
+own writers inside `foreachBatch`.
 
 A database is named by `sqlite:///path` or `postgresql://user@host/name`. A PostgreSQL password does not belong into
 that text: libpq reads it from `~/.pgpass` or the file in `PGPASSFILE`.
@@ -28,37 +28,37 @@ POSTGRESQL_SESSION = {
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
 }
-"""A writer that is stopped in the middle of a transaction, or whose host is gone, does not keep its rows for hours."""
+"""A writer that stops in the middle of a transaction, or whose host is gone, does not lock its rows for hours."""
 KEY = {"topic": "TEXT", "partition": "INTEGER", "offset": "BIGINT"}
-"""Where a record comes from: the key of every idempotent row."""
+"""The place of a record in Kafka: the key of every idempotent row."""
 
 Row = Sequence[Any]
 
 
 class Cursor(Protocol):
-    """The part of DB-API that we use; placeholders are `?`."""
+    """The part of DB-API that sinks use; placeholders are `?`."""
 
     def execute(self, statement: str, values: Row = ()) -> int:
-        """Run one statement; returns the number of rows that it touched."""
+        """Run one statement; returns the number of changed rows."""
 
     def executemany(self, statement: str, rows: Iterable[Row]) -> None:
         """Run one statement for each row."""
 
     def query(self, statement: str, values: Row = ()) -> list[tuple[Any, ...]]:
-        """All rows of a question."""
+        """All rows of a query."""
 
     def query_locked(self, statement: str, values: Row = ()) -> list[tuple[Any, ...]]:
-        """All rows of a question; nobody else changes them before the transaction has ended."""
+        """All rows of a query; nobody else changes them before the transaction has ended."""
 
     def load(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
-        """Add many rows the quickest way that the database has; one that is there already is an error."""
+        """Add many rows in the database's quickest way; a row whose key exists is an error."""
 
     def exclusively(self, matter: str) -> None:
-        """Until the transaction has ended, no other one goes on that says so of the same matter."""
+        """Hold the lock of this name until the transaction has ended; others wait for it."""
 
 
 class Database:
-    """One connection, made at the first use; one transaction at a time, from whatever thread."""
+    """One connection, made at the first use; one transaction at a time, from any thread."""
 
     def __init__(self, url: str) -> None:
         if not url.startswith((SQLITE, *POSTGRESQL)):
@@ -80,18 +80,18 @@ class Database:
                 yield _Cursor(cursor) if isinstance(self._connection, sqlite3.Connection) else _PostgresCursor(cursor)
                 self._connection.commit()
             except BaseException:
-                # The rollback first: SQLite keeps its locks while somebody holds on to a cursor of a closed connection.
+                # The rollback first: SQLite keeps its locks while a cursor of a closed connection exists.
                 with suppress(Exception):
                     self._connection.rollback()
                 self._drop()
                 raise
 
     def another(self) -> "Database":
-        """The same database by a connection of its own."""
+        """The same database by another connection."""
         return Database(self._url)
 
     def is_driver_error(self, error: Exception) -> bool:
-        """Whether this comes from the database or the way to it."""
+        """Whether this error comes from the database or its connection."""
         return isinstance(error, _driver_error(self._url))
 
     def close(self) -> None:
@@ -100,14 +100,14 @@ class Database:
             self._drop()
 
     def _drop(self) -> None:
-        """After a broken connection the next transaction has to connect again."""
+        """Close a broken connection, so that the next transaction makes a new one."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
 
 class _Cursor:
-    """SQLite's: whoever has begun a transaction here is alone in the whole database."""
+    """SQLite: a transaction here locks the whole database."""
 
     placeholder = "?"
 
@@ -160,7 +160,7 @@ def _names(columns: Iterable[str]) -> str:
 
 def _driver_error(url: str) -> type[Exception]:
     if url.startswith(POSTGRESQL):
-        import psycopg  # noqa: PLC0415 (only who uses PostgreSQL needs its client)
+        import psycopg  # noqa: PLC0415 (only sites with PostgreSQL need its client)
 
         return psycopg.Error
     return sqlite3.Error
@@ -168,7 +168,7 @@ def _driver_error(url: str) -> type[Exception]:
 
 def _connect(url: str) -> Any:
     if url.startswith(POSTGRESQL):
-        import psycopg  # noqa: PLC0415 (only who uses PostgreSQL needs its client)
+        import psycopg  # noqa: PLC0415 (only sites with PostgreSQL need its client)
 
         server = psycopg.connect(url, connect_timeout=CONNECT_TIMEOUT_S)
         for name, value in POSTGRESQL_SESSION.items():
@@ -186,8 +186,8 @@ def _connect(url: str) -> Any:
 class RowSink:
     """Rows keyed by (topic, partition, offset): writing a record again changes nothing.
 
-    `columns` are the further columns, name → SQL type. `unique` names one of them (or several) by which records are told
-    apart beyond that: the first row of a value stays, later ones with it change nothing; nulls are never equal.
+    `columns` are the further columns, name → SQL type. `unique` names one or several of them as a second key of records:
+    the first row of a value stays, later ones with it change nothing; nulls are never equal.
     """
 
     def __init__(self, table: str, columns: Mapping[str, str], unique: Sequence[str] = ()) -> None:
@@ -208,9 +208,9 @@ class RowSink:
         cursor.execute(self._create)
 
     def write(self, cursor: Cursor, rows: Iterable[Row]) -> None:
-        """Add rows, values in the order of `columns`; one that is there already changes nothing."""
+        """Add rows, values in the order of `columns`; a row whose key exists changes nothing."""
         cursor.executemany(self._insert, rows)
 
     def append(self, cursor: Cursor, rows: Iterable[Row]) -> None:
-        """Add rows that cannot be there yet, as with exactly once: several times quicker, and an error if one is."""
+        """Add rows that cannot exist yet, as with exactly once: several times quicker; a row whose key exists is an error."""
         cursor.load(self.table, list(self.columns), rows)

@@ -1,11 +1,11 @@
 """Exactly once into SQLite or PostgreSQL: rows and positions in one transaction of the same database.
 
-The table `consumer_positions` has a row per (cluster, topic, partition): up to which offset everything is in the
-database, and the token under which that was written. Whoever writes locks the rows of his batch's partitions first, so
-what stands there then holds until his transaction has ended; a process that dies in between leaves nothing.
+The table `consumer_positions` has a row per (cluster, topic, partition): the offset before which everything is in the
+database, and the token of the writer. A writer first locks the rows of its batch's partitions, so they stay the same until
+its transaction has ended. A process that dies in between leaves nothing.
 
-The rows travel through the driver's one connection: what executors write by connections of their own would be in other
-transactions. To delete the positions of a topic is to give it up to Kafka's committed offsets again.
+All rows go through the driver's one connection: executors would write in other transactions. If the positions of a topic
+are deleted, it continues at Kafka's committed offsets.
 """
 
 import threading
@@ -41,7 +41,7 @@ Store = Callable[[Cursor, pa.Table], None]
 
 class DatabaseSink:
     """A `delivery.TransactionalSink`. `prepare` creates the application's tables where they are missing, `store` adds a
-    batch's rows; both only by the cursor, which is that of the transaction with the positions.
+    batch's rows. Both use only the given cursor, in the transaction of the positions.
     """
 
     def __init__(self, database: Database, prepare: Prepare, store: Store) -> None:
@@ -129,7 +129,7 @@ def without(rows: pa.Table, partitions: Collection[int]) -> pa.Table:
 
 
 def _standing(cursor: Cursor, writer: Writer, partitions: Collection[int]) -> dict[int, tuple[str, Standing]]:
-    """Topic id and standing of these partitions, locked in their order until the transaction ends."""
+    """Topic id and entry of these partitions; their rows are locked, in order, until the transaction ends."""
     marks = ", ".join("?" for _ in partitions)
     where = f'WHERE cluster = ? AND topic = ? AND "partition" IN ({marks}) ORDER BY "partition"'
     rows = cursor.query_locked(f"{_FIND} {where}", (writer.cluster, writer.topic, *sorted(partitions)))

@@ -1,7 +1,7 @@
-"""What an application may be told of its partitions, by the names of Kafka's own interfaces.
+"""Callbacks of an application, named like Kafka's own interfaces.
 
-`ConsumerRebalanceListener` and the `on_commit` of `ConsumerInterceptor` are called in the driver, in a thread of the
-topic's own, one call at a time. `on_consume` is called where records are read, on the executors.
+`ConsumerRebalanceListener` and the `on_commit` of `ConsumerInterceptor` run in the driver, in one thread per topic, one
+call at a time. `on_consume` runs on the executors, where records are read.
 """
 
 import logging
@@ -14,34 +14,34 @@ log = logging.getLogger(__name__)
 
 
 class ConsumerRebalanceListener:
-    """Told when partitions come and go; `offsets` are partition → offset. Overwrite what is of interest.
+    """Called when partitions begin and end; `offsets` are partition → offset. Override the methods that you need.
 
     An exception is logged and reported, and changes nothing. A partition is neither started nor released before the call
     about it has returned.
     """
 
     def on_partitions_assigned(self, topic: str, offsets: Mapping[int, int]) -> Mapping[int, int] | None:  # noqa: ARG002
-        """These begin, at these offsets; return other offsets for those that are to begin elsewhere.
+        """These partitions begin at these offsets; return other offsets for those that are to begin elsewhere.
 
-        With exactly once the sink's position counts, and another one is left out and reported.
+        With exactly once the sink's position counts: other offsets are ignored and reported.
         """
         return None
 
     def on_partitions_revoked(self, topic: str, offsets: Mapping[int, int]) -> None:
-        """These end here: everything before the offset has passed the sink, the release comes after this call."""
+        """These partitions end here: everything before the offset has passed the sink; the release follows this call."""
 
     def on_partitions_lost(self, topic: str, offsets: Mapping[int, int]) -> None:
-        """These were taken from us (fenced or isolated), others may run them already. As in Kafka: `revoked` unless
-        overwritten.
+        """These partitions are lost (fenced or isolated); others may already run them. Calls `revoked` by default, as in
+        Kafka.
         """
         self.on_partitions_revoked(topic, offsets)
 
 
 class ConsumerInterceptor:
-    """Sees what is read and what was committed. An exception is logged, and the call counts as not made."""
+    """Gets records and committed offsets. An exception is logged, and the call then has no effect."""
 
     def on_consume(self, topic: str, batch: pa.RecordBatch) -> pa.RecordBatch:  # noqa: ARG002
-        """The records as they go on: the same columns, changed or fewer rows. Runs on the executors, pickled."""
+        """The records for the query: the same columns, changed or fewer rows. It is pickled and runs on the executors."""
         return batch
 
     def on_commit(self, topic: str, offsets: Mapping[int, int]) -> None:
@@ -50,14 +50,14 @@ class ConsumerInterceptor:
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """Who is told: at most one listener, and interceptors in their order."""
+    """At most one listener, and interceptors in their order."""
 
     listener: ConsumerRebalanceListener | None = None
     interceptors: Sequence[ConsumerInterceptor] = ()
 
     @property
     def consuming(self) -> tuple[ConsumerInterceptor, ...]:
-        """Those that the executors need."""
+        """The interceptors that the executors need."""
         return tuple(one for one in self.interceptors if type(one).on_consume is not ConsumerInterceptor.on_consume)
 
     @property
@@ -81,14 +81,14 @@ def _consumed(one: ConsumerInterceptor, topic: str, batch: pa.RecordBatch) -> pa
         changed = one.on_consume(topic, batch)
         if isinstance(changed, pa.RecordBatch) and changed.schema.equals(batch.schema):
             return changed
-        log.error("%s.on_consume gave other columns than it got: left out", type(one).__name__)
-    except Exception:  # the edge of a user's function: an interceptor never stops the stream
-        log.exception("%s.on_consume failed: left out", type(one).__name__)
+        log.error("%s.on_consume returned other columns than it got: its result is not used", type(one).__name__)
+    except Exception:  # the edge of a user's function: its error never stops the stream
+        log.exception("%s.on_consume failed: its result is not used", type(one).__name__)
     return batch
 
 
 def committed(topic: str, offsets: Mapping[int, int], interceptors: Sequence[ConsumerInterceptor]) -> None:
-    """Tell all interceptors of a commit."""
+    """Call `on_commit` of all interceptors."""
     for one in interceptors:
         try:
             one.on_commit(topic, offsets)

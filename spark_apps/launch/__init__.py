@@ -1,1 +1,1 @@
-"""Consumers as processes that outlive whoever launches them."""
+"""Consumers as processes that outlive their launcher's caller."""

@@ -1,11 +1,11 @@
-"""Starts a consumer and lets go of it: `python -m spark_apps.launch.launcher --consumer ID --cluster NAME -- COMMAND...`.
+"""Starts a consumer that outlives the caller: `python -m spark_apps.launch.launcher --consumer ID --cluster NAME -- COMMAND...`.
 
-The caller gets one line of JSON (`pid`, `log`, `folder`, `started`) as soon as the launcher stands on its own: a process
-of its own session that nothing ties to the caller. It starts COMMAND, passes SIGTERM on to the consumer, and sees all
-processes of the consumer end. If only some of them die, it ends the rest: half a consumer is worse than none. Then it
-writes `ended[incarnation] = reaped` into ZooKeeper, with the reason, so that the partitions of a killed consumer are given
-to others at once; while ZooKeeper is down it tries again for `--report-limit` seconds. A consumer that was asked to stop, or
-has said that it leaves, and is not gone within `--stop-limit` seconds is killed with all its processes.
+The caller gets one line of JSON (`pid`, `log`, `folder`, `started`) as soon as the launcher runs in a session of its own,
+independent of the caller. The launcher starts COMMAND, passes SIGTERM on to the consumer, and waits for the end of all its
+processes. If only some of them die, it ends the rest: half a consumer is worse than none. Then it writes
+`ended[incarnation] = reaped` into ZooKeeper, with the reason, so that others get the partitions of a killed consumer at
+once; while ZooKeeper is down, it tries again for `--report-limit` seconds. If a consumer was asked to stop or announces
+its leave, and still runs after `--stop-limit` seconds, the launcher kills it with all its processes.
 
 A second launch while the first one lives changes nothing (`started` is false). See `run_folder` for the files.
 """
@@ -36,7 +36,7 @@ POLL_S = 0.1
 DRIVER_GRACE_S = 5.0
 REPORT_PAUSE_MAX_S = 5.0
 LOG_LINES, LOG_BYTES = 1_000, 64 * 1024
-"""How much of the end of the log is searched for the last error."""
+"""The last error is searched in so many lines and bytes at the end of the log."""
 REFUSED_EXIT = 2
 
 
@@ -44,8 +44,8 @@ REFUSED_EXIT = 2
 class LaunchRequest:
     """What to launch.
 
-    `stop_limit_s`: from a stop, or the consumer's own word that it leaves, to the end of all its processes;
-    `report_limit_s`: how long the end is tried to be told.
+    `stop_limit_s`: from a stop, or the announced leave of the consumer, to the end of all its processes;
+    `report_limit_s`: how long the launcher tries to write the end into ZooKeeper.
     """
 
     cluster: str
@@ -58,7 +58,7 @@ class LaunchRequest:
 
 @dataclass(slots=True)
 class ConsumerState:
-    """What the launcher knows while the consumer runs; times are `time.monotonic()`, `driver` is its own Python process."""
+    """The launcher's state while the consumer runs; times are `time.monotonic()`, `driver` is the consumer's Python process."""
 
     root_pid: int
     driver: psutil.Process | None = None
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         request = _parse(sys.argv[1:] if arguments is None else arguments)
         if "spark" in Path(request.command[0]).name:
-            # Its scripts take JAVA_HOME unseen, and would end in a trace of the JVM or the shell.
+            # Spark's scripts do not check JAVA_HOME, and would end with a trace of the JVM or the shell.
             os.environ["JAVA_HOME"] = str(find_java().home)
         answer = launch(request)
     except Refused as error:
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def launch(request: LaunchRequest) -> dict[str, object]:
-    """Let the launcher go and return what it says of itself; raises `Refused` if it cannot start the command."""
+    """Start the launcher as a daemon and return its answer; raises `Refused` if it cannot start the command."""
     request.folder.make()
     reader, writer = os.pipe()
     if (first := os.fork()) == 0:
@@ -97,7 +97,7 @@ def launch(request: LaunchRequest) -> dict[str, object]:
     with os.fdopen(reader) as answer:
         said = answer.read()
     if not said:
-        raise Refused(f"the launcher of {request.consumer} ended without a word; see {request.folder.log}")
+        raise Refused(f"the launcher of {request.consumer} ended without an answer; see {request.folder.log}")
     told: dict[str, object] = json.loads(said)
     if "refused" in told:
         raise Refused(str(told["refused"]))
@@ -105,7 +105,7 @@ def launch(request: LaunchRequest) -> dict[str, object]:
 
 
 def _stand_alone(request: LaunchRequest, writer: int) -> None:
-    """In the forked child: a session of its own, one more fork so that it can never get a terminal, and the work."""
+    """Runs in the forked child: a new session, one more fork so that it can never get a terminal, and the work."""
     os.setsid()
     if os.fork() != 0:
         os._exit(0)
@@ -151,7 +151,7 @@ def _run(request: LaunchRequest, writer: int) -> int:
 
 
 def supervise(request: LaunchRequest, state: ConsumerState) -> int:
-    """Wait until nothing of the consumer is left; returns the command's exit code (negative = the signal)."""
+    """Wait until all processes of the consumer have ended; returns the command's exit code (negative = the signal)."""
     while process_tree.reap(state.codes):
         reason = _why_end(request, state, time.monotonic())
         if reason:
@@ -163,7 +163,7 @@ def supervise(request: LaunchRequest, state: ConsumerState) -> int:
 
 
 def _why_end(request: LaunchRequest, state: ConsumerState, now_s: float) -> str:
-    """Why the rest of the tree has to be ended now; empty = let it run. Passes a stop on to the consumer."""
+    """Why the rest of the processes has to be ended; empty = let it run. Passes a stop on to the consumer."""
     driver = state.driver = state.driver or process_tree.python_with(str(request.folder.path))
     if state.stop_asked_s:
         if not state.passed_on:
@@ -173,28 +173,28 @@ def _why_end(request: LaunchRequest, state: ConsumerState, now_s: float) -> str:
             process_tree.send(target, signal.SIGTERM)
         elif now_s - state.stop_asked_s > request.stop_limit_s:
             process_tree.send_all(signal.SIGKILL)
-            state.forced = f"not gone {request.stop_limit_s:g} s after it was asked to stop"
-            return f"{state.forced}: ending all of it"
+            state.forced = f"still there {request.stop_limit_s:g} s after it was asked to stop"
+            return f"{state.forced}: ending all its processes"
     if request.folder.leaving.exists():
         state.leaving_s = state.leaving_s or now_s
         if now_s - state.leaving_s > request.stop_limit_s:
-            state.forced = f"not gone {request.stop_limit_s:g} s after it has said that it leaves"
-            return f"{state.forced}: ending all of it"
+            state.forced = f"still there {request.stop_limit_s:g} s after it announced its leave"
+            return f"{state.forced}: ending all its processes"
     if state.root_pid in state.codes:
-        return "the main process has ended: ending what is left of the consumer"
+        return "the main process has ended: ending the other processes of the consumer"
     if driver and not process_tree.is_living(driver):
-        # Spark's JVM ends by itself after its driver; only one that does not is ended.
+        # Spark's JVM ends by itself after its driver; only a JVM that does not is ended.
         state.driver_gone_s = state.driver_gone_s or now_s
         if now_s - state.driver_gone_s > DRIVER_GRACE_S:
-            return "the consumer's own process has ended and the rest has not: ending it"
+            return "the consumer's own process has ended, and others still run: ending them"
     return ""
 
 
 def reason_of(code: int, folder: RunFolder, forced: str = "") -> str:
-    """Why a consumer ended: how, and what it said itself, or the last error in its log; empty after a clean leave."""
+    """Why a consumer ended: how, and its own reason or the last error in its log; empty after a clean leave."""
     if code == 0:
         return ""
-    number = -code if code < 0 else code - 128  # a shell or spark-submit tells a signal as 128 and its number
+    number = -code if code < 0 else code - 128  # a shell or spark-submit adds 128 to the number of a signal
     named = {one.value: one.name for one in signal.Signals}.get(number, "")
     how = (
         f"killed by {named or f'signal {number}'}" if code < 0 else f"exit code {code}{f' ({named})' if named else ''}"
@@ -204,10 +204,10 @@ def reason_of(code: int, folder: RunFolder, forced: str = "") -> str:
 
 
 def report_end(request: LaunchRequest, report: Callable[[LaunchRequest, int], None] | None = None) -> bool:
-    """Write the end of the incarnation into ZooKeeper, again and again until the limit; False if it could not."""
+    """Write the end of the incarnation into ZooKeeper, with retries until the limit; False if this failed."""
     incarnation = request.folder.drawn()
     if not incarnation:
-        _say("it has ended before it drew an incarnation: nothing to report")
+        _say("it ended before it drew an incarnation: nothing to report")
         return True
     deadline_s, pause_s = time.monotonic() + request.report_limit_s, 0.2
     while True:
@@ -228,7 +228,7 @@ def report_end(request: LaunchRequest, report: Callable[[LaunchRequest, int], No
 
 
 def _write_end(request: LaunchRequest, incarnation: int) -> None:
-    # Imported at the end only: the launcher of every consumer stays small, and starts at once.
+    # Imported here, at the end: the launcher of every consumer stays small and starts quickly.
     from coordinator_tasks.core.model import Ending  # noqa: PLC0415
     from coordinator_tasks.service import fleet  # noqa: PLC0415
     from coordinator_tasks.settings import read_settings_file, settings_of  # noqa: PLC0415
@@ -251,7 +251,7 @@ def _on_stop(state: ConsumerState) -> None:
 
 
 def _redirect(log: Path) -> None:
-    """Standard streams of this process, and so of the consumer, to its log."""
+    """Redirect the standard streams of this process, and so of the consumer, to its log."""
     target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -283,9 +283,11 @@ def _parse(arguments: Sequence[str]) -> LaunchRequest:
         "--stop-limit",
         type=float,
         default=60.0,
-        help="seconds from a stop, or its own word that it leaves, to the end of all its processes",
+        help="seconds from a stop, or its announced leave, to the end of all its processes",
     )
-    parser.add_argument("--report-limit", type=float, default=3600.0, help="seconds to try to tell ZooKeeper")
+    parser.add_argument(
+        "--report-limit", type=float, default=3600.0, help="seconds to try to write the end into ZooKeeper"
+    )
     parser.add_argument("command", nargs=argparse.REMAINDER, help="after --: the command that runs the consumer")
     given = parser.parse_args(list(arguments))
     command = given.command[1:] if given.command[:1] == ["--"] else given.command

@@ -1,14 +1,14 @@
-"""Launches the consumers that are wanted and missing, on the host where this runs: for places where Airflow cannot.
+"""Launches missing consumers of the fleets on its own host, where Airflow's workers cannot.
 
     python -m spark_apps.launch.launcher_service --base FOLDER --master spark://host:7077 [--app NAME ...] [--conf NAME=VALUE ...]
 
-In a container, what Airflow starts dies with Airflow's container; a service of its own outlives it. It looks at the fleet
-in ZooKeeper, starts who is missing there through `spark_apps.launch.launcher`, and does nothing else: no second launch of a
-live id (the launcher's lock on this host, the incarnation everywhere), no launch of who is draining or isolated, a
-growing pause after a launch that led to no registration. Settings come from `coordinator_tasks.settings`.
+A process that Airflow starts in a container dies with that container; this service outlives it. It reads the fleet in
+ZooKeeper, and starts the missing consumers through `spark_apps.launch.launcher`. A live id gets no second launch (by the
+launcher's lock on this host, by the incarnation everywhere). A draining or isolated consumer is not launched. The pause
+grows after each launch without a registration. Settings come from `coordinator_tasks.settings`.
 
-On SIGTERM it passes the stop on to the consumers on this host, and waits for their clean leave; `--leave-running` lets
-them live on. `FOLDER/launcher_service.alive` is touched at every look, for a health check.
+On SIGTERM it passes the stop on to the consumers on this host, and waits for their clean leave; with `--leave-running`
+they stay. It touches `FOLDER/launcher_service.alive` in every round, for a health check.
 """
 
 import argparse
@@ -68,7 +68,7 @@ class Attempts:
     said: frozenset[str] = frozenset()
 
     def allowed(self, consumer: str, now_s: float) -> bool:
-        """Whether its pause is over."""
+        """Whether the consumer's pause is over."""
         return now_s >= self.next_at.get(consumer, 0.0)
 
     def launched(self, consumer: str, now_s: float) -> float:
@@ -79,21 +79,21 @@ class Attempts:
         return pause_s
 
     def say(self, problems: Sequence[str]) -> None:
-        """Log what cannot be read, once while it stays so."""
+        """Log each problem once, as long as it lasts."""
         for problem in problems:
             if problem not in self.said:
                 log.warning("left out: %s", problem)
         self.said = frozenset(problems)
 
     def forget(self, present: Sequence[str]) -> None:
-        """Who is registered has succeeded: its next launch waits for nothing."""
+        """Reset the pause of the consumers that are registered."""
         for consumer in present:
             self.counts.pop(consumer, None)
             self.next_at.pop(consumer, None)
 
 
 def look(c: Coordinator, host: Host, settings: Settings, attempts: Attempts, now_s: float) -> tuple[str, ...]:
-    """Look once and launch who is missing; returns whom. Raises the `Unavailable` kinds: then nothing was launched."""
+    """Launch the missing consumers once; returns their ids. Raises the `Unavailable` kinds: then nothing was launched."""
     problems: list[str] = []
     missing = fleet.missing(c, problems)
     attempts.say(problems)
@@ -119,7 +119,7 @@ def look(c: Coordinator, host: Host, settings: Settings, attempts: Attempts, now
 
 
 def launch(one: Launch, folder: RunFolder, host: Host, settings: Settings) -> None:
-    """Start one consumer and let go of it; raises `Refused`."""
+    """Start one consumer through the launcher; raises `Refused`."""
     folder.make()
     plain = for_consumers(plain_settings(settings))
     write_private(folder.settings, plain)
@@ -135,12 +135,12 @@ def launch(one: Launch, folder: RunFolder, host: Host, settings: Settings) -> No
     )
     if done.returncode != 0:
         said = done.stderr.strip().splitlines()
-        raise Refused(said[-1] if said else "the launcher said nothing")
+        raise Refused(said[-1] if said else "the launcher gave no answer")
     json.loads(done.stdout)
 
 
 def command(one: Launch, folder: RunFolder, host: Host, cluster: str) -> list[str]:
-    """The launcher's command line around that of spark-submit; nothing secret is in it."""
+    """The launcher's command line around that of spark-submit; it holds no secret."""
     conf = {**host.conf, **one.conf}
     return [
         *(sys.executable, "-m", "spark_apps.launch.launcher", "--cluster", cluster, "--consumer", one.consumer),
@@ -156,7 +156,7 @@ def command(one: Launch, folder: RunFolder, host: Host, cluster: str) -> list[st
 def environment(
     one: Launch, folder: RunFolder, cluster: str, environ: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """Our own environment without what is secret in it, and the names of the files that hold it."""
+    """This process's environment without its secrets, and with the names of the files that hold them."""
     kept = {name: value for name, value in environ.items() if not name.startswith(PRIVATE_PREFIXES)}
     return {
         **kept,
@@ -168,7 +168,7 @@ def environment(
 
 
 def running(folder: RunFolder) -> bool:
-    """Whether a launcher lives for this folder: it holds its lock. One that others could have locked does not count."""
+    """Whether a live launcher holds the lock of this folder. A lock file that others can write does not count."""
     if folder.problem():
         return False
     try:
@@ -185,7 +185,7 @@ def running(folder: RunFolder) -> bool:
 
 
 def stop_all(host: Host, cluster: str) -> list[str]:
-    """Pass a stop on to every consumer on this host and wait for their ends; returns who is still there."""
+    """Pass a stop on to every consumer on this host and wait for their ends; returns those that still run."""
     found = host.base / cluster
     folders = {p.name: RunFolder(p) for p in sorted(found.iterdir())} if found.is_dir() else {}
     left = {consumer: folder for consumer, folder in folders.items() if running(folder)}
@@ -200,9 +200,9 @@ def stop_all(host: Host, cluster: str) -> list[str]:
 
 
 def serve(host: Host, settings: Settings, stop: threading.Event) -> None:
-    """Look again and again until `stop`.
+    """Launch missing consumers at intervals until `stop`.
 
-    While ZooKeeper or the registry do not answer, or what a launch depends on cannot be read, launch nothing and say so once.
+    Launch nothing while ZooKeeper or the registry does not answer, or a needed node cannot be read; log that once.
     """
     host.base.mkdir(parents=True, exist_ok=True, mode=0o700)
     attempts, held = Attempts(), ""
@@ -228,10 +228,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--base", type=Path, required=True, help="folder of all run folders on this host")
     parser.add_argument("--master", required=True, help="the Spark master")
     parser.add_argument("--submit", default="spark-submit", help="the program that submits")
-    parser.add_argument("--app", action="append", default=[], help="a fleet to look after; default: all")
+    parser.add_argument(
+        "--app", action="append", default=[], help="launch only consumers of this fleet; repeatable, default: all"
+    )
     parser.add_argument("--conf", action="append", default=[], help="name=value of Spark; repeatable")
-    parser.add_argument("--stop-limit", type=float, default=60.0, help="seconds of a clean leave")
-    parser.add_argument("--leave-running", action="store_true", help="let the consumers live on at the end")
+    parser.add_argument("--stop-limit", type=float, default=60.0, help="seconds for a clean leave")
+    parser.add_argument("--leave-running", action="store_true", help="do not stop the consumers at the end")
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)

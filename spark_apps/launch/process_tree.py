@@ -1,6 +1,6 @@
-"""Everything below this process: who is there, ending it, and reaping it down to the last one.
+"""All processes below this one: lists, signals, ends and reaps them.
 
-The caller becomes a subreaper (Linux, prctl(2)), so a process whose parent dies becomes our child and stays in sight.
+The caller becomes a subreaper (Linux, prctl(2)), so a process whose parent dies becomes its child and is still found.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def become_subreaper() -> None:
-    """Orphans below this process become its children from now on; raises `OSError`."""
+    """Make orphans below this process its children; raises `OSError`."""
     library = ctypes.CDLL(None, use_errno=True)
     if library.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "this process cannot become a subreaper")
@@ -30,12 +30,12 @@ def living() -> list[psutil.Process]:
 
 
 def is_living(process: psutil.Process) -> bool:
-    """Whether this very process lives; an id that is used again is another one. Costs no walk over the host."""
+    """Whether this process lives. Another process with the same id does not count. Reads one process, not all."""
     return process.is_running() and _alive(process)
 
 
 def python_with(argument: str) -> psutil.Process | None:
-    """The first Python process below us that has `argument` among its arguments."""
+    """The first Python process below this one that has `argument` among its arguments."""
     for process in living():
         try:
             program, *arguments = process.cmdline() or [""]
@@ -47,7 +47,7 @@ def python_with(argument: str) -> psutil.Process | None:
 
 
 def send(pid: int, number: signal.Signals) -> bool:
-    """Send a signal to one process below us; False if it is not (or no longer) there."""
+    """Send a signal to one process below this one; False if it is not there."""
     for process in living():
         if process.pid == pid:
             return _send(process, number)
@@ -55,7 +55,7 @@ def send(pid: int, number: signal.Signals) -> bool:
 
 
 def send_all(number: signal.Signals) -> None:
-    """Send a signal to every process below us."""
+    """Send a signal to every process below this one."""
     for process in living():
         _send(process, number)
 
@@ -73,7 +73,7 @@ def reap(codes: dict[int, int]) -> bool:
 
 
 def end_all(codes: dict[int, int], *, grace_s: float, poll_s: float = 0.05) -> None:
-    """SIGTERM for the whole tree, at most `grace_s`, then SIGKILL until nothing is left."""
+    """Send SIGTERM to all processes, wait at most `grace_s`, then send SIGKILL until none is left."""
     send_all(signal.SIGTERM)
     deadline_s = time.monotonic() + grace_s
     while reap(codes):

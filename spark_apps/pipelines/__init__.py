@@ -1,8 +1,8 @@
-"""Pipelines that a consumer application can be told to run, each a function `build`.
+"""Pipelines for the consumer application; each one is a function `build`.
 
-`build(stream, settings)` gets the stream of one topic, with the columns of the assignment, and the application's
-settings, and returns the writer; the application adds the checkpoint and starts it. That is at least once; for the other
-ways it returns `AtMostOnce` or `ExactlyOnce` (`docs/delivery.md`).
+`build(stream, settings)` gets the stream of one topic, with the columns of the assignment, and the application's settings.
+It returns the writer; the application adds the checkpoint and starts it. A writer delivers at least once; for the other
+ways, return `AtMostOnce` or `ExactlyOnce` (`docs/delivery.md`).
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ FILE_SINKS = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
 
 @dataclass(frozen=True, slots=True)
 class ExactlyOnce:
-    """What a pipeline returns in place of a writer: rows with a column `partition`, and the sink that takes them."""
+    """A pipeline returns it in place of a writer: rows with a column `partition`, and their sink."""
 
     rows: DataFrame
     sink: TransactionalSink
@@ -29,7 +29,7 @@ class ExactlyOnce:
 
 @dataclass(frozen=True, slots=True)
 class AtMostOnce:
-    """What a pipeline returns in place of a writer whose batches may be lost and never come twice."""
+    """A pipeline returns it in place of a writer: its batches may be lost, and never come twice."""
 
     writer: DataStreamWriter
 
@@ -39,10 +39,10 @@ Build: TypeAlias = Callable[[DataFrame, Mapping[str, str]], Output]
 
 
 def check_writer(writer: DataStreamWriter) -> None:
-    """Raise `Refused` for a writer that would lose records: one into files by Spark's own file sink.
+    """Raise `Refused` for a writer that would lose records: one of Spark's own file sink.
 
-    That sink drops a batch whose number it has seen. Ours count from 0 in every life of a consumer, so the first batches
-    after a restart would vanish.
+    That sink drops a batch whose number it has seen. Our numbers begin at 0 with every start of a consumer, so it would
+    drop the first batches after a restart.
     """
     kind = str(writer_field(writer, "source")).lower()
     if kind in FILE_SINKS:
@@ -53,12 +53,12 @@ def check_writer(writer: DataStreamWriter) -> None:
 
 
 def setting(settings: Mapping[str, str], name: str, default: str) -> str:
-    """A setting of the pipeline, or its default when it is missing or empty."""
+    """A setting of the pipeline, or the default if it is missing or empty."""
     return settings.get(name) or default
 
 
 def delivery_of(settings: Mapping[str, str]) -> Delivery:
-    """The setting `delivery`; raises `Refused` for a word that is none."""
+    """The setting `delivery`; raises `Refused` for an unknown word."""
     word = setting(settings, "delivery", Delivery.AT_LEAST_ONCE)
     try:
         return Delivery(word)

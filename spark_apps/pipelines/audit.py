@@ -1,7 +1,7 @@
-"""Writes down who processed which record when: what the demo's checks are made from.
+"""Writes which consumer processed which record at what time, for the checks of the demo.
 
 Records are JSON with `sequence` (whole number) and `produced_at` (seconds since 1970); without `produced_at` the
-record's Kafka time stands in.
+record's Kafka time is used.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from spark_apps.pipelines import setting
 
 
 def build(stream: DataFrame, settings: Mapping[str, str]) -> DataStreamWriter:
-    """One row per processing. Setting `auditFolder`: where the SQLite files go (default `build/audit`)."""
+    """One row per processing. Setting `auditFolder`: the folder of the SQLite files (default `build/audit`)."""
     sink = AuditSink(Path(setting(settings, "auditFolder", "build/audit")))
     body = F.col("value").cast("string")
     rows = stream.select(

@@ -1,8 +1,8 @@
-"""The sample: order events in JSON become rows, and revenue per product and minute; what is malformed is kept apart.
+"""The sample: order events in JSON become rows and revenue per product and minute. Malformed events are kept apart.
 
 An event: `{"order_id": "A-17", "product": "tea", "quantity": 2, "price": "3.50", "ordered_at": "2026-11-21T08:15:30Z"}`.
-Everything goes into one database in one transaction per batch. The events are keyed by where they come from, and only
-events that were not there before count towards the revenue, so a batch that is processed again changes nothing.
+Each batch goes into one database in one transaction. The key of an event is its place in Kafka, and only new events count
+towards the revenue, so a batch that is processed again changes nothing.
 """
 
 import uuid
@@ -41,7 +41,7 @@ CREATE TABLE IF NOT EXISTS revenue (
     product TEXT, minute TEXT, orders BIGINT, amount_cents BIGINT, PRIMARY KEY (product, minute)
 )"""
 CREATE_INDEX = 'CREATE INDEX IF NOT EXISTS orders_written_by ON orders ("written_by")'
-# Only what this very batch has added: the rows that stood there before carry another mark.
+# Only the rows of this batch: older ones carry another mark.
 ADD_REVENUE = """
 INSERT INTO revenue (product, minute, orders, amount_cents)
 SELECT product, minute, COUNT(*), SUM(amount_cents) FROM orders WHERE written_by = ? GROUP BY product, minute
@@ -51,7 +51,7 @@ ON CONFLICT (product, minute) DO UPDATE SET
 
 
 def build(orders: DataFrame, settings: Mapping[str, str]) -> Output:
-    """Read `orders`, write the tables. Setting `database` (default `sqlite:///build/orders.sqlite`): see `delivery.database`.
+    """Read `orders` and write the tables. Setting `database` (default `sqlite:///build/orders.sqlite`): see `delivery.database`.
 
     Setting `delivery`: `at-least-once` (the default), `at-most-once` or `exactly-once`.
     """
@@ -78,12 +78,14 @@ def _writing(database: Database) -> Callable[[DataFrame, int], None]:
 
 
 def parse(orders: DataFrame) -> DataFrame:
-    """One row per record: the cleaned event, or in `problem` why it is none."""
-    text = F.make_valid_utf8(F.col("value").cast("string"))  # any bytes may come, and the driver has to read them
+    """One row per record: the cleaned event, or in `problem` why it is malformed."""
+    text = F.make_valid_utf8(
+        F.col("value").cast("string")
+    )  # records may hold any bytes, and the driver has to read them
     event = F.from_json(text, EVENT, {"columnNameOfCorruptRecord": "_corrupt", "mode": "PERMISSIVE"})
     read = orders.select(*KEY, text.alias("value"), event.alias("event"))
     amount = F.expr(PRICE) * F.col("event.quantity")
-    ordered_at = F.to_utc_timestamp(F.expr(ORDERED_AT), F.current_timezone())  # the minute is one of UTC everywhere
+    ordered_at = F.to_utc_timestamp(F.expr(ORDERED_AT), F.current_timezone())  # minutes are always in UTC
     return read.select(
         *KEY,
         "value",
@@ -97,7 +99,7 @@ def parse(orders: DataFrame) -> DataFrame:
 
 
 def _problem() -> Column:
-    """The first thing that is wrong, or null."""
+    """The first problem of the event, or null."""
     checks = (
         (F.col("value").isNull(), "no value"),
         (F.col("event._corrupt").isNotNull() | F.col("event").isNull(), "not a JSON order event"),
@@ -121,7 +123,7 @@ def prepare(cursor: Cursor) -> None:
 
 
 def store(cursor: Cursor, rows: pa.Table) -> None:
-    """Write one parsed batch; a record that is there already changes nothing."""
+    """Write one parsed batch; a record that is already there changes nothing."""
     mark = uuid.uuid4().hex
     parsed: list[dict[str, Any]] = rows.to_pylist()
     good = [[*_key(row), *_event(row), mark] for row in parsed if row["problem"] is None]

@@ -1,4 +1,4 @@
-"""From what a pipeline returns to the writer of its query, agreed with the topic's runner before anything is granted."""
+"""Makes the writer of a query from a pipeline's result, and tells its delivery to the topic's runner before any grant."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from spark_apps.pipelines import AtMostOnce, ExactlyOnce, Output, check_writer
 
 
 def agreed_writer(runner: TopicRunner, output: Output, hooks: Hooks) -> DataStreamWriter:
-    """The writer of the query; raises `Refused` for one that would lose records."""
+    """The writer of the query; raises `Refused` for a writer that would lose records."""
     match output:
         case ExactlyOnce(rows, sink):
             if "partition" not in rows.columns:

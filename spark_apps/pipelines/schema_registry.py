@@ -1,8 +1,8 @@
-"""Avro records with the id of their schema in front, as Confluent's serialisers write them, by Spark's own `from_avro`.
+"""Decodes Avro records with a schema id in front (the format of Confluent's serialisers) by Spark's own `from_avro`.
 
-Spark's function wants the schema in which a record was written, and knows no registry. So the versions of a subject are read
-once, when the query is built, and each record is decoded by its own; all come out in the latest version's columns. A
-record of a version that was registered later comes out as null until the consumer is started again.
+Spark's function needs the schema of each record, and knows no registry. So the versions of a subject are read once, when
+the query is built. Each record is decoded by its own version, into the columns of the latest one. A record of a version
+that is registered later becomes null until the consumer restarts.
 """
 
 import json
@@ -19,14 +19,14 @@ from coordinator_tasks.core.errors import Refused
 from spark_apps.pipelines import setting
 
 MAGIC_BYTES = 5
-"""A zero, then the schema's id in four bytes, the highest first."""
+"""A zero, then the schema's id in four bytes, big-endian."""
 WHOLE = 2**31 - 1
 TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The schemas of one subject by their ids, as JSON; `latest` is the one in whose columns records come out."""
+    """The schemas of one subject by their ids, as JSON; `latest` gives the columns of the decoded records."""
 
     schemas: Mapping[int, str]
     latest: str
@@ -59,7 +59,7 @@ def subject_of(settings: Mapping[str, str], subject: str, client: httpx.Client |
 
 
 def decoded(column: Column, subject: Subject) -> Column:
-    """The record as a struct; null for what is no Avro record of this subject. Needs `spark-avro` on the class path."""
+    """The record as a struct; null if it is no Avro record of this subject. Needs `spark-avro` on the class path."""
     number = F.conv(F.hex(F.substring(column, 2, MAGIC_BYTES - 1)), 16, 10).cast("int")
     framed = F.hex(F.substring(column, 1, 1)) == "00"
     body = F.substring(column, MAGIC_BYTES + 1, WHOLE)

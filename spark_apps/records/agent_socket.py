@@ -1,9 +1,9 @@
 """How the reader, a child process of the JVM, asks the agent in the main driver process: JSON lines on a Unix socket.
 
 A request is `{"call": name, ...}`, the answer `{"ok": value}` or `{"error": sentence}`; one connection per reader, one
-request at a time. The agent's side calls a `Planner` from the connection's own thread. A topic has one live reader: a
-second one is refused, because both would count on the same ranges. It waits `LEAVE_TIMEOUT_S` for the first one's end: that
-may be of a query that has ended just now.
+request at a time. The agent's side calls a `Planner` from the connection's own thread. A topic has one live reader. A
+second one is refused, because both would read the same ranges; it first waits `LEAVE_TIMEOUT_S` for the end of the other
+one, whose query may have just ended.
 """
 
 import contextlib
@@ -37,10 +37,10 @@ class Planner(Protocol):
     """The agent's side of one topic. Raise any `CoordinatorError` to end the query with its sentence."""
 
     def attach(self, reader: str, options: SourceOptions) -> Mapping[str, str]:
-        """A reader begins. Returns librdkafka settings for the executors (`bootstrap.servers`), none of them secret."""
+        """Begin to serve a reader. Returns librdkafka settings for the executors (`bootstrap.servers`), none of them secret."""
 
     def initial(self, reader: str) -> BatchOffset:
-        """The offset before the first batch; asked more than once, without side effects."""
+        """The offset before the first batch. May be called more than once; has no side effect."""
 
     def latest(self, reader: str, start: BatchOffset) -> BatchOffset:
         """The next batch, or `start` itself when there is nothing new; may wait up to `LONGEST_WAIT_S`.
@@ -49,13 +49,13 @@ class Planner(Protocol):
         """
 
     def report(self) -> BatchOffset | None:
-        """How far the log goes, for Spark's progress; `None` = unknown."""
+        """The end of the log, for Spark's progress; `None` = unknown."""
 
     def until_now(self, reader: str) -> None:
-        """The query is to read what there is now, and end: later batches go no further."""
+        """Read only the records that are there now: later batches go no further."""
 
     def is_over(self, reader: str) -> bool:
-        """Whether all that was there has passed the sink."""
+        """Whether all of these records have passed the sink."""
 
     def detach(self, reader: str) -> None:
         """The reader's connection has ended."""
@@ -81,12 +81,12 @@ class AgentServer:
         self._thread.start()
 
     def serve(self, topic: str, planner: Planner) -> None:
-        """Answer readers of `topic` with `planner` from now on."""
+        """Answer readers of `topic` with `planner`."""
         with self._lock:
             self._planners[topic] = planner
 
     def withdraw(self, topic: str) -> None:
-        """No longer answer new readers of `topic`."""
+        """Refuse new readers of `topic`."""
         with self._lock:
             self._planners.pop(topic, None)
 
@@ -96,7 +96,7 @@ class AgentServer:
             return self._readers.get(topic)
 
     def close(self) -> None:
-        """End it all; readers see a closed connection, which ends their queries."""
+        """End all connections; this ends the queries of their readers."""
         _shut(self._listener)
         with self._lock:
             connections = list(self._connections)
@@ -123,7 +123,7 @@ class AgentServer:
                     stream.write(json.dumps(session.answer(line)).encode() + b"\n")
                     stream.flush()
         except OSError:
-            pass  # the reader's process has ended; nothing is left to say
+            pass  # the reader's process has ended
         finally:
             session.end()
             with self._lock:
@@ -149,7 +149,7 @@ class AgentServer:
             return planner
 
     def dismiss(self, topic: str, reader: str) -> None:
-        """`reader` is no longer the live one of `topic`."""
+        """Remove `reader` as the live one of `topic`."""
         with self._lock:
             if self._readers.get(topic) == reader:
                 del self._readers[topic]
@@ -198,7 +198,7 @@ class _Session:
         self._server.dismiss(self._topic, self._reader)
         try:
             self._planner.detach(self._reader)
-        except Exception:  # the edge of a thread: there is nobody above to tell
+        except Exception:  # the edge of a thread: no caller could handle it
             log.exception("the planner of topic %s failed at the reader's end", self._topic)
 
     def _attach(self, request: Mapping[str, Any]) -> dict[str, str]:
@@ -218,7 +218,7 @@ class _Session:
 
 
 class AgentClient:
-    """The reader's side. Every method raises `AgentCallFailed` with a sentence; the connection is then of no more use."""
+    """The reader's side. Every method raises `AgentCallFailed` with a sentence; the connection cannot be used after that."""
 
     def __init__(self, path: str, reader: str, options: Mapping[str, str], timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         self._path = path
@@ -249,11 +249,11 @@ class AgentClient:
         return found
 
     def until_now(self) -> None:
-        """Read what there is now, and no more."""
+        """Read only the records that are there now."""
         self._ask("until_now")
 
     def is_over(self) -> bool:
-        """Whether that is done."""
+        """Whether all of these records have passed the sink."""
         return bool(self._ask("is_over"))
 
     def close(self) -> None:

@@ -1,7 +1,6 @@
-"""What one micro-batch reads: whole offset ranges, their JSON, and how they are spread over tasks.
+"""The offset ranges of a micro-batch: their JSON, and how they are spread over tasks.
 
-Pure. The offset that Spark keeps for a batch carries the ranges themselves and the parallelism, so planning the batch
-again, in whatever process, gives the same tasks.
+Pure. Spark's offset of a batch holds the ranges and the parallelism, so any process plans the same tasks from it.
 """
 
 import itertools
@@ -15,7 +14,7 @@ from spark_apps.errors import OffsetMalformed
 VERSION = 1
 MAX_OFFSET = 2**63 - 1
 SMALL_RECORDS = 2_000
-"""Up to this many records a second task costs more than it saves."""
+"""For fewer records, a second task costs more than it saves."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -35,9 +34,9 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class BatchOffset:
-    """The offset of one batch of one topic: what it reads, in at most `parallelism` tasks. Batch 0 reads nothing.
+    """The offset of one batch of one topic: its ranges, for at most `parallelism` tasks. Batch 0 has none.
 
-    `piece` 0: a partition is read by one task. Else its range is cut into pieces of so many offsets, each a task.
+    `piece` 0: one task reads a partition. Else its range is cut into pieces of `piece` offsets, with a task for each.
     """
 
     topic: str
@@ -65,7 +64,7 @@ def encode_offset(offset: BatchOffset) -> dict[str, Any]:
 
 
 def decode_offset(data: object) -> BatchOffset:
-    """Read the JSON object of an offset; raises `OffsetMalformed`. Fields added later to a known version are ignored."""
+    """Read the JSON object of an offset; raises `OffsetMalformed`. Unknown fields of a known version are ignored."""
     if not isinstance(data, dict):
         raise _bad("is not a JSON object")
     version = data.get("version")
@@ -109,7 +108,7 @@ def _bad(problem: str) -> OffsetMalformed:
 
 
 def behind(offset: BatchOffset) -> dict[str, Any]:
-    """How far the partitions are behind, where the ranges reach from what has passed to the log's end.
+    """How far the partitions are behind. Their ranges begin at the committed position and end at the log's end.
 
     `lag` by partition, and its extremes and mean under the names that Spark's Kafka source has for them.
     """
@@ -129,8 +128,7 @@ Group: TypeAlias = tuple[Range, ...]
 def plan_tasks(offset: BatchOffset) -> tuple[Group, ...]:
     """Spread the ranges over tasks of about equal size: largest range first, always to the emptiest task.
 
-    Depends on the offset alone. Empty ranges are left out; without any other there is no task. With `piece` every piece
-    of a range is a task.
+    Depends on the offset alone. Empty ranges get no task. With `piece`, every piece of a range is a task.
     """
     ranges = [one for one in offset.ranges.values() if one.size > 0]
     if offset.piece:
@@ -147,7 +145,7 @@ def plan_tasks(offset: BatchOffset) -> tuple[Group, ...]:
 
 
 def _pieces(one: Range, size: int) -> Iterator[Range]:
-    """About equal parts of at most `size` offsets."""
+    """The parts of the range: about equal, of at most `size` offsets."""
     count = math.ceil(one.size / size)
     cuts = [one.start + one.size * number // count for number in range(count + 1)]
     for start, end in itertools.pairwise(cuts):
@@ -172,8 +170,8 @@ def piece_size(ranges: Iterable[Range], min_partitions: int | None, max_records:
 def admit(available: Iterable[Range], max_offsets: int | None) -> list[Range]:
     """Cut the available ranges to `max_offsets` in total, in proportion to their sizes, as Spark's Kafka source does.
 
-    A partition with anything to read gets at least one offset, so that small ones do not starve; the total may exceed
-    the limit by that. `None` = no limit. Source of the rule: `KafkaMicroBatchStream.rateLimit` of Apache Spark.
+    A partition with records to read gets at least one offset, so that small ones do not starve; the total may therefore
+    exceed the limit. `None` = no limit. Source of the rule: `KafkaMicroBatchStream.rateLimit` of Apache Spark.
     """
     waiting = [one for one in available if one.size > 0]
     total = sum(one.size for one in waiting)

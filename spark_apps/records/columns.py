@@ -41,7 +41,7 @@ _US_PER_MS = 1000
 
 
 def spark_schema(include_headers: bool, include_assignment: bool) -> StructType:
-    """The columns of Spark's own Kafka source; with `include_assignment` also under which holding a record was read."""
+    """The columns of Spark's own Kafka source; with `include_assignment` also the holding under which a record was read."""
     fields = [*_KAFKA]
     if include_headers:
         fields.append(_HEADERS)
@@ -54,8 +54,8 @@ def spark_schema(include_headers: bool, include_assignment: bool) -> StructType:
 class Records:
     """Kafka's part of the columns, one element for each record.
 
-    `times_ms`: since 1970, or -1. `kinds`: what the time means as librdkafka counts: 0 none, 1 creation, 2 append to the
-    log. `headers`: None unless they were asked for.
+    `times_ms`: since 1970, or -1. `kinds`: the meaning of the time in librdkafka's numbers: 0 none, 1 creation, 2 append to
+    the log. `headers`: None unless they are wanted.
     """
 
     keys: pa.Array
@@ -84,7 +84,9 @@ class Columns:
             number_column(records.partitions),
             number_column(records.offsets),
             number_column(records.times_ms * _US_PER_MS).view(self.schema.field("timestamp").type),
-            number_column(records.kinds - 1),  # Spark as Kafka itself: -1 none, 0 creation, 1 append to the log
+            number_column(
+                records.kinds - 1
+            ),  # the numbers of Spark and Kafka: -1 none, 0 creation, 1 append to the log
         ]
         if records.headers is not None:
             columns.append(records.headers)
@@ -99,7 +101,7 @@ class Columns:
 def number_column(numbers: NDArray[Any], there: NDArray[np.bool_] | None = None) -> pa.Array:
     """A column in the memory of contiguous `numbers`; null where not `there`.
 
-    `pa.array` and `pa.scalar` would import pandas, for which a new worker takes a second of a partition's pause.
+    `pa.array` and `pa.scalar` would import pandas: a new worker needs a second for it, and the partition waits.
     """
     validity = None if there is None else pa.py_buffer(np.packbits(there, bitorder="little"))
     kind = pa.from_numpy_dtype(numbers.dtype)

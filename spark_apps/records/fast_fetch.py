@@ -1,9 +1,8 @@
 """Reads from Kafka without a Python object for each record: librdkafka's own queue, copied into Arrow columns in bulk.
 
-Where `librdkafka.unfit` names a reason, and where a fetch finds a record's time not where it should be (`Unfit`), the
-reader uses `consume()` instead. Messages are destroyed before a fetch's block is left, and nothing keeps an address
-beyond that. A client is made in the process that uses it, and used by one thread at a time; its callbacks come in that
-thread only.
+The reader uses `consume()` instead if `librdkafka.unfit` names a reason, or if a fetch finds a record's time at another
+place (`Unfit`). Messages are destroyed at the end of a fetch's block, and no address is kept after that. A client is made
+in the process that uses it. One thread at a time uses it, and only that thread runs its callbacks.
 """
 
 import ctypes
@@ -43,7 +42,7 @@ class FastClient:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.complaints: list[KafkaError] = []
         self._library = library()
-        # They are kept, because librdkafka calls them as long as the handle is there.
+        # Kept as attributes: librdkafka calls them as long as the handle exists.
         self._callbacks = (ON_ERROR(self._on_error), ON_LOG(_on_log))
         conf = self._library.conf_new()
         self._library.conf_set_error_cb(conf, self._callbacks[0])
@@ -53,7 +52,7 @@ class FastClient:
         }
         self._handle = new_handle(self._library, CONSUMER, conf, {**texts, "log.queue": "true"})
         self._library.poll_set_consumer(self._handle)
-        self._library.set_log_queue(self._handle, None)  # served with the errors, in our own thread
+        self._library.set_log_queue(self._handle, None)  # run with the errors, in our own thread
         self._queue = self._library.queue_get_consumer(self._handle)
         self._messages = np.zeros(1, np.int64)
 
@@ -168,7 +167,7 @@ def _copied(addresses: NDArray[np.int64], sizes: NDArray[np.int64]) -> pa.Array:
         return pa.nulls(len(addresses), pa.binary())
     order = there[np.argsort(addresses[there], kind="stable")]
     first = int(addresses[order[0]])
-    # What lies between the pieces becomes elements, too, which are not taken.
+    # The bytes between the pieces become elements, too; they are not taken.
     bounds = np.empty(2 * order.size + 1, np.int64)
     bounds[0:-1:2] = addresses[order] - first
     bounds[1::2] = bounds[0:-1:2] + sizes[order]

@@ -1,6 +1,6 @@
-"""What the reader asks of a Kafka client, and that client by confluent-kafka's `consume()`.
+"""The Kafka client of a reader: its protocol, and a client on confluent-kafka's `consume()`.
 
-`fast_fetch` has another one, which makes no Python object for each record. Both give the same records and errors.
+`fast_fetch` has another client, which makes no Python object for each record. Both give the same records and errors.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,9 +18,9 @@ from spark_apps.records.columns import Records, records_of
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error that Kafka or librdkafka told in place of a record; a partition's end is one, too.
+    """An error from Kafka or librdkafka in place of a record; the end of a partition is such an error, too.
 
-    `partition` is -1 where none is concerned; `offset` is where it stood, below 0 if unknown.
+    `partition` is -1 if the error is of none; `offset` is its place in the partition, below 0 if unknown.
     """
 
     error: KafkaError
@@ -29,7 +29,7 @@ class Problem:
 
 
 class Fetched(Protocol):
-    """Records in the order in which they came, by index; they are there until it is closed."""
+    """Fetched records by index, in the order of their arrival; they exist until it is closed."""
 
     partitions: NDArray[np.int32]
     offsets: NDArray[np.int64]
@@ -51,16 +51,16 @@ class Client(Protocol):
     """Reads assigned partitions; used by one thread at a time. Errors are `KafkaException`s."""
 
     complaints: list[KafkaError]
-    """What the client as a whole complained about, the oldest first."""
+    """The errors of the client as a whole, the oldest first."""
 
     def assign(self, topic: str, positions: Mapping[int, int]) -> None:
-        """Fetch these partitions of one topic from these offsets on, and nothing else."""
+        """Fetch only these partitions of one topic, from these offsets on."""
 
     def unassign(self) -> None:
         """Fetch nothing."""
 
     def fetch(self, most: int, timeout_s: float) -> Fetched:
-        """What has come; waits until it is `most` or the time is over."""
+        """The records that came; waits until there are `most`, or until the time is over."""
 
     def bounds(self, topic: str, partition: int, timeout_s: float) -> tuple[int, int]:
         """The log's first offset and the one after its last."""

@@ -1,8 +1,8 @@
-"""The C API of the librdkafka that confluent-kafka has loaded, and whether it is one that we know.
+"""The C API of the librdkafka that confluent-kafka has loaded, and a check of its version and layout.
 
-Everything used here is documented in rdkafka.h except the place of a record's time stamp, which has a function of its
-own that would have to be called for each record. So `unfit` checks, once in each process, the library's version, its
-functions, and messages of known content.
+rdkafka.h documents everything used here, except the place of a record's time stamp: its function would have to be called
+for each record. So `unfit` checks the library's version, its functions, and messages of known content, once in each
+process.
 """
 
 import ctypes
@@ -27,12 +27,12 @@ from spark_apps.records.columns import Headers
 TESTED = frozenset({0x021000FF})
 """The versions of librdkafka whose messages were compared with `consume()`: 2.16.0."""
 SWITCH = "ASSIGNED_KAFKA_FAST_FETCH"
-"""The environment variable that, when it is `false`, makes every reader use `consume()`."""
+"""An environment variable: `false` makes every reader use `consume()`."""
 
 _ERROR_BYTES = 512
 ROW = np.dtype(
     {
-        # rd_kafka_message_t, 72 bytes; behind it, in librdkafka's rd_kafka_msg_t, what the time means, and the time.
+        # rd_kafka_message_t, 72 bytes; then, in librdkafka's rd_kafka_msg_t, the kind of the time, and the time.
         "names": ["error", "partition", "value", "value_size", "key", "key_size", "offset", "kind", "time_ms"],
         "formats": ["<i4", "<i4", "<i8", "<i8", "<i8", "<i8", "<i8", "<i4", "<i8"],
         "offsets": [0, 16, 24, 32, 40, 48, 56, 92, 96],
@@ -82,7 +82,7 @@ _FUNCTIONS: Mapping[str, tuple[Any, ...]] = {
     "event_destroy": (None, c_void_p),
 }
 _QUICK_FUNCTIONS: Mapping[str, tuple[Any, ...]] = {
-    # Shorter than giving up the interpreter's lock would take.
+    # These calls are shorter than a release of the interpreter's lock.
     "message_destroy": (None, c_void_p),
     "message_errstr": (c_char_p, c_void_p),
     "message_timestamp": (c_int64, c_void_p, POINTER(c_int)),
@@ -94,12 +94,12 @@ log = logging.getLogger(__name__)
 
 
 class Unfit(Exception):
-    """The library is not what this module was tested with; read with `consume()` instead."""
+    """This module was not tested with the library; read with `consume()` instead."""
 
 
 @lru_cache(maxsize=1)
 def unfit() -> str:
-    """Why records cannot be read this way in this process; empty if they can. Logged once."""
+    """Why this process cannot read records in this way; empty if it can. Logs the reason once."""
     try:
         _check_platform()
         _check_version(library())
@@ -114,7 +114,7 @@ def unfit() -> str:
 def library() -> SimpleNamespace:
     """The functions by their names without `rd_kafka_`; `AttributeError` if one is missing.
 
-    Looked up through confluent-kafka's own module, so it is the library that this has loaded, wherever it lies.
+    They are looked up through confluent-kafka's module, so they are those of the library that it has loaded.
     """
     found = SimpleNamespace()
     for loaded, table in (
@@ -138,24 +138,24 @@ def _check_platform() -> None:
 def _check_version(lib: SimpleNamespace) -> None:
     version, told = lib.version(), confluent_kafka.libversion()[1]
     if version != told:
-        raise Unfit(f"confluent-kafka tells version {told:#x} of librdkafka, and the loaded one is {version:#x}")
+        raise Unfit(f"confluent-kafka names version {told:#x} of librdkafka, but the loaded one is {version:#x}")
     if version not in TESTED:
         raise Unfit(f"librdkafka {confluent_kafka.libversion()[0]} was not tested with this")
 
 
 class _Field(ctypes.Structure):
-    """rd_kafka_vu_t: one field of a message that is produced."""
+    """rd_kafka_vu_t: one field of a produced message."""
 
     _fields_ = (("type", c_int), ("values", c_int64 * 8))
 
 
 _TOPIC, _PARTITION, _VALUE, _KEY, _FLAGS, _TIME, _HEADER = 1, 3, 4, 5, 7, 8, 9
 _KNOWN = ((3, b"a value of a known message", b"", 1_234_567_890_123), (70_000, b"", b"the key of another one", 42))
-"""Partition, value, key and time of the messages that the check makes; an empty one is null."""
+"""Partition, value, key and time of the check's messages; an empty value or key is null."""
 
 
 def _check_message(lib: SimpleNamespace) -> None:
-    """Make messages of known content, take them back undelivered, and read them; nothing leaves the process."""
+    """Make messages of known content, take them back undelivered, and read them. No message leaves the process."""
     conf = lib.conf_new()
     lib.conf_set_events(conf, _EVENT_DELIVERY)
     handle = new_handle(lib, _PRODUCER, conf, {"log_level": "0"})
@@ -211,7 +211,7 @@ def _compare(lib: SimpleNamespace, message: int | None, known: tuple[int, bytes,
 
 
 def _peek(address: int, size: int) -> bytes | None:
-    """Bytes at an address that may be none: reading memory as a file fails where an access would end the process."""
+    """The bytes at an address that may be invalid: reading memory as a file then fails, and the process lives."""
     try:
         with Path("/proc/self/mem").open("rb", buffering=0) as memory:
             memory.seek(address)
@@ -226,7 +226,7 @@ def rows_at(messages: NDArray[np.int64]) -> NDArray[Any]:
         raise Unfit("librdkafka's messages are not aligned")
     first = int(messages.min())
     memory = pa.foreign_buffer(first, int(messages.max()) - first + ROW.itemsize)
-    # Overlapping cells, one at every place where a message may begin: the index picks those where one does.
+    # Overlapping cells, one at every place where a message may begin; the index picks the right ones.
     cells = np.ndarray(
         ((memory.size - ROW.itemsize) // _ALIGNMENT + 1,), f"V{ROW.itemsize}", buffer=memory, strides=(_ALIGNMENT,)
     )

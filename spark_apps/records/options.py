@@ -1,7 +1,7 @@
-"""The options of the data source: names, defaults and refusals follow Spark's own Kafka source where they can.
+"""The options of the data source: names, defaults and refusals are those of Spark's own Kafka source where possible.
 
-Pure. Whatever is wrong is `Refused` with a sentence. Settings that are secret never come as options, because options
-are part of the query plan: they stand in a file (see `settings_file`).
+Pure. A wrong option is `Refused` with a sentence. Secret settings are never options, because options are part of the
+query plan: they are in a file (see `settings_file`).
 """
 
 import json
@@ -79,7 +79,7 @@ class Starting:
     """Where a partition without a committed offset begins; by default as the topic's own start rule says.
 
     `offsets`: partition → offset, `EARLIEST` or `LATEST`. `timestamps_ms`: partition → milliseconds since 1970.
-    `every`: for the partitions that are in neither: an offset like the above, and `every_ms` a time. A partition without a
+    `every`: for partitions that are in neither; an offset as above, and `every_ms` a time. A partition without a
     record at or after its time begins at its end with `else_latest`, and cannot begin otherwise.
     """
 

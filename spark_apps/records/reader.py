@@ -2,7 +2,7 @@
 
 Nothing here has an effect outside this process: no commit, no group membership. So a task may run twice, or twice at
 once. A range ends at a position, never at a count, because compaction, aborted transactions and control records leave
-gaps; behind a control record at a range's tail no record may ever come, then the log's end (EOF) proves the position.
+gaps. After a control record at the end of a range no record may ever come; the log's end (EOF) then proves the position.
 """
 
 import logging
@@ -27,30 +27,30 @@ from spark_apps.records.settings_file import load_settings
 BATCH_BYTES = 2_000_000
 MOST_MESSAGES = 20_000
 FIRST_MESSAGES = 2_000
-"""Asked for before it is known how large they are."""
+"""The first request, before the sizes of records are known."""
 OVERHEAD_BYTES = 32
-"""What a record's other columns take, about."""
+"""Approximate bytes of a record's other columns."""
 POLL_S = 0.02
 LOOKUP_TIMEOUT_S = 10.0
 NUDGE_S = 10.0
 MOST_DISCARDED = 20_000
-"""Messages behind the ends of finished ranges that we skip before we stop fetching those partitions."""
+"""So many messages behind the ends of finished ranges are skipped; then those partitions are fetched no more."""
 GROUP = "assigned-kafka-reader"
 
 FIXED_SETTINGS: Mapping[str, Any] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
-    "auto.offset.reset": "error",  # an offset that is not there is our business, never skipped silently
+    "auto.offset.reset": "error",  # a missing offset is never skipped silently
 }
 DEFAULT_SETTINGS: Mapping[str, Any] = {
-    "group.id": GROUP,  # demanded by the client; the topic's own takes its place
+    "group.id": GROUP,  # the client requires one; the topic's own group replaces it
     "client.id": "assigned-kafka",
-    "isolation.level": "read_uncommitted",  # as Kafka's and Spark's default; librdkafka's own is read_committed
+    "isolation.level": "read_uncommitted",  # the default of Kafka and Spark; librdkafka's is read_committed
     "fetch.wait.max.ms": 20,
     "fetch.queue.backoff.ms": 5,
-    # Enough to keep a reader busy. What was fetched beyond a range's end is thrown away, so not more: with 20,000 messages of
-    # 1 KB ahead, more than half as much again as the records of a batch was fetched for nothing.
+    # Enough to keep a reader busy, and no more: records beyond a range's end are thrown away. With 20,000 messages of
+    # 1 KB ahead, more than half of a batch's size was fetched in vain in addition.
     "queued.min.messages": 20_000,
     "queued.max.messages.kbytes": 4_096,
     "log.connection.close": False,
@@ -74,7 +74,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one task reads, and how. Travels with the task, so nothing in it is secret."""
+    """The work of one task. Spark sends it with the task, so it holds no secret."""
 
     topic: str
     ranges: tuple[Range, ...]
@@ -100,14 +100,14 @@ _idle: dict[tuple[tuple[str, Any], ...], _Kept] = {}
 
 
 def client_settings(kafka: Mapping[str, str], settings_file: str) -> dict[str, Any]:
-    """All settings of the executor's Kafka client; later ones win: defaults, options, the file, the fixed ones."""
+    """All settings of the executor's Kafka client, in rising priority: defaults, options, the file, the fixed ones."""
     return {**DEFAULT_SETTINGS, **kafka, **load_settings(settings_file), **FIXED_SETTINGS}
 
 
 def read(job: Job) -> Iterator[pa.RecordBatch]:
     """Yield the records of the job's ranges in batches of about `BATCH_BYTES`.
 
-    Raises `DataLost`, or `ReadFailed` when there was no progress for `progress_timeout_s` or Kafka refused.
+    Raises `DataLost`, or `ReadFailed` after `progress_timeout_s` without progress or when Kafka refuses.
     """
     kept = _take(client_settings(job.kafka, job.settings_file))
     try:
@@ -122,7 +122,7 @@ def read(job: Job) -> Iterator[pa.RecordBatch]:
 
 
 def _take(settings: Mapping[str, Any]) -> _Kept:
-    """An idle client of this process with these settings, or a new one. Its taker is its only user."""
+    """An idle client of this process with these settings, or a new one. The caller is its only user."""
     key = tuple(sorted(settings.items(), key=lambda item: item[0]))
     kept = _idle.pop(key, None)
     if kept is not None:
@@ -148,7 +148,7 @@ def _close(client: Client) -> None:
 class _Reading:
     """One run over a job's ranges with one client.
 
-    `_position` and `_end` are by partition number; `_end` is 0 where there is nothing (more) to read.
+    `_position` and `_end` are by partition number; `_end` is 0 for a partition without an open range.
     """
 
     def __init__(self, job: Job, kept: _Kept) -> None:
@@ -198,20 +198,20 @@ class _Reading:
             yield _joined(waiting)
 
     def _assign(self) -> None:
-        """Fetch the open ranges from their positions on, and nothing else.
+        """Fetch only the open ranges, from their positions on.
 
-        Never `pause` or `seek` instead: with messages under way, librdkafka 2.16 at times stops delivering the other
-        partitions when either is combined with `consume`.
+        Never `pause` or `seek` instead: if either is combined with `consume` while messages are under way, librdkafka 2.16
+        sometimes stops delivering the other partitions.
         """
         self._client.assign(self._job.topic, {p: int(self._position[p]) for p in self._open})
         self._assigned_at = time.monotonic()
         self._discarded = 0
 
     def _nudge(self, again: bool) -> None:
-        """Nothing has come for long: ask again from the positions, and if that was of no use, with another client.
+        """Ask again from the positions after a long time without records; the second time with another client.
 
-        After its only broker has stood still, a client (librdkafka 2.16) may fetch nothing of a partition for as long as it
-        lives, also if that is assigned anew.
+        When its only broker was frozen for a while, a client (librdkafka 2.16) may never fetch some partition again, even
+        after a new assignment.
         """
         if again:
             self._replace_client(fast=isinstance(self._client, FastClient))
@@ -225,20 +225,20 @@ class _Reading:
 
     @property
     def _nudge_s(self) -> float:
-        """After this long without progress, ask again; well within the time limit."""
+        """Ask again after so long without progress; well within the time limit."""
         return min(NUDGE_S, self._job.progress_timeout_s / 4)
 
     def _wanted(self) -> int:
-        """A fetch waits for as many as it is asked for, so never ask for more than can come.
+        """How many records to ask for. A fetch waits for all of them, so never ask for more than can come.
 
-        Once something came that lies behind a range's end, what is wanted may stand behind a lot more of that.
+        Once a record from behind a range's end came, many more of them may come before the wanted ones.
         """
         left = sum(one.end - int(self._position[p]) for p, one in self._open.items())
         most = min(MOST_MESSAGES, int(BATCH_BYTES / self._bytes_per_message))
         return max(1, most if self._discarded else min(left, most))
 
     def _fetch(self) -> list[tuple[pa.RecordBatch, int]]:
-        """The records that came and are wanted, in batches of at most about `BATCH_BYTES`, with their sizes."""
+        """The wanted records of a fetch, in batches of at most about `BATCH_BYTES`, with their sizes."""
         try:
             fetched = self._client.fetch(self._wanted(), POLL_S)
         except Unfit as reason:
@@ -255,7 +255,7 @@ class _Reading:
         return found
 
     def _read_by_consume(self, reason: Unfit) -> None:
-        """The library is not what it was taken for: go on from the positions with the other client."""
+        """Continue from the positions with the other client: the library's layout is not the expected one."""
         log.warning("records are read by consume() from here on: %s", reason)
         self._replace_client(fast=False)
         self._assign()
@@ -271,7 +271,7 @@ class _Reading:
         places, offsets = partitions[inside], offsets[inside]
         wanted = (offsets < self._end[places]) & (offsets >= self._position[places])
         self._discarded += partitions.size - int(wanted.sum())
-        # The records of a partition come in the order of their offsets, so the last one says how far it is.
+        # The records of a partition come in the order of their offsets, so the last one gives the position.
         reached = self._position.copy()
         reached[places] = offsets + 1
         for partition in np.flatnonzero(reached > self._position).tolist():
@@ -288,7 +288,7 @@ class _Reading:
             del self._open[partition]
 
     def _judge(self, problem: Problem) -> None:
-        """Raise for what waiting does not mend; anything else counts towards the time limit."""
+        """Raise for an error that waiting cannot mend; any other one counts towards the time limit."""
         error, code = problem.error, problem.error.code()
         if code == _EOF:
             self._reach(problem.partition, problem.offset)
@@ -301,7 +301,7 @@ class _Reading:
             self._client.complaints.append(error)
 
     def _recover(self, one: Range) -> None:
-        """The position is not in the log: end with `DataLost`, or report it and go on with what is still there."""
+        """The position is not in the log: raise `DataLost`, or log it and continue with the remaining records."""
         first, last = self._client.bounds(self._job.topic, one.partition, LOOKUP_TIMEOUT_S)
         position = int(self._position[one.partition])
         if position < first:
@@ -310,7 +310,7 @@ class _Reading:
         else:
             resumed = one.end
             problem = (
-                f"offsets {position} to {one.end - 1} are not there, the log ends at {last} (truncated or re-created)"
+                f"offsets {position} to {one.end - 1} are not there, the log ends at {last} (truncated or recreated)"
             )
         self._lost(one, problem)
         self._reach(one.partition, resumed)
@@ -321,7 +321,7 @@ class _Reading:
         lost = DataLost(self._job.topic, one.partition, range(one.start, one.end), problem)
         if self._job.fail_on_data_loss:
             raise lost
-        log.warning("%s; going on without them because failOnDataLoss is false", lost.what)
+        log.warning("%s; continuing without them because failOnDataLoss is false", lost.what)
 
     def _stalled(self) -> ReadFailed:
         missing = ", ".join(
@@ -329,7 +329,7 @@ class _Reading:
             for p, one in sorted(self._open.items())
         )
         complaints = self._client.complaints
-        # That all brokers are down follows from what was told before it, and says less.
+        # "All brokers are down" only follows from the errors before it, and says less.
         telling = [one for one in complaints if one.name() != "_ALL_BROKERS_DOWN"] or complaints
         last = f"; Kafka's last word: {_shown(telling[-1])}" if telling else ""
         return ReadFailed(

@@ -1,8 +1,8 @@
-"""Kafka settings that must not be seen: from a file that only its owner can read, or from the environment.
+"""Secret Kafka settings: from a file that only its owner can read, or from the environment.
 
 Names are librdkafka's (`security.protocol`, `sasl.username`, `sasl.password`, `ssl.ca.location`, ...), without the
-prefix `kafka.`. The file is a JSON object of strings, or lines of `name=value`; `#` begins a comment line. Looked up in
-this order: option `kafkaSettingsFile`, environment variable `ASSIGNED_KAFKA_SETTINGS_FILE` (both a path that exists on
+prefix `kafka.`. The file is a JSON object of strings, or lines of `name=value`; `#` begins a comment line. They are
+looked up in this order: option `kafkaSettingsFile`, environment variable `ASSIGNED_KAFKA_SETTINGS_FILE` (both a path that exists on
 every executor, or the name of a file shipped with `--files`), environment variable `ASSIGNED_KAFKA_SETTINGS_SECRET`
 (the content itself). Executors get environment variables by `spark.executorEnv.<NAME>` in Spark's properties file;
 Spark redacts the last one in its UI and logs because its name contains "secret".
@@ -24,7 +24,7 @@ SECRET_VARIABLE = "ASSIGNED_KAFKA_SETTINGS_SECRET"  # noqa: S105 (the name of a 
 
 
 def load_settings(path: str = "", environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The settings of the first source that is there, or none. Raises `Refused`, never showing a value."""
+    """The settings of the first source that exists, or none. Raises `Refused`, whose text never shows a value."""
     named = path or environment.get(FILE_VARIABLE, "")
     if named:
         return _read(_find(named))
@@ -34,7 +34,7 @@ def load_settings(path: str = "", environment: Mapping[str, str] = os.environ) -
 def _find(named: str) -> Path:
     path = Path(named).expanduser()
     shipped = _shipped(path.name)
-    # A bare name is looked up among the shipped files first: on a cluster they lie in the working folder as well.
+    # Look for a bare name among the shipped files first: on a cluster they are in the working folder as well.
     for candidate in (shipped, path) if path.name == named else (path, shipped):
         if candidate is not None and candidate.is_file():
             return candidate
@@ -42,7 +42,7 @@ def _find(named: str) -> Path:
 
 
 def _shipped(name: str) -> Path | None:
-    """A file that Spark has copied to this executor. The copy is readable to everybody until we change that."""
+    """A file that Spark has copied to this executor. Everybody can read the copy until its mode is changed here."""
     root = getattr(SparkFiles, "_root_directory", None)
     if not root or not (Path(root) / name).is_file():
         return None
@@ -77,7 +77,9 @@ def _parse_json(text: str, origin: str) -> dict[str, str]:
     try:
         data = json.loads(text)
     except ValueError:
-        raise Refused(f"the {origin} begins like JSON and is none") from None  # the cause would show the content
+        raise Refused(
+            f"the {origin} begins like JSON, but is not valid JSON"
+        ) from None  # the cause would show the content
     if not all(isinstance(value, str | int | float | bool) for value in data.values()):
         raise Refused(f"the {origin} has a value that is neither text nor a number")
     return {name: value if isinstance(value, str) else json.dumps(value) for name, value in data.items()}

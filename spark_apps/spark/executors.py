@@ -1,7 +1,7 @@
-"""Whether an application on a cluster has executors left.
+"""Whether an application on a cluster has executors.
 
-A standalone master that dies and comes back within seconds removes an application's executors and gives it none again; its
-query only hangs. Spark reports that nowhere but in its list of executors.
+A standalone master that dies and restarts within seconds removes an application's executors and starts no others; the
+query then hangs. Only Spark's list of executors shows that.
 """
 
 import time
@@ -15,12 +15,12 @@ from spark_apps.spark.session import is_local
 
 ASK_S = 2.0
 WITHOUT_S = 10.0
-"""For so long an application may be without executors: a master starts one again within a few seconds."""
+"""So long an application may be without executors: a master replaces a dead one within a few seconds."""
 DYNAMIC = "spark.dynamicAllocation.enabled"
 
 
 class Executors:
-    """Asks Spark for its executors now and then, in the agent's thread."""
+    """Asks Spark for its executors at intervals, in the agent's thread."""
 
     def __init__(self, spark: SparkSession, clock: Callable[[], float] = time.monotonic) -> None:
         self._spark = spark
@@ -38,7 +38,7 @@ class Executors:
         now = self._clock()
         if self._asked and now >= self._ask_at:
             self._ask_at = now + ASK_S
-            with suppress(Py4JError, OSError):  # Spark's own end is noticed by the queries
+            with suppress(Py4JError, OSError):  # the queries notice the end of Spark itself
                 if count(self._spark) or (self._come_and_go and not busy):
                     self._without_since = None
                 elif self._without_since is None:
@@ -52,6 +52,6 @@ class Executors:
 
 
 def count(spark: SparkSession) -> int:
-    """How many executors the application has now; Spark's list has the driver as well."""
+    """How many executors the application has; Spark's list also has the driver."""
     tracker = spark.sparkContext._jsc.sc().statusTracker()  # noqa: SLF001 - Python's tracker has no executors
     return max(0, len(tracker.getExecutorInfos()) - 1)

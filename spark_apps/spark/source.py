@@ -3,9 +3,8 @@
     spark.readStream.format("assigned-kafka").option("subscribe", "orders").load()
 
 Options and columns are those of Spark's own Kafka source (`options`, `columns`). The reader decides nothing: it asks the
-agent in the main driver process, which it reaches through what `register` has put into the class. Spark makes the
-reader several times, in several processes, and asks for the initial offset twice; so making one has no effect, and only
-the first question connects.
+agent in the main driver process, whose address `register` has put into the class. Spark makes the reader several times,
+in several processes, and asks for the initial offset twice. So making a reader has no effect; its first request connects.
 """
 
 import uuid
@@ -32,7 +31,7 @@ FORMAT = "assigned-kafka"
 
 @dataclass(frozen=True, slots=True)
 class AgentAddress:
-    """Where the agent listens, as whom it reads, the default of the option `kafkaSettingsFile`, and who sees records."""
+    """The agent's address, its identity, the default of the option `kafkaSettingsFile`, and the interceptors."""
 
     socket: str
     consumer: str
@@ -58,14 +57,14 @@ class AssignedKafkaSource(DataSource):
         return spark_schema(options.include_headers, options.include_assignment)
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 (Spark's signature)
-        """Refused: there is no batch read."""
+        """Refuse: there is no batch read."""
         raise Refused(
             f"{FORMAT} reads a stream whose partitions come and go; use spark.readStream, "
             "or Spark's own format 'kafka' to read a topic once"
         )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """A reader that does nothing until it is asked."""
+        """A reader; it does nothing before its first request."""
         if schema != self.schema():
             raise Refused(f"{FORMAT} has fixed columns; leave out .schema(...) and convert the columns afterwards")
         return AssignedStreamReader(dict(self.options), _agent_of(self))
@@ -74,9 +73,9 @@ class AssignedKafkaSource(DataSource):
 def register(spark: SparkSession, agent: AgentAddress | None) -> None:
     """Make the format known to this session, bound to the agent; `None` gives an error that says how to start one.
 
-    Registering again replaces the earlier one for queries that are started later.
+    A second registration replaces the first one for queries that start after it.
     """
-    # A class of its own, so that Spark ships it by value, with the address in it, to the processes that it starts.
+    # A local class, so that Spark pickles it by value, with the address in it, for the processes that it starts.
     bound = type("BoundAssignedKafkaSource", (AssignedKafkaSource,), {"agent": agent})
     spark.dataSource.register(bound)
 
@@ -105,7 +104,7 @@ class AssignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until_now = False
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """The trigger available-now: batches until all that was there when each partition was taken up has passed."""
+        """The trigger available-now: read the records that were there when each partition started, and end."""
         self._connected().until_now()
         self._until_now = True
 
@@ -117,7 +116,7 @@ class AssignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The next batch, or `start`; the agent knows the limit from the options."""
         client = self._connected()
         found = client.latest(start)
-        # To Spark, no new batch is the end; partitions may only just be on their way to us.
+        # For Spark, no new batch means the end; but partitions may be on their way to this consumer.
         while self._until_now and found == start and not client.is_over():
             found = client.latest(start)
         return found
@@ -128,7 +127,7 @@ class AssignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if found is None else {**found, **behind(decode_offset(found))}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The tasks of a batch: everything is in its end offset."""
+        """The tasks of a batch: its end offset has everything."""
         if start == end:
             return []
         kafka = {**self._connected().settings, **self._options.kafka}
@@ -156,7 +155,7 @@ class AssignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return intercepted(read(job), job.topic, self._agent.interceptors)
 
     def stop(self) -> None:
-        """Leave the agent; Spark does not always call this, a closed connection says the same."""
+        """Leave the agent. Spark does not always call this; a closed connection has the same effect."""
         if self._client is not None:
             self._client.close()
             self._client = None

@@ -1,7 +1,7 @@
 """Whether a query keeps state between its batches: such state does not move with a partition.
 
-Spark keeps it by key in the checkpoint of one application. When a partition moves, its new consumer begins without, and
-the old one keeps what it had: windows are counted twice in halves, duplicates are seen by nobody.
+Spark keeps state by key in the checkpoint of one application. When a partition moves, its new consumer begins without the
+state, and the old one keeps it: each of them counts a part of a window, and neither sees all duplicates.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from coordinator_tasks.core.errors import Refused
 
-# Names of Catalyst's logical operators that Spark runs with a state store when their input is a stream.
+# Catalyst's logical operators that need a state store for a stream.
 STATEFUL = {
     "Aggregate": "an aggregation",
     "Distinct": "removal of duplicates",
@@ -25,7 +25,7 @@ STATEFUL = {
 
 
 def check_stateless(writer: DataStreamWriter, *, state_stays_behind: bool = False) -> None:
-    """Raise `Refused` for a query that keeps state, unless its user has said that the state may stay behind."""
+    """Raise `Refused` for a query that keeps state, unless the application declares that the state may stay behind."""
     found = keeps_state(writer)
     if found and not state_stays_behind:
         raise Refused(
@@ -36,13 +36,13 @@ def check_stateless(writer: DataStreamWriter, *, state_stays_behind: bool = Fals
 
 
 def keeps_state(writer: DataStreamWriter) -> tuple[str, ...]:
-    """What the users of Spark call the operators of a query that keep state between its batches."""
+    """The operators of a query that keep state between its batches, by Spark's usual names."""
     frame: Any = writer._df._jdf  # noqa: SLF001 - its only place
     return tuple(dict.fromkeys(_stateful(frame.queryExecution().analyzed())))
 
 
 def _stateful(plan: Any) -> list[str]:
-    """What the users of Spark call the stateful operators of a logical plan, from its root down."""
+    """The stateful operators of a logical plan by their usual names, from its root down."""
     if not plan.isStreaming():
         return []
     name = str(plan.getClass().getSimpleName())

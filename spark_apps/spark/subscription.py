@@ -1,4 +1,4 @@
-"""Which topics an application registers for: those that its pipelines match, so that it is planned no others. Pure."""
+"""The topics of an application's registration: those that its pipelines match. It gets no others. Pure."""
 
 from collections.abc import Sequence
 
@@ -11,9 +11,9 @@ def registered(
 ) -> tuple[str, ...]:
     """The names and patterns for the registration; none = any topic.
 
-    `given`: what the application is to be limited to (`--topics`), none = nothing; `names`, `patterns`, `default`: what its
-    pipelines are for. Of two patterns it cannot be said what both match: what is given is then registered as it is, and a
-    topic that no pipeline matches is reported. Raises `Refused`.
+    `given`: the limits of the application (`--topics`), none = no limit. `names`, `patterns`, `default`: the topics of its
+    pipelines. The topics that match two patterns are not known: `given` is then registered as it is, and a topic that no
+    pipeline matches is reported. Raises `Refused`.
     """
     if default:
         return tuple(given)

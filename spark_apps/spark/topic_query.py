@@ -1,4 +1,4 @@
-"""The query of one topic: started in a thread of its own, watched, started again where that helps, and ended."""
+"""The query of one topic: starts it in its own thread, watches it, restarts it where that helps, and ends it."""
 
 import logging
 import threading
@@ -21,16 +21,16 @@ STOP_TIMEOUT_S = 15.0
 CHECK_S = 0.5
 START_ATTEMPTS = 6
 MOST_LOSSES, LOSSES_S = 5, 600.0
-"""A query that has met lost records is started again so often within so many seconds; then the consumer leaves."""
+"""A query with lost records is restarted at most so often within so many seconds; then the consumer leaves."""
 SPARK_ERRORS = (Py4JError, PySparkException, OSError)
 
 log = logging.getLogger(__name__)
 
 
 class TopicQuery(TopicReader):
-    """One topic: its ownership and its query, which starts in a thread of its own.
+    """One topic: its ownership and its query, which starts in its own thread.
 
-    `start` gets the number of the attempt; `active_tasks` tells how many tasks of a query's run are under way.
+    `start` gets the number of the attempt; `active_tasks` returns how many tasks of a query's run are under way.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class TopicQuery(TopicReader):
         self._thread = self._begin()
 
     def _begin(self, lost: tuple[int, str] | None = None) -> threading.Thread:
-        """Start the query in a thread; `lost`: the partition whose lost records have ended the last one, and its problem."""
+        """Start the query in a thread; `lost`: the partition whose lost records ended the last query, and its problem."""
         self._attempts += 1
         ended, self._query = self._query, None
         thread = threading.Thread(target=self._run, args=(ended, lost), name=f"query-{self.runner.topic}", daemon=True)
@@ -65,12 +65,12 @@ class TopicQuery(TopicReader):
                     return
                 self.runner.edit(lambda ownership: ownership.query_lost(*lost))
             self._query = self._start(self._attempts)
-        except Exception as error:  # the edge of a thread, and of a user's function: the consumer leaves with it
+        except Exception as error:  # the edge of a thread, and of a user's function: the consumer leaves
             log.exception("the query of topic %s could not be started", self.runner.topic)
             self.problem = f"topic {self.runner.topic}: the query could not be started: {reason(error)}"
 
     def check(self) -> str:
-        """Why the query no longer runs; empty while it does. Asks Spark at most twice a second."""
+        """Why the query has ended; empty while it runs. Asks Spark at most twice a second."""
         query, now = self._query, time.monotonic()
         if self.problem or self.over or query is None or now - self._checked_at < CHECK_S:
             return self.problem
@@ -91,7 +91,7 @@ class TopicQuery(TopicReader):
         return self.problem
 
     def _begins_again(self, text: str, why: str, now: float) -> bool:
-        """Whether the query starts again: after a slow start, or without a partition whose records are gone."""
+        """Whether the query restarts: after a slow start, or without the partition whose records are lost."""
         lost = lost_records(why)
         if lost is not None:
             self._losses = [at for at in self._losses if now - at < LOSSES_S]
@@ -105,7 +105,7 @@ class TopicQuery(TopicReader):
         return again
 
     def _idle(self, query: StreamingQuery, deadline: float) -> bool:
-        """Wait for the tasks of an ended query; False if they do not end in time. A Spark that does not answer has none."""
+        """Wait for the tasks of an ended query; False if they do not end in time. If Spark does not answer, there are none."""
         with suppress(*SPARK_ERRORS):
             run = str(query.runId)
             while self._active_tasks(run) > 0:

@@ -1,9 +1,9 @@
-"""Runs a few made-up batches before a consumer registers: its first partitions do not pay for a cold Spark.
+"""Runs a few test batches before a consumer registers, so that its first partitions do not wait for a cold Spark.
 
-A fresh JVM needs seconds for its first streaming batch: classes are loaded, Python workers started and their imports done.
-Whoever is registered may be given partitions at once, and they would stand still for as long. The warm-up goes the same
-ways: a Python source, its workers, `foreachBatch` and Arrow; it touches neither Kafka nor the application's sink. It also
-shows whether the executors can read at all: where they lack our packages, or there are none, the consumer does not register.
+A fresh JVM needs seconds for its first streaming batch: it loads classes, starts Python workers, and waits for their
+imports. A registered consumer may get partitions at once, and they would stand still for that time. The warm-up uses the
+same parts: a Python source, its workers, `foreachBatch` and Arrow. It uses neither Kafka nor the application's sink. It also
+shows whether the executors can read: if they lack our packages, or there are none, the consumer does not register.
 """
 
 import logging
@@ -37,11 +37,11 @@ BATCHES = 3
 TASKS = 2
 LIMIT_S = 60.0
 FIRST_LIMIT_S = 180.0
-"""For the first batch: executors have to start for it, which takes long on a busy host."""
+"""The limit of the first batch: executors have to start for it, which takes long on a busy host."""
 STOP_S = 10.0
 POLL_S = 0.05
 SLOW_START = "Python worker failed to connect back"
-"""Spark gives its Python process ten seconds to start, which cannot be changed and is too little on a busy host."""
+"""Spark gives its Python process ten seconds to start. No setting changes that, and a busy host needs longer."""
 log = logging.getLogger(__name__)
 
 
@@ -63,14 +63,14 @@ class WarmUpSource(DataSource):
 
 
 class WarmUpReader(DataSourceStreamReader):
-    """Has `BATCHES` batches of `TASKS` tasks each, with a record each."""
+    """Has `BATCHES` batches of `TASKS` tasks; each task has one record."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Before the first batch."""
         return {"batch": 0}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
-        """One batch more, up to the last."""
+        """The next batch, up to the last one."""
         return {"batch": min(BATCHES, int(start["batch"]) + 1)}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:  # noqa: ARG002
@@ -78,7 +78,7 @@ class WarmUpReader(DataSourceStreamReader):
         return [InputPartition(number) for number in range(TASKS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        """A record without a value, made as real ones are. The worker has imported what reads them and checked its library."""
+        """A record without a value, made like a real one. It makes the worker import the reader and check its library."""
         log.debug("%s reads %s", reader.GROUP, "by consume()" if unfit() else "from librdkafka's own queue")
         number, empty = np.zeros(1, np.int64), pa.nulls(1, pa.binary())
         small = number.astype(np.int32)
@@ -88,8 +88,8 @@ class WarmUpReader(DataSourceStreamReader):
 def warm_up(spark: SparkSession, leaving: Callable[[], bool] = lambda: False) -> int:
     """Run the batches, at most for `LIMIT_S`, and return how many passed. Raises `Refused` if not even one does.
 
-    Whoever cannot read a made-up batch cannot read a real one, and would stop the partitions that it is given. `leaving`:
-    whether the consumer was asked to leave meanwhile; then nothing is waited for.
+    A consumer that cannot read a test batch cannot read a real one, and its partitions would stop. `leaving`: whether the
+    consumer was asked to leave meanwhile; then this does not wait.
     """
     began_s = time.monotonic()
     done: list[int] = []
@@ -114,7 +114,7 @@ def warm_up(spark: SparkSession, leaving: Callable[[], bool] = lambda: False) ->
 
 
 def _run(spark: SparkSession, done: list[int], over: Callable[[], bool]) -> BaseException | None:
-    """One query, until `over`; adds the batches that passed to `done`, and returns the error that ended it."""
+    """Run one query until `over`; adds each finished batch to `done`, and returns the error that ended the query."""
     folder = tempfile.mkdtemp(prefix="consumer-warm-up-")
 
     def collect(batch: DataFrame, number: int) -> None:
@@ -128,7 +128,7 @@ def _run(spark: SparkSession, done: list[int], over: Callable[[], bool]) -> Base
         while len(done) < BATCHES and query.isActive and not over():
             time.sleep(POLL_S)
         failed = query.exception()
-        # Spark waits for tasks that nobody runs: a master without executors must not keep us here.
+        # Without executors Spark waits for its tasks for ever: do not wait for that.
         stopper = threading.Thread(target=_stop, args=(query,), daemon=True)
         stopper.start()
         stopper.join(STOP_S)

@@ -82,7 +82,7 @@ def test_a_container_of_yarn_is_asked_by_its_node(monkeypatch: pytest.MonkeyPatc
 def test_an_address_that_no_other_host_can_ask_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     resolves(monkeypatch, "127.0.1.1")
     with pytest.raises(
-        Refused, match=r"driver-pod stands for 127\.0\.1\.1, which other hosts cannot ask; give --advertise"
+        Refused, match=r"driver-pod resolves to 127\.0\.1\.1, which other hosts cannot reach; give --advertise"
     ):
         given("--advertise", "address")
 

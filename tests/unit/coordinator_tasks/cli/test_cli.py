@@ -284,7 +284,7 @@ def test_status_says_what_a_consumer_can_take_and_does_not_read_and_what_of_its_
     run: Run, site: Site
 ) -> None:
     site.join("consumer-a", topics=("(?=orders).*", "other"))
-    said = "topic other may be given to this consumer, but no pipeline of it matches"
+    said = "topic other may be assigned to this consumer, but none of its pipelines matches"
     status = replace(site.obey(Member("consumer-a", 1, "", "boot")), reports=(said,))
     site.statuses.answers["consumer-a"] = status
     (found,) = the_json(run("status", "--json"))

@@ -230,6 +230,6 @@ def test_an_address_that_does_not_take_it_fails_nothing_and_is_not_shown(
     Told(monkeypatch, answer)
     notify(monkeypatch, StoreUnavailable("gone"), Connection(conn_id="chat", conn_type="http", host=SECRET_ADDRESS))
     assert logged == [
-        "the coordinator cannot look at its topics: gone",
-        f"the connection chat was not told: {said}",
+        "the coordinator cannot read its topics: gone",
+        f"the post to connection chat failed: {said}",
     ]

@@ -130,7 +130,7 @@ def test_a_plain_consumer_refuses_an_interceptor_that_it_would_never_ask() -> No
             return batch.slice(0, 0)
 
     assert Output(lambda *_: None, hooks=Hooks(ConsumerRebalanceListener(), [Telling()])).hooks is not None
-    with pytest.raises(Refused, match="Dropping overwrites on_consume, which only Spark's data source calls") as found:
+    with pytest.raises(Refused, match="Dropping has an on_consume, and a plain consumer does not call it") as found:
         Output(lambda *_: None, hooks=Hooks(interceptors=[Telling(), Dropping()]))
     assert "give an interceptor without on_consume" in str(found.value)
 

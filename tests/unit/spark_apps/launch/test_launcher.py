@@ -188,7 +188,7 @@ def test_a_consumer_that_has_said_that_it_leaves_and_hangs_is_ended_with_all_its
     launched = Launched(tmp_path, sys.executable, "-c", hangs, options=("--stop-limit", "1"))
     launched.start()
     eventually((folder.path / "why").exists)
-    ended = "not gone 1 s after it has said that it leaves"
+    ended = "still there 1 s after it announced its leave"
     assert folder.reason() == f"killed by SIGKILL: partition 3 does not stop: {ended}"
     assert not psutil.pid_exists(launched.number_in("helper"))
 
