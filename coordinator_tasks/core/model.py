@@ -75,8 +75,8 @@ class TopicNode:
     - `assignments`: partition → consumer; `since`: partition → the epoch at which that holding began.
     - `handoff`: partition → its hand-off. A partition in neither is being closed everywhere, or has no owner.
     - `incarnations`: consumer → the incarnation that may run its partitions; another one runs nothing.
-    - `guarded`: partitions whose last owner was isolated or gone without a release. The new owner waits until its start
-      commit has stood for longer than the commit time-out.
+    - `guarded`: partitions whose last owner may still have a process, and has not released them. The new owner waits until
+      its start commit has stood for longer than the commit time-out.
     - `supersedes`: generation → its largest acted epoch that went into this node. A consumer that acts on another
       generation accepts this node only if its own acted epoch is covered here.
     - `initial_partitions`: partitions with this number or a larger one appeared later and start at their beginning.

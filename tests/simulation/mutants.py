@@ -60,6 +60,18 @@ MUTANTS = (
         "for consumer in ():",
         "what reassigns a lost consumer's partitions is guarded by its absence",
     ),
+    Mutant(
+        "Deciding.drop_lost",
+        "self._ending(c) in (Ending.LEFT, Ending.REAPED)",
+        "True",
+        "who may still have a process leaves guarded partitions",
+    ),
+    Mutant(
+        "Deciding.drop_lost",
+        "self._ending(c) in (Ending.LEFT, Ending.REAPED)",
+        "self._ending(c) is Ending.LEFT",
+        "whose processes were seen to end leaves nothing to wait for",
+    ),
     Mutant("Draft.owners", "found.add(entry.taker)", "pass", "the taker of a hand-off is a possible owner"),
     Mutant(
         "Draft.owners",
@@ -87,13 +99,13 @@ MUTANTS = (
     ),
     Mutant(
         "Draft.drop_lost",
-        "self._guard(partition, owner in unclean)",
+        "self._guard(partition, owner in may_live)",
         "self._guard(partition, False)",
         "what comes from a lost owner without a release is guarded",
     ),
     Mutant(
         "Draft._drop_taker",
-        "self._guard(partition, entry is not None and unclean)",
+        "self._guard(partition, entry is not None and may_live)",
         "self._guard(partition, False)",
         "what a lost taker may have started is guarded",
     ),

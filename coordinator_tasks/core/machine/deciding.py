@@ -44,9 +44,9 @@ class Deciding:
         """Take everything from lost consumers; returns the partitions that this changes, and the lost consumers."""
         known = {c: presence(c, i, self.world, self.policy) for c, i in self.draft.incarnations.items()}
         lost = frozenset(c for c, how in known.items() if how in LOST) & self.draft.holders()
-        clean = {c for c in lost if known[c] is Presence.GONE and self._ending(c) is Ending.LEFT}
+        over = {c for c in lost if known[c] is Presence.GONE and self._ending(c) in (Ending.LEFT, Ending.REAPED)}
         self.relies_on = lost
-        return self.draft.drop_lost(lost, clean), lost
+        return self.draft.drop_lost(lost, over), lost
 
     def _ending(self, consumer: str) -> Ending | None:
         claim = self.world.claims.get(consumer)

@@ -164,39 +164,39 @@ class Draft:
         self.assignments[partition] = taker
         self.since[partition] = self.epochs[partition] = entry.epoch if entry is not None else self.epoch
 
-    def drop_lost(self, lost: Collection[str], left_cleanly: Collection[str]) -> set[int]:
+    def drop_lost(self, lost: Collection[str], over: Collection[str]) -> set[int]:
         """Take everything from consumers that are isolated or gone; returns the partitions that this changes.
 
-        Their partitions are guarded unless they left cleanly: an old owner may have a commit under way.
+        Their partitions are guarded unless they are `over`, with no process that could commit: the others may live.
         """
         touched: set[int] = set()
-        unclean = set(lost) - set(left_cleanly)
+        may_live = set(lost) - set(over)
         for partition, owner in list(self.assignments.items()):
             if owner in lost:
                 self.forget(partition)
                 self.former[partition] = owner
-                self._guard(partition, owner in unclean)
+                self._guard(partition, owner in may_live)
                 touched.add(partition)
         for partition, taker in list(self.to_start.items()):
             if taker in lost:
-                self._drop_taker(partition, taker, taker in unclean)
+                self._drop_taker(partition, taker, taker in may_live)
                 touched.add(partition)
         for partition, owners in list(self.to_close.items()):
             closed = owners & set(lost)
             if closed:
-                self._guard(partition, bool(closed & unclean) and not self._released(partition))
+                self._guard(partition, bool(closed & may_live) and not self._released(partition))
                 self.close_confirmed(partition, closed)
                 touched.add(partition)
         return touched
 
-    def _drop_taker(self, partition: int, taker: str, unclean: bool) -> None:
+    def _drop_taker(self, partition: int, taker: str, may_live: bool) -> None:
         """The target of a partition in flight is lost; the other possible owners still have to close it."""
         released = self._released(partition)
         entry = self.handoff.pop(partition, None)
         self.to_start.pop(partition)
         self.former[partition] = taker
         # It may have started on a release that was written after we read it.
-        self._guard(partition, entry is not None and unclean)
+        self._guard(partition, entry is not None and may_live)
         if released:
             # The giver has confirmed by its release, so that only the taker could have started.
             self.to_close.pop(partition, None)

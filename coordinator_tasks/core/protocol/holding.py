@@ -53,7 +53,7 @@ class Via(StrEnum):
     """Why a consumer may run a partition."""
 
     ASSIGNED = "assigned"  # stands in `assignments`, every earlier owner has confirmed
-    GUARDED = "guarded"  # stands in `assignments`, an earlier owner was isolated or gone
+    GUARDED = "guarded"  # stands in `assignments`, an earlier owner may still have a process
     RELEASED = "released"  # taker of a hand-off whose giver has released
 
 

@@ -136,13 +136,13 @@ def test_a_restart_begins_a_new_holding_of_the_same_owner() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "lost", "clean", "guarded", "assignments", "closing", "touched"),
+    ("make", "lost", "over", "guarded", "assignments", "closing", "touched"),
     [
         pytest.param(assigned, "a", "", {0}, {}, {}, {0}, id="an owner: unowned and guarded"),
-        pytest.param(assigned, "a", "a", set(), {}, {}, {0}, id="an owner that left cleanly: unowned"),
+        pytest.param(assigned, "a", "a", set(), {}, {}, {0}, id="an owner that is over: unowned"),
         pytest.param(assigned, "x", "", set(), {0: "a"}, {}, set(), id="somebody else: nothing"),
         pytest.param(handing_over, "a", "", {0}, {0: "b"}, {}, {0}, id="a giver: the taker at once, guarded"),
-        pytest.param(handing_over, "a", "a", set(), {0: "b"}, {}, {0}, id="a giver that left cleanly"),
+        pytest.param(handing_over, "a", "a", set(), {0: "b"}, {}, {0}, id="a giver that is over"),
         pytest.param(
             lambda: handing_over(release=RELEASE), "a", "", set(), {0: "b"}, {}, {0}, id="a giver that had released"
         ),
@@ -156,7 +156,7 @@ def test_a_restart_begins_a_new_holding_of_the_same_owner() -> None:
             lambda: at_the_barrier(release=RELEASE), "a", "", {0}, {}, {0: {"b"}}, {0}, id="an owner with no entry"
         ),
         pytest.param(handing_over, "b", "", {0}, {}, {0: {"a"}}, {0}, id="a taker: the giver still has to close"),
-        pytest.param(handing_over, "b", "b", set(), {}, {0: {"a"}}, {0}, id="a taker that left cleanly"),
+        pytest.param(handing_over, "b", "b", set(), {}, {0: {"a"}}, {0}, id="a taker that is over"),
         pytest.param(
             lambda: handing_over(release=RELEASE),
             "b",
@@ -176,14 +176,14 @@ def test_a_restart_begins_a_new_holding_of_the_same_owner() -> None:
 def test_dropping_the_lost(
     make: Callable[[], Draft],
     lost: str,
-    clean: str,
+    over: str,
     guarded: set[int],
     assignments: dict[int, str],
     closing: dict[int, set[str]],
     touched: set[int],
 ) -> None:
     draft = make()
-    assert draft.drop_lost(set(lost), set(clean)) == touched
+    assert draft.drop_lost(set(lost), set(over)) == touched
     assert (draft.guarded, draft.assignments, draft.to_close) == (guarded, assignments, closing)
     assert not draft.holders() & set(lost)
 

@@ -17,6 +17,17 @@ def test_a_guarded_start_is_read_only_after_its_commit_stayed_our_own_for_the_co
     assert stage.ownership.holdings.ready().keys() == {0}
 
 
+def test_what_a_dead_owner_had_sent_is_overwritten_and_moves_nobody_who_reads_already(stage: Stage) -> None:
+    stage.commit(0, 10, Token(1, 6, GENERATION))
+    stage.node = replace(stage.node, epoch=8)
+    stage.own(0)
+    stage.wait(0.5)
+    stage.commit(0, 40, Token(1, 6, GENERATION))
+    stage.wait(TIMING.look_s + 0.5)
+    assert stage.ownership.holdings.ready()[0].position == 10
+    assert stage.committed(0) == Committed(10, Token(9, 5, GENERATION), "a", "c", "id-1")
+
+
 def test_a_guard_lasts_longer_than_a_commit_may_be_on_its_way() -> None:
     assert Timing().guard_s > Timing().commit_timeout_s
 
