@@ -24,7 +24,7 @@ class IdInUse(Refused):
 
 
 class TopicConflict(Refused):
-    """The topic is missing in Kafka, was re-created, or is managed by another cluster."""
+    """The topic is missing in Kafka, was recreated, or is managed by another cluster."""
 
 
 class GroupInUse(Refused):

@@ -56,7 +56,7 @@ def add_topic(
 ) -> TopicConfig:
     """Manage a topic from now on; the same call again changes nothing. An empty `strategy` is the cluster's.
 
-    Raises `InvalidName`, `TopicConflict` (not in Kafka, re-created, or another cluster's), `GroupInUse`, `Refused`
+    Raises `InvalidName`, `TopicConflict` (not in Kafka, recreated, or another cluster's), `GroupInUse`, `Refused`
     (unknown strategy, a property that is not allowed or that a registered consumer cannot read, or already managed with
     other arguments), `LookAgain` (somebody else adds or changes it at the same time), and the `Unavailable` kinds.
     """
@@ -272,7 +272,7 @@ def list_topics(c: Coordinator) -> tuple[TopicConfig, ...]:
 def refresh_partitions(c: Coordinator, topics: Collection[str] = ()) -> tuple[Refreshed, ...]:
     """Bring the partition nodes of these topics (none = all) up to date with Kafka.
 
-    A topic that is gone, was re-created, or has an unreadable configuration is reported and left as it is.
+    A topic that is gone, was recreated, or has an unreadable configuration is reported and left as it is.
     Raises `KafkaUnavailable` and `StoreUnavailable`.
     """
     names = sorted(topics) or children(c.zk, c.paths.configs)
@@ -311,6 +311,6 @@ def _find(zk: ZooKeeper, paths: Paths, topic: str) -> tuple[TopicConfig, int] | 
 
 def _recreated(config: TopicConfig, found: str) -> str:
     return (
-        f"topic {config.topic!r} was created anew in Kafka (topic id {found}, managed was {config.topic_id}), so its "
+        f"topic {config.topic!r} was recreated in Kafka (topic id {found}, managed was {config.topic_id}), so its "
         "offsets mean other records; remove it here and add it again"
     )

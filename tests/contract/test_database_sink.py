@@ -170,7 +170,7 @@ def test_a_batch_of_nothing_changes_nothing(bench: Bench) -> None:
     assert bench.claim("b", NEW) == {0: Standing(NEW, "b", None)}
 
 
-def test_a_topic_that_was_created_anew_begins_without_a_position_whatever_its_epochs_are(bench: Bench) -> None:
+def test_a_topic_that_was_recreated_begins_without_a_position_whatever_its_epochs_are(bench: Bench) -> None:
     bench.claim("a", NEW)
     bench.write("a", NEW, 0, 3)
     assert bench.claim("b", OLD, topic_id="id-2") == {0: Standing(OLD, "b", None)}

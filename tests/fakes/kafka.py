@@ -33,7 +33,7 @@ class FakeKafka:
     _created: int = 0
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        """Create it anew, with another id and without its committed offsets, if it is there."""
+        """Recreate it, with another id and without its committed offsets, if it is there."""
         if topic in self._topics:
             self.stored = {key: entry for key, entry in self.stored.items() if key[1] != topic}
         self._created += 1

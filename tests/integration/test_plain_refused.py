@@ -47,7 +47,7 @@ def test_records_that_retention_has_deleted_stop_their_partition_and_no_other(si
     assert one.leave(0.0) == 0
 
 
-def test_a_topic_that_is_created_anew_ends_the_reading_of_no_other_one(site: Site) -> None:
+def test_a_topic_that_is_recreated_ends_the_reading_of_no_other_one(site: Site) -> None:
     other = Site(site.zookeeper, site.kafka, 1, site.cluster)
     other.topic = f"audit-{site.cluster}"
     other.admin.create_topic(other.topic, 1)
@@ -64,7 +64,7 @@ def test_a_topic_that_is_created_anew_ends_the_reading_of_no_other_one(site: Sit
     admin.delete_topics([other.topic])[other.topic].result(10)
     wait_for(lambda: other.admin.describe([other.topic])[other.topic] is None, "it is deleted")
     other.admin.create_topic(other.topic, 1)
-    wait_for(lambda: "created anew in Kafka" in " ".join(other.topic_status("a").reports), "it is said", 30)
+    wait_for(lambda: "recreated in Kafka" in " ".join(other.topic_status("a").reports), "it is said", 30)
     site.produce(10)
     wait_for(lambda: len(rows.rows) == 50, "this topic is consumed")
     assert site.status("a").health == "ok"

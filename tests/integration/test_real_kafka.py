@@ -1,4 +1,4 @@
-"""What Kafka changes under a running cluster: more partitions, a topic deleted or created anew, a log-in."""
+"""What Kafka changes under a running cluster: more partitions, a topic deleted or recreated, a log-in."""
 
 import json
 import signal
@@ -84,7 +84,7 @@ def test_new_partitions_become_nodes_are_assigned_and_start_at_their_beginning_w
     assert all(managed.ledger.offsets(p) == list(range(5, 13)) for p in range(2)), "nothing twice, nothing left out"
 
 
-def test_a_consumer_that_slept_while_its_topic_was_created_anew_stops_and_commits_nothing_that_counts_for_the_new_one(
+def test_a_consumer_that_slept_while_its_topic_was_recreated_stops_and_commits_nothing_that_counts_for_the_new_one(
     managed: Managed, tmp_path: Path
 ) -> None:
     site, file = managed.site, tmp_path / "rows.jsonl"
@@ -132,7 +132,7 @@ def test_a_consumer_that_slept_while_its_topic_was_created_anew_stops_and_commit
         process.wait()
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["deleted", "created anew"])
+@pytest.mark.parametrize("again", [False, True], ids=["deleted", "recreated"])
 def test_a_topic_that_kafka_lost_is_reported_by_its_id_and_never_continued(managed: Managed, again: bool) -> None:
     site = managed.site
     managed.join("a")

@@ -64,7 +64,7 @@ class Stage:
 
     @STORY.command
     def do_recreate(self, partitions: str) -> None:
-        """The topic is deleted in Kafka and created anew."""
+        """The topic is deleted in Kafka and recreated."""
         self.site.kafka.create_topic(TOPIC, int(partitions))
 
     @STORY.command

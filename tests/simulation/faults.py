@@ -50,7 +50,7 @@ class Fault(StrEnum):
     FOREIGN_COMMIT = "commit by a foreign client"
     BROKERS_DOWN = "brokers do not answer"
     PARTITIONS_ADDED = "partitions added"
-    RECREATED = "topic created anew"
+    RECREATED = "topic recreated"
     # The consumers' interfaces
     SILENT = "interface silent"
     REFUSED = "interface refuses, process lives"

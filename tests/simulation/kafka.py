@@ -46,7 +46,7 @@ class Brokers:
     _created: int = 0
 
     def create(self, topic: str, partitions: int) -> None:
-        """Create the topic, anew if it is there: then without its committed offsets."""
+        """Create the topic; recreate it without its committed offsets if it is there."""
         self._created += 1
         self.entries = {key: entry for key, entry in self.entries.items() if key[1] != topic}
         self.logs[topic] = Log(f"id-{self._created}", [0] * partitions)

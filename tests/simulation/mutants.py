@@ -298,7 +298,7 @@ MUTANTS = (
         "Requests._fetched",
         "if fetched.topic_id and fetched.topic_id != held.topic_id:",
         "if False:",
-        "a topic that was created anew is noticed at every look",
+        "a topic that was recreated is noticed at every look",
     ),
     Mutant(
         "OwnedPartition.done",
@@ -376,7 +376,7 @@ MUTANTS = (
         "Deciding._lost_or_unowned",
         "self._leave_former_topic()",
         "pass",
-        "no offset is handed over into a topic that was created anew",
+        "no offset is handed over into a topic that was recreated",
     ),
     Mutant(
         "Releasing.closed",
@@ -490,7 +490,7 @@ MUTANTS = (
         "hold",
         "if found is not None and found.topic_id != config.topic_id:",
         "if False:",
-        "a topic that was created anew is held",
+        "a topic that was recreated is held",
     ),
     Mutant(
         "observe._isolate",

@@ -30,13 +30,13 @@ def hold(view: TopicView) -> str:
         return ""
     if view.missing:
         return (
-            f"topic {view.topic} is no longer in Kafka: remove it here as well, or create it anew and then remove and"
-            " add it here"
+            f"topic {view.topic} is no longer in Kafka: remove it here as well, or recreate it, and then remove it"
+            " here and add it again"
         )
     found = view.description
     if found is not None and found.topic_id != config.topic_id:
         return (
-            f"topic {view.topic} was created anew in Kafka (id {found.topic_id}, managed is {config.topic_id}): offsets"
+            f"topic {view.topic} was recreated in Kafka (id {found.topic_id}, managed is {config.topic_id}): offsets"
             " of the old one mean nothing for it; remove it here and add it again"
         )
     return ""
@@ -68,7 +68,7 @@ def of_placement(view: TopicView, world: World, draft: Draft, lost: Collection[s
     if lost:
         return "; ".join(_of_loss(consumer, view, world) for consumer in sorted(lost)[:_SHOWN])
     if view.node is not None and view.node.topic_id != view.config.topic_id:
-        return f"the topic was created anew in Kafka: id {view.config.topic_id}, was {view.node.topic_id}"
+        return f"the topic was recreated in Kafka: id {view.config.topic_id}, was {view.node.topic_id}"
     vanished = [m.partition for m in draft.moves if m.kind is MoveKind.STOP]
     if vanished:
         return f"no longer in Kafka: {listed(vanished)}"
@@ -105,8 +105,7 @@ def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able
     current = digest(view, world, able)
     # Every transition writes the node with the configuration of its moment, the plan's digest stays that of the plan.
     changed = bool(state.planned) and (current != state.planned or configured(node) != configured(config))
-    # Nobody runs anything under a node that says removed, or that is of the topic before it was created anew: one that was
-    # added again cannot wait until it is Stable.
+    # A removed or recreated topic runs nowhere, so do not wait for Stable.
     changed = changed or node.removed or node.topic_id != config.topic_id
     if config.frozen:
         return Due(_paused(view) or "configuration changed") if changed else None

@@ -82,7 +82,7 @@ class Deciding:
         return self.write(self._signal_of_loss(), cause, targets=kept or able, planned=planned)
 
     def _leave_former_topic(self) -> None:
-        """Restart the pending hand-offs of a re-created topic without their old offsets."""
+        """Restart the pending hand-offs of a recreated topic without their old offsets."""
         node, config = self.view.node, self.view.config
         if node is None or config.removed or node.topic_id == config.topic_id:
             return

@@ -175,7 +175,7 @@ class Planning:
 
 
 def stop_vanished(draft: Draft, view: TopicView) -> None:
-    """Close partitions that neither ZooKeeper nor Kafka lists: the topic was re-created with fewer partitions."""
+    """Close partitions that neither ZooKeeper nor Kafka lists: the topic was recreated with fewer partitions."""
     if view.description is None or view.config.removed or view.config.frozen:
         return
     known = range(max([view.description.partition_count - 1, *view.partitions], default=-1) + 1)

@@ -92,7 +92,7 @@ def grants(
 
 
 def _of_holding(release: Release | None, token: Token) -> Release | None:
-    """The release if this holding began as its hand-off; an older one may be of a topic that has been re-created."""
+    """The release if this holding began as its hand-off; an older one may be of a topic that has been recreated."""
     same = release is not None and (release.epoch, release.generation) == (token.epoch, token.generation)
     return release if same else None
 

@@ -120,7 +120,7 @@ class Holdings:
     def is_rejected(self, partition: int, epoch: int) -> bool:
         """Whether a grant of this epoch is not taken up again."""
         rejected = self.rejected.get(partition)
-        # A rejection counts only for its topic id, not for a re-created topic.
+        # A rejection counts only for its topic id, not for a recreated topic.
         return rejected is not None and rejected.topic_id == self.topic_id and epoch <= rejected.epoch
 
     # Changes ---------------------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ class Releasing:
             del asked[partition]
 
     def closed(self, held: OwnedPartition, entry: Handoff) -> None:
-        """A partition is closed: release it, unless it was of the topic before a re-creation."""
+        """A partition is closed: release it, unless it was of the topic before a recreation."""
         same = held.topic_id == self._holdings.topic_id
         if held.commits.sent and not held.fenced and same:
             self._post(held.grant.partition, entry, held.passed, held.token)

@@ -170,7 +170,7 @@ class Requests:
         entries = {partition: credible(entry, known) for partition, entry in fetched.entries.items()}
         for partition, held in self._holdings.of_request(fetch.partitions, fetch.number):
             if fetched.topic_id and fetched.topic_id != held.topic_id:
-                self._created_anew(partition, held, fetched.topic_id)
+                self._recreated(partition, held, fetched.topic_id)
             elif not held.fenced:
                 self._judge(partition, held, entries.get(partition), now)
         for partition in fetch.partitions:
@@ -178,12 +178,12 @@ class Requests:
             if owed_release is not None and fetch.number > owed_release.born:
                 self._answer_owed(partition, owed_release, entries.get(partition))
 
-    def _created_anew(self, partition: int, held: OwnedPartition, topic_id: str) -> None:
-        """Our position means other records in the re-created topic: commit nothing more."""
+    def _recreated(self, partition: int, held: OwnedPartition, topic_id: str) -> None:
+        """Our position means other records in the recreated topic: commit nothing more."""
         self._holdings.fence(held)
         self._reports.add(
             f"topic id {partition}",
-            f"partition {partition} stopped: its topic was created anew in Kafka (topic id {topic_id}, held is "
+            f"partition {partition} stopped: its topic was recreated in Kafka (topic id {topic_id}, held is "
             f"{held.topic_id}), or this consumer is set to another Kafka than the coordinator; "
             "remove the topic from the coordinator and add it again, or correct the consumer's bootstrap.servers",
         )
@@ -194,7 +194,7 @@ class Requests:
             self._reports.add(
                 f"topic id {partition}",
                 f"partition {partition}: the commit of {entry.owner} for another topic id "
-                f"({entry.topic_id}) is ignored: the topic was created anew",
+                f"({entry.topic_id}) is ignored: the topic was recreated",
             )
         verdict = judge(held.token, entry, held.topic_id, self._identity.consumer)
         if verdict is Judgement.FENCED and entry is not None:

@@ -82,7 +82,7 @@ Work: TypeAlias = OffsetFetch | Commit | ListBounds | ListOffsets | SinkClaim
 class FetchedOffsets:
     """The committed entries, and the topic's id after them (empty = no such topic; `None` = not asked for).
 
-    Entries alone do not show that a topic was re-created: a commit may have reached the new one already.
+    Entries alone do not show that a topic was recreated: a commit may have reached the new one already.
     """
 
     entries: Mapping[int, Committed]

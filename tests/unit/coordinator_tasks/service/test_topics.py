@@ -199,7 +199,7 @@ def test_new_partitions_get_nodes_and_the_others_keep_theirs(shop: Cluster) -> N
 
 
 def added_anew_in_between(shop: Cluster, partitions: int) -> None:
-    """Before the next write goes out, the topic is created anew in Kafka, and removed and added again here."""
+    """Before the next write goes out, the topic is recreated in Kafka, and removed and added again here."""
 
     def meanwhile(_session: FakeZooKeeper, _operations: Sequence[Operation]) -> None:
         shop.server.before_write = None
@@ -255,10 +255,10 @@ def test_a_recreated_topic_is_reported_and_left_as_it_is(shop: Cluster) -> None:
     shop.kafka.create_topic("orders", 9)
     shop.kafka.add_partitions("payments", 1)
     orders, payments = refresh_partitions(shop.coordinator)
-    assert "created anew in Kafka (topic id id-3, managed was id-1)" in orders.problem
+    assert "recreated in Kafka (topic id id-3, managed was id-1)" in orders.problem
     assert payments.created == (1,)
     assert partitions(shop, "orders") == ["0", "1", "2"]
-    with pytest.raises(TopicConflict, match="created anew"):
+    with pytest.raises(TopicConflict, match="recreated"):
         add_topic(shop.coordinator, "orders", "g", actor=PERSON)
 
 

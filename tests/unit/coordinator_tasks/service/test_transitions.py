@@ -1076,7 +1076,7 @@ def test_a_held_topic_is_waited_for_once(site: Site) -> None:
     site.kafka.create_topic("orders", 4)
     report = transitions.await_closed(site.coordinator, ["orders"])
     assert (report.waiting, report.pending) == (Waiting.PENDING, ("orders",))
-    assert "created anew" in report.topics["orders"]
+    assert "recreated" in report.topics["orders"]
 
 
 def test_a_lost_consumer_ends_a_wait_too(site: Site) -> None:

@@ -468,7 +468,7 @@ def test_an_absent_consumer_keeps_its_partitions_and_is_no_target(answers: bool)
 
 
 @pytest.mark.parametrize("released", [True, False], ids=["released", "not released"])
-def test_a_hand_off_of_a_topic_that_was_created_anew_since_hands_over_no_offset(released: bool) -> None:
+def test_a_hand_off_of_a_topic_that_was_recreated_since_hands_over_no_offset(released: bool) -> None:
     scene = joining()
     assert scene.node is not None
     (partition,) = scene.node.handoff
@@ -478,7 +478,7 @@ def test_a_hand_off_of_a_topic_that_was_created_anew_since_hands_over_no_offset(
     scene.config = replace(scene.config, topic_id="id-2")
     scene.description = TopicDescription(TOPIC, "id-2", 4)
     decision = scene.step(Step.START)
-    assert decision.reason == "the topic was created anew in Kafka: id id-2, was id-1"
+    assert decision.reason == "the topic was recreated in Kafka: id id-2, was id-1"
     assert (scene.node.handoff, scene.node.seeks, scene.node.topic_id) == ({}, {}, "id-2")
     assert only_move(decision).kind is (MoveKind.START if released else MoveKind.BARRIER)
     assert scene.node.since.get(partition) == (scene.node.epoch if released else None)
@@ -650,7 +650,7 @@ def test_a_node_that_does_not_say_what_is_configured_is_written_again(frozen: bo
     assert scene.decide().verdict is Verdict.NOTHING
 
 
-@pytest.mark.parametrize("stale", [{"removed": True}, {"topic_id": "id-0"}], ids=["removed", "created anew"])
+@pytest.mark.parametrize("stale", [{"removed": True}, {"topic_id": "id-0"}], ids=["removed", "recreated"])
 def test_a_topic_removed_during_a_recovery_and_added_again_becomes_stable(
     stale: dict[str, Any],
 ) -> None:
@@ -845,7 +845,7 @@ def test_a_removed_topic_in_the_middle_of_a_hand_off_is_closed_at_both() -> None
 @pytest.mark.parametrize(
     ("config", "description", "missing"),
     [
-        pytest.param(CONFIG, TopicDescription(TOPIC, "id-2", 4), False, id="created anew"),
+        pytest.param(CONFIG, TopicDescription(TOPIC, "id-2", 4), False, id="recreated"),
         pytest.param(CONFIG, None, True, id="no longer in Kafka"),
     ],
 )

@@ -56,7 +56,7 @@ def test_after_a_loss_what_is_held_and_does_not_run_begins_a_new_holding() -> No
     assert after.since == {**before.since, idle: after.epoch}
 
 
-@pytest.mark.parametrize("now", [None, TopicDescription(TOPIC, "id-2", 9)], ids=["deleted", "created anew, larger"])
+@pytest.mark.parametrize("now", [None, TopicDescription(TOPIC, "id-2", 9)], ids=["deleted", "recreated, larger"])
 def test_after_a_loss_a_removed_topic_stops_whatever_kafka_has_under_its_name(
     now: TopicDescription | None,
 ) -> None:

@@ -22,16 +22,16 @@ def test_a_commit_of_another_topic_id_is_ignored_and_reported(stage: Stage) -> N
     assert stage.reported("another topic id")
 
 
-def test_a_topic_that_was_created_anew_is_left_alone_and_reported(stage: Stage) -> None:
+def test_a_topic_that_was_recreated_is_left_alone_and_reported(stage: Stage) -> None:
     stage.own(0)
     stage.kafka.create_topic("t", 4)
     stage.wait(1.0)
     assert stage.running == {}
     assert stage.offsets.committed("t", [0]) == {}
-    assert stage.reported("created anew in Kafka (topic id id-2, held is id-1)")
+    assert stage.reported("recreated in Kafka (topic id id-2, held is id-1)")
 
 
-def test_a_topic_that_was_created_anew_is_noticed_although_a_commit_reached_the_new_one_first(stage: Stage) -> None:
+def test_a_topic_that_was_recreated_is_noticed_although_a_commit_reached_the_new_one_first(stage: Stage) -> None:
     stage.own(0)
     stage.hand_out(0, 30)
     stage.kafka.create_topic("t", 4)
@@ -40,10 +40,10 @@ def test_a_topic_that_was_created_anew_is_noticed_although_a_commit_reached_the_
     assert stage.committed(0).topic_id == "id-1", "on a fresh look: nobody acts on it, since it names its topic id"
     stage.wait(1.0)
     assert stage.running == {}
-    assert stage.reported("created anew in Kafka (topic id id-2, held is id-1)")
+    assert stage.reported("recreated in Kafka (topic id id-2, held is id-1)")
 
 
-def test_a_release_from_before_the_topic_was_created_anew_starts_nothing_in_the_new_one(stage: Stage) -> None:
+def test_a_release_from_before_the_topic_was_recreated_starts_nothing_in_the_new_one(stage: Stage) -> None:
     take(stage, 0)
     stage.ownership.grants.on_releases({0: release_of(stage, 0, 40, Token(0, 6, GENERATION))})
     stage.kafka.create_topic("t", 4)
@@ -57,7 +57,7 @@ def test_a_release_from_before_the_topic_was_created_anew_starts_nothing_in_the_
 
 
 @pytest.mark.parametrize("noticed", [True, False], ids=["noticed first", "learned from the node"])
-def test_a_topic_created_anew_and_managed_again_is_run_also_under_the_old_holding(stage: Stage, noticed: bool) -> None:
+def test_a_topic_recreated_and_managed_again_is_run_also_under_the_old_holding(stage: Stage, noticed: bool) -> None:
     stage.own(0, epoch=1)
     stage.kafka.create_topic("t", 4)
     if noticed:
@@ -70,11 +70,11 @@ def test_a_topic_created_anew_and_managed_again_is_run_also_under_the_old_holdin
     assert stage.committed(0).topic_id == "id-2"
 
 
-def test_a_topic_created_anew_during_a_look_shows_its_new_id(stage: Stage) -> None:
+def test_a_topic_recreated_during_a_look_shows_its_new_id(stage: Stage) -> None:
     stage.own(0)
 
     class Anew(FakeGroupOffsets):
-        """The topic is created anew between the two requests of a fetch."""
+        """The topic is recreated between the two requests of a fetch."""
 
         def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
             found = super().committed(topic, partitions)
@@ -92,7 +92,7 @@ def test_a_topic_created_anew_during_a_look_shows_its_new_id(stage: Stage) -> No
     assert fetched.topic_id == "id-2"
 
 
-def test_what_ran_in_the_topic_before_it_was_created_anew_is_not_released_as_a_position_of_the_new_one(
+def test_what_ran_in_the_topic_before_it_was_recreated_is_not_released_as_a_position_of_the_new_one(
     stage: Stage,
 ) -> None:
     stage.own(0)

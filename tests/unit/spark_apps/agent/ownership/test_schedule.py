@@ -44,7 +44,7 @@ def test_a_large_topics_id_is_asked_for_less_often_but_always_when_a_holding_beg
     stage.kafka.create_topic("t", 4)
     stage.wait(6.0)
     assert stage.running == {}
-    assert stage.reported("created anew in Kafka")
+    assert stage.reported("recreated in Kafka")
 
 
 def asked_ends(stage: Stage, seconds: float) -> list[tuple[int, ...]]:

@@ -53,7 +53,7 @@ def test_a_taker_does_not_go_on_with_the_id_of_another_topic(stage: Stage) -> No
     assert asks_id(stage) == [((), True)]
     stage.ownership.grants.on_releases(released(stage))
     assert asks_id(stage)[0] == ((0,), True)
-    assert stage.reported("created anew in Kafka")
+    assert stage.reported("recreated in Kafka")
 
 
 def test_whoever_starts_without_a_release_asks_for_the_id(stage: Stage) -> None:
