@@ -37,6 +37,7 @@ from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service import history, store, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.wiring import Settings, open_coordinator
+from tests.airflow_calls import wait_for_run
 
 PROJECT = Path(__file__).resolve().parent.parent
 TOPIC, PARTITIONS = "orders", 12
@@ -168,7 +169,7 @@ def overhead(airflow: EmbeddedAirflow) -> dict[str, list[float]]:
     for _ in range(OVERHEAD_RUNS):
         triggered_at = time.time()
         run = airflow.client.trigger("overhead")
-        airflow.client.wait_for_run("overhead", run, LIMIT_S)
+        wait_for_run(airflow.client, "overhead", run, LIMIT_S)
         tasks = {one["task_id"]: one for one in airflow.client.task_instances("overhead", run)}
         empty = [tasks[f"empty_{n}"] for n in range(5)]
         found["trigger_to_first_task_s"].append(at(empty[0]["start_date"]) - triggered_at)

@@ -29,6 +29,7 @@ from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service import topics, transitions
 from coordinator_tasks.wiring import open_coordinator
+from tests.airflow_calls import wait_for_run
 from tests.postgres_server import PostgresServer
 
 DAGS = Path(__file__).parent / "dags" / "tasks.py"
@@ -109,7 +110,7 @@ def on_postgres(site: Site, postgres: PostgresServer, settings: Mapping[str, str
 def one_run(airflow: EmbeddedAirflow, dag: str) -> tuple[list[float], float]:
     """The seconds of each task, and from the first one's start to the last one's end."""
     run = airflow.client.trigger(dag)
-    if airflow.client.wait_for_run(dag, run, LIMIT_S) != "success":
+    if wait_for_run(airflow.client, dag, run, LIMIT_S) != "success":
         sys.exit(f"run {run} of {dag} failed, see {airflow.home}")
     tasks = airflow.client.task_instances(dag, run)
     starts, ends = [at(one["start_date"]) for one in tasks], [at(one["end_date"]) for one in tasks]

@@ -181,6 +181,5 @@ def _stat(stat: Any) -> Stat:
         modified_at=stat.mtime / 1000,
         children_version=stat.cversion,
         ephemeral_owner=stat.ephemeralOwner,
-        created_zxid=stat.czxid,
         modified_zxid=stat.mzxid,
     )

@@ -22,7 +22,6 @@ class Stat:
     modified_at: float
     children_version: int
     ephemeral_owner: int
-    created_zxid: int
     modified_zxid: int
 
 

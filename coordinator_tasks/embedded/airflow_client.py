@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
@@ -14,9 +13,7 @@ ATTEMPTS = 3
 ROLLED_BACK = "Database error"  # in Airflow's answer after a failed transaction
 REQUEST_TIMEOUT_S = 60.0  # SQLite has one writer: on a busy machine a write waits for the scheduler
 WARM_UP_TIMEOUT_S = 90.0
-POLL_S = 0.2
 PAGE_SIZE = 100
-FINAL_STATES = frozenset({"success", "failed"})
 
 Json = Any
 """An answer of the API, as its documentation shows it."""
@@ -72,10 +69,6 @@ class AirflowClient:
         """Pauses or unpauses a DAG."""
         self.request("PATCH", f"/dags/{dag_id}", json={"is_paused": paused})
 
-    def unpause(self, dag_id: str) -> None:
-        """Lets the scheduler run the DAG."""
-        self.set_paused(dag_id, False)
-
     def trigger(self, dag_id: str, conf: Mapping[str, Json] | None = None, *, run_id: str | None = None) -> str:
         """Starts a run and returns its id."""
         body: dict[str, Json] = {"logical_date": None, "conf": dict(conf or {})}
@@ -93,37 +86,9 @@ class AirflowClient:
         state: str = self.request("GET", f"/dags/{dag_id}/dagRuns/{run_id}")["state"]
         return state
 
-    def wait_for_run(self, dag_id: str, run_id: str, timeout_s: float) -> str:
-        """The run's final state, ``success`` or ``failed``; AirflowUnavailable if it has none after ``timeout_s``."""
-        deadline_s = time.monotonic() + timeout_s
-        while (state := self.run_state(dag_id, run_id)) not in FINAL_STATES:
-            if time.monotonic() > deadline_s:
-                raise AirflowUnavailable(
-                    f"run {run_id} of {dag_id} is still {state} after {timeout_s:g} s: "
-                    f"see {self.base_url}/dags/{dag_id}/runs/{run_id}"
-                )
-            time.sleep(POLL_S)
-        return state
-
     def task_instances(self, dag_id: str, run_id: str) -> list[Json]:
         """The run's task instances: ``task_id``, ``map_index``, ``try_number``, ``state``, ``start_date``, ..."""
         return list(self._pages(f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances", "task_instances"))
-
-    def clear_tasks(self, dag_id: str, run_id: str, task_ids: list[str]) -> None:
-        """Runs tasks again, in any state, as a person does in the UI."""
-        body = {"dag_run_id": run_id, "task_ids": task_ids, "only_failed": False, "dry_run": False}
-        self.request("POST", f"/dags/{dag_id}/clearTaskInstances", json=body)
-
-    def xcom(self, dag_id: str, run_id: str, task_id: str, *, key: str = "return_value", map_index: int = -1) -> Json:
-        """The value that a task stored under ``key``."""
-        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/{key}"
-        return self.request("GET", path, params={"map_index": map_index, "deserialize": True})["value"]
-
-    def task_log(self, dag_id: str, run_id: str, task_id: str, *, try_number: int = 1, map_index: int = -1) -> str:
-        """One try's log as text."""
-        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}"
-        content = self.request("GET", path, params={"map_index": map_index, "full_content": True})["content"]
-        return "\n".join(line if isinstance(line, str) else str(line.get("event", line)) for line in content)
 
     def _pages(self, path: str, key: str) -> Iterator[Json]:
         offset = 0

@@ -1,13 +1,11 @@
 """An audit of every processing, in SQLite files, for the checks of the demonstration and the tests."""
 
-import sqlite3
 import time
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
-from spark_apps.delivery.database import BUSY_TIMEOUT_S, SQLITE, Database
+from spark_apps.delivery.database import SQLITE, Database
 
 AUDIT_COLUMNS = (
     ("topic", "TEXT"),
@@ -59,17 +57,3 @@ class AuditSink:
             cursor.execute(f"CREATE TABLE IF NOT EXISTS audit ({types})")
         self._databases[owner] = database
         return database
-
-
-def read_audit(folder: Path) -> list[dict[str, Any]]:
-    """All rows of an audit folder, in the order of each writer. May run while writers write."""
-    found: list[dict[str, Any]] = []
-    names = [name for name, _ in AUDIT_COLUMNS]
-    for path in sorted(folder.glob("*.sqlite")):
-        connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S)
-        try:
-            rows = connection.execute("SELECT * FROM audit ORDER BY rowid").fetchall()
-        finally:
-            connection.close()
-        found.extend(dict(zip(names, row, strict=True)) for row in rows)
-    return found

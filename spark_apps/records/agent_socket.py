@@ -90,11 +90,6 @@ class AgentServer:
         with self._lock:
             self._planners.pop(topic, None)
 
-    def reader_of(self, topic: str) -> str | None:
-        """The id of the live reader of `topic`."""
-        with self._lock:
-            return self._readers.get(topic)
-
     def close(self) -> None:
         """End all connections; this ends the queries of their readers."""
         _shut(self._listener)

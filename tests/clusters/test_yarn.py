@@ -26,10 +26,10 @@ from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.service import directives, fleet
 from coordinator_tasks.wiring import open_coordinator
-from spark_apps.delivery.audit_sink import read_audit
 from spark_apps.launch import launcher_service
 from spark_apps.launch.launcher_service import Host
 from spark_apps.spark import session
+from tests.audit_rows import read_audit
 from tests.clusters.yarn import Yarn
 from tests.integration.agent_site import Site, Traffic
 from tests.integration.real_site import Managed

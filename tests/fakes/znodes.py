@@ -13,7 +13,6 @@ class Znode(NamedTuple):
     data: bytes
     version: int
     owner: int
-    created_zxid: int
     modified_zxid: int
     created_at: float
     modified_at: float
@@ -28,13 +27,12 @@ class Znode(NamedTuple):
             modified_at=self.modified_at,
             children_version=2 * self.creations - len(self.children),
             ephemeral_owner=self.owner,
-            created_zxid=self.created_zxid,
             modified_zxid=self.modified_zxid,
         )
 
 
 def fresh(data: bytes, owner: int, zxid: int, now: float) -> Znode:
-    return Znode(data, 0, owner, zxid, zxid, now, now, 0, frozenset())
+    return Znode(data, 0, owner, zxid, now, now, 0, frozenset())
 
 
 class Transaction:

@@ -17,6 +17,7 @@ from coordinator_tasks.embedded.airflow import EmbeddedAirflow, Service
 from coordinator_tasks.embedded.errors import AirflowUnavailable
 from coordinator_tasks.service import history, topics
 from coordinator_tasks.wiring import open_coordinator
+from tests.airflow_calls import clear_tasks, wait_for_run
 from tests.faults.case import FIRST, SECOND, Case, Failed
 from tests.faults.deaths import own_servers
 from tests.faults.notes import Notes, Part, Turn, Wanted, figure
@@ -102,8 +103,8 @@ def cleared(one: Orchestrator, case: "Moved") -> None:
     records = history.records(case.coordinator, case.topic, 500)
     run = records[0].actor.run
     for _ in range(2):
-        one.airflow.client.clear_tasks("rebalance", run, STEPS)
-        one.airflow.client.wait_for_run("rebalance", run, RUN_LIMIT_S)
+        clear_tasks(one.airflow.client, "rebalance", run, STEPS)
+        wait_for_run(one.airflow.client, "rebalance", run, RUN_LIMIT_S)
 
 
 def triggered(attempts: int) -> Callable[[Orchestrator, "Moved"], None]:
@@ -112,7 +113,7 @@ def triggered(attempts: int) -> Callable[[Orchestrator, "Moved"], None]:
     def act(one: Orchestrator, _case: "Moved") -> None:
         runs = [one.airflow.client.trigger("rebalance") for _ in range(attempts)]
         for run in runs:
-            one.airflow.client.wait_for_run("rebalance", run, RUN_LIMIT_S)
+            wait_for_run(one.airflow.client, "rebalance", run, RUN_LIMIT_S)
 
     return act
 

@@ -24,7 +24,7 @@ from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service import fleet
 from coordinator_tasks.wiring import open_coordinator
-from spark_apps.delivery.audit_sink import read_audit
+from tests.audit_rows import read_audit
 from tests.faults.checker import Run
 from tests.faults.commit_log import CommitLog
 from tests.faults.notes import Line, Notes, Part, Turn, Wanted, figure

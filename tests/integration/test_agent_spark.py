@@ -20,7 +20,7 @@ from coordinator_tasks.core.codecs.member_codec import decode_claim
 from coordinator_tasks.core.model import Ending
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from spark_apps.delivery.audit_sink import read_audit
+from tests.audit_rows import read_audit
 from tests.integration.agent_site import Site, Traffic, wait_for
 from tests.integration.kafka_topics import expire
 from tests.integration.spark_submit import SUBMIT

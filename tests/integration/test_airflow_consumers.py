@@ -21,6 +21,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.observe import load_claims
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator
+from tests.airflow_calls import clear_tasks, wait_for_run
 from tests.integration.airflow_site import airflow_of, cluster_of, eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -93,8 +94,8 @@ def test_a_consumer_is_launched_outlives_airflow_and_is_launched_again_only_when
     # A second launch of a live id ends without effect.
     eventually(lambda: launch_runs(airflow) == 1)
     run = next(r for r in airflow.client.dag_runs("consumers") if _launched(airflow, r["dag_run_id"]))
-    airflow.client.clear_tasks("consumers", run["dag_run_id"], ["launch"])
-    assert airflow.client.wait_for_run("consumers", run["dag_run_id"], LIMIT_S) == "success"
+    clear_tasks(airflow.client, "consumers", run["dag_run_id"], ["launch"])
+    assert wait_for_run(airflow.client, "consumers", run["dag_run_id"], LIMIT_S) == "success"
     assert coordinator.discovery.members()["s1"] == member
 
     # Airflow is killed and started again: the same process, the same registration.

@@ -19,6 +19,7 @@ from coordinator_tasks.service import directives, history, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator
+from tests.airflow_calls import clear_tasks, task_log, wait_for_run
 from tests.integration.airflow_site import airflow_of, all_stable, cluster_of, eventually, idle, state_of
 from tests.integration.stub_consumer import StubConsumer
 
@@ -74,8 +75,8 @@ def test_one_run_brings_fifty_topics_to_stable_and_a_second_one_at_the_same_time
     airflow.client.set_paused("rebalance", True)
     names = make_topics(coordinator, settings, 50)
     runs = [airflow.client.trigger("rebalance"), airflow.client.trigger("rebalance")]
-    airflow.client.unpause("rebalance")
-    assert [airflow.client.wait_for_run("rebalance", run, RUN_LIMIT_S) for run in runs] == ["success", "success"]
+    airflow.client.set_paused("rebalance", False)
+    assert [wait_for_run(airflow.client, "rebalance", run, RUN_LIMIT_S) for run in runs] == ["success", "success"]
     assert all_stable(coordinator, names)
     for name in names:
         records = history.records(coordinator, name)
@@ -110,15 +111,15 @@ def test_a_join_moves_by_hand_offs_and_every_task_may_be_run_again_without_effec
         assert set(states.values()) <= {"success", "skipped"}
         paths = [coordinator.paths.topic(topic), coordinator.paths.state(topic)]
         before = coordinator.zk.get_many(paths)
-        airflow.client.clear_tasks("rebalance", run_id, TASKS)
-        assert airflow.client.wait_for_run("rebalance", run_id, RUN_LIMIT_S) == "success"
+        clear_tasks(airflow.client, "rebalance", run_id, TASKS)
+        assert wait_for_run(airflow.client, "rebalance", run_id, RUN_LIMIT_S) == "success"
         assert coordinator.zk.get_many(paths) == before
-        log = airflow.client.task_log("rebalance", run_id, "plan", try_number=1)
+        log = task_log(airflow.client, "rebalance", run_id, "plan")
         assert "by hand-off" in log
         airflow.client.set_paused("reconcile", True)
     # Nobody reports c's end, and no event tells when its address has refused for long enough: the runs look again.
     eventually(lambda: len(consumers[0].running(topic)) == 6)
-    airflow.client.unpause("reconcile")
+    airflow.client.set_paused("reconcile", False)
 
 
 def test_a_strategy_from_the_form_is_noticed_and_its_plan_is_kept(
@@ -129,7 +130,7 @@ def test_a_strategy_from_the_form_is_noticed_and_its_plan_is_kept(
     wanted = {"strategy": "weighted", "parameters": {"weights": "0: 90; 1-3: 1"}}
     form = {"cluster": settings.cluster, "topic": topic, **wanted, "dry_run": False}
     run = airflow.client.trigger("set_strategy", conf=form)
-    assert airflow.client.wait_for_run("set_strategy", run, RUN_LIMIT_S) == "success"
+    assert wait_for_run(airflow.client, "set_strategy", run, RUN_LIMIT_S) == "success"
     eventually(lambda: sorted(len(stub.running(topic)) for stub in consumers) == [1, 3])
     plans = [one.plan for one in history.records(coordinator, topic) if one.plan is not None]
     # A session that ends on a busy machine adds a plan of the same strategy.
@@ -161,14 +162,14 @@ def test_a_topic_that_is_held_up_asks_a_person_once_and_the_answer_isolates_the_
     assert runs[other][0]["conf"]["consumer"] == "b"
     path = f"/dags/stuck_topic/dagRuns/{run_id}/taskInstances/ask/-1/hitlDetails"
     airflow.client.request("PATCH", path, json={"chosen_options": ["isolate"], "params_input": {}})
-    assert airflow.client.wait_for_run("stuck_topic", run_id, RUN_LIMIT_S) == "success"
+    assert wait_for_run(airflow.client, "stuck_topic", run_id, RUN_LIMIT_S) == "success"
     isolation = directives.read_directive(coordinator, "b").isolation
     assert isolation is not None
     assert isolation.by == "admin"
     eventually(lambda: all_stable(coordinator, both))
     assert len(consumers[0].running(other)) == 4
     # Nobody answers the question about the further topic, which is stuck no more: it is withdrawn.
-    assert airflow.client.wait_for_run("stuck_topic", withdrawn, RUN_LIMIT_S) == "success"
+    assert wait_for_run(airflow.client, "stuck_topic", withdrawn, RUN_LIMIT_S) == "success"
     states = {one["task_id"]: one["state"] for one in airflow.client.task_instances("stuck_topic", withdrawn)}
     assert states == {"ask": "success", "apply_answer": "skipped"}
     blocker.deaf = False

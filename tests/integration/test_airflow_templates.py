@@ -24,6 +24,7 @@ from coordinator_tasks.service import directives, fleet, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator
+from tests.airflow_calls import wait_for_run, xcom
 from tests.integration.airflow_site import airflow_of, cluster_of, eventually
 from tests.integration.stub_consumer import BOOT_ID, StubConsumer
 
@@ -92,7 +93,7 @@ def all_that_is_shown(client: AirflowClient) -> dict[str, Any]:
         "keys": client.request("GET", f"{every}/taskInstances/~/xcomEntries?limit=1000"),
     }
     shown["xcoms"] = [
-        client.xcom(one["dag_id"], one["run_id"], one["task_id"], key=one["key"], map_index=one["map_index"])
+        xcom(client, one["dag_id"], one["run_id"], one["task_id"], key=one["key"], map_index=one["map_index"])
         for one in shown["keys"]["xcom_entries"]
     ]
     return shown
@@ -127,13 +128,13 @@ def test_templates_of_consumers_znodes_and_forms_have_no_effect(
         eventually(lambda: "late" in c.discovery.members())
         form = {"cluster": settings.cluster, "consumer": "liar", "why": planted, "dry_run": False}
         run = client.trigger("isolate", conf=form)
-        assert client.wait_for_run("isolate", run, 150) == "success"
+        assert wait_for_run(client, "isolate", run, 150) == "success"
         # An address may carry a text as well, and answers with 404 there.
         claim = json.loads(c.zk.get(c.paths.member("liar")).data)
         elsewhere = claim | {"address": f"{claim['address']}/{planted}", "bootId": BOOT_ID}
         c.zk.transact([SetData(c.paths.member("liar"), json.dumps(elsewhere).encode())])
         for dag_id in ("reconcile", "rebalance"):
-            client.wait_for_run(dag_id, client.trigger(dag_id), 150)
+            wait_for_run(client, dag_id, client.trigger(dag_id), 150)
         shown = json.dumps(all_that_is_shown(client))
         fleet.set_fleet(c, Fleet("billing", str(STUB), ()))
     assert not touched.exists(), "a command has run"

@@ -11,6 +11,7 @@ import pytest
 
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow, Service
 from coordinator_tasks.embedded.errors import AirflowUnavailable
+from tests.airflow_calls import task_log, wait_for_run, xcom
 
 pytestmark = pytest.mark.integration
 
@@ -37,16 +38,16 @@ def airflow(airflow_factory: Callable[..., EmbeddedAirflow], dags_folder: Path) 
 
 def run(airflow: EmbeddedAirflow, conf: dict[str, object]) -> str:
     run_id = airflow.client.trigger("trivial", conf)
-    assert airflow.client.wait_for_run("trivial", run_id, RUN_TIMEOUT_S) == "success"
+    assert wait_for_run(airflow.client, "trivial", run_id, RUN_TIMEOUT_S) == "success"
     return run_id
 
 
 def test_a_task_runs_and_sees_its_conf_and_its_connection(airflow: EmbeddedAirflow) -> None:
     run_id = run(airflow, {"number": 1})
-    assert airflow.client.xcom("trivial", run_id, "tell") == {"conf": {"number": 1}, "host": "example.invalid"}
+    assert xcom(airflow.client, "trivial", run_id, "tell") == {"conf": {"number": 1}, "host": "example.invalid"}
     (instance,) = airflow.client.task_instances("trivial", run_id)
     assert (instance["task_id"], instance["state"], instance["try_number"]) == ("tell", "success", 1)
-    assert "Done. Returned value" in airflow.client.task_log("trivial", run_id, "tell")
+    assert "Done. Returned value" in task_log(airflow.client, "trivial", run_id, "tell")
 
 
 def test_the_api_is_closed_to_strangers(airflow: EmbeddedAirflow) -> None:
@@ -72,9 +73,9 @@ def test_requests_at_once_do_not_wait_for_one_another_for_ever(airflow: Embedded
     triggering.start()
     with ThreadPoolExecutor(2) as others:
         while triggering.is_alive():
-            list(others.map(airflow.client.unpause, ["trivial"] * 2))
+            list(others.map(airflow.client.set_paused, ["trivial"] * 2, [False] * 2))
     assert log.read_text().count("Error with id") == failed
-    states = [airflow.client.wait_for_run("trivial", run_id, RUN_TIMEOUT_S) for run_id in runs]
+    states = [wait_for_run(airflow.client, "trivial", run_id, RUN_TIMEOUT_S) for run_id in runs]
     assert states == ["success"] * 6
 
 
@@ -82,7 +83,7 @@ def test_a_killed_scheduler_is_replaced_and_runs_what_was_asked_meanwhile(airflo
     airflow.kill(Service.SCHEDULER)
     run_id = airflow.client.trigger("trivial", {"number": 2})
     airflow.start(Service.SCHEDULER)
-    assert airflow.client.wait_for_run("trivial", run_id, RUN_TIMEOUT_S) == "success"
+    assert wait_for_run(airflow.client, "trivial", run_id, RUN_TIMEOUT_S) == "success"
 
 
 def test_a_dag_file_that_cannot_be_imported_is_named(airflow: EmbeddedAirflow, dags_folder: Path) -> None:

@@ -21,12 +21,12 @@ from pyspark.sql.types import StructType
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from spark_apps.delivery.audit_sink import read_audit
 from spark_apps.pipelines import audit, check_writer, orders
 from spark_apps.records.agent_socket import AgentServer
 from spark_apps.spark import session, source
 from spark_apps.spark.stateless import STATEFUL, check_stateless
 from spark_apps.spark.warm_up import BATCHES, WarmUpReader, WarmUpSource, warm_up
+from tests.audit_rows import read_audit
 from tests.integration.fake_planner import FakePlanner
 from tests.integration.kafka_topics import new_topic, produce
 from tests.integration.spark_submit import JAVA_OPTIONS

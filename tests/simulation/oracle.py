@@ -48,6 +48,7 @@ from tests.simulation.looks import Looks
 from tests.simulation.running import Running, Runs
 from tests.simulation.shown import Shown
 from tests.simulation.zookeeper import Changes, Znode
+from tests.world.node_steps import of_step
 
 _RUNS = frozenset({Phase.GUARDING, Phase.READY})
 
@@ -197,7 +198,7 @@ class Oracle:
             broken = invariants.of_topic(node, decode_state(self.paths.state(topic), state_node.data))
             self.expect("node and state agree", not broken, "; ".join(broken))
         if old is not None:
-            wrong = invariants.of_step(old, node)
+            wrong = of_step(old, node)
             self.expect("epochs never fall", not wrong, "; ".join(wrong))
             self._undisturbed(topic, old, node, records)
         if recovered:

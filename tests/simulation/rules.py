@@ -44,6 +44,7 @@ from coordinator_tasks.core.protocol.holding import (
     releases_entry,
 )
 from tests.simulation.states import NAMES, Bounds, Found, Process, Shared, Written
+from tests.world.node_steps import of_step
 
 ACTOR = Actor("loop", "search")
 POLICY = Policy(settle_s=0.0)
@@ -208,7 +209,7 @@ class Rules:
         if step not in self._valid:
             if invariants.of_topic(written, decision.state):
                 raise Found(f"what is written is not valid: {decision}")
-            if decision.node is not None and node is not None and invariants.of_step(node, decision.node):
+            if decision.node is not None and node is not None and of_step(node, decision.node):
                 raise Found(f"epochs fall: {decision}")
             self._valid.add(step)
         return (found,)

@@ -31,6 +31,7 @@ from coordinator_tasks.core.model import (
     Unreachable,
 )
 from coordinator_tasks.core.protocol.holding import Reading, accepts, changes, grants, may_hold, owes_release
+from tests.world.node_steps import of_step
 
 ACTOR = Actor("loop", "walk")
 POLICY = Policy(settle_s=0.0)
@@ -130,7 +131,7 @@ class Cluster:
         assert decision.record is not None
         if decision.node is not None:
             if self.node is not None:
-                assert invariants.of_step(self.node, decision.node) == []
+                assert of_step(self.node, decision.node) == []
             self.node = decision.node
             self.history.append(decision.node)
         self.state = decision.state

@@ -37,6 +37,7 @@ from coordinator_tasks.core.model import (
     Unreachable,
 )
 from coordinator_tasks.core.protocol.holding import may_hold
+from tests.world.node_steps import of_step
 
 TOPIC = "orders"
 ACTOR = Actor("loop", "test")
@@ -214,7 +215,7 @@ class Scene:
         assert node is not None
         assert invariants.of_topic(node, decision.state) == []
         if self.node is not None and decision.node is not None:
-            assert invariants.of_step(self.node, decision.node) == []
+            assert of_step(self.node, decision.node) == []
         assert decision.record.source is (self.state.state if self.state is not None else State.INITIAL)
         assert decision.record.target is decision.state.state
         self.node, self.state, self.last = node, decision.state, decision

@@ -1,14 +1,11 @@
-"""What must hold of every topic node and state that is written, and between one node and the next.
-
-Each function returns the broken statements as sentences; an empty list is the good case.
-"""
+"""What must hold of every topic node and state that is written."""
 
 from coordinator_tasks.core.machine.draft import label
 from coordinator_tasks.core.model import TopicNode, TopicState
 
 
 def of_topic(node: TopicNode, state: TopicState) -> list[str]:
-    """Statements about one node and state that were written together."""
+    """The broken statements about a node and a state that were written together, as sentences; none = all hold."""
     broken: list[str] = []
     starting = [(p, c) for c, partitions in state.to_start.items() for p in partitions]
     takers = dict(starting)
@@ -43,17 +40,4 @@ def of_topic(node: TopicNode, state: TopicState) -> list[str]:
     holders = set(node.assignments.values()) | set(takers.values()) | state.to_close.keys()
     check(all(c in node.incarnations for c in holders), "every holder's incarnation is named")
     check(state.state is label(state), f"{state.state} sums up the partitions")
-    return broken
-
-
-def of_step(before: TopicNode, after: TopicNode) -> list[str]:
-    """Statements about one topic node and the next one written over it."""
-    broken: list[str] = []
-    if after.epoch <= before.epoch:
-        broken.append(f"epochs grow: {before.epoch} was followed by {after.epoch}")
-    if after.generation != before.generation and after.supersedes.get(before.generation, -1) < before.epoch:
-        broken.append("a new generation covers the one before it")
-    older = sorted(p for p, since in after.since.items() if since < before.since.get(p, 0))
-    if older:
-        broken.append(f"a holding is never older than the one before it: partitions {older}")
     return broken

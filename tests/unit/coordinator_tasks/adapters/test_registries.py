@@ -87,7 +87,7 @@ def test_a_registration_breaks_every_guard_on_the_claim(server: FakeZooKeeperSer
     claim = read_claim(session, PATHS, "a")
     assert (claim.absence, claim.ended, claim.address, claim.registrations) == (None, {}, "http://h:1", (500.0,))
     member, claimed = (session.get(path).stat for path in (PATHS.member("a"), PATHS.id("a")))
-    assert member.created_zxid == claimed.modified_zxid
+    assert member.modified_zxid == claimed.modified_zxid
 
 
 @pytest.mark.parametrize("applied", [False, True])

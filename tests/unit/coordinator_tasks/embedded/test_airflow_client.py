@@ -69,5 +69,5 @@ def test_a_database_that_stays_locked_is_said_in_airflows_words(client: AirflowC
 def test_other_refusals_are_asked_once(client: AirflowClient, status: int, body: object) -> None:
     Answers.left += [(status, body)]
     with pytest.raises(AirflowUnavailable, match=f"with status {status}"):
-        client.unpause("rebalance")
+        client.set_paused("rebalance", False)
     assert len(Answers.asked) == 1

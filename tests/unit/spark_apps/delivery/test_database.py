@@ -11,12 +11,13 @@ import pytest
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Token
 from spark_apps.delivery import Delivery, Standing, Step, Writer
-from spark_apps.delivery.audit_sink import AuditSink, read_audit
+from spark_apps.delivery.audit_sink import AuditSink
 from spark_apps.delivery.database import Cursor, Database, Row, RowSink
 from spark_apps.delivery.database_sink import DatabaseSink
 from spark_apps.delivery.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks
 from spark_apps.pipelines import delivery_of, orders
 from spark_apps.plain import Output
+from tests.audit_rows import read_audit
 
 
 def audit_rows(offsets: list[int], incarnation: int = 1) -> pa.Table:

@@ -71,9 +71,9 @@ def planner(server: AgentServer) -> Scripted:
 
 def wait_until_free(server: AgentServer) -> None:
     deadline = time.monotonic() + 5
-    while server.reader_of("orders") is not None and time.monotonic() < deadline:
+    while "orders" in server._readers and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert server.reader_of("orders") is None
+    assert "orders" not in server._readers
 
 
 def test_a_reader_asks_and_the_planner_answers(server: AgentServer, planner: Scripted) -> None:

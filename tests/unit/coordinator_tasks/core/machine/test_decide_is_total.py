@@ -34,6 +34,7 @@ from coordinator_tasks.core.model import (
     TopicStatus,
     Unreachable,
 )
+from tests.world.node_steps import of_step
 from tests.world.scene import ACTOR, CONFIG, TOPIC, Scene
 
 CONSUMERS = st.sampled_from(["a", "b", "c"])
@@ -154,7 +155,7 @@ def check(before: TopicView, decision: Decision) -> None:
     assert node is not None
     assert invariants.of_topic(node, decision.state) == []
     if before.node is not None and decision.node is not None:
-        assert invariants.of_step(before.node, decision.node) == []
+        assert of_step(before.node, decision.node) == []
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))

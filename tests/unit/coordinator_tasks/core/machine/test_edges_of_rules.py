@@ -11,12 +11,13 @@ from coordinator_tasks.core import names
 from coordinator_tasks.core.codecs import history_codec, member_codec
 from coordinator_tasks.core.errors import InvalidName, Malformed
 from coordinator_tasks.core.fields import MAX_BYTES, MAX_NUMBER, Fields
-from coordinator_tasks.core.machine import causes, invariants, machine
+from coordinator_tasks.core.machine import causes, machine
 from coordinator_tasks.core.machine.confirm import blockers
 from coordinator_tasks.core.machine.deciding import Deciding
 from coordinator_tasks.core.machine.decision import Verdict
 from coordinator_tasks.core.model import FORMATS, Actor, Explanation, Member, State, TopicState
 from coordinator_tasks.core.partition_text import MAX_PARTITIONS, numbers
+from tests.world.node_steps import of_step
 from tests.world.scene import CONFIG, NOW, Scene, stable
 
 PATH = "/consumers/c/state/t"
@@ -160,7 +161,7 @@ def test_nobody_holds_up_what_has_a_node_and_no_state_or_a_state_and_no_node() -
 def test_a_node_that_is_written_over_by_the_same_epoch_breaks_a_rule() -> None:
     node = stable("a").node
     assert node is not None
-    assert invariants.of_step(node, node) == [f"epochs grow: {node.epoch} was followed by {node.epoch}"]
+    assert of_step(node, node) == [f"epochs grow: {node.epoch} was followed by {node.epoch}"]
 
 
 def test_a_holding_that_is_older_than_the_one_before_it_breaks_a_rule() -> None:
@@ -168,8 +169,8 @@ def test_a_holding_that_is_older_than_the_one_before_it_breaks_a_rule() -> None:
     assert node is not None
     before = replace(node, epoch=9, since={**node.since, 0: 7})
     after = replace(node, epoch=10, since={**node.since, 0: 6})
-    assert invariants.of_step(before, after) == ["a holding is never older than the one before it: partitions [0]"]
-    assert invariants.of_step(before, replace(after, since={**node.since, 0: 7})) == []
+    assert of_step(before, after) == ["a holding is never older than the one before it: partitions [0]"]
+    assert of_step(before, replace(after, since={**node.since, 0: 7})) == []
 
 
 @pytest.mark.parametrize("live", [False, True])
