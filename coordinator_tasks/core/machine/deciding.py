@@ -11,7 +11,18 @@ from coordinator_tasks.core.machine.presence import presence, targets
 from coordinator_tasks.core.machine.recovery import noted
 from coordinator_tasks.core.machine.table import Signal, next_state, signal_of_plan
 from coordinator_tasks.core.machine.world import LOST, Policy, Presence, TopicView, World
-from coordinator_tasks.core.model import PROPERTIES, SEEKS, Actor, Ending, Member, MoveKind, Record, State, TopicState
+from coordinator_tasks.core.model import (
+    PROPERTIES,
+    SEEKS,
+    Actor,
+    Ending,
+    Member,
+    MoveKind,
+    Record,
+    State,
+    TopicNode,
+    TopicState,
+)
 
 
 class Deciding:
@@ -251,48 +262,53 @@ class Deciding:
     ) -> Decision:
         """The decision to write the draft. Raises `TableBroken`."""
         before, now = self.state, self.world.now
-        after = next_state(before.state, signal, self.draft)
         node = node_of(self.draft, self.view.config)
         written = unless_same(self.view.node, node, same_node)
         fresh = before.state in (State.INITIAL, State.STABLE) or not before.rebalance
-        began_at = now if fresh else before.began_at
-        name = f"{node.epoch}-{self.world.fresh[:8]}" if fresh else before.rebalance
         flight = self.draft.in_flight()
         state = TopicState(
-            state=after,
+            state=next_state(before.state, signal, self.draft),
             to_start=by_consumer([(c, p) for p, c in self.draft.to_start.items()]),
             to_close=by_consumer([(c, p) for p, owners in self.draft.to_close.items() for c in owners]),
             epochs={p: e for p, e in sorted(self.draft.epochs.items()) if p in flight},
-            rebalance=name,
+            rebalance=f"{node.epoch}-{self.world.fresh[:8]}" if fresh else before.rebalance,
             since_at=now,
-            began_at=began_at,
+            began_at=now if fresh else before.began_at,
             cause=cause,
             targets=dict(sorted((targets if targets is not None else before.targets).items())),
             planned=planned if planned is not None else before.planned,
             restarts=dict(restarts if restarts is not None else before.restarts),
             recovered=noted(self.view, self.world, self.policy, objectors),
         )
-        record = Record(
+        stands = written or self.view.node
+        record = self._record(state, node, stands.epoch if stands is not None else 0, confirmed or {})
+        return Decision(
+            Verdict.WRITE, cause, state, written, record, self.relies_on, explanation=self.draft.explanation
+        )
+
+    def _record(
+        self, state: TopicState, node: TopicNode, epoch: int, confirmed: Mapping[str, tuple[int, ...]]
+    ) -> Record:
+        """The history's record of the transition to `state`; `epoch` is that of the topic's node after it."""
+        before = self.state
+        return Record(
             topic=self.view.topic,
             source=before.state,
-            target=after,
-            epoch=written.epoch if written is not None else (self.view.node.epoch if self.view.node else 0),
+            target=state.state,
+            epoch=epoch,
             generation=node.generation,
-            rebalance=name,
-            cause=cause,
+            rebalance=state.rebalance,
+            cause=state.cause,
             actor=self.actor,
-            at=now,
-            lasted_s=max(0.0, now - before.since_at) if before.since_at else 0.0,
-            rebalance_s=max(0.0, now - began_at),
+            at=state.since_at,
+            lasted_s=max(0.0, state.since_at - before.since_at) if before.since_at else 0.0,
+            rebalance_s=max(0.0, state.since_at - state.began_at),
             moves=tuple(sorted(self.draft.moves, key=lambda m: m.partition)),
-            confirmed=dict(confirmed or {}),
+            confirmed=dict(confirmed),
             counts=_counts(self.draft),
             digest=state.planned,
             incarnations=node.incarnations,
             plan=self.draft.kept,
-        )
-        return Decision(
-            Verdict.WRITE, cause, state, written, record, self.relies_on, explanation=self.draft.explanation
         )
 
 
