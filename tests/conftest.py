@@ -12,9 +12,9 @@ import pytest
 from hypothesis import settings
 
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from tests.postgres_server import PostgresMissing, PostgresServer
+from tests.sasl_kafka import SaslKafka
 
 # A busy machine is no failure: tests are never timed.
 settings.register_profile("untimed", deadline=None)
@@ -45,14 +45,14 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooK
 
 
 @pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslKafka]:
     """A real broker for the whole run: use topics and groups of your own, and leave it running.
 
     It is in the rack ``r1``, and also has a SASL_PLAINTEXT listener for the user ``alice`` with the password
     ``alice-secret``.
     """
     home, users = tmp_path_factory.mktemp("kafka"), {"alice": "alice-secret"}
-    with EmbeddedKafka(home, users=users, settings={"broker.rack": "r1"}) as broker:
+    with SaslKafka(home, users=users, settings={"broker.rack": "r1"}) as broker:
         yield broker
 
 

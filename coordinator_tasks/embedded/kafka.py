@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Self
 
 from coordinator_tasks.embedded import jars
-from coordinator_tasks.embedded.errors import ProcessFailed
 from coordinator_tasks.embedded.ports import HOST, free_port, listening
 from coordinator_tasks.embedded.processes import (
     ManagedProcess,
@@ -83,8 +82,7 @@ class Quorum:
 class EmbeddedKafka(ManagedProcess):
     """One broker; ``data_dir`` keeps its data and log over restarts. ``port`` 0 takes a free one.
 
-    ``users`` (name to password) opens a second listener, ``sasl_bootstrap_servers``, that speaks SASL_PLAINTEXT with
-    the mechanism PLAIN; the first listener stays open to everybody on this machine. ``settings`` overrides broker settings.
+    The listener is open to everybody on this machine. ``settings`` overrides broker settings.
     ``node`` and ``quorum`` (used by :class:`EmbeddedBrokers`) are the broker's number and its cluster.
     """
 
@@ -95,7 +93,6 @@ class EmbeddedKafka(ManagedProcess):
         *,
         node: int = 1,
         quorum: Quorum | None = None,
-        users: Mapping[str, str] | None = None,
         settings: Mapping[str, str] | None = None,
         java_options: tuple[str, ...] = QUICK_START_OPTIONS,
     ) -> None:
@@ -103,8 +100,6 @@ class EmbeddedKafka(ManagedProcess):
         self.port = port or free_port()
         self.node = node
         self._quorum = quorum or Quorum.of(1)
-        self.sasl_port = free_port() if users else None
-        self._users = dict(users or {})
         self._overrides = dict(settings or {})
         self._java = (str(find_java().executable), *java_options, HEAP_OPTION, "-cp", jars.kafka_class_path())
         super().__init__(self._spec(), ready=self._answers)
@@ -113,13 +108,6 @@ class EmbeddedKafka(ManagedProcess):
     def bootstrap_servers(self) -> str:
         """``host:port`` of the listener without authentication."""
         return f"{HOST}:{self.port}"
-
-    @property
-    def sasl_bootstrap_servers(self) -> str:
-        """``host:port`` of the SASL_PLAINTEXT listener; an error if the broker was made without users."""
-        if self.sasl_port is None:
-            raise ProcessFailed("Kafka has no SASL listener: make it with users={name: password}")
-        return f"{HOST}:{self.sasl_port}"
 
     def spawn(self) -> None:
         """Starts the broker without waiting for it, and formats the data folder on first use; no effect if it runs."""
@@ -139,7 +127,7 @@ class EmbeddedKafka(ManagedProcess):
         return self.data_dir / "server.properties"
 
     def _answers(self) -> bool:
-        return all(listening(port) for port in (self.port, self.sasl_port) if port is not None)
+        return listening(self.port)
 
     def _spec(self) -> ProcessSpec:
         return ProcessSpec(
@@ -168,21 +156,14 @@ class EmbeddedKafka(ManagedProcess):
         self._settings_path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
 
     def _listeners(self) -> dict[str, str]:
-        controller = f"CONTROLLER://{HOST}:{self._quorum.ports[self.node]}"
-        listeners = [f"PLAINTEXT://{HOST}:{self.port}", controller]
-        protocols = ["PLAINTEXT:PLAINTEXT", "CONTROLLER:PLAINTEXT"]
-        settings = {"node.id": str(self.node), "controller.quorum.voters": self._quorum.voters}
-        if self.sasl_port is not None:
-            listeners.append(f"SASL://{HOST}:{self.sasl_port}")
-            protocols.append("SASL:SASL_PLAINTEXT")
-            logins = " ".join(f'user_{name}="{password}"' for name, password in self._users.items())
-            login_module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-            settings["listener.name.sasl.sasl.enabled.mechanisms"] = "PLAIN"
-            settings["listener.name.sasl.plain.sasl.jaas.config"] = f"{login_module} required {logins};"
-        settings["listeners"] = ",".join(listeners)
-        settings["advertised.listeners"] = ",".join(item for item in listeners if not item.startswith("CONTROLLER"))
-        settings["listener.security.protocol.map"] = ",".join(protocols)
-        return settings
+        own = f"PLAINTEXT://{HOST}:{self.port}"
+        return {
+            "node.id": str(self.node),
+            "controller.quorum.voters": self._quorum.voters,
+            "listeners": f"{own},CONTROLLER://{HOST}:{self._quorum.ports[self.node]}",
+            "advertised.listeners": own,
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        }
 
 
 class EmbeddedBrokers(ServerGroup[EmbeddedKafka]):

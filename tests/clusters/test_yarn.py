@@ -21,7 +21,6 @@ from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
 from coordinator_tasks.core.model import Fleet
 from coordinator_tasks.demo.evidence import Row
 from coordinator_tasks.embedded.jars import pyspark_home
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.service import directives, fleet
@@ -33,6 +32,7 @@ from tests.audit_rows import read_audit
 from tests.clusters.yarn import Yarn
 from tests.integration.agent_site import Site, Traffic
 from tests.integration.real_site import Managed
+from tests.sasl_kafka import SaslKafka
 
 pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(1500)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,15 +48,15 @@ def yarn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
-    with EmbeddedKafka(tmp_path_factory.mktemp("kafka"), users={"alice": PASSWORD}) as started:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslKafka]:
+    with SaslKafka(tmp_path_factory.mktemp("kafka"), users={"alice": PASSWORD}) as started:
         yield started
 
 
 class Shop:
     """A cluster of consumers whose topic is managed; `a` is the one on YARN, and its rows come by its audit."""
 
-    def __init__(self, yarn: Yarn, broker: EmbeddedKafka, managed: Managed, folder: Path) -> None:
+    def __init__(self, yarn: Yarn, broker: SaslKafka, managed: Managed, folder: Path) -> None:
         self.yarn, self.broker, self.managed, self.folder = yarn, broker, managed, folder
         self.audit, self.events = folder / "audit", folder / "events"
         for one in (self.audit, self.events):
@@ -207,7 +207,7 @@ class Shop:
 
 
 @pytest.fixture
-def shop(yarn: Yarn, broker: EmbeddedKafka, zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> Iterator[Shop]:
+def shop(yarn: Yarn, broker: SaslKafka, zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> Iterator[Shop]:
     site = Site(zookeeper.connect_string, broker.bootstrap_servers)
     site.settings = replace(site.settings, status_token=TOKEN)
     managed = Managed(site)

@@ -7,8 +7,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
-from coordinator_tasks.embedded.errors import ProcessFailed
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from tests.sasl_kafka import SaslKafka
 
 pytestmark = pytest.mark.integration
 
@@ -36,7 +36,7 @@ def test_records_and_ports_outlive_a_crash(tmp_path: Path) -> None:
         assert values == [str(number).encode() for number in range(RECORDS)]
 
 
-def sasl_admin(broker: EmbeddedKafka, password: str) -> AdminClient:
+def sasl_admin(broker: SaslKafka, password: str) -> AdminClient:
     return AdminClient(
         {
             "bootstrap.servers": broker.sasl_bootstrap_servers,
@@ -49,15 +49,10 @@ def sasl_admin(broker: EmbeddedKafka, password: str) -> AdminClient:
     )
 
 
-def test_the_sasl_listener_lets_a_known_user_in(kafka: EmbeddedKafka) -> None:
+def test_the_sasl_listener_lets_a_known_user_in(kafka: SaslKafka) -> None:
     assert sasl_admin(kafka, "alice-secret").list_topics(timeout=ANSWER_TIMEOUT_S).brokers
 
 
-def test_the_sasl_listener_refuses_a_wrong_password(kafka: EmbeddedKafka) -> None:
+def test_the_sasl_listener_refuses_a_wrong_password(kafka: SaslKafka) -> None:
     with pytest.raises(KafkaException):
         sasl_admin(kafka, "wrong").list_topics(timeout=2)
-
-
-def test_a_broker_without_users_says_how_to_get_a_sasl_listener(tmp_path: Path) -> None:
-    with pytest.raises(ProcessFailed, match="users="):
-        _ = EmbeddedKafka(tmp_path).sasl_bootstrap_servers

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from spark_apps.errors import DataLost, ReadFailed
 from spark_apps.records import librdkafka, reader
 from spark_apps.records.batches import Range
@@ -18,6 +17,7 @@ from spark_apps.records.fast_fetch import FastClient, FastFetched
 from spark_apps.records.fetching import ConsumeClient
 from spark_apps.records.reader import Job
 from tests.integration.kafka_topics import expire, new_topic, produce
+from tests.sasl_kafka import SaslKafka
 
 PARTITIONS = 3
 STAMPS = ("CreateTime", "LogAppendTime")
@@ -119,19 +119,19 @@ def compare(servers: str, chance: random.Random, stamp: str) -> None:
 
 
 @pytest.mark.parametrize("stamp", STAMPS)
-def test_any_records_are_read_alike(kafka: EmbeddedKafka, stamp: str) -> None:
+def test_any_records_are_read_alike(kafka: SaslKafka, stamp: str) -> None:
     compare(kafka.bootstrap_servers, random.Random(stamp), stamp)
 
 
 @pytest.mark.parametrize("number", range(SEEDS))
-def test_records_that_were_never_tried_before_are_read_alike(kafka: EmbeddedKafka, number: int) -> None:
+def test_records_that_were_never_tried_before_are_read_alike(kafka: SaslKafka, number: int) -> None:
     seed = FIRST + number
     print(f"the same records again: make reader SEEDS=1 START={seed}")
     chance = random.Random(seed)
     compare(kafka.bootstrap_servers, chance, chance.choice(STAMPS))
 
 
-def test_what_is_asked_for_comes_out(kafka: EmbeddedKafka) -> None:
+def test_what_is_asked_for_comes_out(kafka: SaslKafka) -> None:
     """One record, so that equal is not equally wrong."""
     topic = new_topic(kafka.bootstrap_servers, 2)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
@@ -154,7 +154,7 @@ def test_what_is_asked_for_comes_out(kafka: EmbeddedKafka) -> None:
     }
 
 
-def wrong_password(kafka: EmbeddedKafka) -> dict[str, str]:
+def wrong_password(kafka: SaslKafka) -> dict[str, str]:
     return {
         "bootstrap.servers": kafka.sasl_bootstrap_servers,
         "security.protocol": "SASL_PLAINTEXT",
@@ -175,7 +175,7 @@ def wrong_password(kafka: EmbeddedKafka) -> dict[str, str]:
     ],
 )
 def test_errors_are_told_alike(
-    kafka: EmbeddedKafka, settings: Callable[[EmbeddedKafka], dict[str, str]], one: Range, says: str
+    kafka: SaslKafka, settings: Callable[[SaslKafka], dict[str, str]], one: Range, says: str
 ) -> None:
     topic = new_topic(kafka.bootstrap_servers, 1)
     produce(kafka.bootstrap_servers, topic, [b"v"] * 5)
@@ -189,7 +189,7 @@ def test_errors_are_told_alike(
 
 
 def test_a_record_that_looks_different_changes_to_consume_without_a_loss(
-    kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    kafka: SaslKafka, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = new_topic(kafka.bootstrap_servers, 1)
     produce(kafka.bootstrap_servers, topic, [b"v"] * 9000)

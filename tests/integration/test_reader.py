@@ -7,17 +7,17 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from spark_apps.errors import DataLost, ReadFailed
 from spark_apps.records import reader
 from spark_apps.records.batches import Range
 from spark_apps.records.reader import BATCH_BYTES, Job
 from tests.integration.agent_site import wait_for
 from tests.integration.kafka_topics import expire, new_topic, produce, set_broker, transaction
+from tests.sasl_kafka import SaslKafka
 
 
 @pytest.fixture
-def servers(kafka: EmbeddedKafka) -> str:
+def servers(kafka: SaslKafka) -> str:
     return kafka.bootstrap_servers
 
 
@@ -178,7 +178,7 @@ def test_settings_that_kafka_does_not_know_are_refused_with_their_name(servers: 
         offsets(job(servers, "t", Range(0, 0, 5, 1), nonsense="1"))
 
 
-def test_wrong_credentials_say_so(kafka: EmbeddedKafka) -> None:
+def test_wrong_credentials_say_so(kafka: SaslKafka) -> None:
     with pytest.raises(ReadFailed, match=r"(?i)authentication"):
         offsets(
             job(

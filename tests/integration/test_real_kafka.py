@@ -15,7 +15,6 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from coordinator_tasks.core.errors import GroupInUse, KafkaUnavailable, NodeMissing
 from coordinator_tasks.core.model import Actor, StartRule
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service import topics, transitions
 from coordinator_tasks.service.transitions import Outcome, TopicReport
@@ -24,6 +23,7 @@ from tests.fakes.cluster import PERSON
 from tests.integration.agent_site import Site, wait_for
 from tests.integration.kafka_topics import produce
 from tests.integration.real_site import LIMIT_S, QUICK, Managed
+from tests.sasl_kafka import SaslKafka
 
 pytestmark = pytest.mark.integration
 ALL = range(4)
@@ -32,7 +32,7 @@ LOOP = Actor("loop", "test")
 
 
 @pytest.fixture
-def site(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Site:
+def site(zookeeper: EmbeddedZooKeeper, kafka: SaslKafka) -> Site:
     return Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=2)
 
 
@@ -176,7 +176,7 @@ def test_a_topic_that_kafka_lost_is_reported_by_its_id_and_never_continued(manag
     assert all(row.sequence < 1000 for row in managed.ledger.rows), "records of another topic are not this one's"
 
 
-def with_login(settings: Settings, kafka: EmbeddedKafka, password: str) -> Settings:
+def with_login(settings: Settings, kafka: SaslKafka, password: str) -> Settings:
     login = {
         "bootstrap.servers": kafka.sasl_bootstrap_servers,
         "security.protocol": "SASL_PLAINTEXT",
@@ -188,7 +188,7 @@ def with_login(settings: Settings, kafka: EmbeddedKafka, password: str) -> Setti
     return replace(settings, kafka=login)
 
 
-def test_coordinator_and_consumers_work_behind_a_log_in_and_leave_no_secret(site: Site, kafka: EmbeddedKafka) -> None:
+def test_coordinator_and_consumers_work_behind_a_log_in_and_leave_no_secret(site: Site, kafka: SaslKafka) -> None:
     site.settings = with_login(site.settings, kafka, "alice-secret")
     managed = Managed(site)
     try:
@@ -208,7 +208,7 @@ def test_coordinator_and_consumers_work_behind_a_log_in_and_leave_no_secret(site
 
 
 def test_a_wrong_password_is_one_line_for_the_coordinator_and_in_the_consumers_report(
-    site: Site, kafka: EmbeddedKafka
+    site: Site, kafka: SaslKafka
 ) -> None:
     right = site.settings
     site.settings = with_login(right, kafka, "alice-secret")

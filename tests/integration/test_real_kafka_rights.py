@@ -14,7 +14,6 @@ from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, Us
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.kafka_rights import Resource, Right, Side, needed, transactional_ids
 from coordinator_tasks.doctor import Finding, Result, examine
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service import directives, positions
 from coordinator_tasks.settings import TOKEN_FENCE, TRANSACTIONAL_FENCE, Settings
@@ -25,6 +24,7 @@ from tests.certificates import Authority
 from tests.fakes.cluster import PERSON
 from tests.integration.agent_site import Site, Traffic, wait_for
 from tests.integration.real_site import LIMIT_S, Managed
+from tests.sasl_kafka import SaslKafka
 
 pytestmark = pytest.mark.integration
 ALL = range(2)
@@ -41,7 +41,7 @@ OPERATIONS = {"Describe": AclOperation.DESCRIBE, "Read": AclOperation.READ, "Wri
 class Secure:
     """A broker that asks for rights; on its open listener everybody has all of them."""
 
-    broker: EmbeddedKafka
+    broker: SaslKafka
     folder: Path
     site: Authority
     certificates: bool
@@ -84,7 +84,7 @@ def secure(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         f"{listener}ssl.truststore.type": "PEM",
         f"{listener}ssl.truststore.location": str(site.ca),
     }
-    with EmbeddedKafka(folder / "kafka", users={"nobody": "x"}, settings=settings) as broker:
+    with SaslKafka(folder / "kafka", users={"nobody": "x"}, settings=settings) as broker:
         made = Secure(broker, folder, site, certificates)
         users = [] if certificates else [side.value for side in Side]
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)

@@ -13,10 +13,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from tests.integration.agent_site import Rows, Running, Site, wait_for
 from tests.integration.test_real_kafka import with_login
+from tests.sasl_kafka import SaslKafka
 
 pytestmark = pytest.mark.integration
 DENIED_S = 4.0
@@ -46,13 +46,13 @@ class RogueBroker:
 
 
 @pytest.fixture
-def strict(tmp_path: Path) -> Iterator[EmbeddedKafka]:
+def strict(tmp_path: Path) -> Iterator[SaslKafka]:
     """A broker that asks for rights on its SASL listener; on the other one everybody has all of them."""
     settings = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
     }
-    with EmbeddedKafka(tmp_path / "kafka", users={"alice": "alice-secret"}, settings=settings) as broker:
+    with SaslKafka(tmp_path / "kafka", users={"alice": "alice-secret"}, settings=settings) as broker:
         yield broker
 
 
@@ -63,7 +63,7 @@ def rogue() -> Iterator[RogueBroker]:
     made.close()
 
 
-def grant(kafka: EmbeddedKafka, kind: ResourceType, name: str) -> None:
+def grant(kafka: SaslKafka, kind: ResourceType, name: str) -> None:
     """Read, which includes Describe: `docs/operations.md`."""
     everything = ("User:alice", "*", AclOperation.READ, AclPermissionType.ALLOW)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": "1"})
@@ -72,7 +72,7 @@ def grant(kafka: EmbeddedKafka, kind: ResourceType, name: str) -> None:
 
 
 def test_a_consumer_needs_the_documented_rights_only_and_logs_in_at_its_own_brokers_only(
-    zookeeper: EmbeddedZooKeeper, strict: EmbeddedKafka, rogue: RogueBroker
+    zookeeper: EmbeddedZooKeeper, strict: SaslKafka, rogue: RogueBroker
 ) -> None:
     site = Site(zookeeper.connect_string, strict.bootstrap_servers, partitions=2)
     grant(strict, ResourceType.TOPIC, site.topic)

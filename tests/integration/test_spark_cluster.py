@@ -12,13 +12,13 @@ import pytest
 from pyspark.find_spark_home import _find_spark_home
 
 from coordinator_tasks.demo.evidence import Row
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.ports import HOST, free_port, listening
 from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.java import QUICK_START_OPTIONS, find_java
 from tests.integration.agent_site import Site, Traffic, wait_for
 from tests.integration.real_site import Managed
+from tests.sasl_kafka import SaslKafka
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,7 +102,7 @@ class Application:
 
 @pytest.fixture(scope="module")
 def application(
-    master: str, zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory
+    master: str, zookeeper: EmbeddedZooKeeper, kafka: SaslKafka, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Application]:
     folder = tmp_path_factory.mktemp("application")
     settings = folder / "kafka.json"
