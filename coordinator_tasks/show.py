@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from coordinator_tasks.core import pauses
 from coordinator_tasks.core.model import Actor, Explanation, Fleet, Move
 from coordinator_tasks.core.move_ways import HOW, by_way
 from coordinator_tasks.core.partition_text import named, ranges
@@ -137,6 +138,10 @@ def history(found: Iterable[Rebalance]) -> str:
             reasons[ranges(partitions)] = _reasons(one, partitions)
         lines.append(table(("  partitions", "from", "to", "kind"), rows, "  nothing moved"))
         lines += [f"  why {which}: {text}" for which, text in reasons.items() if text]
+        if one.pauses is not None:
+            said = (pauses.moved_sentence(one.pauses), pauses.unmoved_sentence(one.pauses))
+            lines += [f"  {text}" for text in said if text]
+            lines += [f"  left out: {text}" for text in one.pauses.left_out]
         parts.append("\n".join(lines))
     return "\n\n".join(parts) or "nothing has happened yet"
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
@@ -99,6 +100,8 @@ class PlainTopic(TopicReader):
         self._ends_at = 0.0
         self._starting_until = 0.0
         self._stuck_at = 0.0
+        self._heard: set[int] = set()  # partitions that have brought something since they were assigned
+        self._polled_at = -inf
         self._waiting: dict[int, int] = {}  # stalled partition at the last check -> its position
         self._thread = threading.Thread(target=self._run, name=f"plain-{runner.topic}", daemon=True)
         self._thread.start()
@@ -121,7 +124,10 @@ class PlainTopic(TopicReader):
                 self._warm_up()
             while not self._stop.is_set():
                 self._follow()
-                self._process(self._kafka.consume(MOST_MESSAGES, self._poll_s))
+                messages = self._kafka.consume(MOST_MESSAGES, self._poll_s)
+                came_at = time.monotonic()
+                self._process(messages)
+                self._polled_at = came_at if len(messages) < MOST_MESSAGES else -inf
         except Exception as error:  # the edge of a thread: the agent leaves with this reason
             log.exception("reading topic %s failed", self.runner.topic)
             self.problem = f"{type(error).__name__}: {error}"
@@ -155,6 +161,7 @@ class PlainTopic(TopicReader):
             self._kafka.incremental_unassign([TopicPartition(self.runner.topic, p) for p in gone])
         for partition in gone:
             del self._assigned[partition]
+        self._heard -= set(gone)
 
     def _replace_stuck_client(self) -> None:
         """Replace the client if a partition has brought no records between two checks.
@@ -169,6 +176,7 @@ class PlainTopic(TopicReader):
         log.warning("topic %s: partitions %s bring no records: using a new client", self.runner.topic, stuck)
         old, self._kafka = self._kafka, Consumer(self._settings, logger=LIBRARY_LOG)
         self._assigned.clear()
+        self._heard.clear()
         threading.Thread(target=old.close, name=f"close-{self.runner.topic}", daemon=True).start()
 
     @staticmethod
@@ -254,6 +262,12 @@ class PlainTopic(TopicReader):
     def _hand_out(self, ownership: TopicOwnership, ends: Mapping[int, int]) -> dict[int, Range]:
         held = ownership.batches.readable().items()
         ready = {p: h for p, h in held if p in ends and self._assigned.get(p) == h.token.epoch}
+        for partition, one in ready.items():
+            if partition in self._heard:  # all that had come by the last poll was handed out
+                one.passes.empty(self._polled_at)
+            elif ends[partition] <= one.position:
+                one.passes.empty(time.monotonic())
+        self._heard |= ready.keys()
         ranges = {p: Range(p, h.position, ends[p], h.token.epoch) for p, h in ready.items() if ends[p] > h.position}
         if ranges:
             self._batch += 1

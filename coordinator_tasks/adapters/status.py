@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Collection, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, TypeVar
 
@@ -14,7 +15,7 @@ import httpx
 
 from coordinator_tasks.core.codecs.status_codec import MAX_STATUS_BYTES, decode_status
 from coordinator_tasks.core.errors import Malformed
-from coordinator_tasks.core.model import Answer, Member, Silence, Unreachable
+from coordinator_tasks.core.model import Answer, ConsumerStatus, Member, Silence, Unreachable
 from coordinator_tasks.core.names import MAX_ID_BYTES, check_topic
 from coordinator_tasks.status_tokens import StatusTokens
 from coordinator_tasks.tls_files import TlsFiles, bad_certificate
@@ -114,8 +115,10 @@ class HttpStatusClient:
             return Unreachable(Silence.BROKEN, member.problem)
         try:
             async with self._places, asyncio.timeout(self._limit_s):
+                asked_s = time.monotonic()
                 code, body = await self._fetch(member.address)
-            return self._read(member, code, body)
+                answered_s = time.monotonic()
+            return _timed(self._read(member, code, body), asked_s, answered_s)
         except TimeoutError:
             return Unreachable(Silence.SILENT, f"{member.address} gave no answer within {self._limit_s:g} s")
         except httpx.ConnectError as error:
@@ -206,6 +209,12 @@ def _trusting(ca: str) -> ssl.SSLContext:
         return httpx.create_ssl_context(trust_env=False)
     files = TlsFiles("status_", "TLS to the consumers' interfaces", ca)
     return files.load(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+
+
+def _timed(answer: Answer, asked_s: float, answered_s: float) -> Answer:
+    if isinstance(answer, ConsumerStatus):
+        return replace(answer, asked_s=asked_s, answered_s=answered_s)
+    return answer
 
 
 def _kind(error: httpx.TransportError) -> Silence:

@@ -8,7 +8,7 @@ import typer
 from coordinator_tasks import show
 from coordinator_tasks.cli.base import Json, Topic, Topics, actor, exit_if_held, managed, opened, output, user
 from coordinator_tasks.service import history as history_service
-from coordinator_tasks.service import loop, transitions
+from coordinator_tasks.service import loop, pauses, transitions
 from coordinator_tasks.signals import stopped_by
 
 commands = typer.Typer()
@@ -46,7 +46,9 @@ def explain(
 def step(context: typer.Context, topics: Topics = None, json: Json = False) -> None:
     """Do what is due now for each topic, once, without waiting."""
     with opened(context) as c:
-        reports = transitions.step(c, managed(c, topics), actor())
+        named = managed(c, topics)
+        reports = transitions.step(c, named, actor())
+        pauses.complete(c, named)
         output(reports, json, show.reports)
     exit_if_held(reports)
 

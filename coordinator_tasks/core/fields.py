@@ -13,6 +13,7 @@ MAX_COUNT = 2**53 - 1
 """Of epochs and incarnations: the next one can still be counted, written and read."""
 MAX_REAL = 1e15  # sums and products of many stay finite
 MAX_TIME = 253_402_300_799.0  # the last second of the year 9999, which a page can still show
+MAX_SPAN_S = 1e9  # of a measured span of time: some thirty years
 MAX_GENERATION = 64  # characters; ours are 16
 MISSING: Any = object()
 V = TypeVar("V")

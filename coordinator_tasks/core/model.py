@@ -46,10 +46,24 @@ class Handoff:
 
 
 @dataclass(frozen=True, slots=True)
+class Ago:
+    """How many seconds before it wrote a release its giver had done something, by a clock that never jumps.
+
+    `read_s`: read the node with the hand-off. `passed_s`: its last record had passed the sink; `empty_s`: it last knew that
+    nothing was left beyond what it had read (`None` = never in this ownership).
+    """
+
+    read_s: float | None = None
+    passed_s: float | None = None
+    empty_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """What the giver writes on the partition's node after its last commit.
 
-    `epoch`: of the hand-off; `token`: under which `offset` was committed.
+    `epoch`: of the hand-off; `token`: under which `offset` was committed. `ago`: when it did what; it counts for the
+    measure of the pause alone.
     """
 
     epoch: int
@@ -58,6 +72,7 @@ class Release:
     offset: int
     generation: str
     token: Token
+    ago: Ago | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,12 +296,40 @@ class Fleet:
 
 
 @dataclass(frozen=True, slots=True)
+class Taken:
+    """How a consumer has taken up a partition; times in seconds by a clock that never jumps.
+
+    `waited`: records that waited for its first batch: the log's end as known then, minus where it began; 0 if it found
+    nothing left before. `ago_s`: how long before this answer its first record had passed the sink (`None` = none has).
+    `batch_s`: how long that batch took. `released_s`: from its read of the release until then (`None` = there was none).
+    """
+
+    waited: int
+    ago_s: float | None = None
+    batch_s: float = 0.0
+    released_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """The longest stall of the partitions that a consumer kept while it acted on an epoch.
+
+    `longest_s`: of `partition`, among `partitions` of them; `before_s`: the longest in the ten to twenty seconds before.
+    """
+
+    longest_s: float
+    partition: int
+    partitions: int
+    before_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class RunningPartition:
     """One partition that a consumer runs. `position` is the next offset to process; `lag_records` is None if unknown.
 
     `started`: its start position is committed under `token`, and it was part of a planned batch or at the log's end.
     `rate`: records per second that are written to it; `record_bytes`: their average size; `None` if unknown.
-    `closing`: it is no longer held, and a batch with it is running.
+    `closing`: it is no longer held, and a batch with it is running. `taken`: how it was taken up, once that is known.
     """
 
     position: int
@@ -296,6 +339,7 @@ class RunningPartition:
     lag_records: int | None = None
     rate: float | None = None
     record_bytes: float | None = None
+    taken: Taken | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +347,7 @@ class TopicStatus:
     """What a consumer says of one topic. `acted_epoch` 0 = it has acted on nothing yet.
 
     `held`: partition → epoch of everything that its accepted node lets it run or take over, started or not. After a
-    loss of ZooKeeper nothing else tells it.
+    loss of ZooKeeper nothing else tells it. `stalls`: epoch → how what it kept was disturbed, of the last few epochs.
     """
 
     generation: str
@@ -313,11 +357,15 @@ class TopicStatus:
     query_alive: bool = True
     reports: tuple[str, ...] = ()
     last_batch: Mapping[str, float] = field(default_factory=dict)
+    stalls: Mapping[int, Stall] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStatus:
-    """The answer of a consumer's own interface."""
+    """The answer of a consumer's own interface.
+
+    `asked_s`, `answered_s`: between these monotonic times of the one who asked it was made (0 = unknown).
+    """
 
     consumer: str
     cluster: str
@@ -326,6 +374,8 @@ class ConsumerStatus:
     health: str
     topics: Mapping[str, TopicStatus] = field(default_factory=dict)
     reports: tuple[str, ...] = ()
+    asked_s: float = field(default=0.0, compare=False)
+    answered_s: float = field(default=0.0, compare=False)
 
 
 class Silence(StrEnum):
@@ -430,13 +480,60 @@ class Actor:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """How long one moved partition stood still. Times are ZooKeeper's, in seconds since 1970; `None` = unknown.
+
+    - `last_at`: the giver's last record passed the sink; `released_at`: its release was written; `first_at`: the taker's
+      first record passed the sink.
+    - `records`, `size`: that waited for the taker's first batch, and their bytes where records are measured.
+    - `wait_s`: the longest wait of one of them because of the move; `None` = nothing waited. `least`: it waited at least so
+      long, since nobody can say when the giver's last record passed.
+    - `error_s`: the true wait lies within this of `wait_s`.
+    """
+
+    partition: int
+    last_at: float | None = None
+    released_at: float | None = None
+    first_at: float | None = None
+    records: int = 0
+    size: int | None = None
+    wait_s: float | None = None
+    error_s: float = 0.0
+    least: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unmoved:
+    """The longest stall of a partition that did not move: of `partitions` that `consumer` and others report on."""
+
+    partitions: int
+    longest_s: float
+    partition: int
+    consumer: str
+    before_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """What a rebalance cost. `measured`: partition by partition, sorted.
+
+    `missing`: moved partitions that nobody has measured (yet). `left_out`: sentences about answers that cannot be true.
+    """
+
+    measured: tuple[Pause, ...] = ()
+    missing: int = 0
+    unmoved: Unmoved | None = None
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """`/history/[TOPIC]/[SEQ]`: one transition, written in its own transaction.
 
     `lasted_s`: how long the topic was in `source`; `rebalance_s`: how long the rebalance has taken so far.
     `incarnations`: consumer → the incarnation that may run its partitions; with the moves they tell who may have
-    processed what. `plan`: why the strategy moved what it moved, if one was asked. `sequence`: the node's number (-1
-    before it is written).
+    processed what. `plan`: why the strategy moved what it moved, if one was asked. `pauses`: in the record that ends a
+    rebalance, written when it is measured. `sequence`: the node's number (-1 before it is written).
     """
 
     topic: str
@@ -456,4 +553,5 @@ class Record:
     digest: str = ""
     incarnations: Mapping[str, int] = field(default_factory=dict)
     plan: Explanation | None = None
+    pauses: Pauses | None = None
     sequence: int = -1

@@ -9,6 +9,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
+from coordinator_tasks.core.pauses import sentence
 from coordinator_tasks.demo.checker import Verdict
 from coordinator_tasks.demo.report import EventReport
 
@@ -95,6 +96,8 @@ class Display:
         self._console.print(_moves_table(events))
         for event in events:
             self.line(_stall_line(event))
+            if event.pauses is not None:
+                self.line(f"  the history says: {sentence(event.pauses)}")
         self.line()
         for check in verdict.checks:
             mark = "[green]ok    [/]" if check.ok else "[bold red]FAILED[/]"
@@ -119,10 +122,12 @@ def _moves_table(events: Sequence[EventReport]) -> Table:
         table.add_column(name, no_wrap=True)
     table.add_column("cause", no_wrap=True, overflow="ellipsis", max_width=60)
     table.add_column("stall ms", justify="right")
+    table.add_column("by the history", justify="right", no_wrap=True)
     for event in events:
         for move in event.moves:
             table.add_row(
-                str(move.partition), move.giver, move.taker, move.kind, escape(move.cause), f"{move.stall_ms:.0f}"
+                *(str(move.partition), move.giver, move.taker, move.kind, escape(move.cause), f"{move.stall_ms:.0f}"),
+                "–" if move.pause_ms is None else f"{move.pause_ms:.0f} ±{move.error_ms:.0f}",
             )
         table.add_section()
     return table

@@ -7,7 +7,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from coordinator_tasks.core.model import Record
+from coordinator_tasks.core.model import Pause, Pauses, Record
+from coordinator_tasks.core.pauses import sentence
 from coordinator_tasks.demo import stalls
 from coordinator_tasks.demo.checker import Verdict, moves_of
 from coordinator_tasks.demo.evidence import Event, Evidence
@@ -19,7 +20,7 @@ AFTER_STABLE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class MoveStall:
-    """One partition's move in an event, and its longest stall there."""
+    """One partition's move in an event: its longest stall there by the rows, and its pause by the history (`None` = none)."""
 
     event: str
     partition: int
@@ -28,6 +29,8 @@ class MoveStall:
     kind: str
     cause: str
     stall_ms: float
+    pause_ms: float | None
+    error_ms: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class EventReport:
     """One event: what moved, and the longest stalls of moved and unmoved partitions.
 
     `quiet` is the same measure of all partitions, in an undisturbed window before; `bystander` that of the partitions
-    whose consumer neither gave nor took anything (there may be none).
+    whose consumer neither gave nor took anything (there may be none). `pauses`: what the history says.
     """
 
     kind: str
@@ -47,6 +50,7 @@ class EventReport:
     bystander: Spread
     to_plan_s: float
     to_stable_s: float
+    pauses: Pauses | None
 
 
 def event_reports(evidence: Evidence, verdict: Verdict) -> list[EventReport]:
@@ -65,11 +69,13 @@ def _event(event: Event, evidence: Evidence, verdict: Verdict, found: dict[int, 
     owners = {h.partition: h.consumer for h in verdict.held if h.from_at <= event.began_at < h.until_at}
     planned = [r.at for r in records if r.moves]
     cause = next((r.cause for r in records if r.moves), "")
+    pauses = next((r.pauses for r in sorted(records, key=lambda r: -r.sequence) if r.pauses is not None), None)
+    known = {one.partition: one for one in pauses.measured if one.wait_s is not None} if pauses is not None else {}
     return EventReport(
         kind=event.kind,
         consumer=event.consumer,
         moves=tuple(
-            MoveStall(event.kind, p, giver, taker, kind.value, cause, _ms(here[p]))
+            MoveStall(event.kind, p, giver, taker, kind.value, cause, _ms(here[p]), *_pause_ms(known.get(p)))
             for p, (giver, taker, kind) in sorted(moves.items())
         ),
         moved=stalls.spread(here, moves.keys()),
@@ -78,7 +84,12 @@ def _event(event: Event, evidence: Evidence, verdict: Verdict, found: dict[int, 
         bystander=stalls.spread(here, [p for p in rest if owners.get(p) not in involved]),
         to_plan_s=round(min(planned) - event.began_at, 3) if planned else 0.0,
         to_stable_s=round(event.stable_at - event.began_at, 3),
+        pauses=pauses,
     )
+
+
+def _pause_ms(one: Pause | None) -> tuple[float | None, float | None]:
+    return (None, None) if one is None or one.wait_s is None else (_ms(one.wait_s), _ms(one.error_s))
 
 
 def _ms(seconds: float) -> float:
@@ -136,6 +147,7 @@ def _event_json(event: EventReport) -> dict[str, Any]:
         "bystander_stall_ms": {**_spread_json(event.bystander), "partitions": event.bystander.partitions},
         "to_plan_s": event.to_plan_s,
         "to_stable_s": event.to_stable_s,
+        "pauses": None if event.pauses is None else sentence(event.pauses),
     }
 
 

@@ -7,7 +7,7 @@ from itertools import islice
 
 from coordinator_tasks.core.codecs.history_codec import decode_record
 from coordinator_tasks.core.errors import LookAgain
-from coordinator_tasks.core.model import Actor, Move, Record, State
+from coordinator_tasks.core.model import Actor, Move, Pauses, Record, State
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Delete
 from coordinator_tasks.core.znodes import children, find_many
@@ -23,7 +23,7 @@ class Rebalance:
     """One rebalance of one topic: from its first plan until Stable, over all its runs.
 
     `states`: all states, the first is the one before it; `ended_at` is 0 until it ends; `moves` names a partition more
-    than once if it was planned again meanwhile.
+    than once if it was planned again meanwhile. `pauses`: how long they stood still, once that is measured.
     """
 
     topic: str
@@ -36,6 +36,7 @@ class Rebalance:
     runs: tuple[Actor, ...]
     moves: tuple[Move, ...]
     records: tuple[Record, ...]
+    pauses: Pauses | None = None
 
 
 def records(c: Coordinator, topic: str, limit: int = 100) -> tuple[Record, ...]:
@@ -77,26 +78,27 @@ def _summed_up(topic: str, group: list[Record]) -> Rebalance:
         runs=tuple(dict.fromkeys(record.actor for record in group)),
         moves=tuple(move for record in group for move in record.moves),
         records=tuple(group),
+        pauses=last.pauses,
     )
 
 
 def _backwards(c: Coordinator, topic: str, chunk: int) -> Iterator[Record]:
     """All records, newest first, read in chunks; a record pruned meanwhile is left out."""
-    names = _names(c, topic)
-    for end in range(len(names), 0, -chunk):
-        paths = {name: f"{c.paths.history(topic)}/{name}" for name in reversed(names[max(0, end - chunk) : end])}
+    listed = names(c, topic)
+    for end in range(len(listed), 0, -chunk):
+        paths = {name: f"{c.paths.history(topic)}/{name}" for name in reversed(listed[max(0, end - chunk) : end])}
         for name, node in find_many(c.zk, paths).items():
             yield decode_record(paths[name], node.data, int(name))
 
 
-def _names(c: Coordinator, topic: str) -> list[str]:
+def names(c: Coordinator, topic: str) -> list[str]:
     """The records' names, oldest first; any other child is no record."""
     return [name for name in children(c.zk, c.paths.history(topic)) if name.isascii() and name.isdigit()]
 
 
 def prune(c: Coordinator, topic: str, keep: int = KEEP) -> int:
     """Delete the oldest records beyond `keep`; returns how many. A failed deletion is left to the next call."""
-    old = _names(c, topic)[: -keep if keep else None]
+    old = names(c, topic)[: -keep if keep else None]
     deleted = 0
     for first in range(0, len(old), _DELETES):
         deleted += _delete(c, [f"{c.paths.history(topic)}/{name}" for name in old[first : first + _DELETES]])

@@ -7,11 +7,11 @@ continues when they are back. While Kafka does not answer, it does what is possi
 import logging
 import threading
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from coordinator_tasks.core.errors import Unavailable
-from coordinator_tasks.core.model import Actor, MoveKind
-from coordinator_tasks.service import transitions, upkeep
+from coordinator_tasks.core.model import Actor, MoveKind, State
+from coordinator_tasks.service import pauses, transitions, upkeep
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Outcome, TopicReport
 
@@ -22,6 +22,7 @@ AMONG_THEM = (MoveKind.HANDOFF, MoveKind.START)  # a barrier opens only after th
 SHOWN_TOPICS = 10  # in one line of the log
 CHORES_S = 10.0  # new partitions and readmissions
 PRUNE_S = 60.0  # old records
+MEASURE_S = 30.0  # after Stable; later it is one of the chores
 log = logging.getLogger(__name__)
 
 
@@ -31,13 +32,14 @@ def run(c: Coordinator, stop: threading.Event, who: str, show: Callable[[TopicRe
     actor = Actor("loop", who)
     held = ""
     said: set[str] = set()
-    chores = _Chores()
+    chores, measures = _Chores(), _Measures()
     while not stop.is_set():
         wake.clear()
         try:
             c.discovery.watch(wake.set)
             chores.do(c)
             reports = transitions.step(c, transitions.topics(c), actor)
+            measures.do(c, reports)
         except Unavailable as error:
             if str(error) != held:
                 held = str(error)
@@ -51,7 +53,7 @@ def run(c: Coordinator, stop: threading.Event, who: str, show: Callable[[TopicRe
         for report in reports:
             if report.outcome is Outcome.WRITTEN and show is not None:
                 show(report)
-        _pause(stop, wake, _pause_s(reports))
+        _pause(stop, wake, min(_pause_s(reports), measures.pause_s if measures.until else QUIET_S))
 
 
 @dataclass(slots=True)
@@ -74,6 +76,29 @@ class _Chores:
         self.said = frozenset(lines)
         self.at = now + CHORES_S
         self.prune_at = now + PRUNE_S if prune else self.prune_at
+
+
+@dataclass(slots=True)
+class _Measures:
+    """The topics that have just become Stable, each with the time until when its pauses are measured here.
+
+    The pause between two looks doubles: each reads the names of all records.
+    """
+
+    until: dict[str, float] = field(default_factory=dict)
+    at: float = 0.0
+    pause_s: float = 0.0
+
+    def do(self, c: Coordinator, reports: Collection[TopicReport]) -> None:
+        now = c.clock.monotonic()
+        ended = [one.topic for one in reports if one.outcome is Outcome.WRITTEN and one.after is State.STABLE]
+        if ended:
+            self.until.update(dict.fromkeys(ended, now + MEASURE_S))
+            self.at, self.pause_s = now, pauses.AGAIN_S
+        if self.until and now >= self.at:
+            left = pauses.complete(c, self.until)
+            self.until = {topic: until for topic, until in self.until.items() if topic in left and now < until}
+            self.at, self.pause_s = now + self.pause_s, 2 * self.pause_s
 
 
 def _say(reports: Collection[TopicReport], said: Collection[str]) -> set[str]:

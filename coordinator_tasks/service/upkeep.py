@@ -4,18 +4,20 @@ from collections.abc import Iterator, Sequence
 
 from coordinator_tasks.core.errors import KafkaUnavailable, LookAgain
 from coordinator_tasks.core.names import is_topic
-from coordinator_tasks.service import directives, history, topics
+from coordinator_tasks.service import directives, history, pauses, topics
 from coordinator_tasks.service.coordinator import Coordinator
 
 
 def upkeep(c: Coordinator, managed: Sequence[str], *, prune: bool = True) -> Iterator[str]:
-    """Refresh the partition lists, complete readmissions, prune the histories; a line for each result or problem.
+    """Refresh the partition lists, complete readmissions, measure pauses, prune the histories; a line for each result or
+    problem.
 
     An unreadable node stops none of the others. `prune` False = leave the histories, whose lists are long, for another
     call. Raises `StoreUnavailable` and `DiscoveryUnavailable`.
     """
     yield from _refresh(c, managed)
     yield from readmit(c)
+    pauses.complete(c, managed)
     for topic in filter(is_topic, managed) if prune else ():
         if count := history.prune(c, topic):
             yield f"{topic}: old records pruned: {count}"

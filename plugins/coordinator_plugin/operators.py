@@ -20,12 +20,14 @@ from coordinator_plugin.links import ClusterPageLink
 from coordinator_plugin.report import lines, plain
 from coordinator_plugin.steps import LeftOver, continuation
 from coordinator_plugin.triggers import POLL_S, ConfirmationTrigger
+from coordinator_tasks.core.errors import Unavailable
 from coordinator_tasks.core.model import State
-from coordinator_tasks.service import transitions, upkeep
+from coordinator_tasks.service import pauses, transitions, upkeep
 from coordinator_tasks.service.coordinator import Coordinator
 
 WAIT_LIMIT_S = 60.0
 LOOK_S = 1.5
+MEASURE_S = 2.0
 LEFT = "left"
 """A key in the extra of events: the digest of the work that a run leaves over."""
 
@@ -45,8 +47,12 @@ class TransitionOperator(ClusterOperator):
         with self.coordinator() as coordinator:
             named = topics_of(context) or transitions.topics(coordinator)
             reports = type(self).step(coordinator, named, actor_of(context))
-        self.say(lines(reports))
+            self.say(lines(reports))
+            self.completed(coordinator, reports)
         return [plain(report) for report in reports]
+
+    def completed(self, coordinator: Coordinator, reports: "Sequence[transitions.TopicReport]") -> None:
+        """What is to be done after the transition."""
 
 
 class PlanOperator(TransitionOperator, SkipMixin):
@@ -108,6 +114,19 @@ class SettleOperator(TransitionOperator):
     """Starting → Stable, for all topics whose starts are confirmed."""
 
     step = staticmethod(transitions.settle)
+
+    def completed(self, coordinator: Coordinator, reports: Sequence[transitions.TopicReport]) -> None:
+        """Measure the pauses as soon as the first records have passed; `reconcile` completes what takes longer."""
+        ended = [
+            one.topic for one in reports if one.outcome is transitions.Outcome.WRITTEN and one.after is State.STABLE
+        ]
+        try:
+            left = pauses.complete_within(coordinator, ended, MEASURE_S)
+        except Unavailable as error:
+            self.log.warning("the pauses are not measured yet: %s", error)
+            return
+        for topic in left:
+            self.log.info("the pauses of %s are not all measured yet", topic)
 
 
 class ConfirmationOperator(ClusterOperator):

@@ -16,6 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from coordinator_tasks.core.move_ways import HOW
 from coordinator_tasks.core.partition_text import counted
+from coordinator_tasks.core.pauses import milliseconds, sentence
 from coordinator_ui import words
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -51,10 +52,12 @@ def environment() -> Environment:
         "explained": lambda kind: HOW[kind][1],
         "iso": words.iso,
         "meaning": words.meaning,
+        "milliseconds": milliseconds,
         "moment": words.moment,
         "partitions": words.partitions,
         "segment": lambda text: quote(str(text), safe=""),
         "run_path": words.run_path,
+        "stood_still": sentence,
         "task_path": words.task_path,
         "way": lambda kind: HOW[kind][0],
         "why": words.why,

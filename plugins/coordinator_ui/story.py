@@ -7,12 +7,14 @@ release is written, usually long before the coordinator asks.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from coordinator_tasks.core.model import Actor, MoveKind, Record, State
+from coordinator_tasks.core.model import Actor, MoveKind, Pause, Pauses, Record, State
 from coordinator_tasks.core.move_ways import by_way, way
 from coordinator_tasks.core.partition_text import counted
 from coordinator_tasks.service.history import Rebalance
 from coordinator_ui import words
 
+MOST_PAUSES = 100
+"""Partitions of a rebalance whose pause is shown, the longest first."""
 _CLOSES = frozenset({MoveKind.HANDOFF, MoveKind.BARRIER, MoveKind.STOP})
 
 
@@ -65,7 +67,10 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """One rebalance. `headline` sums it up in one sentence; `causes` are those of its plans, in their order."""
+    """One rebalance. `headline` sums it up in one sentence; `causes` are those of its plans, in their order.
+
+    `pauses`: how long partitions stood still, once that is measured.
+    """
 
     topic: str
     rebalance: str
@@ -78,6 +83,13 @@ class Story:
     rows: tuple[MoveRow, ...]
     steps: tuple[StoryStep, ...]
     phases: tuple[Phase, ...]
+    pauses: Pauses | None = None
+
+    @property
+    def longest(self) -> tuple[Pause, ...]:
+        """The partitions that stood still for longest."""
+        found = self.pauses.measured if self.pauses is not None else ()
+        return tuple(sorted(found, key=lambda one: (-(one.wait_s or 0.0), one.partition))[:MOST_PAUSES])
 
     @property
     def runs(self) -> tuple[Actor, ...]:
@@ -102,6 +114,7 @@ def tell(one: Rebalance, now: float) -> Story:
         rows=rows,
         steps=tuple(_step(record, one.began_at) for record in one.records),
         phases=_phases(one, lasted_s),
+        pauses=one.pauses,
     )
 
 

@@ -18,9 +18,11 @@ from tests.formats.kinds import KINDS, VERSIONED, of_another_version
 HERE = Path(__file__).parent
 RELEASES = sorted(path.name for path in HERE.glob("*.*.*"))
 TODAY = {name: kind.value for name, kind in KINDS.items()}
-RUNNING = {
-    partition: replace(one, record_bytes=None) for partition, one in TODAY["status"].topics["orders"].running.items()
-}
+_ORDERS = TODAY["status"].topics["orders"]
+_RUNNING = {partition: replace(one, taken=None) for partition, one in _ORDERS.running.items()}
+_STATUS = replace(TODAY["status"], topics={"orders": replace(_ORDERS, running=_RUNNING, stalls={})})
+_WEIGHED = {partition: replace(one, record_bytes=None) for partition, one in _RUNNING.items()}
+_UNMEASURED = {"record": replace(TODAY["record"], pauses=None), "status": _STATUS}
 OLDER: dict[str, dict[str, Any]] = {
     "0.1.0": {
         "topic node": replace(TODAY["topic node"], seeks={}),
@@ -29,11 +31,11 @@ OLDER: dict[str, dict[str, Any]] = {
         "registration file": replace(TODAY["registration file"], process="", formats=()),
         "claim": replace(TODAY["claim"], registered=0, process="", reasons={}),
         "directive": replace(TODAY["directive"], draining=Draining("bob", "up", 6.0, 1)),
-        "status": replace(
-            TODAY["status"], topics={"orders": replace(TODAY["status"].topics["orders"], running=RUNNING)}
-        ),
+        **_UNMEASURED,
+        "status": replace(_STATUS, topics={"orders": replace(_STATUS.topics["orders"], running=_WEIGHED)}),
         "ended file": (137, ""),
-    }
+    },
+    "0.2.0": _UNMEASURED,
 }
 """What differs from today's example, because the release did not have a field yet."""
 NOT_THERE = {"0.1.0": {"transactional id", "leaving file", "positions table"}}

@@ -223,6 +223,7 @@ class Consumer(Host):
             return True
         if query.current is not None:
             query.start, query.current, query.passed = query.current, None, False
+            self.on_cover(topic, query.start)
         if not query.ownership.grants.opened:
             query.ownership.open()
         try:
@@ -235,6 +236,9 @@ class Consumer(Host):
 
     def on_pass(self, topic: str, query: Query) -> None:
         """Replaced by the world."""
+
+    def on_cover(self, topic: str, batch: BatchOffset) -> None:
+        """The planner learns that a batch has passed. Replaced by the world."""
 
     def on_offer(self, topic: str, query: Query) -> None:
         """A batch is planned. Replaced by the world."""

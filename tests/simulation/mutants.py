@@ -973,6 +973,55 @@ MUTANTS = (
         "member_codec.decode_leave(path, raw)",
         "who asks for an end in a node of its own is the consumer of that node",
     ),
+    # The measure of pauses
+    Mutant(
+        "Releasing._ago",
+        "(read_at, passes.last_at, passes.empty_at)",
+        "(read_at, passes.first_at, passes.empty_at)",
+        "a release says when its giver's last record passed",
+    ),
+    Mutant(
+        "Passes.passed",
+        "if self.first_at is None:",
+        "if True:",
+        "a taker says when its first record passed, not a later one",
+    ),
+    Mutant(
+        "pauses._of_giver",
+        "Span(moved.planned_at, moved.released_at + TICK_S)",
+        "Span(moved.planned_at, inf)",
+        "a giver wrote its release before ZooKeeper stamped it",
+    ),
+    Mutant(
+        "pauses.pause",
+        "within(Span(least, inf))",
+        "within(Span(-inf, inf))",
+        "a taker's first record passed after it had read the release",
+    ),
+    Mutant(
+        "pauses.merged",
+        "| {one.partition: one for one in stored.measured}",
+        "| {}",
+        "a pause that is stored stays as it is",
+    ),
+    Mutant(
+        "pauses._extend",
+        "SetData(path, with_pauses(path, node.data, found), version)",
+        "SetData(path, with_pauses(path, node.data, found))",
+        "pauses are added by a compare-and-set",
+    ),
+    Mutant(
+        "_Ended.running",
+        "one.token.epoch == self.node.since.get(partition)",
+        "True",
+        "a pause is that of the present holding",
+    ),
+    Mutant(
+        "_Ended.status",
+        "answer.incarnation != self.node.incarnations.get(consumer)",
+        "False",
+        "only the incarnation that owns a partition says how it was taken up",
+    ),
 )
 
 

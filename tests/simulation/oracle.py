@@ -15,6 +15,7 @@
 - Every transition is one transaction with one record that tells from where to where; node and state agree.
 - Hold means hold: a consumer stops nothing without a reason, a frozen topic is not planned, and a partition that does
   not move keeps its holding.
+- A pause in the history is true within its error (`pauses`).
 """
 
 from collections import Counter
@@ -45,6 +46,7 @@ from tests.simulation.consumer import Consumer, Query
 from tests.simulation.excuses import LOOK_S, Excuse, Excuses
 from tests.simulation.grants import Grants, by_picture
 from tests.simulation.looks import Looks
+from tests.simulation.pauses import Pauses
 from tests.simulation.running import Running, Runs
 from tests.simulation.shown import Shown
 from tests.simulation.zookeeper import Changes, Znode
@@ -94,6 +96,7 @@ class Oracle:
     grants: Grants = field(default_factory=Grants)
     shown: Shown = field(init=False)
     looks: Looks = field(init=False)
+    pauses: Pauses = field(init=False)
     running: Running = field(default_factory=Running)
     partitions: Callable[[str], int] = lambda _: 0  # how many Kafka has of a topic
     _asked_to_end: set[tuple[str, int]] = field(default_factory=set)  # consumer, incarnation
@@ -108,6 +111,7 @@ class Oracle:
         self.excuses = Excuses(self.consumers, self.grants)
         self.shown = Shown(self.paths)
         self.looks = Looks(self.expect)
+        self.pauses = Pauses(self.expect)
 
     def expect(self, rule: str, holds: bool, sentence: str, *, excused: bool = False) -> None:
         """Check a rule; what is `excused` from it is only counted."""
@@ -153,7 +157,11 @@ class Oracle:
         records: dict[str, list[Record]] = {}
         for path, node in after.items():
             folder, _, name = path.rpartition("/")
-            if node is not None and before[path] is None and folder.startswith(self.paths.histories + "/"):
+            if not folder.startswith(self.paths.histories + "/"):
+                continue
+            if self._changed(before[path], node):
+                self.pauses.on_record(folder.rpartition("/")[2], path, node.data if node is not None else None)
+            if node is not None and before[path] is None:
                 records.setdefault(folder.rpartition("/")[2], []).append(decode_record(path, node.data, int(name)))
         return records
 

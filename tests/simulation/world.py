@@ -222,6 +222,7 @@ class World:
         session.on_effect = self.effect
         session.on_watched = self._on_watched(one)
         one.on_pass = self._on_pass(one)  # type: ignore[method-assign,assignment]
+        one.on_cover = lambda topic, batch: self.oracle.pauses.on_cover(one, topic, batch.ranges, self.kernel.now)  # type: ignore[method-assign,assignment]
         one.on_offer = lambda topic, query: self.oracle.on_offer(one, topic, query)  # type: ignore[method-assign,assignment]
         one.on_request = lambda topic, work: self.oracle.looks.on_request(one, topic, work)  # type: ignore[method-assign,assignment]
         one.on_answer = lambda topic, result: self.oracle.looks.on_answer(one, topic, result)  # type: ignore[method-assign,assignment]

@@ -9,6 +9,7 @@ from coordinator_tasks.core.codecs.shape import VERSION, Item, Kind, Shape
 from coordinator_tasks.core.fetch_properties import usable
 from coordinator_tasks.core.fields import Fields
 from coordinator_tasks.core.model import (
+    Ago,
     Handoff,
     Release,
     Seek,
@@ -62,6 +63,14 @@ _NODE = Shape(
         "seeks": Item("seeks", kinds.by_partition(_SEEK.nested), sparse=True),
     },
 )
+_AGO = Shape(
+    Ago,
+    {
+        "read": Item("read_s", kinds.optional(kinds.SPAN)),
+        "passed": Item("passed_s", kinds.optional(kinds.SPAN)),
+        "empty": Item("empty_s", kinds.optional(kinds.SPAN)),
+    },
+)
 _RELEASE = Shape(
     Release,
     {
@@ -71,6 +80,7 @@ _RELEASE = Shape(
         "offset": Item("offset", kinds.NUMBER),
         "generation": Item("generation", kinds.GENERATION),
         "token": Item("token", TOKEN.nested),
+        "ago": Item("ago", kinds.measured(_AGO.nested), sparse=True),  # missing in releases of earlier versions
     },
 )
 _STATE = Shape(

@@ -1,12 +1,24 @@
 """The JSON of a history record, one per transition. Readers raise `Malformed` (naming the path)."""
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Any
 
 from coordinator_tasks.core.codecs import kinds
-from coordinator_tasks.core.codecs.shape import Item, Kind, Shape
-from coordinator_tasks.core.fields import Fields
-from coordinator_tasks.core.model import Actor, Explanation, Move, MoveKind, Reason, Record, State
+from coordinator_tasks.core.codecs.shape import VERSION, Item, Kind, Shape
+from coordinator_tasks.core.fields import MAX_SPAN_S, Fields, dump
+from coordinator_tasks.core.model import (
+    Actor,
+    Explanation,
+    Move,
+    MoveKind,
+    Pause,
+    Pauses,
+    Reason,
+    Record,
+    State,
+    Unmoved,
+)
 from coordinator_tasks.core.partition_text import numbers, ranges
 
 
@@ -71,6 +83,80 @@ _ACTOR = Shape(
         "try": Item("attempt", kinds.NUMBER, 0),
     },
 )
+_UNMOVED = Shape(
+    Unmoved,
+    {
+        "partitions": Item("partitions", kinds.NUMBER),
+        "longest": Item("longest_s", kinds.REAL),
+        "partition": Item("partition", kinds.NUMBER),
+        "consumer": Item("consumer", kinds.TEXT),
+        "before": Item("before_s", kinds.REAL),
+    },
+)
+
+
+_TIMES = {"last": attrgetter("last_at"), "released": attrgetter("released_at"), "first": attrgetter("first_at")}
+
+
+def _write_pauses(found: Pauses | None) -> dict[str, Any] | None:
+    """A column for each field, in milliseconds since `base`: 10,000 partitions stay below a znode's limit."""
+    if found is None:
+        return None
+    known = [at for one in found.measured for at in (one.last_at, one.released_at, one.first_at) if at is not None]
+    base = min(known, default=0.0)
+    columns = {
+        name: [None if value is None else round((value - base) * 1000, 1) for value in map(get, found.measured)]
+        for name, get in _TIMES.items()
+    }
+    return {
+        "base": base,
+        "partitions": [one.partition for one in found.measured],
+        **columns,
+        "records": [one.records for one in found.measured],
+        "bytes": [one.size for one in found.measured],
+        "wait": [None if one.wait_s is None else round(one.wait_s * 1000, 1) for one in found.measured],
+        "error": [round(one.error_s * 1000, 1) for one in found.measured],
+        "least": [one.partition for one in found.measured if one.least],
+        "missing": found.missing,
+        "unmoved": None if found.unmoved is None else _UNMOVED.write(found.unmoved),
+        "leftOut": list(found.left_out),
+    }
+
+
+def _read_pauses(fields: Fields, name: str) -> Pauses:
+    inner = fields.nested(name)
+    partitions = inner.partitions("partitions")
+    if list(partitions) != inner.data.get("partitions", []):
+        raise inner.bad("partitions", "is not sorted, as its columns are")
+    base, least = inner.time("base"), frozenset(inner.partitions("least"))
+
+    def cells(which: str) -> Fields:
+        values = inner.data.get(which, [])
+        if not isinstance(values, list) or len(values) != len(partitions):
+            raise inner.bad(which, "is not a list with an entry for each partition")
+        return Fields(inner.path, {str(i): one for i, one in enumerate(values)}, f"{inner.where}{which}.")
+
+    def seconds(which: str) -> list[Any]:
+        found = cells(which)
+        return [
+            None if one is None else found.real(key, most=MAX_SPAN_S * 1000) / 1000 for key, one in found.data.items()
+        ]
+
+    def numbers_of(which: str) -> list[Any]:
+        found = cells(which)
+        return [None if one is None else found.number(key) for key, one in found.data.items()]
+
+    times = [seconds(which) for which in _TIMES]
+    rest = (numbers_of("records"), numbers_of("bytes"), seconds("wait"), seconds("error"))
+    measured = []
+    for partition, last, released, first, records, size, wait_s, error_s in zip(partitions, *times, *rest, strict=True):
+        at, came, began = (None if one is None else round(base + one, 4) for one in (last, released, first))
+        least_of = partition in least
+        measured.append(Pause(partition, at, came, began, records or 0, size, wait_s, error_s or 0.0, least_of))
+    unmoved = kinds.optional(_UNMOVED.nested).read(inner, "unmoved")
+    return Pauses(tuple(measured), inner.number("missing", 0), unmoved, inner.texts("leftOut"))
+
+
 _RECORD = Shape(
     Record,
     {
@@ -91,6 +177,7 @@ _RECORD = Shape(
         "digest": Item("digest", kinds.TEXT, ""),
         "incarnations": Item("incarnations", kinds.by_name(kinds.COUNT)),
         "plan": Item("plan", kinds.optional(_PLAN.nested), sparse=True),  # missing in records of earlier releases
+        "pauses": Item("pauses", kinds.optional(Kind(_read_pauses, _write_pauses)), sparse=True),
     },
 )
 
@@ -100,3 +187,9 @@ encode_record = _RECORD.encode  # without its `sequence`, which is the node's ow
 def decode_record(path: str, raw: bytes, sequence: int) -> Record:
     """Read a record; raises `Malformed`."""
     return _RECORD.decode(path, raw, sequence=sequence)
+
+
+def with_pauses(path: str, raw: bytes, pauses: Pauses) -> bytes:
+    """The same record with these pauses; what a later release has written in it stays. Raises `Malformed`."""
+    data = {name: value for name, value in Fields.parse(path, raw, VERSION).data.items() if name != "version"}
+    return dump(VERSION, {**data, "pauses": _write_pauses(pauses)})

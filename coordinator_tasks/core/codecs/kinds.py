@@ -5,12 +5,14 @@ from enum import StrEnum
 from typing import Any
 
 from coordinator_tasks.core.codecs.shape import Kind
-from coordinator_tasks.core.fields import Fields
+from coordinator_tasks.core.errors import Malformed
+from coordinator_tasks.core.fields import MAX_SPAN_S, Fields
 from coordinator_tasks.core.names import number_of, partition_of
 
 TEXT, TEXTS = Kind(Fields.text), Kind(Fields.texts, list)
 COUNT, NUMBER, GENERATION, FLAG = Kind(Fields.count), Kind(Fields.number), Kind(Fields.generation), Kind(Fields.flag)
 REAL, REALS, TIME = Kind(Fields.real), Kind(Fields.reals, list), Kind(Fields.time)
+SPAN = Kind(lambda fields, name: fields.real(name, most=MAX_SPAN_S))
 PARTITIONS = Kind(Fields.partitions, list)
 PARTITION_SET = Kind(lambda fields, name: frozenset(fields.partitions(name)), sorted)
 
@@ -26,6 +28,19 @@ def optional(kind: Kind) -> Kind:
         lambda fields, name: None if fields.data.get(name) is None else read(fields, name),
         None if write is None else lambda value: None if value is None else write(value),
     )
+
+
+def measured(kind: Kind) -> Kind:
+    """`None` = missing, or not of this kind: a measure that cannot be true stops nothing, and counts for nothing."""
+    read, write = optional(kind)
+
+    def tried(fields: Fields, name: str) -> Any:
+        try:
+            return read(fields, name)
+        except Malformed:
+            return None
+
+    return Kind(tried, write)
 
 
 def by_partition(kind: Kind) -> Kind:

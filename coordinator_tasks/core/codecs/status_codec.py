@@ -7,11 +7,29 @@ from coordinator_tasks.core.codecs.codec import TOKEN
 from coordinator_tasks.core.codecs.shape import VERSION, Item, Kind, Shape
 from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.fields import Fields, read_json
-from coordinator_tasks.core.model import Committed, ConsumerStatus, RunningPartition, Token, TopicStatus
+from coordinator_tasks.core.model import Committed, ConsumerStatus, RunningPartition, Stall, Taken, Token, TopicStatus
 from coordinator_tasks.core.names import is_consumer
 
 MAX_STATUS_BYTES = 16 * 1024 * 1024  # a status of 50,000 running partitions
 
+_TAKEN = Shape(
+    Taken,
+    {
+        "waited": Item("waited", kinds.NUMBER),
+        "ago": Item("ago_s", kinds.optional(kinds.SPAN)),
+        "batch": Item("batch_s", kinds.SPAN, 0.0),
+        "released": Item("released_s", kinds.optional(kinds.SPAN)),
+    },
+)
+_STALL = Shape(
+    Stall,
+    {
+        "longest": Item("longest_s", kinds.SPAN),
+        "partition": Item("partition", kinds.NUMBER),
+        "partitions": Item("partitions", kinds.NUMBER),
+        "before": Item("before_s", kinds.SPAN, 0.0),
+    },
+)
 _RUNNING = Shape(
     RunningPartition,
     {
@@ -22,8 +40,11 @@ _RUNNING = Shape(
         "token": Item("token", TOKEN.nested),
         "started": Item("started", kinds.FLAG),
         "closing": Item("closing", kinds.FLAG, False),
+        "taken": Item("taken", kinds.measured(_TAKEN.nested), sparse=True),
     },
 )
+_BY_EPOCH = kinds.measured(kinds.by_count(_STALL.nested))
+_STALLS = Kind(lambda fields, name: _BY_EPOCH.read(fields, name) or {}, _BY_EPOCH.write)
 _TOPIC = Shape(
     TopicStatus,
     {
@@ -34,6 +55,7 @@ _TOPIC = Shape(
         "reports": Item("reports", kinds.TEXTS),
         "lastBatch": Item("last_batch", Kind(kinds.by_name(kinds.REAL).read, dict)),
         "running": Item("running", kinds.by_partition(_RUNNING.nested)),
+        "stalls": Item("stalls", _STALLS, sparse=True),
     },
 )
 _STATUS = Shape(

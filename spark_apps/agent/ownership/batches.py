@@ -1,7 +1,9 @@
 """The batch of one topic that is handed out: its commit, its way through the sink, and its time."""
 
 from collections.abc import Collection, Iterable, Mapping
+from math import inf
 
+from coordinator_tasks.core.model import Stall
 from coordinator_tasks.core.ports import Clock
 from spark_apps.agent.ownership.batch_times import BatchTimes
 from spark_apps.agent.ownership.grants import Grants
@@ -34,11 +36,14 @@ class Batches:
 
     def hand_out(self, batch: int, ranges: Collection[Range]) -> None:
         """A batch is planned, the one before it is covered: from now on its partitions count as running."""
+        now = self._clock.monotonic()
         for one in ranges:
-            self._holdings.held[one.partition].hand_out(one.end, self._holdings.terms.commit_first)
+            held = self._holdings.held[one.partition]
+            held.hand_out(one.end, self._holdings.terms.commit_first)
+            held.passes.hand_out(one.size, 0 if held.log.offset is None else held.log.offset - one.start, now)
         self.outstanding = (batch, tuple(ranges))
         offsets = sum(one.size for one in ranges)
-        self._times.begin(offsets, self._clock.monotonic())
+        self._times.begin(offsets, now)
         self.last = {"batch": float(batch), "offsets": float(offsets), "planned_at": self._clock.now()}
 
     def cover(self, batch: int) -> None:
@@ -46,13 +51,39 @@ class Batches:
         if self.outstanding is not None and self.outstanding[0] <= batch:
             _, ranges = self.outstanding
             self.outstanding = None
+            now, stalls = self._clock.monotonic(), self._holdings.stalls
+            kept_below, any_s, longest_s, slowest = stalls.kept_below(now), 0.0, 0.0, -1
             for one in ranges:
                 held = self._holdings.held.get(one.partition)
                 if held is not None and held.token.epoch == one.token_epoch:
-                    held.cover(one.end, self._clock.monotonic())
-            self._times.end(self._clock.monotonic())
+                    held.cover(one.end, now)
+                    stall_s = held.passes.passed(now)
+                    if stall_s > longest_s and not held.closing:
+                        any_s = max(any_s, stall_s)
+                        if one.token_epoch < kept_below:
+                            longest_s, slowest = stall_s, one.partition
+            stalls.note(any_s, longest_s, slowest, now)
+            self._times.end(now)
             self.last["passed_at"] = self._clock.now()
         self._grants.apply()
+
+    def stalls(self) -> dict[int, Stall]:
+        """By epoch, how what was kept was disturbed; with the batch under way, as long as it has taken."""
+        now, held = self._clock.monotonic(), self._holdings.held
+        kept_below = self._holdings.stalls.kept_below(now)
+        if self.outstanding is not None and kept_below < inf:
+            kept = [
+                held[p.partition] for p in self.outstanding[1] if p.partition in held and p.token_epoch < kept_below
+            ]
+            slowest = min((h for h in kept if not h.closing), key=lambda h: h.passes.stalled_at, default=None)
+            if slowest is not None:
+                stall_s = now - slowest.passes.stalled_at
+                self._holdings.stalls.note(stall_s, stall_s, slowest.grant.partition, now)
+
+        def unmoved(epoch: int) -> int:
+            return sum(1 for h in held.values() if h.token.epoch < epoch and not h.closing)
+
+        return self._holdings.stalls.told(unmoved, now)
 
     def unconfirmed(self) -> tuple[frozenset[int], frozenset[int]]:
         """Of the batch handed out: the partitions that wait for their commit, and those that must not be delivered."""

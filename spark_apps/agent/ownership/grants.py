@@ -56,7 +56,9 @@ class Grants:
             self._reports.clear("node")
             if reading is Reading.ACT:
                 self._resume(seen.paused)
+                continues = accepted is not None and bool(accepted.handoff)
                 self._holdings.accepted = seen
+                self._holdings.stalls.begin(seen.epoch, self._clock.monotonic(), continues=continues)
                 self._releases = {p: r for p, r in self._releases.items() if p in seen.handoff or p in seen.assignments}
             if reading is Reading.ACT or kept_back:
                 self._changed()
@@ -185,7 +187,7 @@ class Grants:
             if not closed:
                 break
         for grant in due.start:
-            holdings.acquire(grant)
+            holdings.acquire(grant, self._clock.monotonic())
             self._reports.clear(grant.partition)
         self._releasing.owe(due.release, owed)
 

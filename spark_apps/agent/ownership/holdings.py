@@ -8,7 +8,9 @@ from coordinator_tasks.core.model import Handoff, Token, TopicNode
 from coordinator_tasks.core.protocol.holding import Grant
 from spark_apps.agent.ownership.first import FirstOffsets
 from spark_apps.agent.ownership.owned_partition import OwnedPartition
+from spark_apps.agent.ownership.passes import Passes
 from spark_apps.agent.ownership.phases import Phase
+from spark_apps.agent.ownership.stalls import Stalls
 from spark_apps.agent.ownership.work import Commit, Work
 from spark_apps.agent.settings import Terms
 
@@ -49,6 +51,7 @@ class Holdings:
     awaiting: bool = False
     first: FirstOffsets | None = None
     terms: Terms = field(default_factory=Terms)
+    stalls: Stalls = field(default_factory=Stalls)
     fail_on_data_loss: bool | None = None
     request: Work | None = None
     number: int = 0
@@ -125,10 +128,11 @@ class Holdings:
 
     # Changes ---------------------------------------------------------------------------------------------------------
 
-    def acquire(self, grant: Grant) -> None:
+    def acquire(self, grant: Grant, now: float) -> None:
         """Begin to hold a partition."""
         phase = Phase.CLAIMING if self.terms.claims else Phase.FETCHING
-        self.held[grant.partition] = OwnedPartition(grant, self.topic_id, self.number, phase)
+        passes = Passes(granted_at=now)
+        self.held[grant.partition] = OwnedPartition(grant, self.topic_id, self.number, phase, passes=passes)
 
     def reject(self, held: OwnedPartition, by: Token | None = None) -> None:
         """Do not take this holding up again under its grant."""

@@ -1,7 +1,7 @@
 """What a consumer knows of the end of a partition's log. Times are the clock's monotonic seconds."""
 
 from dataclasses import dataclass
-from math import exp
+from math import exp, inf
 
 INFLOW_S = 60.0
 INFLOW_MIN_S = 10.0
@@ -41,6 +41,7 @@ class LogEnd:
     offset: int | None = None
     goal: int | None = None
     asked_from: int | None = None  # the position when the log's end was asked for
+    asked_at: float = -inf
     handed_from: int | None = None  # the first offset that was handed out since the log's beginning was fetched
     ahead_since: float | None = None  # since when the position is behind the log's end
     inflow: Inflow | None = None

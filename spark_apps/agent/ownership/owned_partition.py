@@ -8,6 +8,7 @@ from coordinator_tasks.core.model import Committed, RunningPartition, Token
 from coordinator_tasks.core.protocol.fence import Judgement
 from coordinator_tasks.core.protocol.holding import Grant
 from spark_apps.agent.ownership.log_end import LogEnd
+from spark_apps.agent.ownership.passes import Passes
 from spark_apps.agent.ownership.phases import TRANSITIONS, Event, Phase
 
 
@@ -63,6 +64,7 @@ class OwnedPartition:
     progressed_at: float = -inf
     commits: Commits = field(default_factory=Commits)
     log: LogEnd = field(default_factory=LogEnd)
+    passes: Passes = field(default_factory=Passes)
     closing: bool = False
     fenced: bool = False
     looked_at: float = -inf
@@ -179,6 +181,8 @@ class OwnedPartition:
 
     def see_end(self, end: int, now: float) -> None:
         """The log's end as just read. At the end, no progress is expected."""
+        if self.log.asked_from is not None and end <= self.log.asked_from:
+            self.passes.empty(self.log.asked_at)
         self.log.see(end, None if self.pending else self.position, now)
         if self.passed >= end:
             self.progressed_at = now
@@ -189,12 +193,13 @@ class OwnedPartition:
         self.start.given = True
         self.place(offset, Event.NOT_IN_LOG)
 
-    def status(self, alive: bool, paused: bool) -> RunningPartition:
+    def status(self, alive: bool, paused: bool, now: float) -> RunningPartition:
         """A paused partition counts as started: it has no batch that could show it."""
         proved = self.handed or paused or (self.log.offset is not None and self.passed >= self.log.offset)
         started = alive and proved and self.phase is Phase.READY
         rate = self.log.inflow.rate if self.log.inflow is not None else None
-        return RunningPartition(self.passed, self.token, started, self.closing, self.lag, rate)
+        taken = self.passes.taken(now, released=self.grant.release is not None)
+        return RunningPartition(self.passed, self.token, started, self.closing, self.lag, rate, taken=taken)
 
 
 def shown(token: Token | None) -> str:

@@ -5,13 +5,15 @@ committed offset. A fenced partition is not released, nor one that a newer owner
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from math import inf
 
-from coordinator_tasks.core.model import Handoff, Release, Token
+from coordinator_tasks.core.model import Ago, Handoff, Release, Token
 from coordinator_tasks.core.ports import Clock
 from coordinator_tasks.core.protocol.holding import owes_release
 from spark_apps.agent.ownership.holdings import Holdings, OwedRelease
 from spark_apps.agent.ownership.owned_partition import OwnedPartition
+from spark_apps.agent.ownership.passes import Passes
 from spark_apps.agent.settings import Identity, Timing
 
 
@@ -26,6 +28,7 @@ class Releasing:
         self._clock = clock
         self._timing = timing
         self._waits_until = -inf
+        self._passes: dict[int, Passes] = {}  # of what is in the outbox and ran here
 
     @property
     def posted(self) -> Mapping[int, Release]:
@@ -33,11 +36,21 @@ class Releasing:
         committing = any(h.closing and not (h.pending or h.parting or h.fenced) for h in self._holdings.held.values())
         return {} if committing and self._clock.monotonic() < self._waits_until else self.outbox
 
+    def timed(self) -> dict[int, Release]:
+        """What is posted, with the times that tell how long the partitions stand still. They do not change what is owed."""
+        now = self._clock.monotonic()
+        return {p: replace(release, ago=self._ago(p, release.epoch, now)) for p, release in self.posted.items()}
+
+    def _ago(self, partition: int, epoch: int, now: float) -> Ago:
+        passes, read_at = self._passes.get(partition, Passes()), self._holdings.stalls.read_at(epoch)
+        return Ago(*(_before(at, now) for at in (read_at, passes.last_at, passes.empty_at)))
+
     def note(self, partition: int, epoch: int) -> None:
         """Our release is on the partition's node, or a newer one is."""
         self.written[partition] = epoch
         if partition in self.outbox and self.outbox[partition].epoch == epoch:
             del self.outbox[partition]
+            self._passes.pop(partition, None)
 
     def is_written(self, partition: int, entry: Handoff) -> bool:
         """Whether the entry's release is."""
@@ -57,6 +70,7 @@ class Releasing:
     def prune(self, owed: Mapping[int, Handoff]) -> None:
         """Drop what is posted or asked for entries that are no longer owed."""
         self.outbox = {p: r for p, r in self.outbox.items() if p in owed and owed[p].epoch == r.epoch}
+        self._passes = {p: passes for p, passes in self._passes.items() if p in self.outbox}
         asked = self._holdings.owed_releases
         for partition in [p for p, one in asked.items() if owed.get(p) != one.entry]:
             del asked[partition]
@@ -66,6 +80,7 @@ class Releasing:
         same = held.topic_id == self._holdings.topic_id
         if held.commits.sent and not held.fenced and same:
             self._post(held.grant.partition, entry, held.passed, held.token)
+            self._passes[held.grant.partition] = held.passes
 
     def owe(self, partitions: Iterable[int], owed: Mapping[int, Handoff]) -> None:
         """These do not run here: post the offsets that Kafka has told, or ask for them."""
@@ -84,3 +99,8 @@ class Releasing:
         if not self.outbox:
             self._waits_until = self._clock.monotonic() + self._timing.together_s
         self.outbox[partition] = Release(entry.epoch, mine.consumer, mine.incarnation, offset, generation, token)
+
+
+def _before(at: float | None, now: float) -> float | None:
+    """Seconds from then until now, to the tenth of a millisecond; `None` = it never was."""
+    return None if at is None or at == -inf else round(max(0.0, now - at), 4)

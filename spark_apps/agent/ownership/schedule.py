@@ -232,7 +232,7 @@ class Schedule:
         bounds = [p for p, h in ready.items() if everything or (h.log.asked_from is None and h.grant.release is None)]
         self._bounds_at = now if everything else self._bounds_at
         for held in ready.values():
-            held.log.asked_from = held.position
+            held.log.asked_from, held.log.asked_at = held.position, now
         if allowed:
             self._ends_wanted = False
             self._ends_listed_at = now

@@ -31,6 +31,7 @@ class TopicOwnership:
         self.topic = topic
         self.identity = identity
         self.alive = True
+        self._clock = clock
         self.reports = Reports()
         self.holdings = Holdings()
         self.releasing = Releasing(identity, self.holdings, clock, timing)
@@ -72,12 +73,14 @@ class TopicOwnership:
         """What our interface says of this topic."""
         accepted, paused = self.holdings.accepted, self.holdings.paused
         counted = {p: h for p, h in sorted(self.holdings.held.items()) if h.commits.sent or h.pending}
+        now = self._clock.monotonic()
         return TopicStatus(
             generation=self.holdings.generation,
             acted_epoch=accepted.epoch if accepted is not None else 0,
             held=self.grants.may_hold(),
-            running={p: h.status(self.alive, p in paused) for p, h in counted.items()},
+            running={p: h.status(self.alive, p in paused, now) for p, h in counted.items()},
             query_alive=self.alive,
             reports=self.reports.all(),
             last_batch=dict(self.batches.last),
+            stalls=self.batches.stalls(),
         )

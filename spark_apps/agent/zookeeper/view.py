@@ -266,7 +266,7 @@ class View:
     def write_releases(self) -> None:
         """Write what is posted, each by compare-and-set: an older release never replaces a newer one."""
         for topic in self._topics.names():
-            posted = self._topics.edit(topic, lambda ownership: dict(ownership.releasing.posted))
+            posted = self._topics.edit(topic, lambda ownership: ownership.releasing.timed())
             partitions = sorted(posted)
             for begin in range(0, len(partitions), MAX_RELEASES_AT_ONCE):
                 chunk = partitions[begin : begin + MAX_RELEASES_AT_ONCE]

@@ -23,7 +23,7 @@ from fastapi.testclient import TestClient
 
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry
 from coordinator_tasks.core.codecs.codec import encode_node, encode_state
-from coordinator_tasks.core.codecs.history_codec import encode_record
+from coordinator_tasks.core.codecs.history_codec import encode_record, with_pauses
 from coordinator_tasks.core.errors import Refused, StoreUnavailable
 from coordinator_tasks.core.model import (
     Actor,
@@ -32,11 +32,14 @@ from coordinator_tasks.core.model import (
     Explanation,
     Move,
     MoveKind,
+    Pause,
+    Pauses,
     Reason,
     Record,
     State,
     TopicNode,
     TopicState,
+    Unmoved,
 )
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.service import directives, overrides, positions, topics
@@ -117,6 +120,38 @@ def text_of(html: str) -> str:
 
 
 # What the pages tell ---------------------------------------------------------------------------------------------------
+
+
+def test_a_rebalance_says_how_long_each_partition_stood_still_and_how_many_records_waited(shop: Cluster) -> None:
+    a_hand_off(shop)
+    path = shop.paths.record("orders", 2)
+    found = Pauses(
+        (
+            Pause(1, 900_000.5, 900_000.51, 900_000.523, 12, 1_200, 0.023, 0.002),
+            Pause(2, None, None, 900_002.0, 3, None, 2.0, 0.001, least=True),
+            Pause(3, 900_000.25, 900_000.5),
+        ),
+        1,
+        Unmoved(18, 0.004, 7, "c", 0.0035),
+        (f"b says {NASTY}",),
+    )
+    node = shop.zk.get(path)
+    shop.zk.transact([SetData(path, with_pauses(path, node.data, found))])
+    page = pages_of(shop).get("/clusters/shop/topics/orders/rebalances/2-abc").text
+    said = text_of(page)
+    assert "4 partitions moved; longest pause 23 ms (±2.0 ms)" in said
+    assert "18 unmoved: longest stall 4.0 ms (just before: 3.5 ms)" in said
+    assert "1 10:00:00.500 10:00:00.510 10:00:00.523 23 ms (±2.0 ms) 12 1200" in said
+    assert "2 unknown – 10:00:02.000 at least 2.00 s (±1.0 ms) 3 –" in said
+    assert "3 10:00:00.250 10:00:00.500 none yet nothing waited 0 –" in said
+    assert said.index(" at least 2.00 s (") < said.index(" 23 ms (±2.0 ms) 12"), "the longest first"
+    assert NASTY not in page
+    assert "longest pause 23 ms" in text_of(pages_of(shop).get("/clusters/shop/topics/orders").text)
+
+
+def test_a_rebalance_that_nobody_has_measured_says_nothing_of_pauses(shop: Cluster) -> None:
+    a_hand_off(shop)
+    assert "stood still" not in text_of(pages_of(shop).get("/clusters/shop/topics/orders/rebalances/2-abc").text)
 
 
 def test_the_overview_names_states_owners_consumers_and_who_holds_a_topic_up(shop: Cluster) -> None:

@@ -196,6 +196,7 @@ def test_a_drain_moves_everything_and_the_history_says_why(run: Run, site: Site)
     assert "draining: consumer-b (by kim: new host)" in out
     assert "command " in out
     assert "consumer-b  consumer-a  handoff" in out
+    assert "3 partitions moved; 3 not measured" in out, "these consumers say nothing of it"
     assert max(map(len, out.splitlines())) <= 120
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import pytest
@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_tasks.core.codecs import codec, member_codec, status_codec
-from coordinator_tasks.core.codecs.history_codec import decode_record, encode_record
+from coordinator_tasks.core.codecs.history_codec import decode_record, encode_record, with_pauses
 from coordinator_tasks.core.errors import Malformed, UnknownVersion
 from coordinator_tasks.core.fields import MAX_BYTES
 from coordinator_tasks.core.model import (
     Absence,
     Actor,
+    Ago,
     Committed,
     ConsumerStatus,
     Directive,
@@ -29,18 +30,23 @@ from coordinator_tasks.core.model import (
     Member,
     Move,
     MoveKind,
+    Pause,
+    Pauses,
     Reason,
     Record,
     Release,
     RunningPartition,
     Seek,
+    Stall,
     StartRule,
     State,
+    Taken,
     Token,
     TopicConfig,
     TopicNode,
     TopicState,
     TopicStatus,
+    Unmoved,
 )
 
 PATH = "/consumers/shop/x"
@@ -91,7 +97,9 @@ class Case:
 CASES = {
     "topic node": Case(NODE, codec.encode_node, lambda raw: codec.decode_node(PATH, raw)),
     "release": Case(
-        Release(7, "a", 4, 1234, "gen", TOKEN), codec.encode_release, lambda raw: codec.decode_release(PATH, raw)
+        Release(7, "a", 4, 1234, "gen", TOKEN, Ago(0.5, 0.25, 0.125)),
+        codec.encode_release,
+        lambda raw: codec.decode_release(PATH, raw),
     ),
     "state": Case(
         TopicState(
@@ -166,6 +174,16 @@ CASES = {
             "digest",
             incarnations={"a": 1},
             plan=Explanation("weighted", "00ff", "one move", (Reason("a was too full", (46,)),)),
+            pauses=Pauses(
+                (
+                    Pause(1, None, None, 100.25, 7, None, 0.0125, 0.002, least=True),
+                    Pause(46, 99.5, 99.75, 100.0, 3, 240, 0.5, 0.0015),
+                    Pause(47),
+                ),
+                2,
+                Unmoved(5, 0.004, 3, "c", 0.003),
+                ("b lies",),
+            ),
         ),
         encode_record,
         lambda raw: decode_record(PATH, raw, -1),
@@ -182,13 +200,14 @@ CASES = {
                     "gen",
                     9,
                     running={
-                        1: RunningPartition(5, TOKEN, True, True, 3, 12.5, 80.0),
+                        1: RunningPartition(5, TOKEN, True, True, 3, 12.5, 80.0, Taken(4, 1.5, 0.25, 0.5)),
                         2: RunningPartition(0, TOKEN, False),
                     },
                     held={1: 9},
                     query_alive=False,
                     reports=("slow",),
                     last_batch={"records": 3.0},
+                    stalls={9: Stall(0.004, 3, 5, 0.003)},
                 )
             },
             ("one",),
@@ -199,6 +218,8 @@ CASES = {
 }
 
 NOT_STORED = {
+    "ConsumerStatus.answered_s",
+    "ConsumerStatus.asked_s",
     "Directive.consumer",
     "Directive.version",
     "Explanation.stays",
@@ -211,7 +232,7 @@ NOT_STORED = {
     "Member.registered_at",
     "Record.sequence",
 }
-"""Fields that the node's name or its version says, or nobody."""
+"""Fields that the node's name or its version says, or the reader, or nobody."""
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
@@ -449,3 +470,56 @@ def test_a_status_may_be_larger_than_a_znode() -> None:
     raw = status_codec.encode_status(status)
     assert len(raw) > MAX_BYTES
     assert status_codec.decode_status("http://a", raw) == status
+
+
+@pytest.mark.parametrize("ago", [[], {"read": -1}, {"passed": 1e300}, {"read": "x"}, 7])
+def test_a_measure_that_cannot_be_true_keeps_no_release_from_being_read(ago: object) -> None:
+    raw = json.loads(CASES["release"].write(CASES["release"].value))
+    found = codec.decode_release(PATH, json.dumps({**raw, "ago": ago}).encode())
+    assert found == CASES["release"].value
+    assert found is not None
+    assert found.ago is None
+
+
+@pytest.mark.parametrize(
+    ("taken", "stalls"),
+    [
+        ({"waited": -1}, {"9": {"longest": -1, "partition": 1, "partitions": 1}}),
+        ({"waited": 1, "ago": 1e300}, {"x": {}}),
+        ("x", []),
+        ({"ago": 1}, {"9": {"longest": 1}}),
+    ],
+)
+def test_a_measure_that_cannot_be_true_keeps_no_status_from_being_read(taken: object, stalls: object) -> None:
+    raw = json.loads(CASES["status"].write(CASES["status"].value))
+    raw["topics"]["orders"]["running"]["1"]["taken"] = taken
+    raw["topics"]["orders"]["stalls"] = stalls
+    status = status_codec.decode_status(PATH, json.dumps(raw).encode()).topics["orders"]
+    assert status.running[1].taken is None
+    assert status.stalls == {}
+    assert status.running[1].position == 5
+
+
+def test_pauses_are_added_to_a_record_and_what_else_stands_in_it_stays() -> None:
+    record = CASES["record"].value
+    raw = {**json.loads(encode_record(replace(record, pauses=None))), "later": 1}
+    written = with_pauses(PATH, json.dumps(raw).encode(), record.pauses)
+    assert json.loads(written)["later"] == 1
+    assert decode_record(PATH, written, -1) == record
+
+
+@pytest.mark.parametrize("column", ["wait", "records", "last"])
+def test_columns_of_pauses_have_an_entry_for_each_partition(column: str) -> None:
+    raw = json.loads(encode_record(CASES["record"].value))
+    raw["pauses"][column].pop()
+    with pytest.raises(Malformed, match="an entry for each partition"):
+        decode_record(PATH, json.dumps(raw).encode(), -1)
+
+
+def test_the_pauses_of_ten_thousand_partitions_fit_into_a_node() -> None:
+    base = 1_790_000_000.1234
+    many = tuple(
+        Pause(p, base + p / 7, base + p / 7 + 0.01, base + p / 7 + 0.03, 12_345, 1_234_567, 0.0301, 0.0042)
+        for p in range(10_000)
+    )
+    assert len(encode_record(replace(CASES["record"].value, pauses=Pauses(many)))) < 900_000

@@ -1,0 +1,76 @@
+"""How long what a consumer keeps stood still while others moved, by the epoch that it acts on. Times are monotonic seconds."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+
+from coordinator_tasks.core.model import Stall
+
+WINDOW_S = 30.0
+"""Stalls count so long after an epoch was accepted, or until the next one."""
+TOLD_S = 900.0
+EPOCHS = 8
+BUCKET_S = 10.0
+
+
+@dataclass(slots=True)
+class _Window:
+    """`kept_below`: partitions of an older ownership than this epoch count as unmoved."""
+
+    epoch: int
+    began: float
+    kept_below: int
+    before_s: float
+    longest_s: float = 0.0
+    partition: int = -1
+
+
+class Stalls:
+    """One window for each accepted epoch, the newest last."""
+
+    def __init__(self) -> None:
+        self._windows: deque[_Window] = deque(maxlen=EPOCHS)
+        self._bucket_at = -inf
+        self._bucket_s = self._former_s = 0.0
+
+    def begin(self, epoch: int, now: float, *, continues: bool) -> None:
+        """The node of this epoch was accepted. `continues`: the node before had hand-offs: it is the same rebalance."""
+        last = self._windows[-1] if self._windows else None
+        if continues and last is not None:
+            self._windows.append(_Window(epoch, now, last.kept_below, last.before_s))
+            return
+        self._roll(now)
+        self._windows.append(_Window(epoch, now, epoch, max(self._bucket_s, self._former_s)))
+
+    def read_at(self, epoch: int) -> float | None:
+        """When a node of this epoch or a later one was first read; `None` = not yet."""
+        return next((one.began for one in self._windows if one.epoch >= epoch), None)
+
+    def kept_below(self, now: float) -> float:
+        """Partitions that are owned since an older epoch count now."""
+        last = self._windows[-1] if self._windows else None
+        return last.kept_below if last is not None and now - last.began <= WINDOW_S else inf
+
+    def note(self, any_s: float, longest_s: float, partition: int, now: float) -> None:
+        """A batch has passed: the longest stall in it, and `longest_s` of `partition` among those that count."""
+        self._roll(now)
+        self._bucket_s = max(self._bucket_s, any_s)
+        last = self._windows[-1] if self._windows else None
+        if last is not None and now - last.began <= WINDOW_S and longest_s > last.longest_s:
+            last.longest_s, last.partition = longest_s, partition
+
+    def told(self, kept: Callable[[int], int], now: float) -> dict[int, Stall]:
+        """By epoch, where anything was kept; `kept` says how many partitions are owned since before an epoch."""
+        recent = [one for one in self._windows if now - one.began <= TOLD_S]
+        counts = {below: kept(below) for below in {one.kept_below for one in recent}}
+        return {
+            one.epoch: Stall(one.longest_s, max(0, one.partition), counts[one.kept_below], one.before_s)
+            for one in recent
+            if counts[one.kept_below]
+        }
+
+    def _roll(self, now: float) -> None:
+        if now - self._bucket_at > BUCKET_S:
+            fresh = now - self._bucket_at <= 2 * BUCKET_S
+            self._former_s, self._bucket_s, self._bucket_at = self._bucket_s if fresh else 0.0, 0.0, now

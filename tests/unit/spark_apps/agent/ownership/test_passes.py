@@ -1,0 +1,164 @@
+"""What a consumer knows of the pause of a partition that it gives or takes, and of the stalls of what it keeps."""
+
+import pytest
+
+from coordinator_tasks.core.model import Ago, Release, Stall, Taken
+from spark_apps.agent.ownership.passes import TOLD_S, Passes
+from spark_apps.agent.ownership.stalls import WINDOW_S, Stalls
+from tests.unit.spark_apps.agent.ownership.stage import OLD, Stage, give, list_offsets, release_of, take
+
+
+def posted(stage: Stage, partition: int) -> Release:
+    return stage.ownership.releasing.timed()[partition]
+
+
+def taken(stage: Stage, partition: int) -> Taken | None:
+    return stage.ownership.status().running[partition].taken
+
+
+def test_a_release_says_how_long_before_it_the_plan_was_read_and_the_last_record_passed(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 30)
+    stage.tick(1.0)
+    stage.cover()
+    stage.hand_out(0, 60)
+    stage.tick(0.25)
+    give(stage, 0)
+    stage.tick(0.5)
+    stage.cover()
+    stage.clock.advance(0.125)
+    found = posted(stage, 0)
+    assert found.ago == Ago(0.625, 0.125, None), "it has never seen the log's end"
+    stage.clock.advance(1.0)
+    assert posted(stage, 0).ago == Ago(1.625, 1.125, None), "as of the write, which may come later"
+    assert stage.ownership.releasing.outbox[0].ago is None
+
+
+def test_a_release_says_when_nothing_was_left(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 100)
+    stage.cover()
+    stage.tick(1.0)
+    list_offsets(stage)
+    stage.tick(2.0)
+    give(stage, 0)
+    ago = posted(stage, 0).ago
+    assert ago is not None
+    assert ago.passed_s == pytest.approx(3.05)
+    assert ago.empty_s == pytest.approx(2.0, abs=1.0), "the last look at the log's end came later than the last record"
+    assert (ago.empty_s or 0) < (ago.passed_s or 0)
+
+
+def test_the_release_of_what_did_not_run_here_says_no_record(stage: Stage) -> None:
+    stage.own(0)
+    stage.read(assignments={}, since={})
+    give(stage, 1)
+    ago = posted(stage, 1).ago
+    assert ago is not None
+    assert (ago.passed_s, ago.empty_s) == (None, None)
+
+
+def test_a_taker_says_how_it_has_taken_up_a_partition(stage: Stage) -> None:
+    take(stage, 0)
+    stage.commit(0, 40, OLD)
+    stage.ownership.grants.on_releases({0: release_of(stage, 0, 40, OLD)})
+    stage.tick()
+    assert taken(stage, 0) is None, "nothing is known yet"
+    stage.clock.advance(0.1)
+    list_offsets(stage)
+    stage.hand_out(0, 60)
+    stage.clock.advance(0.25)
+    assert taken(stage, 0) is None, "its first record has not passed"
+    stage.cover()
+    stage.clock.advance(2.0)
+    found = taken(stage, 0)
+    assert found is not None
+    assert found.waited == 60, "all that was in the log, not the first batch alone"
+    assert (found.ago_s, found.batch_s) == (2.0, 0.25)
+    assert found.released_s == pytest.approx(0.4)
+    stage.hand_out(0, 100)
+    stage.clock.advance(1.0)
+    stage.cover()
+    assert taken(stage, 0) == Taken(60, 3.0, 0.25, found.released_s), "later batches change nothing"
+    stage.clock.advance(TOLD_S)
+    assert taken(stage, 0) is None
+
+
+def test_a_taker_that_finds_nothing_says_so_without_a_record(stage: Stage) -> None:
+    take(stage, 0)
+    stage.commit(0, 100, OLD)
+    stage.ownership.grants.on_releases({0: release_of(stage, 0, 100, OLD)})
+    stage.tick()
+    list_offsets(stage)
+    assert taken(stage, 0) == Taken(0)
+    stage.kafka.append("t", 0, 5)
+    list_offsets(stage)
+    stage.hand_out(0, 105)
+    stage.cover()
+    found = taken(stage, 0)
+    assert found is not None
+    assert found.waited == 0, "what came later has not waited for the taker"
+
+
+def test_a_stall_begins_with_the_pass_before_while_records_are_left() -> None:
+    passes = Passes()
+    passes.hand_out(10, 100, 5.0)
+    assert passes.passed(6.0) == 0.0, "nobody knows how long the first batch has waited"
+    passes.hand_out(10, 90, 6.5)
+    assert passes.passed(7.0) == 1.0
+
+
+def test_records_between_two_looks_are_taken_as_evenly_spaced() -> None:
+    passes = Passes()
+    passes.hand_out(1, 0, 0.0)
+    passes.passed(0.5)
+    passes.empty(10.0)
+    passes.hand_out(3, 3, 14.0)
+    assert passes.passed(14.5) == pytest.approx(3.5), "the first of three came after a fourth of the time"
+    passes.empty(14.2)
+    passes.hand_out(99, 99, 15.2)
+    assert passes.passed(15.5) == pytest.approx(1.0), "they came while the batch before was under way"
+
+
+def test_what_a_consumer_keeps_is_told_by_epoch_and_what_it_takes_or_gives_is_not(stage: Stage) -> None:
+    stage.own(0, 1, 2)
+    epoch = stage.node.epoch + 1
+    for _ in range(2):
+        stage.hand_out(0, stage.ownership.holdings.held[0].position + 10)
+        stage.clock.advance(0.5)
+        stage.cover()
+    give(stage, 1)
+    assert stage.ownership.status().stalls[epoch] == Stall(0.0, 0, 2, 0.5)
+    stage.hand_out(0, 40)
+    stage.clock.advance(0.125)
+    assert stage.ownership.status().stalls[epoch].longest_s == pytest.approx(0.125), "a batch that has not ended counts"
+    stage.clock.advance(0.125)
+    stage.cover()
+    stage.read(assignments={0: "a", 2: "a", 3: "a"}, since={0: 1, 2: 1, 3: epoch + 1}, handoff={})
+    for end in (10, 20):
+        stage.hand_out(3, end)
+        stage.clock.advance(7.0)
+        stage.cover()
+    told = stage.ownership.status().stalls
+    assert told[epoch] == Stall(0.25, 0, 2, 0.5)
+    assert (told[epoch + 1].longest_s, told[epoch + 1].partitions) == (0.0, 2), (
+        "partition 3 was taken in this rebalance"
+    )
+
+
+def test_a_window_ends_and_the_next_rebalance_begins_one_of_its_own() -> None:
+    stalls = Stalls()
+    stalls.begin(5, 0.0, continues=False)
+    stalls.note(0.5, 0.5, 1, WINDOW_S + 1)
+    assert stalls.told(lambda _: 3, 40.0)[5] == Stall(0.0, 0, 3, 0.0)
+    stalls.begin(9, 41.0, continues=False)
+    stalls.begin(10, 42.0, continues=True)
+    stalls.note(0.75, 0.25, 2, 43.0)
+    kept: dict[int, int] = {5: 3, 9: 4}
+    assert stalls.told(kept.__getitem__, 50.0) == {
+        5: Stall(0.0, 0, 3, 0.0),
+        9: Stall(0.0, 0, 4, 0.5),
+        10: Stall(0.25, 2, 4, 0.5),
+    }
+    assert stalls.read_at(6) == 41.0, "the first node that was read of this epoch or a later one"
+    assert stalls.read_at(11) is None
