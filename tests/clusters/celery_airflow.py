@@ -9,18 +9,17 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow, Service
 from coordinator_tasks.embedded.airflow_home import LAUNCH_POOL, LAUNCH_SLOTS
-from coordinator_tasks.embedded.cache import exclusive
 from coordinator_tasks.embedded.ports import HOST, free_port, listening
 from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
+from tests.clusters.cached import once
 from tests.postgres_server import PostgresServer
 
 ROOT = Path(__file__).parents[2]
@@ -133,7 +132,7 @@ def _packages() -> Path:
     """The folder of Celery's packages, for PYTHONPATH."""
     name = f"celery-{hashlib.sha256(PACKAGES.read_bytes()).hexdigest()[:12]}"
     install = (sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps", "--require-hashes")
-    return _once(name, lambda folder: _run(*install, "--target", str(folder), "-r", str(PACKAGES)))
+    return once(name, lambda folder: _run(*install, "--target", str(folder), "-r", str(PACKAGES)))
 
 
 def _redis() -> Path:
@@ -147,20 +146,7 @@ def _redis() -> Path:
         for package in folder.glob("*.deb"):
             _run("dpkg-deb", "--extract", str(package), str(folder))
 
-    return _once("redis", unpack) / "usr" / "bin" / "redis-server"
-
-
-def _once(name: str, make: Callable[[Path], None]) -> Path:
-    """A folder of the cache, filled by `make` where it is not there yet."""
-    with exclusive(name) as cache:
-        folder = cache / name
-        if not folder.exists():
-            with TemporaryDirectory(prefix=f"{name}-", dir=cache) as scratch:
-                made = Path(scratch) / "made"
-                made.mkdir()
-                make(made)
-                made.rename(folder)
-        return folder
+    return once("redis", unpack) / "usr" / "bin" / "redis-server"
 
 
 def _run(*command: str, cwd: Path | None = None) -> None:

@@ -1,75 +1,56 @@
-"""Kubernetes' own programs, built once from their sources as Go modules, and an API server with its etcd for a test.
-
-`go.sum` beside each program pins the checksum of every module. The binaries lie in the cache folder, outside the repository.
-"""
+"""A Kubernetes API server with its etcd, for a test."""
 
 import base64
 import json
-import shutil
 import ssl
 import subprocess
-import tempfile
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from coordinator_tasks.embedded.cache import exclusive
 from coordinator_tasks.embedded.ports import HOST, free_port
-from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
 from tests.certificates import Authority
+from tests.clusters.engine import Engine
+from tests.clusters.programs import program
 
-PROGRAMS = Path(__file__).with_name("kubernetes_programs")
-VERSIONS = {"kube": "1.34.4", "etcd": "3.6.13"}
-BUILD_S = 3_600.0
-READY_S = 180.0
-ADMIN, SUBMITTER = "admin", "submitter"
-_STAMP = "k8s.io/component-base/version"
-
-
-def program(name: str) -> Path:
-    """The binary of `kube` (API server, controllers, scheduler, kubelet, kubectl) or `etcd`; builds it if it is missing."""
-    with exclusive(f"{name}-{VERSIONS[name]}") as folder:
-        built = folder / f"{name}-{VERSIONS[name]}"
-        if not built.exists():
-            _build(name, built)
-    return built
+ADMIN, SUBMITTER = "admin", "system:serviceaccount:default:spark-submitter"
+TOKENS = {ADMIN: "planted-admin-token", SUBMITTER: "planted-submitter-token"}
+APPLY_S = 120.0
 
 
-def _build(name: str, target: Path) -> None:
-    stamps = f"-X {_STAMP}.gitVersion=v{VERSIONS[name]} -X {_STAMP}.gitMajor=1 -X {_STAMP}.gitMinor=34"
-    with tempfile.TemporaryDirectory(prefix="build-", dir=target.parent) as folder:
-        source = Path(folder) / "source"
-        shutil.copytree(PROGRAMS / name, source)
-        made = Path(folder) / name
-        command = ["go", "build", "-mod=readonly", "-trimpath", f"-ldflags=-s -w {stamps}", "-o", str(made), "."]
-        subprocess.run(command, cwd=source, check=True, timeout=BUILD_S)
-        made.rename(target)
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+clusters: [{{name: tests, cluster: {{server: "{url}", certificate-authority: {ca}}}}}]
+users: [{{name: admin, user: {{token: {token}}}}}]
+contexts: [{{name: tests, context: {{cluster: tests, user: admin}}}}]
+current-context: tests
+"""
 
 
-class ApiServer:
+class ApiServer(Engine):
     """An API server without nodes: what is created stays as it is. `tokens` are files, one for each user."""
 
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.folder = folder
-        self.url = f"https://{HOST}:{free_port()}"
+    def __init__(self, folder: Path, host: str = HOST) -> None:
+        super().__init__(folder)
+        self.url = f"https://{host}:{free_port()}"
         authority = Authority(folder / "pki", "kubernetes")
         self.ca = authority.ca
-        server, accounts = authority.sign("server"), authority.sign("accounts")
-        self.tokens = {name: folder / f"{name}.token" for name in (ADMIN, SUBMITTER)}
+        server, self.accounts = authority.sign("server", address=host), authority.sign("accounts")
+        self.tokens = {name: folder / f"{name.rpartition(':')[2]}.token" for name in TOKENS}
         for name, file in self.tokens.items():
-            file.touch(mode=0o600)
-            file.write_text(f"planted-{name}-token")
+            _write_private(file, TOKENS[name])
         known = folder / "tokens.csv"
-        known.touch(mode=0o600)
         groups = {ADMIN: ',"system:masters"', SUBMITTER: ""}
-        known.write_text("".join(f"planted-{name}-token,{name},{name}{groups[name]}\n" for name in groups))
+        _write_private(known, "".join(f"{TOKENS[name]},{name},{name}{group}\n" for name, group in groups.items()))
+        self.kubeconfig = folder / "kubeconfig"
+        _write_private(self.kubeconfig, KUBECONFIG.format(url=self.url, ca=self.ca, token=TOKENS[ADMIN]))
         store, peer = f"http://{HOST}:{free_port()}", f"http://{HOST}:{free_port()}"
         self._context = ssl.create_default_context(cafile=str(self.ca))
-        self._etcd = self._process(
+        self.add(
             "etcd",
-            program("etcd"),
+            str(program("etcd")),
             *("--data-dir", str(folder / "etcd"), "--unsafe-no-fsync=true"),
             *("--listen-client-urls", store, "--advertise-client-urls", store),
             *(
@@ -82,39 +63,22 @@ class ApiServer:
             ),
             ready=lambda: _answers(f"{store}/readyz"),
         )
-        self._api = self._process(
+        self.add(
             "kube-apiserver",
-            program("kube"),
+            str(program("kube")),
             "kube-apiserver",
-            *(f"--etcd-servers={store}", f"--secure-port={self.url.rpartition(':')[2]}", f"--bind-address={HOST}"),
-            *(f"--advertise-address={HOST}", f"--cert-dir={folder}"),
+            *(f"--etcd-servers={store}", f"--secure-port={self.url.rpartition(':')[2]}", f"--bind-address={host}"),
+            *(f"--advertise-address={host}", f"--cert-dir={folder}"),
             *(f"--tls-cert-file={server.certificate}", f"--tls-private-key-file={server.key}"),
             *(f"--client-ca-file={self.ca}", f"--token-auth-file={known}", "--authorization-mode=RBAC"),
             *(
                 "--service-account-issuer=https://kubernetes.default.svc",
-                f"--service-account-key-file={accounts.certificate}",
+                f"--service-account-key-file={self.accounts.certificate}",
             ),
-            *(f"--service-account-signing-key-file={accounts.key}", "--service-cluster-ip-range=10.96.0.0/16"),
+            *(f"--service-account-signing-key-file={self.accounts.key}", "--service-cluster-ip-range=10.96.0.0/16"),
             "--endpoint-reconciler-type=none",
             ready=lambda: self.find("/readyz") is not None,
         )
-
-    def __enter__(self) -> Self:
-        try:
-            self._etcd.start(READY_S)
-            self._api.start(READY_S)
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """The API server first."""
-        self._api.stop()
-        self._etcd.stop()
 
     def ask(self, path: str, body: object = None, *, user: str = ADMIN, method: str = "") -> Any:
         """The answer of the API; with a body, what it has created. Raises `HTTPError`."""
@@ -140,18 +104,17 @@ class ApiServer:
         data = {key.replace("_", "."): base64.b64encode(text.encode()).decode() for key, text in content.items()}
         self.ask("/api/v1/namespaces/default/secrets", {"metadata": {"name": name}, "data": data})
 
-    def apply(self, manifest: dict[str, Any]) -> None:
-        """Create one object of a manifest in the namespace `default`."""
-        plural = {"ServiceAccount": "serviceaccounts", "Role": "roles", "RoleBinding": "rolebindings"}[manifest["kind"]]
-        version = manifest["apiVersion"]
-        root = "/api/v1" if version == "v1" else f"/apis/{version}"
-        self.ask(f"{root}/namespaces/default/{plural}", manifest)
+    def kubectl(self, *words: str) -> str:
+        """What an administrator types; raises `AssertionError` with its words."""
+        command = [str(program("kube")), "kubectl", f"--kubeconfig={self.kubeconfig}", *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=APPLY_S, check=False)
+        assert done.returncode == 0, f"{words}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+        return done.stdout
 
-    def _process(self, name: str, binary: Path, *arguments: str, ready: Any) -> ManagedProcess:
-        spec = ProcessSpec(
-            name=name, argv=(str(binary), *arguments), log_path=self.folder / f"{name}.log", cwd=self.folder
-        )
-        return ManagedProcess(spec, ready=ready)
+
+def _write_private(file: Path, text: str) -> None:
+    file.touch(mode=0o600)
+    file.write_text(text)
 
 
 def _answers(url: str) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 import urllib.error
 from collections.abc import Callable, Iterator
@@ -17,10 +18,10 @@ from coordinator_plugin.launch import LaunchConsumerOperator
 
 from coordinator_tasks.embedded.jars import pyspark_home
 from coordinator_tasks.java import find_java
-from tests.clusters.kubernetes import SUBMITTER, ApiServer
+from tests.clusters.kubernetes import SUBMITTER, TOKENS, ApiServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(1800)]
-MANIFESTS = Path(__file__).resolve().parents[2] / "docs" / "spark-on-kubernetes.yaml"
+MANIFESTS = Path(__file__).resolve().parents[2] / "docs" / "kubernetes"
 APPLICATION = "local:///opt/coordinator/spark_apps/main.py"
 PASSWORD, TOKEN = "planted-kafka-password-7c1e", "planted-status-token-93ab"
 NAMESPACE = "/api/v1/namespaces/default"
@@ -29,10 +30,7 @@ NAMESPACE = "/api/v1/namespaces/default"
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     with ApiServer(tmp_path_factory.mktemp("kubernetes")) as started:
-        for manifest in yaml.safe_load_all(MANIFESTS.read_text()):
-            if manifest["kind"] == "RoleBinding" and manifest["metadata"]["name"] == "spark-submitter":
-                manifest["subjects"] = [{"kind": "User", "name": SUBMITTER, "apiGroup": "rbac.authorization.k8s.io"}]
-            started.apply(manifest)
+        started.kubectl("apply", "--filename", str(MANIFESTS / "cluster-mode.yaml"))
         started.secret("coordinator-main", settings_json=json.dumps({"status_token": TOKEN}), kafka_json=PASSWORD)
         yield started
 
@@ -110,7 +108,7 @@ def test_a_launch_makes_a_driver_whose_secrets_are_references_with_the_rights_of
 
     kinds = ("pods", "configmaps", "services", "events", "serviceaccounts")
     shown = json.dumps([api.ask(f"{NAMESPACE}/{kind}") for kind in kinds])
-    for secret in (PASSWORD, TOKEN, f"planted-{SUBMITTER}-token"):
+    for secret in (PASSWORD, TOKEN, TOKENS[SUBMITTER]):
         assert secret not in shown
     assert not list(tmp_path.rglob("*.json")), "nothing is written on the worker, and nothing is uploaded"
 
@@ -118,3 +116,22 @@ def test_a_launch_makes_a_driver_whose_secrets_are_references_with_the_rights_of
 def test_who_submits_reads_no_secret(api: ApiServer) -> None:
     with pytest.raises(urllib.error.HTTPError, match="403"):
         api.ask(f"{NAMESPACE}/secrets/coordinator-main", user=SUBMITTER)
+
+
+@pytest.mark.parametrize("file", ["launcher.yaml", "consumers.yaml", "network-policies.yaml"])
+def test_the_manifests_are_taken_and_nothing_in_them_is_unknown(api: ApiServer, file: str) -> None:
+    """Strict validation: a misspelt field is an error, where the API server would otherwise drop it."""
+    words = ("apply", "--server-side", "--validate=strict", "--filename", str(MANIFESTS / file))
+    wanted = [
+        f"{one['kind']}/{one['metadata']['name']}".lower() for one in yaml.safe_load_all((MANIFESTS / file).read_text())
+    ]
+    applied = api.kubectl(*words, "--output=name").splitlines()
+    assert [re.sub(r"\.[a-z0-9.]+/", "/", one) for one in applied] == wanted
+    assert api.kubectl("diff", "--server-side", "--filename", str(MANIFESTS / file)) == ""
+
+
+def test_accounts_of_launcher_and_consumers_may_ask_the_api_for_nothing(api: ApiServer) -> None:
+    for name in ("coordinator-launcher", "coordinator-consumer"):
+        account = f"--as=system:serviceaccount:default:{name}"
+        rights = api.kubectl("auth", "can-i", "--list", "--no-headers", account)
+        assert not re.search(r"\b(pods|secrets|configmaps|\*\.\*)\b", rights), rights

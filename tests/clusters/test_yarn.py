@@ -1,11 +1,8 @@
 """Consumers on a real YARN, launched by the operator through Airflow's own Spark connection, with a password for Kafka."""
 
-import json
 import os
 import signal
-import sqlite3
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,12 +11,9 @@ from typing import Any
 
 import psutil
 import pytest
-from coordinator_plugin.hook import CoordinatorHook
-from coordinator_plugin.launch import LaunchConsumerOperator
 
 from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
 from coordinator_tasks.core.model import Fleet
-from coordinator_tasks.demo.evidence import Row
 from coordinator_tasks.embedded.jars import pyspark_home
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.run_folder import RunFolder
@@ -28,7 +22,7 @@ from coordinator_tasks.wiring import open_coordinator
 from spark_apps.launch import launcher_service
 from spark_apps.launch.launcher_service import Host
 from spark_apps.spark import session
-from tests.audit_rows import read_audit
+from tests.clusters.shop import PASSWORD, TOKEN, Shop
 from tests.clusters.yarn import Yarn
 from tests.integration.agent_site import Site, Traffic
 from tests.integration.real_site import Managed
@@ -36,9 +30,6 @@ from tests.sasl_kafka import SaslKafka
 
 pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(1500)]
 ROOT = Path(__file__).resolve().parents[2]
-PASSWORD, TOKEN = "planted-kafka-password-7c1e", "planted-status-token-93ab"
-LIMIT_S = 500.0
-POLL_S = 0.25
 
 
 @pytest.fixture(scope="module")
@@ -53,15 +44,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslKafka]:
         yield started
 
 
-class Shop:
-    """A cluster of consumers whose topic is managed; `a` is the one on YARN, and its rows come by its audit."""
+class YarnShop(Shop):
+    """Its consumer `a` is on YARN."""
 
     def __init__(self, yarn: Yarn, broker: SaslKafka, managed: Managed, folder: Path) -> None:
-        self.yarn, self.broker, self.managed, self.folder = yarn, broker, managed, folder
-        self.audit, self.events = folder / "audit", folder / "events"
-        for one in (self.audit, self.events):
-            one.mkdir()
-        self._rows = 0
+        super().__init__(broker, managed, folder)
+        self.yarn, self.events = yarn, folder / "events"
+        self.events.mkdir()
         self._before = {one["id"] for one in yarn.applications()}
 
     def applications(self) -> list[dict[str, Any]]:
@@ -73,44 +62,13 @@ class Shop:
         """Those that have not ended."""
         return [one for one in self.applications() if one["state"] not in {"FINISHED", "FAILED", "KILLED"}]
 
-    def connections(self, mode: str) -> dict[str, Any]:
-        host, _, port = self.managed.site.zookeeper.partition(":")
-        kafka = {
-            "bootstrap.servers": self.broker.sasl_bootstrap_servers,
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "PLAIN",
-        }
-        return {
-            "ZOOKEEPER_DEFAULT": {
-                "conn_type": "generic",
-                "host": host,
-                "port": int(port),
-                "extra": {"status_token": TOKEN, "session_timeout_s": 4},
-            },
-            "KAFKA_DEFAULT": {"conn_type": "kafka", "login": "alice", "password": PASSWORD, "extra": kafka},
-            "SPARK_DEFAULT": {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": mode}},
-        }
-
     def launch(self, monkeypatch: pytest.MonkeyPatch, mode: str = "cluster", **conf: str) -> float:
         """Launch `a` as a task does; returns the seconds that it takes. `conf`: names with __ for a point."""
-        for name, connection in self.connections(mode).items():
-            monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps(connection))
-        monkeypatch.setenv("COORDINATOR_CLUSTERS", self.managed.site.cluster)
-        monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
         for name, value in {**self.yarn.environment(), "PYTHONPATH": str(ROOT)}.items():
             monkeypatch.setenv(name, value)
-        begun = time.monotonic()
-        operator = LaunchConsumerOperator(
-            task_id="launch",
-            consumer="a",
-            cluster=self.managed.site.cluster,
-            application=str(ROOT / "spark_apps" / "main.py"),
-            application_args=["--default", "spark_apps.pipelines.audit:build", "--set", f"auditFolder={self.audit}"],
-            conf={**self.spark_conf(), **{name.replace("__", "."): value for name, value in conf.items()}},
-            base=str(self.folder / "runs"),
-        )
-        operator._launch(CoordinatorHook(self.managed.site.cluster))
-        return time.monotonic() - begun
+        spark = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": mode}}
+        given = {**self.spark_conf(), **{name.replace("__", "."): value for name, value in conf.items()}}
+        return self.submit(monkeypatch, spark, str(ROOT / "spark_apps" / "main.py"), given)
 
     def spark_conf(self) -> dict[str, str]:
         # With the installed packages first, Python does not compile the shipped pyspark.zip for each process.
@@ -130,54 +88,9 @@ class Shop:
             "spark.ui.port": "0",
         }
 
-    def incarnation(self) -> int:
-        """Of the registered `a`; 0 = it is not registered."""
-        with open_coordinator(self.managed.site.settings) as c:
-            member = c.discovery.members().get("a")
-            return 0 if member is None else member.incarnation
-
-    def address(self) -> str:
-        """Under which the coordinator asks `a`."""
-        with open_coordinator(self.managed.site.settings) as c:
-            return c.discovery.members()["a"].address
-
-    def follow(self) -> None:
-        """Take the new rows of `a` over into the ledger."""
-        try:
-            found = read_audit(self.audit)
-        except sqlite3.OperationalError:  # a new incarnation has not made its table yet
-            return
-        self.managed.ledger.rows += [
-            Row("a", one["incarnation"], one["epoch"], one["partition"], one["offset"], 0, 0.0, one["processed_at"])
-            for one in found[self._rows :]
-        ]
-        self._rows = len(found)
-
-    def wait_for(self, holds: Callable[[], object], what: str, limit_s: float = LIMIT_S) -> float:
-        """Seconds until `holds`; an error with the containers' own words."""
-        begun = time.monotonic()
-        while not holds():
-            if time.monotonic() - begun > limit_s:
-                states = [(one["id"], one["state"], one["diagnostics"][-300:]) for one in self.yarn.applications()]
-                raise AssertionError(f"not within {limit_s:g} s: {what}\n{states}\n{self.yarn.said()}")
-            time.sleep(POLL_S)
-        return time.monotonic() - begun
-
-    def stable(self, owners: str) -> dict[int, str]:
-        self.wait_for(lambda: self.managed._is_stable(owners), f"Stable with {owners}")
-        return dict(self.managed.node().assignments)
-
-    def grown(self, what: str, by: int = 30) -> float:
-        """Wait until every partition has so many more rows."""
-        self.follow()
-        ledger = self.managed.ledger
-        wanted = {p: len(ledger.offsets(p)) + by for p in range(self.managed.site.partitions)}
-
-        def enough() -> bool:
-            self.follow()
-            return all(len(ledger.offsets(p)) >= count for p, count in wanted.items())
-
-        return self.wait_for(enough, what)
+    def said(self) -> str:
+        states = [(one["id"], one["state"], one["diagnostics"][-300:]) for one in self.yarn.applications()]
+        return f"{states}\n{self.yarn.said()}"
 
     def processes(self, *words: str) -> list[psutil.Process]:
         """Processes of this application's consumer whose command line has all these words."""
@@ -207,11 +120,11 @@ class Shop:
 
 
 @pytest.fixture
-def shop(yarn: Yarn, broker: SaslKafka, zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> Iterator[Shop]:
+def shop(yarn: Yarn, broker: SaslKafka, zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> Iterator[YarnShop]:
     site = Site(zookeeper.connect_string, broker.bootstrap_servers)
     site.settings = replace(site.settings, status_token=TOKEN)
     managed = Managed(site)
-    made = Shop(yarn, broker, managed, tmp_path)
+    made = YarnShop(yarn, broker, managed, tmp_path)
     try:
         with managed.looping():
             yield made
@@ -243,7 +156,7 @@ def shown_by(yarn: Yarn, application: str) -> str:
 
 
 def test_a_consumer_in_cluster_mode_registers_reads_hands_over_and_leaves_and_no_secret_is_left_open(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
+    shop: YarnShop, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
 ) -> None:
     managed, yarn = shop.managed, shop.yarn
     traffic = Traffic(managed.site, per_second=20)
@@ -287,7 +200,7 @@ def test_a_consumer_in_cluster_mode_registers_reads_hands_over_and_leaves_and_no
 
 
 def test_in_client_mode_an_executor_dies_and_another_reads_on_for_the_same_incarnation(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
+    shop: YarnShop, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
 ) -> None:
     managed = shop.managed
     folder = RunFolder.of(shop.folder / "runs", managed.site.cluster, "a")
@@ -321,7 +234,7 @@ def test_in_client_mode_an_executor_dies_and_another_reads_on_for_the_same_incar
     assert not [one for one in holding(TOKEN, shop.yarn.folder) if shop.yarn.applications()[-1]["id"] in str(one)]
 
 
-def killed(shop: Shop) -> int:
+def killed(shop: YarnShop) -> int:
     """Kill -9 of the driver's Python and of the JVM above it; returns its incarnation."""
     incarnation = shop.incarnation()
     (driver,) = shop.drivers()
@@ -332,7 +245,7 @@ def killed(shop: Shop) -> int:
 
 
 def test_with_attempts_of_yarns_own_the_second_one_is_a_new_incarnation_and_the_only_consumer(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
+    shop: YarnShop, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
 ) -> None:
     traffic = Traffic(shop.managed.site, per_second=20)
     try:
@@ -361,7 +274,7 @@ def test_with_attempts_of_yarns_own_the_second_one_is_a_new_incarnation_and_the_
 
 
 def test_the_fleet_alone_starts_a_dead_consumer_again(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
+    shop: YarnShop, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
 ) -> None:
     traffic = Traffic(shop.managed.site, per_second=20)
     try:

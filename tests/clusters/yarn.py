@@ -7,19 +7,18 @@ in `hadoop-3.5.0.sha256` beside this file. Containers carry the owner's mark, so
 import json
 import os
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from xml.sax.saxutils import escape
 
 from coordinator_tasks.embedded import reaper
 from coordinator_tasks.embedded.jars import JarSet, Resolution, ensure_jars, pyspark_home
 from coordinator_tasks.embedded.ports import HOST, free_port
-from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
 from coordinator_tasks.java import QUICK_START_OPTIONS, find_java
+from tests.clusters.engine import Engine
 
 HADOOP_VERSION = "3.5.0"
-READY_S = 180.0
 MEMORY_MB, CORES = 6_144, 8
 _GROUP = "org.apache.hadoop"
 _OPENS = tuple(f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in ("lang", "util"))
@@ -45,36 +44,17 @@ HADOOP = JarSet(
 )
 
 
-class Yarn:
+class Yarn(Engine):
     """`conf` is the folder for HADOOP_CONF_DIR; `folder` holds all that YARN writes: staging, local files, logs."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        super().__init__(folder)
         self.conf, self.staging = folder / "conf", folder / "staging"
         self.local, self.logs = folder / "local", folder / "containers"
         self.page = f"{HOST}:{free_port()}"
         self._write_conf()
-        self._manager = self._process("ResourceManager", "resourcemanager", lambda: self._nodes() is not None)
-        self._node = self._process("NodeManager", "nodemanager", lambda: self._nodes() == 1)
-
-    def __enter__(self) -> Self:
-        for process in (self._manager, self._node):
-            process.spawn()
-        try:
-            for process in (self._manager, self._node):
-                process.wait_ready(READY_S)
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """The NodeManager first: it ends its containers."""
-        self._node.stop()
-        self._manager.stop()
+        self._add("ResourceManager", "resourcemanager", lambda: self._nodes() is not None)
+        self._add("NodeManager", "nodemanager", lambda: self._nodes() == 1)
 
     def environment(self) -> dict[str, str]:
         """What spark-submit needs to find this YARN."""
@@ -127,12 +107,11 @@ class Yarn:
             found: dict[str, Any] = json.load(answer)
             return found
 
-    def _process(self, name: str, package: str, ready: Any) -> ManagedProcess:
+    def _add(self, name: str, package: str, ready: Callable[[], bool]) -> None:
         classes = os.pathsep.join((str(self.conf), f"{ensure_jars(HADOOP)}/*"))
         main = f"org.apache.hadoop.yarn.server.{package}.{name}"
-        argv = (str(find_java().executable), *QUICK_START_OPTIONS, *_OPENS, "-Xmx256m", "-cp", classes, main)
-        log = self.folder / f"{name}.log"
-        return ManagedProcess(ProcessSpec(name=name, argv=argv, log_path=log, cwd=self.folder), ready=ready)
+        java = (str(find_java().executable), *QUICK_START_OPTIONS, *_OPENS, "-Xmx256m", "-cp", classes)
+        self.add(name, *java, main, ready=ready)
 
     def _write_conf(self) -> None:
         self.conf.mkdir(parents=True)

@@ -1,0 +1,124 @@
+"""A cluster of consumers whose topic is managed, with one consumer `a` that an engine runs, launched by the operator."""
+
+import json
+import os
+import sqlite3
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from coordinator_plugin.hook import CoordinatorHook
+from coordinator_plugin.launch import LaunchConsumerOperator
+
+from coordinator_tasks.demo.evidence import Row
+from coordinator_tasks.wiring import open_coordinator
+from tests.audit_rows import read_audit
+from tests.integration.real_site import Managed
+from tests.sasl_kafka import SaslKafka
+
+PASSWORD, TOKEN = "planted-kafka-password-7c1e", "planted-status-token-93ab"
+LIMIT_S = 500.0
+POLL_S = 0.25
+
+
+class Shop(ABC):
+    """The rows of `a` come by its audit, in `audit`; Kafka asks for a password."""
+
+    def __init__(self, broker: SaslKafka, managed: Managed, folder: Path) -> None:
+        self.broker, self.managed, self.folder = broker, managed, folder
+        self.audit = folder / "audit"
+        self.audit.mkdir()
+        self._rows = 0
+
+    @abstractmethod
+    def said(self) -> str:
+        """What the engine and the consumer say, for a test that fails."""
+
+    def submit(
+        self, monkeypatch: pytest.MonkeyPatch, spark: dict[str, Any], application: str, conf: dict[str, str]
+    ) -> float:
+        """Launch `a` as a task does, with this Spark connection; returns the seconds that it takes."""
+        host, _, port = self.managed.site.zookeeper.partition(":")
+        kafka = {
+            "bootstrap.servers": self.broker.sasl_bootstrap_servers,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+        }
+        connections = {
+            "ZOOKEEPER_DEFAULT": {
+                "conn_type": "generic",
+                "host": host,
+                "port": int(port),
+                "extra": {"status_token": TOKEN, "session_timeout_s": 4},
+            },
+            "KAFKA_DEFAULT": {"conn_type": "kafka", "login": "alice", "password": PASSWORD, "extra": kafka},
+            "SPARK_DEFAULT": spark,
+        }
+        for name, connection in connections.items():
+            monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps(connection))
+        monkeypatch.setenv("COORDINATOR_CLUSTERS", self.managed.site.cluster)
+        monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+        begun = time.monotonic()
+        operator = LaunchConsumerOperator(
+            task_id="launch",
+            consumer="a",
+            cluster=self.managed.site.cluster,
+            application=application,
+            application_args=["--default", "spark_apps.pipelines.audit:build", "--set", f"auditFolder={self.audit}"],
+            conf=conf,
+            base=str(self.folder / "runs"),
+        )
+        operator._launch(CoordinatorHook(self.managed.site.cluster))
+        return time.monotonic() - begun
+
+    def incarnation(self) -> int:
+        """Of the registered `a`; 0 = it is not registered."""
+        with open_coordinator(self.managed.site.settings) as c:
+            member = c.discovery.members().get("a")
+            return 0 if member is None else member.incarnation
+
+    def address(self) -> str:
+        """Under which the coordinator asks `a`."""
+        with open_coordinator(self.managed.site.settings) as c:
+            return c.discovery.members()["a"].address
+
+    def follow(self) -> None:
+        """Take the new rows of `a` over into the ledger."""
+        try:
+            found = read_audit(self.audit)
+        except sqlite3.OperationalError:  # a new incarnation has not made its table yet
+            return
+        self.managed.ledger.rows += [
+            Row("a", one["incarnation"], one["epoch"], one["partition"], one["offset"], 0, 0.0, one["processed_at"])
+            for one in found[self._rows :]
+        ]
+        self._rows = len(found)
+
+    def wait_for(self, holds: Callable[[], object], what: str, limit_s: float = LIMIT_S) -> float:
+        """Seconds until `holds`; an error with the engine's own words."""
+        begun = time.monotonic()
+        while not holds():
+            if time.monotonic() - begun > limit_s:
+                raise AssertionError(f"not within {limit_s:g} s: {what}\n{self.said()}")
+            time.sleep(POLL_S)
+        return time.monotonic() - begun
+
+    def stable(self, owners: str) -> dict[int, str]:
+        self.wait_for(lambda: self.managed._is_stable(owners), f"Stable with {owners}")
+        return dict(self.managed.node().assignments)
+
+    def grown(self, what: str, by: int = 30) -> float:
+        """Wait until every partition has so many more rows."""
+        self.follow()
+        ledger = self.managed.ledger
+        wanted = {p: len(ledger.offsets(p)) + by for p in range(self.managed.site.partitions)}
+
+        def enough() -> bool:
+            self.follow()
+            return all(len(ledger.offsets(p)) >= count for p, count in wanted.items())
+
+        return self.wait_for(enough, what)
