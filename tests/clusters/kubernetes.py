@@ -76,7 +76,7 @@ class ApiServer(Engine):
                 f"--service-account-key-file={self.accounts.certificate}",
             ),
             *(f"--service-account-signing-key-file={self.accounts.key}", "--service-cluster-ip-range=10.96.0.0/16"),
-            "--endpoint-reconciler-type=none",
+            *("--endpoint-reconciler-type=none", "--kubelet-preferred-address-types=InternalIP"),
             ready=lambda: self.find("/readyz") is not None,
         )
 

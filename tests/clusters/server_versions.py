@@ -35,6 +35,15 @@ def kafka_jars(version: str) -> JarSet:
     return _pinned(f"kafka-{version}", f"Kafka {version}", Resolution(packages))
 
 
+def kafka_image_jars() -> JarSet:
+    """The broker's and those of its command-line tools, as in Kafka's image."""
+    packages = ",".join(f"org.apache.kafka:{name}:{jars.KAFKA_VERSION}" for name in ("kafka_2.13", "kafka-tools"))
+    name = f"kafka-image-{jars.KAFKA_VERSION}"
+    return _pinned(
+        name, f"Kafka {jars.KAFKA_VERSION} and its tools", Resolution(f"{packages},org.slf4j:slf4j-simple:1.7.36")
+    )
+
+
 def zookeeper_jars(version: str) -> JarSet:
     """The server's, but for those that PySpark has."""
     packages = f"org.apache.zookeeper:zookeeper:{version},io.dropwizard.metrics:metrics-core:4.1.12.1"
@@ -69,7 +78,8 @@ def zookeeper_of(version: str) -> Iterator[None]:
 def pin(name: str) -> None:
     """Fetch a set and write down its checksums: look at them before they are committed."""
     kind, _, version = name.partition("-")
-    wanted = kafka_jars(version) if kind == "kafka" else zookeeper_jars(version)
+    sets = {"kafka": kafka_jars, "zookeeper": zookeeper_jars}
+    wanted = kafka_image_jars() if name == kafka_image_jars().name else sets[kind](version)
     with tempfile.TemporaryDirectory() as scratch:
         jars._resolve(wanted, wanted.resolutions[0], Path(scratch), cache_folder() / f"{wanted.name}-fetch.log")
         found = sorted((Path(scratch) / "jars").glob("*.jar"))

@@ -64,6 +64,26 @@ def test_every_image_is_pinned_to_a_version() -> None:
     assert len(dockerfiles) == 2, "one image for Airflow, one for Spark and the launcher"
 
 
+def test_every_base_has_a_stand_in_for_the_test_on_an_engine() -> None:
+    stand_ins = yaml.safe_load((ROOT / "tests" / "clusters" / "stand_ins" / "compose.yaml").read_text())["services"]
+    assert {one["image"] for one in stand_ins.values()} == set(bases())
+
+
+def test_kubernetes_runs_the_images_of_this_release() -> None:
+    folder = ROOT / "docs" / "kubernetes"
+    values = yaml.safe_load((folder / "airflow-values.yaml").read_text())
+    assert values["airflowVersion"] == pin("apache-airflow")
+    airflow = f"{values['defaultAirflowRepository']}:{values['defaultAirflowTag']}"
+    assert airflow == services["airflow-scheduler"]["image"]
+    dockerfile = (folder / "Dockerfile").read_text()
+    assert f"FROM {services['launcher']['image']}\n" in dockerfile
+    spark = next(one for one in bases() if one.startswith("apache/spark:"))
+    assert f"FROM {spark} AS spark\n" in dockerfile
+    used = re.findall("image: (.*)", "".join(file.read_text() for file in folder.glob("*.yaml")))
+    assert set(used) == {f"partition-coordinator-kubernetes:{__version__}"}
+    assert f"--tag {used[0]} " in dockerfile
+
+
 def test_versions_are_those_of_the_frozen_requirements() -> None:
     tags = dict(image.split(":", 1) for image in bases())
     assert tags["apache/spark"].startswith(f"{pin('pyspark')}-")
