@@ -1,7 +1,8 @@
-"""Partition numbers in a few characters: `0-3,7`, and in a sentence. Pure."""
+"""Partition numbers in a few characters: `0-3,7`, and other parts of sentences. Pure."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
+_SHOWN = 10  # names in one sentence
 MAX_PARTITIONS = 1_000_000  # of one range that is read; a larger one, by mistake, would fill the memory
 
 
@@ -29,6 +30,17 @@ def noun(partitions: Collection[int]) -> str:
 def counted(number: int, what: str) -> str:
     """`1 partition`, `4 partitions`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def shown(names: Sequence[object]) -> str:
+    """A list in a sentence, cut after ten."""
+    text = ", ".join(str(name) for name in names[:_SHOWN])
+    return text if len(names) <= _SHOWN else f"{text} and {len(names) - _SHOWN} more"
+
+
+def because(why: str) -> str:
+    """The end of a sentence that has a reason."""
+    return f": {why}" if why else ""
 
 
 def numbers(text: str) -> tuple[int, ...]:

@@ -1,5 +1,6 @@
 """What an action is: one declaration, from which its form in Airflow and its command are made."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -51,6 +52,12 @@ class Action:
         given = {name: value for name, value in given.items() if name in fields}
         _check_names(given)
         return [*self.before(c, given), *self.run(c, given, actor, dry_run=dry_run).lines]
+
+
+def texts(parameters: Mapping[str, Any] | None) -> dict[str, str]:
+    """The parameters of a strategy. A form gives JSON values: numbers and booleans become their JSON text."""
+    found = parameters or {}
+    return {str(name): value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
 
 
 def _check_names(given: Given) -> None:

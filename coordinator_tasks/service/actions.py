@@ -3,18 +3,16 @@
 A new action is one `Action` here, and the service function that it calls. Its form and its command are made from it.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from coordinator_tasks.core.model import Actor, StartRule, TopicConfig
 from coordinator_tasks.core.partition_text import counted, named
 from coordinator_tasks.service import directives, overrides, overview, positions, store, topics, transitions
 from coordinator_tasks.service import parameters as p
-from coordinator_tasks.service.action import Action, Done, Given
+from coordinator_tasks.service.action import Action, Done, Given, texts
 from coordinator_tasks.service.coordinator import Coordinator
 
 # Topics --------------------------------------------------------------------------------------------------------------
@@ -36,7 +34,7 @@ def _add_topic(c: Coordinator, given: Given, actor: Actor) -> Done:
         given["group_id"],
         start=StartRule(given["start"]),
         strategy=given["strategy"],
-        parameters=_texts(given.get("parameters")),
+        parameters=texts(given.get("parameters")),
         properties=given.get("properties"),
         actor=actor,
     )
@@ -48,14 +46,14 @@ def _add_topic(c: Coordinator, given: Given, actor: Actor) -> Done:
 def _compared(c: Coordinator, given: Given) -> Iterator[str]:
     topic = given["topic"]
     now = c.policy.strategies.effective(topics.configuration(c, topic))
-    wanted = replace(now, strategy=given["strategy"], parameters=_texts(given.get("parameters")))
+    wanted = replace(now, strategy=given["strategy"], parameters=texts(given.get("parameters")))
     c.policy.strategies.check(wanted)
     yield f"{topic} has strategy {_named(now)} now, and gets {_named(c.policy.strategies.effective(wanted))}"
 
 
 def _set_strategy(c: Coordinator, given: Given, actor: Actor) -> Done:
     topic = given["topic"]
-    config = topics.set_strategy(c, topic, given["strategy"], _texts(given.get("parameters")), actor)
+    config = topics.set_strategy(c, topic, given["strategy"], texts(given.get("parameters")), actor)
     name = c.policy.strategies.effective(config).strategy
     text = f"topic {topic} has strategy {name}; the next plan uses it"
     return Done(config, text, ("the next plan uses it",))
@@ -64,12 +62,6 @@ def _set_strategy(c: Coordinator, given: Given, actor: Actor) -> Done:
 def _named(config: TopicConfig) -> str:
     listed = ", ".join(f"{name}={value}" for name, value in sorted(config.parameters.items()))
     return f"{config.strategy!r} ({listed or 'its defaults'})"
-
-
-def _texts(parameters: Mapping[str, Any] | None) -> dict[str, str]:
-    """A form gives JSON values: numbers and booleans become their JSON text."""
-    found = parameters or {}
-    return {str(name): value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
 
 
 def _stopped(c: Coordinator, given: Given) -> Iterator[str]:
@@ -130,9 +122,9 @@ def _pins(given: Given) -> tuple[str, str, list[int]]:
 
 
 def _pinned(given: Given, pins: tuple[overrides.Pin, ...]) -> Done:
-    topic, texts = given["topic"], [one.text for one in pins]
-    lines = tuple(f"{topic}: {text}" for text in texts) or (f"no pin of {topic} changes",)
-    return Done(pins, "\n".join(texts) or "no pin changes", lines)
+    topic, said = given["topic"], [one.text for one in pins]
+    lines = tuple(f"{topic}: {text}" for text in said) or (f"no pin of {topic} changes",)
+    return Done(pins, "\n".join(said) or "no pin changes", lines)
 
 
 def _would_reset(c: Coordinator, given: Given) -> Done:

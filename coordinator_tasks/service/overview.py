@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from coordinator_tasks.core import topic_patterns
 from coordinator_tasks.core.errors import LookAgain, Malformed, Refused
-from coordinator_tasks.core.machine.causes import absence, because
+from coordinator_tasks.core.machine.causes import absence
 from coordinator_tasks.core.machine.life import Life, interfaces
 from coordinator_tasks.core.machine.presence import presence
 from coordinator_tasks.core.machine.world import Presence, TopicView, World
@@ -24,6 +24,7 @@ from coordinator_tasks.core.model import (
     TopicStatus,
     Unreachable,
 )
+from coordinator_tasks.core.partition_text import because
 from coordinator_tasks.service import overrides, store, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import fleets, why_not_launched

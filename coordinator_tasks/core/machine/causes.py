@@ -10,7 +10,7 @@ from coordinator_tasks.core.machine.draft import Draft, by_consumer, configured
 from coordinator_tasks.core.machine.presence import absent_until, presence
 from coordinator_tasks.core.machine.world import Policy, Presence, TopicView, World
 from coordinator_tasks.core.model import MoveKind, State, TopicNode, TopicState
-from coordinator_tasks.core.partition_text import noun
+from coordinator_tasks.core.partition_text import because, noun, shown
 
 _SHOWN = 10  # names in one sentence
 
@@ -87,11 +87,6 @@ def _of_loss(consumer: str, view: TopicView, world: World) -> str:
         return f"isolated: {consumer} (by {life.isolation.by}{because(life.isolation.why)})"
     how = life.ending.value if life.ending is not None else "unknown"
     return f"gone: {consumer} ({how}{because(life.reason)})"
-
-
-def because(why: str) -> str:
-    """The end of a sentence that has a reason."""
-    return f": {why}" if why else ""
 
 
 def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able: Mapping[str, int]) -> Due | None:
@@ -229,9 +224,3 @@ def absence(consumer: str, incarnation: int, world: World, policy: Policy) -> st
 def listed(partitions: Sequence[int]) -> str:
     """`partition 7`, `partitions 0, 1 and 2 more`: cut after ten."""
     return f"{noun(partitions)} {shown(partitions)}"
-
-
-def shown(names: Sequence[object]) -> str:
-    """A list in a sentence, cut after ten."""
-    text = ", ".join(str(name) for name in names[:_SHOWN])
-    return text if len(names) <= _SHOWN else f"{text} and {len(names) - _SHOWN} more"

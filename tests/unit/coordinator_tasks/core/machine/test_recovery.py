@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks.core.machine.causes import shown
 from coordinator_tasks.core.machine.decision import Step, Verdict
 from coordinator_tasks.core.model import Committed, MoveKind, State, Token, TopicDescription, TopicNode, TopicState
+from coordinator_tasks.core.partition_text import shown
 from coordinator_tasks.core.protocol.holding import Reading, accepts
 from tests.world.scene import TOPIC, Scene, running, stable
 
