@@ -19,14 +19,16 @@ def fields(action: Action) -> Mapping[str, Param]:
 def build(action: Action) -> DAG:
     """One form."""
     title = action.name.replace("_", " ").capitalize()
+    asked = {} if action.reads else {"dry_run": dry_run_param()}
+    dry_run = "It changes nothing." if action.reads else "A dry run says what would happen."
     with DAG(
         dag_id(action.name),
         **COMMON,
         schedule=None,
         max_active_runs=4,
-        doc_md=f"### {title}\n{action.form}\n\nA dry run says what would happen.",
+        doc_md=f"### {title}\n{action.form}\n\n{dry_run}",
         tags=tags("action"),
-        params={"cluster": cluster_param(), **fields(action), "dry_run": dry_run_param()},
+        params={"cluster": cluster_param(), **fields(action), **asked},
     ) as dag:
         ActionOperator(task_id=action.name, action=action.name)
     return dag

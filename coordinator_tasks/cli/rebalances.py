@@ -6,9 +6,11 @@ from typing import Annotated
 import typer
 
 from coordinator_tasks import show
+from coordinator_tasks.cli import actions
 from coordinator_tasks.cli.base import Json, Topic, Topics, actor, exit_if_held, managed, opened, output, user
 from coordinator_tasks.service import history as history_service
 from coordinator_tasks.service import loop, pauses, transitions
+from coordinator_tasks.service.what_if_actions import WHAT_IF_ACTIONS
 from coordinator_tasks.signals import stopped_by
 
 commands = typer.Typer()
@@ -71,3 +73,7 @@ def history(
     """Show which partitions moved, from whom to whom, why, and how long it took; newest first."""
     with opened(context) as c:
         output(history_service.rebalances(c, [topic] if topic else (), limit), json, show.history)
+
+
+for action in WHAT_IF_ACTIONS:
+    actions.add(commands, action)

@@ -146,6 +146,24 @@ class TopicState:
 
 
 @dataclass(frozen=True, slots=True)
+class Rollback:
+    """A person wants the assignment as it was before `rebalance`; pins come before it, the strategy after it.
+
+    - `assignments`: partition → consumer, also of partitions that stay.
+    - `targets`: consumer → incarnation of those that could be given partitions then: the roll back ends when they change.
+    - `for_s`: it ends so many seconds after `at` instead; 0 = when the targets change.
+    """
+
+    rebalance: str
+    assignments: Mapping[int, str]
+    targets: Mapping[str, int]
+    by: str
+    why: str
+    at: float
+    for_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class TopicConfig:
     """`/config/[TOPIC]`: what a person wants for this topic. An empty `strategy` is the cluster's."""
 
@@ -162,6 +180,7 @@ class TopicConfig:
     paused: frozenset[int] = frozenset()
     frozen: bool = False
     removed: bool = False
+    rollback: Rollback | None = None
 
 
 CONFIGURED = tuple(one.name for one in fields(TopicConfig) if one.name in TopicNode.__dataclass_fields__)

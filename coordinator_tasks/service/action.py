@@ -30,6 +30,8 @@ NOTHING = Done(None, "")
 class Action:
     """One action: `help` is the command's text, `form` the form's; an empty `form` = there is no form.
 
+    `reads`: it changes nothing, so that it has no dry run.
+
     `do` does it; `preview` says what it would do, and changes nothing. `before`: what the form's task logs before both.
     """
 
@@ -40,6 +42,7 @@ class Action:
     do: Callable[[Coordinator, Given, Actor], Done]
     preview: Callable[[Coordinator, Given], Done] = lambda _c, _given: NOTHING
     before: Callable[[Coordinator, Given], Iterable[str]] = lambda _c, _given: ()
+    reads: bool = False
 
     def run(self, c: Coordinator, given: Given, actor: Actor, *, dry_run: bool) -> Done:
         """What the command does."""

@@ -14,6 +14,7 @@ from coordinator_tasks.service import directives, overrides, overview, positions
 from coordinator_tasks.service import parameters as p
 from coordinator_tasks.service.action import Action, Done, Given, texts
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.what_if_actions import WHAT_IF_ACTIONS
 
 # Topics --------------------------------------------------------------------------------------------------------------
 
@@ -109,11 +110,12 @@ def _set_frozen(frozen: bool, text: str, c: Coordinator, given: Given, actor: Ac
 
 
 def _would_pin(c: Coordinator, given: Given) -> Done:
-    return _pinned(given, overrides.would_pin(c, *_pins(given)))
+    return _pinned(given, overrides.would_pin(c, *_pins(given)), overrides.would_end(c, *_pins(given)))
 
 
 def _set_pins(c: Coordinator, given: Given, actor: Actor) -> Done:
-    return _pinned(given, overrides.set_pins(c, *_pins(given), actor=actor))
+    ended = overrides.would_end(c, *_pins(given))
+    return _pinned(given, overrides.set_pins(c, *_pins(given), actor=actor), ended)
 
 
 def _pins(given: Given) -> tuple[str, str, list[int]]:
@@ -121,8 +123,8 @@ def _pins(given: Given) -> tuple[str, str, list[int]]:
     return given["topic"], given.get("consumer", ""), list(given.get("partitions") or ())
 
 
-def _pinned(given: Given, pins: tuple[overrides.Pin, ...]) -> Done:
-    topic, said = given["topic"], [one.text for one in pins]
+def _pinned(given: Given, pins: tuple[overrides.Pin, ...], ended: str) -> Done:
+    topic, said = given["topic"], [*(one.text for one in pins), *filter(None, [ended])]
     lines = tuple(f"{topic}: {text}" for text in said) or (f"no pin of {topic} changes",)
     return Done(pins, "\n".join(said) or "no pin changes", lines)
 
@@ -264,8 +266,8 @@ TOPIC_ACTIONS = (
     ),
     Action(
         "unpin",
-        "Let the strategy place pinned partitions again.",
-        "Let the strategy place pinned partitions again.",
+        "Let the strategy place pinned partitions again; without --partition all of them, and a roll back ends.",
+        "Let the strategy place pinned partitions again; without partitions all of them, and a roll back ends.",
         (p.TOPIC, p.PARTITIONS, p.DRY_RUN),
         do=_set_pins,
         preview=_would_pin,
@@ -314,4 +316,4 @@ CONSUMER_ACTIONS = (
         do=_undrain,
     ),
 )
-ACTIONS: Mapping[str, Action] = {one.name: one for one in (*TOPIC_ACTIONS, *CONSUMER_ACTIONS)}
+ACTIONS: Mapping[str, Action] = {one.name: one for one in (*TOPIC_ACTIONS, *WHAT_IF_ACTIONS, *CONSUMER_ACTIONS)}

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.machine import rollback
 from coordinator_tasks.core.machine.draft import by_consumer
 from coordinator_tasks.core.model import Actor, TopicConfig
 from coordinator_tasks.core.names import check_consumer
@@ -47,6 +48,7 @@ def told(config: TopicConfig) -> tuple[str, ...]:
     """The requests of persons by which plans differ from the strategy's."""
     pinned = by_consumer((consumer, partition) for partition, consumer in config.pins.items())
     texts = [FROZEN] if config.frozen else []
+    texts += [f"{rollback.said(config.rollback)}, {rollback.until(config.rollback)}"] if config.rollback else []
     texts += [f"paused: {named(config.paused)}"] if config.paused else []
     return (*texts, *(f"pinned to {who}: {named(which)}" for who, which in pinned.items()))
 
@@ -72,20 +74,29 @@ def would_pin(c: Coordinator, topic: str, consumer: str, partitions: Collection[
     return tuple(one for one in found if one.before != one.after)
 
 
+def would_end(c: Coordinator, topic: str, consumer: str, partitions: Collection[int]) -> str:
+    """The roll back that `set_pins` would end, in a sentence; an empty text = none. Raises `NotManaged`."""
+    wanted = configuration(c, topic).rollback
+    ends = wanted is not None and not consumer and not partitions
+    return f"the roll back to before rebalance {wanted.rebalance} ends" if wanted is not None and ends else ""
+
+
 def set_pins(
     c: Coordinator, topic: str, consumer: str, partitions: Collection[int], *, actor: Actor
 ) -> tuple[Pin, ...]:
     """Keep partitions with this consumer while it is there; an empty `consumer` removes their pins.
 
+    Without a consumer and partitions, all pins are removed, and a roll back ends.
     Returns and raises what `would_pin` does. While its consumer is absent, the strategy places a pinned partition.
     """
     found = would_pin(c, topic, consumer, partitions)
 
     def change(config: TopicConfig) -> TopicConfig:
         others = {p: who for p, who in config.pins.items() if p not in {one.partition for one in found}}
-        return replace(config, pins=others | {one.partition: one.after for one in found if one.after})
+        pins = others | {one.partition: one.after for one in found if one.after}
+        return replace(config, pins=pins, rollback=config.rollback if consumer or partitions else None)
 
-    if found:
+    if found or not (consumer or partitions):
         change_config(c, topic, change)
     log.info("topic %s: %d pins changed, asked by %s %s", topic, len(found), actor.kind, actor.who)
     return found

@@ -49,6 +49,12 @@ def _partitions(description: str, **rest: Any) -> Parameter:
     return Parameter("partitions", _field("array", "Partitions", description, items=items, **rest), option)
 
 
+def _number(name: str, title: str, text: str, flag: str, kind: Any, most: int) -> Parameter:
+    """A number from 0 on, 0 by default."""
+    field = _field("integer" if kind is int else "number", title, text, default=0, minimum=0, maximum=most)
+    return Parameter(name, field, Option(kind, text, flag, kind(0), minimum=0))
+
+
 def _text(
     name: str,
     title: str,
@@ -95,6 +101,25 @@ _HOW_LONG = "How long the isolation lasts; 0 = until a person readmits the consu
 MINUTES = Parameter("minutes", _field("number", "Minutes", _HOW_LONG, default=0, minimum=0, maximum=527_040))
 _FOR_S = Option(float, "Readmit it after this many seconds; 0 = only by hand.", "--for-s", 0.0, minimum=0)
 FOR_S = Parameter("for_s", option=_FOR_S)
+_UNDONE = "The rebalance to undo, as the history names it, such as 7-de8cc71b; all later ones are undone as well."
+BEFORE = _text("rebalance", "Before rebalance", _UNDONE, minLength=1, maxLength=100)
+_HOLD = "Hold it for so many minutes, whoever joins or leaves; 0 = until the next change of membership."
+HOLD = _number("minutes", "Hold for minutes", _HOLD, "--minutes", float, 527_040)
+TOPICS = Parameter(
+    "topics",
+    _field("array", "Topics", "Managed topics, one per line; none = all.", items={"type": "string"}, default=[]),
+    Option(list[str] | None, "Managed topics; none = all.", default=None),
+)
+JOIN = _number("join", "Consumers more", "So many consumers more, of capacity 1.", "--join", int, 1_000)
+LEAVE = Parameter(
+    "leave",
+    _field("array", "Without consumers", "Their ids, one per line.", items={"type": "string"}, default=[]),
+    Option(list[str] | None, "Without this consumer; repeatable.", "--leave", None),
+)
+_OTHER = "With another strategy, and all of its parameters; empty = as it is."
+OTHER_STRATEGY = _text("strategy", "Strategy", _OTHER, "--strategy", "")
+_SIZE = "With so many partitions; 0 = as it is."
+SIZE = _number("size", "Number of partitions", _SIZE, "--partitions", int, 100_000)
 BY = Parameter("by", option=Option(str, "Who asks; default: your user name.", "--by", ""))
 DRY_RUN = Parameter("dry_run", option=Option(bool, "Show what would be done, change nothing.", "--dry-run", False))
 """For commands only: every form has its own dry run."""

@@ -6,7 +6,7 @@ afterwards, an empty node is unreadable.
 
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.codecs.history_codec import encode_record
@@ -128,11 +128,12 @@ def writes(
     """
     if decision.state is None or decision.record is None:
         raise TypeError("only a decision to write can be committed")
-    versions, topic = stored.versions, stored.view.topic
-    config = paths.config(topic)
-    operations: list[Operation] = [Check(config, versions.config)]
-    if announce:
-        operations = [SetData(config, codec.encode_config(stored.view.config), versions.config)]
+    versions, topic, config = stored.versions, stored.view.topic, stored.view.config
+    if decision.ends_rollback:
+        config = replace(config, rollback=None)
+    operations: list[Operation] = [Check(paths.config(topic), versions.config)]
+    if announce or decision.ends_rollback:
+        operations = [SetData(paths.config(topic), codec.encode_config(config), versions.config)]
     operations += [put(paths.state(topic), codec.encode_state(decision.state), versions.state)]
     if decision.node is not None:
         operations += [put(paths.topic(topic), codec.encode_node(decision.node), versions.node)]

@@ -59,10 +59,10 @@ class ActionOperator(UntemplatedOperator):
 
     def execute(self, context: Context) -> list[str]:
         """Do it; a dry run logs the effect, and its task ends as skipped."""
-        given = dict(context["params"])
-        dry_run = bool(given.get("dry_run", True))
+        given, action = dict(context["params"]), ACTIONS[self.action]
+        dry_run = bool(given.get("dry_run", not action.reads))
         with one_line_errors(), CoordinatorHook(given.get("cluster", "")).open() as coordinator:
-            lines = ACTIONS[self.action].lines(coordinator, given, actor_of(context), dry_run=dry_run)
+            lines = action.lines(coordinator, given, actor_of(context), dry_run=dry_run)
         self.say(lines)
         if dry_run:
             context["ti"].xcom_push("return_value", lines)

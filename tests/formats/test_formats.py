@@ -24,7 +24,9 @@ _STATUS = replace(TODAY["status"], topics={"orders": replace(_ORDERS, running=_R
 _WEIGHED = {partition: replace(one, record_bytes=None) for partition, one in _RUNNING.items()}
 _UNMEASURED = {"record": replace(TODAY["record"], pauses=None), "status": _STATUS}
 OLDER: dict[str, dict[str, Any]] = {
+    "0.2.0": {**_UNMEASURED, "config": replace(TODAY["config"], rollback=None)},
     "0.1.0": {
+        "config": replace(TODAY["config"], rollback=None),
         "topic node": replace(TODAY["topic node"], seeks={}),
         "state": replace(TODAY["state"], recovered={}),
         "member": replace(TODAY["member"], process="", formats=()),
@@ -35,7 +37,6 @@ OLDER: dict[str, dict[str, Any]] = {
         "status": replace(_STATUS, topics={"orders": replace(_STATUS.topics["orders"], running=_WEIGHED)}),
         "ended file": (137, ""),
     },
-    "0.2.0": _UNMEASURED,
 }
 """What differs from today's example, because the release did not have a field yet."""
 NOT_THERE = {"0.1.0": {"transactional id", "leaving file", "positions table"}}

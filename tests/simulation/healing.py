@@ -94,7 +94,9 @@ def _undo_of_topics(world: World, c: Coordinator) -> None:
         config = world.oracle.configs.get(topic)
         stored = c.zk.find(c.paths.config(topic))
         if stored is not None and config is not None and not config.removed:
-            topics.change_config(c, topic, lambda old: replace(old, frozen=False, paused=frozenset(), pins={}))
+            topics.change_config(
+                c, topic, lambda old: replace(old, frozen=False, paused=frozenset(), pins={}, rollback=None)
+            )
             if config.topic_id != world.brokers.logs[topic].topic_id:
                 removed(c, topic)
         elif stored is None or _is_over(world, topic):

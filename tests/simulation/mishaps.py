@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from coordinator_tasks.core.model import Committed, TopicConfig
-from coordinator_tasks.service import directives, topics
+from coordinator_tasks.service import directives, history, rollback, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from tests.simulation.faults import Fault
 from tests.simulation.orchestrator import RUN
@@ -199,5 +199,15 @@ def reconfigured(world: World, a: int, b: int) -> None:
         lambda config: replace(config, pins={} if config.pins else {0: world.names[b % len(world.names)]}),
         lambda config: replace(config, properties={"fetch.min.bytes": str(1 + b % 9)}),
     )
-    change = changes[b % len(changes)]
-    _person(world, Fault.RECONFIGURED, lambda c: topics.change_config(c, topic, change), a)
+    chosen = b % (len(changes) + 1)
+    if chosen == len(changes):
+        _person(world, Fault.RECONFIGURED, lambda c: _go_back(c, topic, a, b), a)
+    else:
+        _person(world, Fault.RECONFIGURED, lambda c: topics.change_config(c, topic, changes[chosen]), a)
+
+
+def _go_back(c: Coordinator, topic: str, a: int, b: int) -> None:
+    found = history.rebalances(c, [topic], 5)
+    if found:
+        undone = found[b // 5 % len(found)].rebalance
+        rollback.roll_back(c, topic, undone, for_s=20.0 if a % 3 == 0 else 0.0, why="slow", actor=PERSON)

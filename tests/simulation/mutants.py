@@ -1022,6 +1022,40 @@ MUTANTS = (
         "False",
         "only the incarnation that owns a partition says how it was taken up",
     ),
+    Mutant(
+        "rollback.placed",
+        "wanted is None or why_over(wanted, able, now)",
+        "wanted is None",
+        "a roll back that is over gives nobody anything",
+    ),
+    Mutant(
+        "Planning._fixed", "self._placed | self._pins", "self._pins | self._placed", "a pin comes before a roll back"
+    ),
+    Mutant(
+        "rollback.why_over",
+        "if able.get(c) != wanted.targets.get(c)",
+        "if c not in able",
+        "a newcomer is a change of membership, and ends a roll back",
+    ),
+    Mutant("rollback.why_over", "now >= wanted.at + wanted.for_s", "False", "a roll back for a time ends"),
+    Mutant(
+        "Deciding._due",
+        "self.view = replace(self.view, config=replace(config, rollback=None))",
+        "pass",
+        "the end of a roll back is noticed once",
+    ),
+    Mutant(
+        "store.writes",
+        "config = replace(config, rollback=None)",
+        "pass",
+        "the plan that ends a roll back removes it, so that it never returns",
+    ),
+    Mutant(
+        "rollback.before",
+        "for move in reversed(record.moves):",
+        "for move in ():",
+        "a roll back undoes every move since then",
+    ),
 )
 
 

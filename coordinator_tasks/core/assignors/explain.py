@@ -18,11 +18,19 @@ from coordinator_tasks.core.model import Explanation, Reason
 
 
 @dataclass(frozen=True, slots=True)
+class RolledBack:
+    """`owners`: partition → where a person's roll back puts it; `text` says which one, who asked and why."""
+
+    owners: Mapping[int, str]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """A strategy's problem and answer, and what the strategy was not given.
 
     `holders`: partition → who has it now, also if that consumer is no member; `pins`: partition → where a person
-    wants it; `explainer`: the strategy's own, made from the problem and the answer, if it has one.
+    wants it; `explainer`: the strategy's own, made from the problem and the answer, if it has one; `back`: a roll back.
     """
 
     strategy: str
@@ -31,6 +39,7 @@ class Asked:
     holders: Mapping[int, str] = field(default_factory=dict)
     pins: Mapping[int, str] = field(default_factory=dict)
     explainer: Callable[[Problem, Mapping[int, str]], "Explainer"] | None = None
+    back: RolledBack | None = None
 
 
 class Explainer(Protocol):
@@ -101,6 +110,8 @@ def _sentence(asked: Asked, explainer: Explainer, partition: int, holder: str, o
         return explainer.left(partition)
     if asked.pins.get(partition) == owner:
         return f"{owner} has it because a person pinned it there"
+    if asked.back is not None and asked.back.owners.get(partition) == owner:
+        return f"{owner} {'keeps it' if holder == owner else 'had it then'}: {asked.back.text}"
     if partition in problem.fixed:
         return f"{owner} has it and it is not touched: it is on its way, or nobody can take it from {owner} now"
     if holder == owner:

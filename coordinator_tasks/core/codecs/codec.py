@@ -12,6 +12,7 @@ from coordinator_tasks.core.model import (
     Ago,
     Handoff,
     Release,
+    Rollback,
     Seek,
     StartRule,
     State,
@@ -100,6 +101,18 @@ _STATE = Shape(
         "recovered": Item("recovered", kinds.by_name(kinds.REALS), sparse=True),
     },
 )
+_ROLLBACK = Shape(
+    Rollback,
+    {
+        "rebalance": Item("rebalance", kinds.TEXT),
+        "assignments": Item("assignments", kinds.by_partition(kinds.TEXT)),
+        "targets": Item("targets", _COUNTS_BY_NAME),
+        "by": Item("by", kinds.TEXT, ""),
+        "why": Item("why", kinds.TEXT, ""),
+        "at": Item("at", kinds.TIME, 0.0),
+        "for": Item("for_s", kinds.TIME, 0.0),
+    },
+)
 _CONFIG = Shape(
     TopicConfig,
     {
@@ -118,6 +131,7 @@ _CONFIG = Shape(
         "paused": Item("paused", kinds.PARTITION_SET),
         "frozen": Item("frozen", kinds.FLAG, False),
         "removed": Item("removed", kinds.FLAG, False),
+        "rollback": Item("rollback", kinds.optional(_ROLLBACK.nested), sparse=True),
     },
 )
 

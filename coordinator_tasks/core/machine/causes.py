@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
+from coordinator_tasks.core.machine import rollback
 from coordinator_tasks.core.machine.draft import Draft, by_consumer, configured
 from coordinator_tasks.core.machine.presence import absent_until, presence
 from coordinator_tasks.core.machine.world import Policy, Presence, TopicView, World
@@ -13,6 +14,7 @@ from coordinator_tasks.core.model import MoveKind, State, TopicNode, TopicState
 from coordinator_tasks.core.partition_text import because, noun, shown
 
 _SHOWN = 10  # names in one sentence
+CHANGED = "configuration, partitions or a member's attributes changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ def digest(view: TopicView, world: World, able: Mapping[str, int]) -> str:
         c: [world.members[c].capacity, world.members[c].rack, sorted(world.members[c].attributes.items())]
         for c in sorted(able if not config.frozen else ())
     }
-    parts = [
+    parts: list[object] = [
         config.strategy,
         sorted(config.parameters.items()),
         sorted(config.pins.items()),
@@ -60,6 +62,8 @@ def digest(view: TopicView, world: World, able: Mapping[str, int]) -> str:
         len(view.partitions),
         members,
     ]
+    if config.rollback is not None:  # without one, the digest is that of earlier releases
+        parts.append([config.rollback.rebalance, config.rollback.at, sorted(config.rollback.assignments.items())])
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
@@ -109,8 +113,8 @@ def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able
     if joined or left:
         return Due(_membership(joined, left, world), _events(joined, left, world))
     if changed:
-        told = "; ".join(filter(None, (_paused(view), _pinned(view, able))))
-        return Due(told or "configuration, partitions or a member's attributes changed")
+        told = "; ".join(filter(None, (_paused(view), _pinned(view, able), _rolled_back(view, able))))
+        return Due(told or CHANGED)
     if not state.planned and state.state is State.STABLE and not draft.in_flight():
         return Due(f"goes on: {state.cause.removeprefix('goes on: ')}")
     return None
@@ -134,6 +138,14 @@ def _pinned(view: TopicView, able: Collection[str]) -> str:
     owners = view.node.assignments if view.node is not None else {}
     moving = by_consumer((who, p) for p, who in view.config.pins.items() if who in able and owners.get(p) != who)
     return "; ".join(f"pinned to {consumer}: {listed(which)}" for consumer, which in list(moving.items())[:_SHOWN])
+
+
+def _rolled_back(view: TopicView, able: Collection[str]) -> str:
+    """Which roll back moves something, who asked for it and why, or an empty text."""
+    wanted, owners = view.config.rollback, view.node.assignments if view.node is not None else {}
+    if wanted is None or all(owners.get(p) == who for p, who in wanted.assignments.items() if who in able):
+        return ""
+    return rollback.said(wanted)
 
 
 def _membership(joined: list[str], left: list[str], world: World) -> str:

@@ -1,8 +1,9 @@
 """The steps of a decision in the order in which they are tried, and the write that follows from one."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from coordinator_tasks.core.machine import causes
+from coordinator_tasks.core.machine import causes, rollback
 from coordinator_tasks.core.machine.confirm import blockers, not_running, why_not_closed, why_not_started
 from coordinator_tasks.core.machine.decision import Decision, Step, Verdict
 from coordinator_tasks.core.machine.draft import Draft, by_consumer, draft_of, label, node_of, unless_same
@@ -40,6 +41,7 @@ class Deciding:
         self.state = view.state or TopicState(State.INITIAL)
         self.draft = draft or draft_of(view, world.fresh)
         self.relies_on: frozenset[str] = frozenset()
+        self.ended = ""  # why a roll back is over, if this plan ends one
 
     def run(self, steps: frozenset[Step]) -> Decision:
         decision = self._lost_or_unowned()
@@ -156,7 +158,7 @@ class Deciding:
 
     def _plan(self) -> Decision | None:
         able = self.able()
-        due = causes.of_plan(self.view, self.world, self.draft, self.state, able)
+        due = self._due(able)
         if due is None:
             return self._restart() or self._drifted(able)
         wait_s = causes.settling(due, self.world, self.policy)
@@ -170,11 +172,24 @@ class Deciding:
             finish(self.draft)
         moved = bool(self.draft.moves)
         counted = dict(self.state.targets) if self.view.config.frozen else able
-        if not moved and counted == self.state.targets and self._same_for_consumers():
+        if not moved and not self.ended and counted == self.state.targets and self._same_for_consumers():
             return self._restart()  # the plan would be the same
         return self.write(
             signal_of_plan(self.draft), due.text, targets=counted, planned=planned, restarts={}, same_node=not moved
         )
+
+    def _due(self, able: Mapping[str, int]) -> causes.Due | None:
+        """What asks for a plan. A roll back that is over is no longer planned for, and its end is a cause as well."""
+        config = self.view.config
+        if config.rollback is not None and self.view.node is not None and not config.removed:
+            self.ended = rollback.why_over(config.rollback, able, self.world.now)
+        if not self.ended:
+            return causes.of_plan(self.view, self.world, self.draft, self.state, able)
+        self.view = replace(self.view, config=replace(config, rollback=None))
+        due = causes.of_plan(self.view, self.world, self.draft, self.state, able)
+        if due is None or due.text == causes.CHANGED:
+            return causes.Due(self.ended)
+        return replace(due, text=f"{due.text}; {self.ended}")
 
     def _leave_started(self) -> None:
         """Partitions that have started do not wait for the start of others, so that a plan may move them."""
@@ -282,9 +297,8 @@ class Deciding:
         )
         stands = written or self.view.node
         record = self._record(state, node, stands.epoch if stands is not None else 0, confirmed or {})
-        return Decision(
-            Verdict.WRITE, cause, state, written, record, self.relies_on, explanation=self.draft.explanation
-        )
+        decision = Decision(Verdict.WRITE, cause, state, written, record, self.relies_on)
+        return replace(decision, explanation=self.draft.explanation, ends_rollback=bool(self.ended))
 
     def _record(
         self, state: TopicState, node: TopicNode, epoch: int, confirmed: Mapping[str, tuple[int, ...]]

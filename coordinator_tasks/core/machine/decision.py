@@ -34,7 +34,7 @@ class Decision:
     `relies_on`: consumers that count as closed without their own confirmation; the write is guarded by the versions of
     their `ids` and `directives` nodes. `blockers`: consumer → what is missing from it. `wake_in_s`: look again then.
     `explanation`: why the strategy moves what it moves, and nothing else. `left_out`: sentences about single consumers
-    and offsets that are wrong and therefore do not count.
+    and offsets that are wrong and therefore do not count. `ends_rollback`: the configuration loses its roll back.
     """
 
     verdict: Verdict
@@ -47,3 +47,4 @@ class Decision:
     wake_in_s: float = 0.0
     explanation: Explanation | None = None
     left_out: tuple[str, ...] = ()
+    ends_rollback: bool = False

@@ -94,6 +94,13 @@ def explain(view: TopicView, world: World, policy: Policy) -> Explanation:
     return deciding.planning(deciding.able()).why()
 
 
+def able(view: TopicView, world: World, policy: Policy) -> dict[str, int]:
+    """Consumer → incarnation, of those that a plan would count with now."""
+    deciding = Deciding(view, _believed(view, world, policy), policy, Actor("able"))
+    deciding.drop_lost()
+    return deciding.able()
+
+
 def _used_up(view: TopicView) -> str:
     """What is wrong if no epoch is left that could be read again, or an empty text."""
     if view.node is None or view.node.epoch < MAX_COUNT:

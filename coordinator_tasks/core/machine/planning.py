@@ -4,9 +4,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from coordinator_tasks.core.assignors import Assignor, Explaining, Measuring, Problem, assignor, is_partial, validate
-from coordinator_tasks.core.assignors.explain import Asked, explained, shortened
+from coordinator_tasks.core.assignors.explain import Asked, RolledBack, explained, shortened
 from coordinator_tasks.core.assignors.weights import PARAMETER, Measure, measured
 from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.machine import rollback
 from coordinator_tasks.core.machine.draft import Draft
 from coordinator_tasks.core.machine.presence import is_draining, is_leaving, presence
 from coordinator_tasks.core.machine.world import Policy, Presence, TopicView, World
@@ -30,6 +31,8 @@ class Planning:
     def __init__(self, draft: Draft, view: TopicView, world: World, policy: Policy, able: Mapping[str, int]) -> None:
         self.draft, self.view, self.world, self.policy, self.able = draft, view, world, policy, able
         self._targets = {p: target for p in view.partitions if (target := draft.target(p)) is not None}
+        self._pins = {p: c for p, c in view.config.pins.items() if c in able}
+        self._placed = rollback.placed(view.config, able, world.now)
         self._longest = max((len(c) for c in able), default=MAX_ID_BYTES)
 
     def place(self) -> None:
@@ -38,7 +41,7 @@ class Planning:
         homeless = {p: None for p in self.view.partitions if p not in fixed}
         if self.view.config.removed or not able or not homeless:
             return
-        pins = {p: c for p, c in self.view.config.pins.items() if p in homeless and c in able}
+        pins = {p: c for p, c in (self._placed | self._pins).items() if p in homeless}
         owned = {p: c for p, c in draft.former.items() if c in able}
         asked = self._ask(owned, fixed | pins, {**draft.former, **fixed})
         spare = self._spare()
@@ -100,9 +103,11 @@ class Planning:
         )
         answer = strategy.assign(problem)
         validate(problem, answer, config.strategy, partial=is_partial(strategy))
-        pins = {p: c for p, c in config.pins.items() if c in able}
+        holders = self._targets if holders is None else holders
         explainer = strategy.explainer if isinstance(strategy, Explaining) else None
-        return Asked(config.strategy, problem, answer, self._targets if holders is None else holders, pins, explainer)
+        wish = config.rollback
+        back = RolledBack(self._placed, rollback.said(wish)) if wish is not None else None
+        return Asked(config.strategy, problem, answer, holders, self._pins, explainer, back)
 
     def _explain(self, asked: Asked, limit_bytes: int, only: Collection[int] | None = None) -> None:
         """Keep why the strategy moves what it moves, and nothing else (of `only` these partitions, if given)."""
@@ -131,7 +136,7 @@ class Planning:
 
     def _fixed(self) -> dict[int, str]:
         """Partition → where it stays: pinned, at an owner that is neither lost nor registered, or on its way."""
-        fixed = {p: c for p, c in self.view.config.pins.items() if c in self.able}
+        fixed = self._placed | self._pins
         fixed |= {p: c for p, c in self.draft.assignments.items() if not self._movable(c)}
         return fixed | {p: target for p in self._flight() if (target := self.draft.target(p)) is not None}
 
@@ -162,6 +167,8 @@ class Planning:
         """How many bytes of the transaction are left for moves and their reasons."""
         taken = len(self.view.partitions) * (self._longest + _ENTRY_BYTES) + len(self.draft.in_flight()) * _START_BYTES
         taken += len(self.draft.handoff) * (_HANDOFF_BYTES + 2 * self._longest)
+        if self.view.config.rollback is not None:  # a plan that ends it writes the configuration as well
+            taken += len(self.view.config.pins) * (self._longest + _ENTRY_BYTES)
         taken += len(self.able) * (_CONSUMER_LISTS * self._longest + _CONSUMER_BYTES)
         return self.policy.max_write_bytes - taken
 

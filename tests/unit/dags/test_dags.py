@@ -66,6 +66,8 @@ ACTIONS = {
     "pin",
     "unpin",
     "reset_offsets",
+    "roll_back",
+    "preview",
 }
 UPKEEP = {"rebalance", "reconcile", "consumers", "stuck_topic"}
 

@@ -93,7 +93,7 @@ def test_airflow_finds_connections_plugin_and_dags_without_a_copied_folder(unpac
     assert "coordinator" in found["plugins"]
     dags = found["dags"]
     assert isinstance(dags, dict)
-    assert len(dags) == 17
+    assert len(dags) == 19
     assert dags["kafka_rebalance"] == [["coordinator", "main", "team-data"], True]
     assert all(name.startswith("kafka_") and paused for name, (_, paused) in dags.items())
 

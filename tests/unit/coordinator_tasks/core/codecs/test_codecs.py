@@ -35,6 +35,7 @@ from coordinator_tasks.core.model import (
     Reason,
     Record,
     Release,
+    Rollback,
     RunningPartition,
     Seek,
     Stall,
@@ -84,6 +85,7 @@ CONFIG = TopicConfig(
     frozenset({2}),
     frozen=True,
     removed=True,
+    rollback=Rollback("7-de8cc71b", {1: "a"}, {"a": 4}, "kim", "slow", 5.5, 60.0),
 )
 
 

@@ -1,0 +1,310 @@
+"""What a cluster would do if something were different: `decide` itself, with consumers that confirm everything at once.
+
+Nothing is stored and nobody is asked. A `Site` is a cluster at one moment, `Change` is what is different, and `replay`
+decides every topic again and again until nothing is left to write.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from coordinator_tasks.core.assignors import Strategies
+from coordinator_tasks.core.assignors.weights import totals
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.machine.decision import Decision, Verdict
+from coordinator_tasks.core.machine.draft import Draft, draft_of
+from coordinator_tasks.core.machine.machine import decide
+from coordinator_tasks.core.machine.world import Policy, TopicView, World
+from coordinator_tasks.core.model import (
+    Actor,
+    Answer,
+    Committed,
+    ConsumerStatus,
+    Directive,
+    Draining,
+    Ending,
+    IdClaim,
+    Member,
+    MoveKind,
+    RunningPartition,
+    Silence,
+    Token,
+    TopicConfig,
+    TopicDescription,
+    TopicNode,
+    TopicState,
+    TopicStatus,
+    Unreachable,
+)
+from coordinator_tasks.core.names import MAX_ID_BYTES
+from coordinator_tasks.core.partition_text import shown
+from coordinator_tasks.core.protocol.holding import may_hold
+
+MAX_ROUNDS = 100
+MAX_JOINS = 1_000
+MAX_PARTITIONS = 100_000
+NEW = "new-"
+"""What the ids of consumers that would join begin with."""
+_WHAT_IF = Actor("what if")
+_HANDS = frozenset({MoveKind.START, MoveKind.HANDOFF, MoveKind.BARRIER, MoveKind.STOP})
+_NOTHING = RunningPartition(0, Token(0, 0), started=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A cluster at one moment. `world`: as `Snapshot` has it, without a topic's own parts.
+
+    `topics`: name → the topic with its effective strategy. `committed`: name → its group's offsets (`None` = unknown).
+    """
+
+    world: World
+    topics: Mapping[str, TopicView]
+    committed: Mapping[str, Mapping[int, Committed] | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is different, all of it at once; each default = as it is.
+
+    `join`: so many consumers more, of capacity 1, without rack and attributes. `leave`: these drain. `crash`: these end
+    without a release. `strategy` (with all of its `parameters`) and `partitions` are those of every topic in question.
+    """
+
+    join: int = 0
+    leave: tuple[str, ...] = ()
+    crash: tuple[str, ...] = ()
+    strategy: str = ""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    partitions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WouldMove:
+    """One partition that would change hands; an empty name = nobody."""
+
+    partition: int
+    giver: str
+    taker: str
+    kind: MoveKind
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One topic in the end. `counts`: consumer → its partitions; `summary`: the strategy's own words of its last plan.
+
+    `waits`: why it does not become Stable; empty = it does.
+    """
+
+    topic: str
+    moves: tuple[WouldMove, ...]
+    counts: Mapping[str, int]
+    unowned: tuple[int, ...]
+    summary: str = ""
+    waits: str = ""
+
+
+def changed(site: Site, change: Change, strategies: Strategies, topics: tuple[str, ...] = ()) -> Site:
+    """The site with this change; strategy and partitions change for `topics` (none = all). Raises `Refused`."""
+    world = _with_members(site.world, change)
+    views = dict(site.topics)
+    for name in topics or tuple(views):
+        views[name] = _reconfigured(views[name], change, strategies)
+    return replace(site, world=world, topics=views)
+
+
+def _with_members(world: World, change: Change) -> World:
+    if not 0 <= change.join <= MAX_JOINS:
+        raise Refused(f"{change.join} consumers cannot join; give a number from 0 to {MAX_JOINS}")
+    for consumer in (*change.leave, *change.crash):
+        if consumer not in world.members:
+            known = shown(sorted(world.members)) or "none"
+            raise Refused(f"consumer {consumer!r} is not registered (registered: {known}); name one of these")
+    both = sorted(set(change.leave) & set(change.crash))
+    if both:
+        raise Refused(f"consumer {both[0]!r} cannot both leave and crash; name it once")
+    members, claims, answers = dict(world.members), dict(world.claims), dict(world.answers)
+    directives = dict(world.directives)
+    for consumer in change.crash:
+        claim = claims.get(consumer, IdClaim(consumer, members[consumer].incarnation))
+        ended = {**claim.ended, members.pop(consumer).incarnation: Ending.REAPED}
+        claims[consumer] = replace(claim, ended=ended, absence=None)
+        answers[consumer] = Unreachable(Silence.REFUSED, "it has ended")
+    for consumer in change.leave:
+        old = directives.get(consumer, Directive(consumer))
+        directives[consumer] = replace(old, draining=Draining(_WHAT_IF.kind, "", world.now))
+    for consumer in _new_ids(world, change.join):
+        member = Member(consumer, 1, "", "")
+        members[consumer], claims[consumer] = member, IdClaim(consumer, 1, answered=1)
+        answers[consumer] = ConsumerStatus(consumer, "", 1, "", "ok")
+    return replace(world, members=members, claims=claims, directives=directives, answers=answers)
+
+
+def _new_ids(world: World, count: int) -> list[str]:
+    found: list[str] = []
+    number = 1
+    while len(found) < count:
+        name = f"{NEW}{number}"[:MAX_ID_BYTES]
+        if name not in world.members and name not in world.claims:
+            found.append(name)
+        number += 1
+    return found
+
+
+def _reconfigured(view: TopicView, change: Change, strategies: Strategies) -> TopicView:
+    config: TopicConfig = view.config
+    if change.parameters and not change.strategy:
+        raise Refused("parameters are given without a strategy, so it is not known whose they are; name the strategy")
+    if change.strategy:
+        wanted = replace(config, strategy=change.strategy, parameters=dict(change.parameters))
+        strategies.check(wanted)
+        config = strategies.effective(wanted)
+    view = replace(view, config=config)
+    return _with_partitions(view, change.partitions) if change.partitions else view
+
+
+def _with_partitions(view: TopicView, count: int) -> TopicView:
+    now = max(view.partitions, default=-1) + 1
+    if not now <= count <= MAX_PARTITIONS:
+        raise Refused(
+            f"topic {view.topic!r} has {now} partitions, and Kafka never takes one away; give a number from {now} to "
+            f"{MAX_PARTITIONS}"
+        )
+    found = view.description or TopicDescription(view.topic, view.config.topic_id, now)
+    return replace(view, partitions=tuple(range(count)), description=replace(found, partition_count=count))
+
+
+def replay(site: Site, policy: Policy) -> tuple[Site, tuple[Outcome, ...]]:
+    """Decide and write until every topic is Stable or waits for somebody who does not answer. Returns the site then."""
+    policy = replace(policy, settle_s=0.0, settle_max_s=0.0, rejoin_grace_s=0.0)
+    running = _Replay(site, policy)
+    outcomes = running.run()
+    return running.site, outcomes
+
+
+class _Replay:
+    """One replay: the site as it is so far, and what was decided for each topic."""
+
+    def __init__(self, site: Site, policy: Policy) -> None:
+        self.site, self.policy = site, policy
+        self._loads = {name: loads(site.world.answers, view) for name, view in site.topics.items()}
+        self._givers = {name: targets(view) for name, view in site.topics.items()}
+        self._decided: dict[str, list[Decision]] = {name: [] for name in site.topics}
+        self._last: dict[str, Decision] = {}
+
+    def run(self) -> tuple[Outcome, ...]:
+        for number in range(MAX_ROUNDS):
+            world = replace(self._confirmed(), now=self.site.world.now + 1.0)
+            self.site = replace(self.site, world=world)
+            if not self._round(f"{number:016x}"):
+                break
+        return tuple(self._outcome(name, view) for name, view in sorted(self.site.topics.items()))
+
+    def _round(self, fresh: str) -> bool:
+        """Decide each topic once, on the same world; whether anything was written."""
+        written = {}
+        for name, view in sorted(self.site.topics.items()):
+            decision = self._last[name] = decide(view, world_of(self.site, name, fresh), self.policy, _WHAT_IF)
+            if decision.verdict is Verdict.WRITE:
+                self._decided[name].append(decision)
+                written[name] = _written(view, decision)
+        self.site = replace(self.site, topics={**self.site.topics, **written})
+        return bool(written)
+
+    def _confirmed(self) -> World:
+        """Every registered consumer that answers has acted on every node, and runs what it is assigned."""
+        world = self.site.world
+        answers = {
+            consumer: self._status(world.members[consumer], answer)
+            if isinstance(answer, ConsumerStatus) and consumer in world.members
+            else answer
+            for consumer, answer in world.answers.items()
+        }
+        return replace(world, answers=answers, totals=totals(answers))
+
+    def _status(self, member: Member, answer: ConsumerStatus) -> ConsumerStatus:
+        isolated = self.site.world.life(member.consumer, member.incarnation).isolation is not None
+        topics = dict(answer.topics)
+        for name, view in self.site.topics.items():
+            if view.node is not None and answer.incarnation == member.incarnation:
+                topics[name] = _acted(view.node, member, isolated, self._loads[name])
+        return replace(answer, topics=topics)
+
+    def _outcome(self, name: str, view: TopicView) -> Outcome:
+        before, after = self._givers[name], targets(view)
+        moved = sorted(p for p in before.keys() | after.keys() if before.get(p, "") != after.get(p, ""))
+        told = [one.explanation.summary for one in self._decided[name] if one.explanation is not None]
+        last = self._last[name]
+        return Outcome(
+            name,
+            tuple(self._move(name, p, before.get(p, ""), after.get(p, "")) for p in moved),
+            dict(sorted(Counter(after.values()).items())),
+            tuple(p for p in view.partitions if p not in after) if not view.config.removed else (),
+            told[-1] if told else "",
+            last.reason if last.verdict in (Verdict.WAIT, Verdict.HOLD) else "",
+        )
+
+    def _move(self, name: str, partition: int, giver: str, taker: str) -> WouldMove:
+        """The way of its first move, and the reason of its last."""
+        kinds, reasons = [MoveKind.START], [""]
+        for decision in self._decided[name]:
+            moves = decision.record.moves if decision.record is not None else ()
+            found = [one.kind for one in moves if one.partition == partition and one.kind in _HANDS]
+            if found:
+                kinds += found
+                reasons.append(_why(decision, partition))
+        return WouldMove(partition, giver, taker, kinds[1] if len(kinds) > 1 else kinds[0], reasons[-1])
+
+
+def _why(decision: Decision, partition: int) -> str:
+    said = decision.explanation.moves if decision.explanation is not None else ()
+    return next((one.text for one in said if partition in one.partitions), decision.reason)
+
+
+def _written(view: TopicView, decision: Decision) -> TopicView:
+    """The topic as the decision leaves it."""
+    state: TopicState | None = decision.state
+    config = replace(view.config, rollback=None) if decision.ends_rollback else view.config
+    return replace(view, config=config, node=decision.node or view.node, state=state, releases={})
+
+
+def targets(view: TopicView) -> dict[int, str]:
+    """Partition → who has it or is to have it."""
+    draft: Draft = draft_of(view, "")
+    return {p: target for p in view.partitions if (target := draft.target(p)) is not None}
+
+
+def loads(answers: Mapping[str, Answer], view: TopicView) -> dict[int, RunningPartition]:
+    """Partition → position, lag and rates; if several consumers run it, as its owner says."""
+    found: dict[int, RunningPartition] = {}
+    owners = view.node.assignments if view.node is not None else {}
+    for consumer, answer in sorted(answers.items()):
+        said = answer.topics.get(view.topic) if isinstance(answer, ConsumerStatus) else None
+        for partition, one in said.running.items() if said is not None else ():
+            if partition not in found or owners.get(partition) == consumer:
+                found[partition] = one
+    return found
+
+
+def world_of(site: Site, topic: str, fresh: str = "") -> World:
+    """The world for one topic: with its group's offsets, and every consumer's load from the other topics."""
+    counts = Counter[str]()
+    for other, view in site.topics.items():
+        counts.update(view.node.assignments.values() if other != topic and view.node is not None else ())
+    return replace(site.world, committed=site.committed.get(topic, {}), loads=counts, fresh=fresh)
+
+
+def _acted(node: TopicNode, member: Member, isolated: bool, known: Mapping[int, RunningPartition]) -> TopicStatus:
+    consumer, incarnation = member.consumer, member.incarnation
+    held = may_hold(node, consumer, incarnation, isolated=isolated)
+    running = {
+        p: replace(
+            known.get(p, _NOTHING),
+            token=Token(node.since[p], incarnation, node.generation),
+            started=True,
+            closing=False,
+        )
+        for p in held
+        if node.assignments.get(p) == consumer
+    }
+    return TopicStatus(node.generation, node.epoch, held, running)

@@ -1,0 +1,141 @@
+"""What would happen if something were different: moves, a reason for each, the backlog behind it, and its pause.
+
+The planner itself answers, with consumers that confirm everything at once. Writes nothing.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from coordinator_tasks.core.errors import NotManaged
+from coordinator_tasks.core.machine import what_if
+from coordinator_tasks.core.machine.what_if import Change, Outcome, Site
+from coordinator_tasks.core.machine.world import Policy
+from coordinator_tasks.core.model import MoveKind
+from coordinator_tasks.core.move_ways import way
+from coordinator_tasks.core.partition_text import counted, named
+from coordinator_tasks.core.pause_prediction import MIN_MOVES, PastMove, Prediction, predict
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.sites import site_of
+
+SHOWN_MOVES = 200  # of one topic in a text; a program gets all
+
+
+@dataclass(frozen=True, slots=True)
+class PricedMove:
+    """One move and its price; `backlog`: records behind the partition, `pause`: `None` = unknown."""
+
+    partition: int
+    giver: str
+    taker: str
+    kind: MoveKind
+    reason: str
+    backlog: int | None = None
+    pause: Prediction | None = None
+
+    @property
+    def text(self) -> str:
+        """For a person."""
+        behind = "unknown backlog" if self.backlog is None else f"{counted(self.backlog, 'record')} behind"
+        pause = f"pause {self.pause.text}" if self.pause is not None else "pause unknown"
+        return f"partition {self.partition} {way(self.giver, self.taker, self.kind)}: {behind}, {pause}"
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """One topic. `counts`: consumer → its partitions then; `waits`: why it does not become Stable (empty = it does).
+
+    `learned_from`: how many earlier moves have a known pause. `problem`: why the topic is left out.
+    """
+
+    topic: str
+    moves: tuple[PricedMove, ...] = ()
+    counts: Mapping[str, int] | None = None
+    unowned: tuple[int, ...] = ()
+    summary: str = ""
+    waits: str = ""
+    learned_from: int = 0
+    problem: str = ""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """For a person: one line for each move, then why."""
+        if self.problem:
+            return (f"{self.topic}: left out: {self.problem}",)
+        then = ", ".join(f"{consumer} {count}" for consumer, count in (self.counts or {}).items()) or "nobody has any"
+        moved = counted(len(self.moves), "partition") if self.moves else "no partition"
+        lines = [f"{self.topic}: {moved} would move; then {then}"]
+        lines += [f"{self.topic}:   {one.text}" for one in self.moves[:SHOWN_MOVES]]
+        if len(self.moves) > SHOWN_MOVES:
+            lines.append(f"{self.topic}:   and {counted(len(self.moves) - SHOWN_MOVES, 'more move')}; --json gives all")
+        if self.moves:
+            lines.append(f"{self.topic}:   {self._learned}")
+        lines += [f"{self.topic}:   why {named(which)}: {text}" for text, which in _reasons(self.moves).items()]
+        lines += [f"{self.topic}:   {named(self.unowned)} would have no owner"] if self.unowned else []
+        lines += [f"{self.topic}:   it would wait: {self.waits}"] if self.waits else []
+        return tuple(lines)
+
+    @property
+    def _learned(self) -> str:
+        measured = counted(self.learned_from, "measured move")
+        if any(one.pause is None for one in self.moves if one.giver and one.taker):
+            return (
+                f"a pause is predicted from {MIN_MOVES} measured moves of the same kind on; this topic has {measured}"
+            )
+        return f"pauses are predicted from {measured} of this topic"
+
+
+def _reasons(moves: Iterable[PricedMove]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for one in moves:
+        found.setdefault(one.reason, []).append(one.partition)
+    return found
+
+
+def priced(outcome: Outcome, site: Site, past: Collection[PastMove]) -> Preview:
+    """The outcome for one topic of the site, with the price of each move. `past`: earlier moves, the newest first."""
+    known = what_if.loads(site.world.answers, site.topics[outcome.topic])
+    pauses = {kind: predict(past, kind) for kind in {one.kind for one in outcome.moves}}
+    moves = tuple(
+        PricedMove(
+            one.partition,
+            one.giver,
+            one.taker,
+            one.kind,
+            one.reason,
+            known[one.partition].lag_records if one.partition in known else None,
+            pauses[one.kind] if one.giver and one.taker else None,
+        )
+        for one in outcome.moves
+    )
+    return Preview(
+        outcome.topic, moves, outcome.counts, outcome.unowned, outcome.summary, outcome.waits, learned_from=len(past)
+    )
+
+
+def previewed(
+    site: Site, change: Change, policy: Policy, past: Mapping[str, Collection[PastMove]], topics: Collection[str] = ()
+) -> tuple[Site, tuple[Preview, ...]]:
+    """The site after the change, and the price of it for these topics (none = all). Raises `Refused`."""
+    changed = what_if.changed(site, change, policy.strategies, tuple(topics))
+    after, outcomes = what_if.replay(changed, policy)
+    wanted = [one for one in outcomes if not topics or one.topic in topics]
+    return after, tuple(priced(one, site, past.get(one.topic, ())) for one in wanted)
+
+
+def preview(c: Coordinator, change: Change, topics: Collection[str] = ()) -> tuple[Preview, ...]:
+    """What this change would move of these topics (none = all), from the state as it is now.
+
+    Raises `NotManaged`; `Refused` for a change that is not possible; the `Unavailable` kinds.
+    """
+    site, left_out = site_of(c)
+    for topic in topics:
+        if topic not in site.topics and topic not in left_out:
+            raise NotManaged(
+                f"topic {topic!r} is not managed by cluster {c.paths.cluster!r}; correct the name, or add it"
+            )
+    chosen = [topic for topic in topics if topic in site.topics]
+    problems = tuple(Preview(t, problem=why) for t, why in left_out.items() if not topics or t in topics)
+    if topics and not chosen:
+        return problems
+    _, found = previewed(site, change, c.policy, {}, chosen)
+    return (*found, *problems)

@@ -1,0 +1,97 @@
+"""What would happen if something were different, on a whole cluster: what a person reads, and that nothing is written."""
+
+from dataclasses import replace
+
+import pytest
+
+from coordinator_tasks.core.errors import NotManaged, Refused
+from coordinator_tasks.core.machine.what_if import Change
+from coordinator_tasks.core.model import ConsumerStatus, Member, MoveKind, RunningPartition
+from coordinator_tasks.service import preview, transitions
+from coordinator_tasks.service.actions import ACTIONS
+from tests.fakes.cluster import PERSON
+from tests.world.site import Process, Site, stable_site
+
+
+@pytest.fixture
+def shop() -> Site:
+    return stable_site("a", "b", names=("orders", "payments"))
+
+
+def behind(process: Process, lags: dict[int, int]) -> None:
+    """The process says that its partitions are so far behind."""
+    answer = process.answer
+
+    def said(asked: Member) -> ConsumerStatus:
+        found = answer(asked)
+        assert isinstance(found, ConsumerStatus)
+        topics = {
+            name: replace(one, running={p: _lagging(r, lags.get(p)) for p, r in one.running.items()})
+            for name, one in found.topics.items()
+        }
+        return replace(found, topics=topics)
+
+    process.site.statuses.answers[process.member.consumer] = said
+
+
+def _lagging(one: RunningPartition, lag: int | None) -> RunningPartition:
+    return replace(one, lag_records=lag)
+
+
+def test_a_preview_has_moves_reasons_and_backlogs_and_writes_nothing(shop: Site) -> None:
+    for process in shop.processes.values():
+        behind(process, {0: 1_200, 1: 1, 2: 30, 3: 7})
+    zxid = shop.server.zxid
+    (found,) = preview.preview(shop.coordinator, Change(join=1), ["orders"])
+    assert shop.server.zxid == zxid
+    (move,) = found.moves
+    lag = {0: 1_200, 1: 1, 2: 30, 3: 7}[move.partition]
+    assert (move.taker, move.kind, move.backlog, move.pause) == ("new-1", MoveKind.HANDOFF, lag, None)
+    behind_text = "1 record behind" if lag == 1 else f"{lag} records behind"
+    assert found.lines[:3] == (
+        f"orders: 1 partition would move; then {', '.join(f'{who} {n}' for who, n in (found.counts or {}).items())}",
+        f"orders:   partition {move.partition} from {move.giver} to new-1 by hand-off: {behind_text}, pause unknown",
+        "orders:   a pause is predicted from 9 measured moves of the same kind on; this topic has 0 measured moves",
+    )
+    assert found.lines[3] == f"orders:   why partition {move.partition}: {move.reason}"
+
+
+def test_it_is_what_then_really_happens_to_all_topics(shop: Site) -> None:
+    found = {one.topic: one for one in preview.preview(shop.coordinator, Change(join=1))}
+    shop.starts("new-1")
+    shop.settles()
+    assert {topic: shop.counts(topic) for topic in ("orders", "payments")} == {
+        t: one.counts for t, one in found.items()
+    }
+
+
+def test_an_unreadable_topic_is_left_out_and_says_why(shop: Site) -> None:
+    shop.server.overwrite(shop.paths.topic("payments"), b"{")
+    orders, payments = preview.preview(shop.coordinator, Change(join=1))
+    assert (orders.topic, bool(orders.moves), orders.problem) == ("orders", True, "")
+    (said,) = payments.lines
+    assert said.startswith(f"payments: left out: {shop.paths.topic('payments')}: is not JSON")
+    assert preview.preview(shop.coordinator, Change(), ["payments"]) == (payments,)
+
+
+def test_what_is_not_there_is_refused(shop: Site) -> None:
+    with pytest.raises(NotManaged, match="topic 'nothing' is not managed by cluster 'shop'"):
+        preview.preview(shop.coordinator, Change(), ["nothing"])
+    with pytest.raises(Refused, match="consumer 'x' is not registered"):
+        preview.preview(shop.coordinator, Change(leave=("x",)))
+
+
+def test_form_and_command_of_the_preview_say_the_same(shop: Site) -> None:
+    action = ACTIONS["preview"]
+    given = {"topics": ["orders"], "join": 1, "leave": [], "strategy": "", "parameters": {}, "size": 0}
+    lines = action.lines(shop.coordinator, given, PERSON, dry_run=False)
+    done = action.run(shop.coordinator, {**given, "leave": None, "parameters": None}, PERSON, dry_run=False)
+    assert done.text.splitlines() == lines
+    assert lines[0].startswith("orders: 1 partition would move; then ")
+
+
+def test_a_cluster_without_topics_has_nothing_to_preview() -> None:
+    site = Site()
+    done = ACTIONS["preview"].run(site.coordinator, {}, PERSON, dry_run=False)
+    assert (done.found, done.text) == ((), "no topic is managed, so nothing would move")
+    assert transitions.topics(site.coordinator) == ()
