@@ -14,7 +14,7 @@ from typing import Annotated, NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from coordinator_tasks.cli import consumers, rebalances, rights, topics, version
+from coordinator_tasks.cli import consumers, rebalances, rights, snapshots, topics, version
 from coordinator_tasks.cli.base import HELD_EXIT, Opener
 from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, Refused, Unavailable
 
@@ -27,7 +27,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for part in (topics, rebalances, consumers, rights, version):
+for part in (topics, rebalances, snapshots, consumers, rights, version):
     app.add_typer(part.commands)
 
 

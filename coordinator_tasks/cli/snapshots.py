@@ -1,0 +1,128 @@
+"""Commands for a cluster in a file: take it, and try what would happen against it, without any server."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from coordinator_tasks.cli.base import Json, opened, output
+from coordinator_tasks.core.errors import NotManaged, Refused
+from coordinator_tasks.core.machine.what_if import Change
+from coordinator_tasks.core.partition_text import counted
+from coordinator_tasks.service import snapshot as snapshots
+from coordinator_tasks.service.preview import previewed
+
+MAX_STEPS = 1_000
+commands = typer.Typer()
+_STEPS = "join=N, leave=ID, crash=ID, partitions=N or strategy=NAME[,PARAMETER=VALUE]; in this order."
+
+
+@commands.command()
+def snapshot(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="The file to write; it must not exist.", show_default=False)],
+    json: Json = False,
+) -> None:
+    """Write configuration, assignment, rates, members and history of the cluster into a file, for `simulate`.
+
+    It holds no secret: nothing of the settings and the fleets, no addresses, and no text that a person or a program wrote.
+    """
+    with opened(context) as c:
+        found = snapshots.take(c)
+    data = snapshots.encode(found)
+    try:
+        with file.open("xb") as written:
+            written.write(data)
+    except FileExistsError as error:
+        raise Refused(f"{file} is there already; name another file, or remove it first") from error
+    except OSError as error:
+        raise Refused(f"{file} cannot be written: {error.strerror}; name a file that can") from error
+    size = {"file": str(file), "bytes": len(data), "topics": len(found.site.topics), "left_out": dict(found.left_out)}
+    output(size, json, _taken)
+
+
+def _taken(size: Mapping[str, Any]) -> str:
+    lines = [f"{counted(size['topics'], 'topic')} in {size['file']}, {counted(size['bytes'], 'byte')}"]
+    return "\n".join([*lines, *(f"{topic}: {why}" for topic, why in size["left_out"].items())])
+
+
+@commands.command()
+def simulate(
+    file: Annotated[Path, typer.Option("--from", help="A file that `snapshot` has written.", show_default=False)],
+    steps: Annotated[list[str] | None, typer.Argument(help=_STEPS, metavar="[STEP]...", show_default=False)] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option(help="For these topics only; repeatable.", show_default=False)
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Replay changes against a snapshot with the planner itself: what moves, why, and how long it pauses.
+
+    Without a step: what was due when the snapshot was taken. Each further step begins where the one before ended.
+    """
+    changes = [("now", Change())] if not steps else [(step, _change(step)) for step in steps]
+    if len(changes) > MAX_STEPS:
+        raise Refused(f"{len(changes)} steps are too many; give at most {MAX_STEPS}")
+    found = snapshots.decode(str(file), _read(file))
+    site = found.site
+    for name in topic or ():
+        if name not in site.topics:
+            raise NotManaged(
+                f"topic {name!r} is not in {file} (it has: {', '.join(sorted(site.topics)[:10]) or 'none'})"
+            )
+    results = []
+    for step, change in changes:
+        site, previews = previewed(site, change, found.policy, {}, topic or ())
+        results.append({"step": step, "topics": previews})
+    output(results, json, _replayed)
+
+
+def _replayed(results: Sequence[Mapping[str, Any]]) -> str:
+    lines: list[str] = []
+    for one in results:
+        lines += [f"{one['step']}:", *(f"  {line}" for preview in one["topics"] for line in preview.lines)]
+    return "\n".join(lines)
+
+
+def _read(file: Path) -> bytes:
+    try:
+        if not file.is_file():
+            raise Refused(f"{file} is no file; name one that `coordinator snapshot` has written")
+        with file.open("rb") as opened_file:
+            raw = opened_file.read(snapshots.MAX_BYTES + 1)
+    except OSError as error:
+        raise Refused(f"{file} cannot be read: {error.strerror}; name a file that can") from error
+    if len(raw) > snapshots.MAX_BYTES:
+        raise Refused(f"{file} has more than {snapshots.MAX_BYTES} bytes, so it is no snapshot; name another file")
+    return raw
+
+
+def _change(step: str) -> Change:
+    kind, equals, value = step.partition("=")
+    if equals and value:
+        match kind:
+            case "join":
+                return Change(join=_number(step, value))
+            case "leave":
+                return Change(leave=(value,))
+            case "crash":
+                return Change(crash=(value,))
+            case "partitions":
+                return Change(partitions=_number(step, value))
+            case "strategy":
+                name, *parameters = value.split(",")
+                return Change(strategy=name, parameters=dict(_parameter(step, one) for one in parameters))
+    raise Refused(f"{step[:80]!r} is no step; give {_STEPS}")
+
+
+def _number(step: str, value: str) -> int:
+    if not (value.isascii() and value.isdigit() and int(value[:10]) > 0):
+        raise Refused(f"{step[:80]!r} has no number above 0; give one, such as {step.partition('=')[0][:20]}=2")
+    return int(value[:10])
+
+
+def _parameter(step: str, text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise Refused(f"{text[:80]!r} in {step[:80]!r} is not name=value; write it like strategy=weighted,measure=lag")
+    return name, value
