@@ -10,6 +10,7 @@ from coordinator_tasks.cli.base import Json, opened, output
 from coordinator_tasks.core.errors import NotManaged, Refused
 from coordinator_tasks.core.machine.what_if import Change
 from coordinator_tasks.core.partition_text import counted
+from coordinator_tasks.core.pause_prediction import learned
 from coordinator_tasks.service import snapshot as snapshots
 from coordinator_tasks.service.preview import previewed
 
@@ -64,7 +65,7 @@ def simulate(
     if len(changes) > MAX_STEPS:
         raise Refused(f"{len(changes)} steps are too many; give at most {MAX_STEPS}")
     found = snapshots.decode(str(file), _read(file))
-    site = found.site
+    site, past = found.site, {name: learned(records) for name, records in found.history.items()}
     for name in topic or ():
         if name not in site.topics:
             raise NotManaged(
@@ -72,7 +73,7 @@ def simulate(
             )
     results = []
     for step, change in changes:
-        site, previews = previewed(site, change, found.policy, {}, topic or ())
+        site, previews = previewed(site, change, found.policy, past, topic or ())
         results.append({"step": step, "topics": previews})
     output(results, json, _replayed)
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from math import ceil, floor
 from statistics import median
 
-from coordinator_tasks.core.model import MoveKind
+from coordinator_tasks.core.model import MoveKind, Record
+from coordinator_tasks.core.pauses import milliseconds
 
 SHARE = 0.8
 MIN_MOVES = 9
@@ -39,7 +40,7 @@ class Prediction:
     @property
     def text(self) -> str:
         """For a person."""
-        return f"{_seconds(self.median_s)} ({_seconds(self.low_s)} to {_seconds(self.high_s)})"
+        return f"{milliseconds(self.median_s)} ({milliseconds(self.low_s)} to {milliseconds(self.high_s)})"
 
 
 def predict(past: Iterable[PastMove], kind: MoveKind) -> Prediction | None:
@@ -58,5 +59,18 @@ def predict(past: Iterable[PastMove], kind: MoveKind) -> Prediction | None:
     return Prediction(median(pauses), pauses[low - 1], pauses[high - 1], count)
 
 
-def _seconds(value: float) -> str:
-    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
+def learned(records: Iterable[Record]) -> tuple[PastMove, ...]:
+    """The moves with a known pause of these records of one topic, both the newest first.
+
+    Only a wait that is known from both sides counts: not where nothing waited, nor where it waited at least so long.
+    """
+    found: list[PastMove] = []
+    waits: dict[str, dict[int, float]] = {}  # rebalance → partition → its wait; the record that ends it comes first
+    for record in records:
+        if record.pauses is not None:
+            known = (one for one in record.pauses.measured if one.wait_s is not None and not one.least)
+            waits[record.rebalance] = {one.partition: one.wait_s for one in known if one.wait_s is not None}
+        left = waits.get(record.rebalance, {})
+        # Of a partition that was planned twice, the last move has the pause.
+        found += [PastMove(m.kind, left.pop(m.partition)) for m in record.moves if m.giver and m.partition in left]
+    return tuple(found)

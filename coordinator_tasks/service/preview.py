@@ -6,17 +6,19 @@ The planner itself answers, with consumers that confirm everything at once. Writ
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from coordinator_tasks.core.errors import NotManaged
+from coordinator_tasks.core.errors import Malformed, NotManaged
 from coordinator_tasks.core.machine import what_if
 from coordinator_tasks.core.machine.what_if import Change, Outcome, Site
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import MoveKind
 from coordinator_tasks.core.move_ways import way
 from coordinator_tasks.core.partition_text import counted, named
-from coordinator_tasks.core.pause_prediction import MIN_MOVES, PastMove, Prediction, predict
+from coordinator_tasks.core.pause_prediction import MIN_MOVES, PastMove, Prediction, learned, predict
+from coordinator_tasks.service import history
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.sites import site_of
 
+LEARNED_RECORDS = 500
 SHOWN_MOVES = 200  # of one topic in a text; a program gets all
 
 
@@ -122,6 +124,14 @@ def previewed(
     return after, tuple(priced(one, site, past.get(one.topic, ())) for one in wanted)
 
 
+def earlier_moves(c: Coordinator, topic: str) -> tuple[PastMove, ...]:
+    """The moves of a topic with a known pause, the newest first; none if its history cannot be read."""
+    try:
+        return learned(history.records(c, topic, LEARNED_RECORDS))
+    except Malformed:
+        return ()
+
+
 def preview(c: Coordinator, change: Change, topics: Collection[str] = ()) -> tuple[Preview, ...]:
     """What this change would move of these topics (none = all), from the state as it is now.
 
@@ -137,5 +147,6 @@ def preview(c: Coordinator, change: Change, topics: Collection[str] = ()) -> tup
     problems = tuple(Preview(t, problem=why) for t, why in left_out.items() if not topics or t in topics)
     if topics and not chosen:
         return problems
-    _, found = previewed(site, change, c.policy, {}, chosen)
+    past = {topic: earlier_moves(c, topic) for topic in chosen or site.topics}
+    _, found = previewed(site, change, c.policy, past, chosen)
     return (*found, *problems)

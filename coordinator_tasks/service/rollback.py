@@ -17,7 +17,7 @@ from coordinator_tasks.core.names import check_words
 from coordinator_tasks.core.partition_text import named
 from coordinator_tasks.service import history
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.preview import Preview, priced
+from coordinator_tasks.service.preview import Preview, earlier_moves, priced
 from coordinator_tasks.service.sites import site_of
 from coordinator_tasks.service.topics import change_config, configuration
 
@@ -133,7 +133,7 @@ def _priced(c: Coordinator, site: Site, topic: str, wanted: Rollback) -> Preview
     view = site.topics[topic]
     changed = replace(view, config=replace(view.config, rollback=wanted))
     _, outcomes = what_if.replay(replace(site, topics={**site.topics, topic: changed}), c.policy)
-    return next(priced(one, site, ()) for one in outcomes if one.topic == topic)
+    return next(priced(one, site, earlier_moves(c, topic)) for one in outcomes if one.topic == topic)
 
 
 def roll_back(c: Coordinator, topic: str, rebalance: str, *, for_s: float = 0.0, why: str, actor: Actor) -> Way:

@@ -67,7 +67,7 @@ def test_four_of_five_pauses_lie_in_the_interval(draw: Callable[[random.Random],
 def test_a_prediction_is_said_in_milliseconds_or_seconds() -> None:
     found = predict(past(0.0312, *[0.5] * 10, 2.25), HANDOFF)
     assert found is not None
-    assert found.text == "500 ms (31 ms to 2.2 s)"
+    assert found.text == "500 ms (31 ms to 2.25 s)"
     slow = predict(past(*[2.25] * 10), HANDOFF)
     assert slow is not None
-    assert slow.text == "2.2 s (2.2 s to 2.2 s)"
+    assert slow.text == "2.25 s (2.25 s to 2.25 s)"

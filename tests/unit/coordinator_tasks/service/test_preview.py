@@ -4,9 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator_tasks.core.codecs.history_codec import encode_record
 from coordinator_tasks.core.errors import NotManaged, Refused
 from coordinator_tasks.core.machine.what_if import Change
-from coordinator_tasks.core.model import ConsumerStatus, Member, MoveKind, RunningPartition
+from coordinator_tasks.core.model import ConsumerStatus, Member, MoveKind, Pause, Pauses, RunningPartition
+from coordinator_tasks.core.pause_prediction import learned
+from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.service import preview, transitions
 from coordinator_tasks.service.actions import ACTIONS
 from tests.fakes.cluster import PERSON
@@ -79,6 +82,47 @@ def test_what_is_not_there_is_refused(shop: Site) -> None:
         preview.preview(shop.coordinator, Change(), ["nothing"])
     with pytest.raises(Refused, match="consumer 'x' is not registered"):
         preview.preview(shop.coordinator, Change(leave=("x",)))
+
+
+def test_pauses_are_learned_from_the_records_that_end_a_rebalance(shop: Site) -> None:
+    """With ten measured hand-offs, the next one has a median and an interval."""
+    for number in range(10):
+        shop.starts(f"c{number}")
+        shop.settles()
+        shop.dies(f"c{number}")
+        shop.settles()
+    c = shop.coordinator
+    hand_offs = 0
+    for record in shop.history("orders"):
+        of_rebalance = [one for one in shop.history("orders") if one.rebalance == record.rebalance]
+        if record is not of_rebalance[-1] and record.sequence != of_rebalance[-1].sequence:
+            continue
+        moves = [m for one in of_rebalance for m in one.moves if m.kind is MoveKind.HANDOFF]
+        pauses = Pauses(tuple(Pause(m.partition, wait_s=0.1 + 0.01 * (hand_offs + n)) for n, m in enumerate(moves)))
+        hand_offs += len(moves)
+        path = shop.paths.record("orders", record.sequence)
+        shop.zk.transact([SetData(path, encode_record(replace(record, pauses=pauses)))])
+    assert hand_offs == 10
+    past = preview.earlier_moves(c, "orders")
+    assert len(past) == hand_offs
+    assert all(one.kind is MoveKind.HANDOFF for one in past)
+    (found,) = preview.preview(c, Change(join=1), ["orders"])
+    assert found.learned_from == hand_offs
+    pause = found.moves[0].pause
+    assert pause is not None
+    assert (pause.low_s, pause.high_s, pause.moves) == (0.1, 0.19, 10)
+    assert f"orders:   pauses are predicted from {hand_offs} measured moves of this topic" in found.lines
+
+
+def test_a_wait_that_is_not_known_from_both_sides_teaches_nothing(shop: Site) -> None:
+    plan, *_, end = [one for one in shop.history("orders") if one.rebalance == shop.history("orders")[-1].rebalance]
+    moved = [replace(move, giver="z") for move in plan.moves]
+    plan = replace(plan, moves=tuple(moved))
+    told = {one.partition: wait for one, wait in zip(moved, (0.5, None, 0.25), strict=False)}
+    pauses = Pauses(tuple(Pause(p, wait_s=wait, least=wait == 0.25) for p, wait in told.items()))
+    (found,) = learned([replace(end, pauses=pauses), plan])
+    assert found.pause_s == 0.5
+    assert learned([end, plan]) == ()
 
 
 def test_form_and_command_of_the_preview_say_the_same(shop: Site) -> None:

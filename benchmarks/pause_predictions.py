@@ -1,0 +1,189 @@
+"""How often a preview's interval holds the real pause of a moved partition: plain consumers that join and leave under load.
+
+    python -m benchmarks.pause_predictions [--moves 200] [--partitions 12] [--per-second 50] [--json FILE]
+
+Before each join and each leave, the preview says which partition moves and how long it will stand still, from the moves
+before. Afterwards the history has the pause that was measured. Both run against real servers of this script's own.
+"""
+
+import argparse
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from confluent_kafka import Producer
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.plain_loop import looping
+from benchmarks.result import report
+from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
+from coordinator_tasks.core.machine.what_if import Change
+from coordinator_tasks.core.machine.world import Policy
+from coordinator_tasks.core.model import Actor, State
+from coordinator_tasks.core.pause_prediction import Prediction
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service import history, pauses, preview, topics
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.wiring import Settings, open_coordinator
+from spark_apps.agent.process.consumer_process import ConsumerSettings
+from spark_apps.plain import PlainConsumer, Record
+
+TOPIC = "predicted"
+LIMIT_S = 120.0
+MEASURE_S = 10.0
+ACTOR = Actor("command", "benchmark")
+Pair = tuple[Prediction | None, float]
+"""What was said of a partition, and how long it stood still (seconds)."""
+
+
+class Consumer:
+    """A plain consumer in a thread."""
+
+    def __init__(self, settings: Settings, name: str) -> None:
+        self.plain = PlainConsumer(ConsumerSettings(settings, name), _ignore)
+        self.thread = threading.Thread(target=self.plain.run, daemon=True)
+        self.thread.start()
+
+    def leave(self) -> None:
+        """By hand-offs."""
+        self.plain.leave(30.0)
+        self.thread.join(LIMIT_S)
+
+
+def _ignore(_topic: str, _records: Sequence[Record]) -> None:
+    """The sink."""
+
+
+@contextmanager
+def traffic(kafka: str, partitions: int, per_second: float) -> Iterator[None]:
+    """Records into every partition, so many a second each."""
+    stop = threading.Event()
+
+    def send() -> None:
+        producer = Producer({"bootstrap.servers": kafka, "linger.ms": 2, "log_level": "1"})
+        while not stop.wait(1 / per_second):
+            for partition in range(partitions):
+                producer.produce(TOPIC, b"x" * 100, partition=partition)
+            producer.poll(0)
+        producer.flush(10)
+
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(LIMIT_S)
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    """Wait for it."""
+    deadline = time.monotonic() + LIMIT_S
+    while not holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {LIMIT_S:g} s")
+        time.sleep(0.05)
+
+
+def owners(c: Coordinator) -> int:
+    """How many consumers own something, once the topic is Stable."""
+    newest = history.records(c, TOPIC, 1)
+    if not newest or newest[0].target is not State.STABLE:
+        return 0
+    (one,) = preview.preview(c, Change(), [TOPIC])
+    return 0 if one.moves or one.waits else len(one.counts or {})
+
+
+def tried(c: Coordinator, change: Change, act: Callable[[], object], sharing: int) -> list[Pair]:
+    """Predict, let it happen, and measure; `sharing`: how many consumers own something in the end."""
+    (said,) = preview.preview(c, change, [TOPIC])
+    predicted = {one.partition: one.pause for one in said.moves}
+    act()
+    until(lambda: owners(c) == sharing, f"{sharing} consumers share the topic")
+    pauses.complete_within(c, [TOPIC], MEASURE_S)
+    newest = history.rebalances(c, [TOPIC], 1)[0].pauses
+    measured = newest.measured if newest is not None else ()
+    return [
+        (predicted[one.partition], one.wait_s)
+        for one in measured
+        if one.partition in predicted and one.wait_s is not None and not one.least
+    ]
+
+
+def run(zookeeper: str, kafka: str, given: argparse.Namespace) -> list[Pair]:
+    """Joins and leaves until so many moves were predicted and measured."""
+    client = {"bootstrap.servers": kafka, "log_level": "1"}
+    settings = Settings("predictions", zookeeper, client, policy=Policy(settle_s=0.2))
+    ConfluentKafkaAdmin(client).create_topic(TOPIC, given.partitions)
+    pairs: list[Pair] = []
+    with ExitStack() as stack:
+        c = stack.enter_context(open_coordinator(settings))
+        topics.add_topic(c, TOPIC, "predicted", actor=ACTOR)
+        stack.enter_context(looping(stack.enter_context(open_coordinator(settings))))
+        staying = [Consumer(settings, name) for name in ("a", "b")]
+        until(lambda: owners(c) == 2, "two consumers share the topic")
+        stack.enter_context(traffic(kafka, given.partitions, given.per_second))
+        for number in count():
+            if sum(prediction is not None for prediction, _ in pairs) >= given.moves:
+                break
+            # An id that comes back again and again is given nothing for a while.
+            guests: list[Consumer] = []
+            name = f"guest-{number}"
+            pairs += tried(c, Change(join=1), lambda of=guests, name=name: of.append(Consumer(settings, name)), 3)
+            pairs += tried(c, Change(leave=(name,)), guests[0].leave, 2)
+        for consumer in staying:
+            consumer.leave()
+    return pairs
+
+
+def summed_up(pairs: Sequence[Pair]) -> dict[str, Any]:
+    """The share of pauses inside their interval."""
+    known = [(prediction, pause_s) for prediction, pause_s in pairs if prediction is not None]
+    inside = sum(one.low_s <= pause_s <= one.high_s for one, pause_s in known)
+    return {
+        "load": os.getloadavg()[0],
+        "measured": len(pairs),
+        "predicted": len(known),
+        "inside": inside,
+        "share": round(inside / len(known), 3),
+        "pause_ms_median": round(1000 * median(pause_s for _, pause_s in known), 1),
+        "interval_ms_median": round(1000 * median(one.high_s - one.low_s for one, _ in known), 1),
+        "error_ms_median": round(1000 * median(abs(one.median_s - pause_s) for one, pause_s in known), 1),
+    }
+
+
+def show(result: dict[str, Any]) -> None:
+    """As a table."""
+    table = Table("what", "value", title=f"pauses inside their predicted interval, {os.cpu_count()} cores")
+    for name, value in result.items():
+        table.add_row(name, f"{value:,}")
+    Console().print(table)
+
+
+def main() -> None:
+    """Measure, and show it."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--moves", type=int, default=200)
+    parser.add_argument("--partitions", type=int, default=12)
+    parser.add_argument("--per-second", type=float, default=50.0)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="predictions-")))
+        zookeeper = stack.enter_context(EmbeddedZooKeeper(folder / "zookeeper")).connect_string
+        kafka = stack.enter_context(EmbeddedKafka(folder / "kafka")).bootstrap_servers
+        result = summed_up(run(zookeeper, kafka, given))
+    report(result, show, given.json)
+
+
+if __name__ == "__main__":
+    main()
