@@ -7,7 +7,8 @@ from coordinator_plugin.clusters import dag_id
 from coordinator_plugin.dagparts import COMMON, cluster_param, dry_run_param, tags
 from coordinator_plugin.upkeep import ActionOperator
 
-from coordinator_tasks.service.actions import ACTIONS, Action
+from coordinator_tasks.service.action import Action
+from coordinator_tasks.service.actions import ACTIONS
 
 
 def fields(action: Action) -> Mapping[str, Param]:

@@ -7,7 +7,7 @@ import typer
 
 from coordinator_tasks.cli.base import Json, actor, name_values, opened, output
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.service.actions import Action
+from coordinator_tasks.service.action import Action
 from coordinator_tasks.service.parameters import REQUIRED, Option
 
 

@@ -5,67 +5,17 @@ A new action is one `Action` here, and the service function that it calls. Its f
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from coordinator_tasks.core.model import Actor, StartRule, TopicConfig
-from coordinator_tasks.core.names import check_consumer, check_topic
 from coordinator_tasks.core.partition_text import counted, named
 from coordinator_tasks.service import directives, overrides, overview, positions, store, topics, transitions
 from coordinator_tasks.service import parameters as p
+from coordinator_tasks.service.action import Action, Done, Given
 from coordinator_tasks.service.coordinator import Coordinator
-
-Given: TypeAlias = Mapping[str, Any]
-"""The parameters by name, as the form or the command gives them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """What was done, or would be: for a program (`found`), for the terminal (`text`), for the form's task (`lines`)."""
-
-    found: Any
-    text: str
-    lines: tuple[str, ...] = ()
-
-
-NOTHING = Done(None, "")
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """One action: `help` is the command's text, `form` the form's; an empty `form` = there is no form.
-
-    `do` does it; `preview` says what it would do, and changes nothing. `before`: what the form's task logs before both.
-    """
-
-    name: str
-    help: str
-    form: str
-    parameters: tuple[p.Parameter, ...]
-    do: Callable[[Coordinator, Given, Actor], Done]
-    preview: Callable[[Coordinator, Given], Done] = lambda _c, _given: NOTHING
-    before: Callable[[Coordinator, Given], Iterable[str]] = lambda _c, _given: ()
-
-    def run(self, c: Coordinator, given: Given, actor: Actor, *, dry_run: bool) -> Done:
-        """What the command does."""
-        _check_names(given)
-        return self.preview(c, given) if dry_run else self.do(c, given, actor)
-
-    def lines(self, c: Coordinator, given: Given, actor: Actor, *, dry_run: bool) -> list[str]:
-        """What the form's task does; returns what it logs. Parameters that are no fields of the form are left out."""
-        fields = {one.name for one in self.parameters if one.form is not None}
-        given = {name: value for name, value in given.items() if name in fields}
-        _check_names(given)
-        return [*self.before(c, given), *self.run(c, given, actor, dry_run=dry_run).lines]
-
-
-def _check_names(given: Given) -> None:
-    for name, check in (("topic", check_topic), ("consumer", check_consumer)):
-        if name in given:
-            check(given[name])
-
 
 # Topics --------------------------------------------------------------------------------------------------------------
 
