@@ -9,8 +9,10 @@ from typing import Any
 from coordinator_tasks.core.model import Actor, Explanation, Fleet, Move
 from coordinator_tasks.core.move_ways import HOW, by_way
 from coordinator_tasks.core.partition_text import named, ranges
+from coordinator_tasks.service.group_offsets import PartitionOffset
 from coordinator_tasks.service.history import Rebalance
 from coordinator_tasks.service.overview import HEALTHY, ConsumerOverview, RunningTopic, TopicOverview
+from coordinator_tasks.service.positions import Reset
 from coordinator_tasks.service.transitions import TopicReport
 
 NOBODY = "-"
@@ -146,6 +148,42 @@ def _reasons(one: Rebalance, partitions: Iterable[int]) -> str:
     wanted, plans = set(partitions), [record.plan for record in one.records if record.plan is not None]
     said = [reason.text for plan in plans for reason in plan.moves if wanted.intersection(reason.partitions)]
     return " / ".join(dict.fromkeys(said))
+
+
+def offsets(found: Iterable[PartitionOffset]) -> str:
+    """The columns of `kafka-consumer-groups --describe`, in its order."""
+    rows = [
+        (
+            one.group,
+            one.topic,
+            str(one.partition),
+            *(
+                NOBODY if number is None else str(number)
+                for number in (one.current_offset, one.log_end_offset, one.lag)
+            ),
+            one.consumer_id or NOBODY,
+            one.host or NOBODY,
+            one.client_id or NOBODY,
+        )
+        for one in found
+    ]
+    names = "group topic partition current-offset log-end-offset lag consumer-id host client-id"
+    return table(names.split(), rows, "no topic is managed, so there are no offsets")
+
+
+def resets(found: Iterable[Reset]) -> str:
+    """The columns of `kafka-consumer-groups --reset-offsets`, then what that does."""
+    rows = [
+        (one.group, one.topic, str(shift.partition), str(shift.target), shift.effect)
+        for one in found
+        for shift in one.shifts
+    ]
+    return table(("group", "topic", "partition", "new-offset", "effect"), rows, "no topic is managed: nothing to do")
+
+
+def exported_offsets(found: Iterable[Reset]) -> str:
+    """Lines of topic,partition,offset, as Kafka's tool exports them."""
+    return "\n".join(f"{one.topic},{shift.partition},{shift.target}" for one in found for shift in one.shifts)
 
 
 def fleets(found: Iterable[Fleet]) -> str:

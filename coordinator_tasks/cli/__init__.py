@@ -14,7 +14,7 @@ from typing import Annotated, NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from coordinator_tasks.cli import consumers, rebalances, rights, topics, version
+from coordinator_tasks.cli import consumers, offsets, rebalances, rights, topics, version
 from coordinator_tasks.cli.base import HELD_EXIT, Opener
 from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, Refused, Unavailable
 
@@ -29,6 +29,7 @@ app = typer.Typer(
 )
 for part in (topics, rebalances, consumers, rights, version):
     app.add_typer(part.commands)
+app.add_typer(offsets.commands, name="offsets")
 
 
 @app.callback()

@@ -96,6 +96,11 @@ def exit_if_unowned(found: Mapping[str, Sequence[int]]) -> None:
         raise typer.Exit(HELD_EXIT)
 
 
+def say_how_to_execute() -> None:
+    """On standard error, behind what would be done."""
+    print("nothing was changed; add --execute to do it", file=sys.stderr)
+
+
 def name_values(given: Sequence[str] | None, option: str) -> dict[str, str]:
     """The values of a repeatable option name=value; raises `Refused`."""
     found: dict[str, str] = {}

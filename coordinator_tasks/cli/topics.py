@@ -6,7 +6,7 @@ from coordinator_tasks import show
 from coordinator_tasks.cli import actions
 from coordinator_tasks.cli.base import Json, exit_if_unowned, opened, output
 from coordinator_tasks.service import overview
-from coordinator_tasks.service.actions import TOPIC_ACTIONS
+from coordinator_tasks.service.actions import ACTIONS, TOPIC_ACTIONS
 
 commands = typer.Typer()
 
@@ -23,5 +23,5 @@ def topics(context: typer.Context, json: Json = False) -> None:
         exit_if_unowned({one.topic: one.unowned for one in found if one.unowned})
 
 
-for action in TOPIC_ACTIONS:
+for action in (*TOPIC_ACTIONS, ACTIONS["reset_offsets"]):
     actions.add(commands, action)

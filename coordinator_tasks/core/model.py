@@ -407,7 +407,8 @@ class Explanation:
     """Why a plan is as it is: the strategy, a digest of everything that it was given, and its reasons.
 
     `moves`: of partitions that change hands; `stays`: of the others and of those without an owner (not kept in the
-    history).
+    history). Of a reset of offsets: `was_at` = partition → its committed offset before, if it had one; `undoes` = the
+    rebalance whose reset this one takes back.
     """
 
     strategy: str
@@ -415,6 +416,8 @@ class Explanation:
     summary: str
     moves: tuple[Reason, ...] = ()
     stays: tuple[Reason, ...] = ()
+    was_at: Mapping[int, int] = field(default_factory=dict)
+    undoes: str = ""
 
 
 @dataclass(frozen=True, slots=True)

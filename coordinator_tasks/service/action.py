@@ -29,6 +29,8 @@ NOTHING = Done(None, "")
 class Action:
     """One action: `help` is the command's text, `form` the form's; an empty `form` = there is no form.
 
+    `command`: the words of its command, if they are not its name with dashes.
+
     `do` does it; `preview` says what it would do, and changes nothing. `before`: what the form's task logs before both.
     """
 
@@ -39,6 +41,12 @@ class Action:
     do: Callable[[Coordinator, Given, Actor], Done]
     preview: Callable[[Coordinator, Given], Done] = lambda _c, _given: NOTHING
     before: Callable[[Coordinator, Given], Iterable[str]] = lambda _c, _given: ()
+    command: str = ""
+
+    @property
+    def words(self) -> str:
+        """The command as it is typed."""
+        return self.command or self.name.replace("_", "-")
 
     def run(self, c: Coordinator, given: Given, actor: Actor, *, dry_run: bool) -> Done:
         """What the command does."""

@@ -16,6 +16,7 @@ from coordinator_tasks.service import directives, overrides, overview, positions
 from coordinator_tasks.service import parameters as p
 from coordinator_tasks.service.action import Action, Done, Given
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.offset_actions import OFFSET_ACTIONS
 
 # Topics --------------------------------------------------------------------------------------------------------------
 
@@ -133,22 +134,6 @@ def _pinned(given: Given, pins: tuple[overrides.Pin, ...]) -> Done:
     topic, texts = given["topic"], [one.text for one in pins]
     lines = tuple(f"{topic}: {text}" for text in texts) or (f"no pin of {topic} changes",)
     return Done(pins, "\n".join(texts) or "no pin changes", lines)
-
-
-def _would_reset(c: Coordinator, given: Given) -> Done:
-    topic = given["topic"]
-    return _moved(topic, positions.preview(c, topic, given["to"], given.get("partitions") or ()))
-
-
-def _reset_offsets(c: Coordinator, given: Given, actor: Actor) -> Done:
-    topic, partitions = given["topic"], given.get("partitions") or ()
-    shifts = positions.reset(c, topic, given["to"], partitions, why=given["why"], actor=actor)
-    return _moved(topic, shifts, "another try of this task has done it")
-
-
-def _moved(topic: str, shifts: tuple[positions.Shift, ...], none: str = "") -> Done:
-    lines = tuple(f"{topic}: {one.text}" for one in shifts) or tuple(filter(None, [none]))
-    return Done(shifts, "\n".join(one.text for one in shifts) or "nothing to do", lines)
 
 
 # Consumers -----------------------------------------------------------------------------------------------------------
@@ -278,16 +263,6 @@ TOPIC_ACTIONS = (
         do=_set_pins,
         preview=_would_pin,
     ),
-    Action(
-        "reset_offsets",
-        "Move partitions to another position: their owners stop them, commit, and start again there.\n\n"
-        "The history keeps their former positions, so that it can be undone.",
-        "Move partitions to another position: their consumers stop them, commit, and start again there. The history keeps "
-        "their former positions, so that another reset undoes it.",
-        (p.TOPIC, p.TO, p.PARTITIONS, p.WHY, p.DRY_RUN, p.BY),
-        do=_reset_offsets,
-        preview=_would_reset,
-    ),
 )
 CONSUMER_ACTIONS = (
     Action(
@@ -322,4 +297,4 @@ CONSUMER_ACTIONS = (
         do=_undrain,
     ),
 )
-ACTIONS: Mapping[str, Action] = {one.name: one for one in (*TOPIC_ACTIONS, *CONSUMER_ACTIONS)}
+ACTIONS: Mapping[str, Action] = {one.name: one for one in (*TOPIC_ACTIONS, *OFFSET_ACTIONS, *CONSUMER_ACTIONS)}

@@ -40,7 +40,7 @@ class Rebalance:
 
 def records(c: Coordinator, topic: str, limit: int = 100) -> tuple[Record, ...]:
     """The newest records of a topic, newest first; none if there is no such topic. Raises `Malformed`."""
-    return tuple(islice(_backwards(c, topic, min(limit, _CHUNK)), limit))
+    return tuple(islice(backwards(c, topic, min(limit, _CHUNK)), limit))
 
 
 def recorded(c: Coordinator) -> list[str]:
@@ -56,7 +56,7 @@ def rebalances(c: Coordinator, topics: Collection[str] = (), limit: int = 20) ->
 
 def _of_topic(c: Coordinator, topic: str, limit: int) -> list[Rebalance]:
     groups: dict[str, list[Record]] = {}
-    for record in _backwards(c, topic, _CHUNK):
+    for record in backwards(c, topic):
         if record.rebalance not in groups and len(groups) == limit:
             break  # the groups are complete: a topic has one rebalance at a time
         groups.setdefault(record.rebalance, []).append(record)
@@ -80,7 +80,7 @@ def _summed_up(topic: str, group: list[Record]) -> Rebalance:
     )
 
 
-def _backwards(c: Coordinator, topic: str, chunk: int) -> Iterator[Record]:
+def backwards(c: Coordinator, topic: str, chunk: int = _CHUNK) -> Iterator[Record]:
     """All records, newest first, read in chunks; a record pruned meanwhile is left out."""
     names = _names(c, topic)
     for end in range(len(names), 0, -chunk):

@@ -77,9 +77,18 @@ _RULES = [rule.value for rule in StartRule]
 START = _text("start", "Start", _BEGINS, "--start", StartRule.EARLIEST, kind=StartRule, enum=_RULES)
 _ASSIGNS = "How partitions are assigned to consumers; by default, the cluster's strategy."
 STRATEGY = _text("strategy", "Strategy", _ASSIGNS, "--strategy", "")
-_POSITION = "earliest, latest, an offset, or a time such as 2026-11-21T08:15:00Z."
+REASON = _text("why", "Why", _REASON, "--why", "", maxLength=MAX_WORDS_CHARS)
+"""The same, where it may be left out."""
+_POSITION = (
+    "earliest, latest, current, an offset, a shift (-100, +100), a duration back from now (PT1H), "
+    "or a time such as 2026-11-21T08:15:00Z."
+)
 TO = _text("to", "To", _POSITION, "--to", minLength=1)
 _PAIRS: Any = list[str] | None
+_LINES = "Lines of topic,partition,offset, as `kafka-consumer-groups --export` writes them."
+OFFSETS = Parameter("offsets", _field("string", "Offsets", _LINES, minLength=1, format="multiline"))
+_WHICH = "The rebalance of the reset, as the history names it; empty = the newest reset."
+REBALANCE = _text("rebalance", "Rebalance", _WHICH, "--rebalance", "", maxLength=100)
 PARAMETERS = Parameter(
     "parameters",
     _field("object", "Parameters", 'All parameters of the strategy, such as {"measure": "lag"}.', default={}),
@@ -96,5 +105,7 @@ MINUTES = Parameter("minutes", _field("number", "Minutes", _HOW_LONG, default=0,
 _FOR_S = Option(float, "Readmit it after this many seconds; 0 = only by hand.", "--for-s", 0.0, minimum=0)
 FOR_S = Parameter("for_s", option=_FOR_S)
 BY = Parameter("by", option=Option(str, "Who asks; default: your user name.", "--by", ""))
+EXECUTE = Parameter("execute", option=Option(bool, "Do it; else it is only shown.", "--execute", False))
+"""For commands that begin with a dry run, as those of Kafka's tool do."""
 DRY_RUN = Parameter("dry_run", option=Option(bool, "Show what would be done, change nothing.", "--dry-run", False))
 """For commands only: every form has its own dry run."""

@@ -212,6 +212,9 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "pin": ("{topic}", "{consumer}", "--partition", "{number}"),
     "unpin": ("{topic}", "--partition", "{number}"),
     "reset-offsets": ("{topic}", "--to", "{text}", "--why", "{text}", "--dry-run"),
+    "offsets describe": ("--topic", "{topic}:{number}", "--group", "{text}"),
+    "offsets reset": ("--topic", "{topic}:{number}", "--to-offset", "{number}", "--execute"),
+    "offsets undo": ("{topic}", "--rebalance", "{text}", "--why", "{text}", "--execute"),
     "drain": ("{consumer}", "--why", "{text}", "--by", "{text}"),
     "undrain": ("{consumer}",),
     "isolate": ("{consumer}", "--why", "{text}", "--for-s", "{number}"),
@@ -234,7 +237,7 @@ def commands(seed: int) -> Iterator[str]:
     chance, here = random.Random(seed), site()
     while True:
         name = chance.choice(sorted(COMMANDS))
-        words = [name, *(_typed(chance, one) for one in COMMANDS[name])]
+        words = [*name.split(), *(_typed(chance, one) for one in COMMANDS[name])]
         if chance.random() < 0.1:
             words.insert(chance.randrange(len(words) + 1), chance.choice(ODD_TEXTS[:-1]))
         before = _aside(here)

@@ -58,6 +58,8 @@ _PLAN = Shape(
         "inputs": Item("inputs", kinds.TEXT, ""),
         "summary": Item("summary", kinds.TEXT, ""),
         "reasons": Item("moves", _REASONS),
+        "wasAt": Item("was_at", kinds.by_partition(kinds.NUMBER), {}, sparse=True),
+        "undoes": Item("undoes", kinds.TEXT, "", sparse=True),
     },
 )
 _ACTOR = Shape(

@@ -66,6 +66,8 @@ ACTIONS = {
     "pin",
     "unpin",
     "reset_offsets",
+    "import_offsets",
+    "undo_offsets",
 }
 UPKEEP = {"rebalance", "reconcile", "consumers", "stuck_topic"}
 
