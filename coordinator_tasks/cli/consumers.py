@@ -6,7 +6,17 @@ import typer
 
 from coordinator_tasks import show
 from coordinator_tasks.cli import actions
-from coordinator_tasks.cli.base import Json, exit_if_unowned, name_values, opened, output
+from coordinator_tasks.cli.base import (
+    Format,
+    Json,
+    Output,
+    exit_if_unowned,
+    how_of,
+    listed,
+    name_values,
+    opened,
+    output,
+)
 from coordinator_tasks.core.model import Fleet
 from coordinator_tasks.service import fleet as fleet_service
 from coordinator_tasks.service import overview
@@ -16,13 +26,13 @@ commands = typer.Typer()
 
 
 @commands.command()
-def status(context: typer.Context, json: Json = False) -> None:
+def status(context: typer.Context, how: Output = Format.TABLE, json: Json = False) -> None:
     """List the consumers: live, isolated, draining or absent; address, incarnation, what they run and their lag.
 
     Exit code 1 while a partition has no owner.
     """
     with opened(context) as c:
-        output(overview.consumers(c), json, show.consumers)
+        listed(overview.consumers(c), how_of(how, json), show.consumers)
         exit_if_unowned(overview.unowned(c))
 
 
@@ -31,10 +41,10 @@ for action in CONSUMER_ACTIONS:
 
 
 @commands.command()
-def fleet(context: typer.Context, json: Json = False) -> None:
+def fleet(context: typer.Context, how: Output = Format.TABLE, json: Json = False) -> None:
     """List the consumers that should run, by application."""
     with opened(context) as c:
-        output(fleet_service.fleets(c), json, show.fleets)
+        listed(fleet_service.fleets(c), how_of(how, json), show.fleets)
 
 
 @commands.command()

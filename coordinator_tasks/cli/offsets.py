@@ -9,8 +9,8 @@ import typer
 
 from coordinator_tasks import show
 from coordinator_tasks.cli import actions
-from coordinator_tasks.cli.base import Json, actor, opened, output, say_how_to_execute
-from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.cli.base import Format, Json, Output, actor, how_of, listed, opened, say_how_to_execute
+from coordinator_tasks.core.errors import BadOffsets
 from coordinator_tasks.core.names import check_topic
 from coordinator_tasks.service import group_offsets, position_rules, positions
 from coordinator_tasks.service.actions import ACTIONS
@@ -29,11 +29,17 @@ EXPORT = "Print the new offsets as lines of topic,partition,offset, which --from
 
 
 @commands.command()
-def describe(context: typer.Context, topic: Topics = None, group: Group = "", json: Json = False) -> None:
+def describe(
+    context: typer.Context,
+    topic: Topics = None,
+    group: Group = "",
+    how: Output = Format.TABLE,
+    json: Json = False,
+) -> None:
     """List committed offset, end of the log, lag and owner of each partition; without --topic, of all managed topics."""
     wanted = _topics(topic)
     with opened(context) as c:
-        output(group_offsets.described(c, wanted, group), json, show.offsets)
+        listed(group_offsets.described(c, wanted, group), how_of(how, json), show.offsets)
 
 
 @commands.command()
@@ -56,6 +62,7 @@ def reset(
     execute: Annotated[bool, typer.Option("--execute", help="Do it; else it is only shown.")] = False,
     export: Annotated[bool, typer.Option("--export", help=EXPORT)] = False,
     why: Annotated[str, typer.Option(help="The reason, in one line; it is kept in the history.")] = "",
+    how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:
     """Move partitions to other offsets: their owners stop them, commit, and start again there; consumers live on.
@@ -76,14 +83,14 @@ def reset(
     wanted = _topics(topic)
     text = "" if from_file is None else _read(from_file)
     if from_file is not None and (wanted or all_topics or group):
-        raise Refused("--from-file names the topics itself; leave out --topic, --all-topics and --group")
+        raise BadOffsets("--from-file names the topics itself; leave out --topic, --all-topics and --group")
     if from_file is None and bool(wanted) == all_topics:
-        raise Refused("say which topics: give --topic, repeated for several, or --all-topics")
+        raise BadOffsets("say which topics: give --topic, repeated for several, or --all-topics")
     place = None if from_file is not None else _READ[flag](str(asked[flag]))
     with opened(context) as c:
         wishes = wishes_of(c, text) if place is None else _wishes(c, wanted, group, place)
         change = partial(positions.reset_all, why=why, actor=actor()) if execute else positions.preview_all
-        output(change(c, wishes), json, show.exported_offsets if export else show.resets)
+        listed(change(c, wishes), how_of(how, json), show.exported_offsets if export else show.resets)
     if not execute:
         say_how_to_execute()
 
@@ -98,7 +105,7 @@ def _wishes(c: Coordinator, wanted: Mapping[str, Sequence[int]], group: str, pla
 
 def _only(given: Sequence[str], flags: Sequence[str]) -> str:
     if len(given) != 1:
-        raise Refused(
+        raise BadOffsets(
             f"give exactly one of {', '.join(flags)}; given {'are ' + ' and '.join(given) if given else 'is none'}"
         )
     return given[0]
@@ -122,7 +129,7 @@ def _topics(given: Sequence[str] | None) -> dict[str, tuple[int, ...]]:
         topic, colon, listed = one.partition(":")
         check_topic(topic)
         if topic in found:
-            raise Refused(f"--topic names {topic!r} twice; list its partitions behind one colon, as {topic}:0,1,2")
+            raise BadOffsets(f"--topic names {topic!r} twice; list its partitions behind one colon, as {topic}:0,1,2")
         found[topic] = _numbers(topic, listed) if colon else ()
     return found
 
@@ -130,7 +137,7 @@ def _topics(given: Sequence[str] | None) -> dict[str, tuple[int, ...]]:
 def _numbers(topic: str, listed: str) -> tuple[int, ...]:
     parts = [part.strip() for part in listed.split(",")]
     if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
-        raise Refused(f"{listed[:40]!r} are no partitions of topic {topic!r}; write them as {topic}:0,1,2")
+        raise BadOffsets(f"{listed[:40]!r} are no partitions of topic {topic!r}; write them as {topic}:0,1,2")
     return tuple(sorted({int(part) for part in parts}))
 
 
@@ -139,4 +146,4 @@ def _read(path: Path) -> str:
         with path.open(encoding="utf-8", newline="") as file:
             return file.read(MAX_FILE_CHARS + 1)
     except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"the file {path} cannot be read: {error}; give a readable text file") from error
+        raise BadOffsets(f"the file {path} cannot be read: {error}; give a readable text file") from error

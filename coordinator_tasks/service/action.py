@@ -29,7 +29,8 @@ NOTHING = Done(None, "")
 class Action:
     """One action: `help` is the command's text, `form` the form's; an empty `form` = there is no form.
 
-    `command`: the words of its command, if they are not its name with dashes.
+    `command`: the words of its command, if they are not its name with dashes. `destructive`: what is lost, as a sentence;
+    a person at a terminal is asked before it is done.
 
     `do` does it; `preview` says what it would do, and changes nothing. `before`: what the form's task logs before both.
     """
@@ -42,6 +43,7 @@ class Action:
     preview: Callable[[Coordinator, Given], Done] = lambda _c, _given: NOTHING
     before: Callable[[Coordinator, Given], Iterable[str]] = lambda _c, _given: ()
     command: str = ""
+    destructive: str = ""
 
     @property
     def words(self) -> str:

@@ -211,9 +211,10 @@ TOPIC_ACTIONS = (
         "remove_topic",
         "Stop managing a topic: its consumers stop and commit with the next plan. Offsets and history stay.",
         "Stop managing a topic: its consumers stop and commit. The topic and its committed offsets stay.",
-        (p.TOPIC,),
+        (p.TOPIC, p.YES),
         do=_remove_topic,
         before=_stopped,
+        destructive="nobody reads the topic any more",
     ),
     Action(
         "pause",
@@ -269,8 +270,9 @@ CONSUMER_ACTIONS = (
         "isolate",
         "Treat a consumer as closed: it may run nothing, and others get its partitions with the next plan.",
         "Take everything from a consumer at once, without its confirmation; it may run nothing until it is readmitted.",
-        (p.CONSUMER, p.WHY, p.BY, p.MINUTES, p.FOR_S),
+        (p.CONSUMER, p.WHY, p.BY, p.MINUTES, p.FOR_S, p.YES),
         do=_isolate,
+        destructive="the consumer loses its partitions without its word; if it still lives, a batch may be processed twice",
         before=partial(_loses, "loses at once"),
     ),
     Action(

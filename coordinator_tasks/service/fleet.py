@@ -10,7 +10,7 @@ from coordinator_tasks.core.codecs.member_codec import (
     encode_claim,
     encode_fleet,
 )
-from coordinator_tasks.core.errors import Malformed, NotManaged, Refused
+from coordinator_tasks.core.errors import BadFleet, Malformed, NotManaged
 from coordinator_tasks.core.fields import MAX_COUNT
 from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.model import Ending, Fleet, IdClaim
@@ -35,23 +35,23 @@ class Launch:
 def set_fleet(c: Coordinator, fleet: Fleet) -> Fleet:
     """Write the desired consumers of an application; the same again changes nothing.
 
-    With a `version` other than -1, the stored fleet must have this version (else `LookAgain`). Raises `Refused` for an id
+    With a `version` other than -1, the stored fleet must have this version (else `LookAgain`). Raises `BadFleet` for an id
     that stands twice or in the fleet of another application, and for what this host may not launch, and `InvalidName`.
     """
     path = c.paths.fleet(check_app(fleet.app))
     for consumer in fleet.consumers:
         check_consumer(consumer)
     if len(set(fleet.consumers)) != len(fleet.consumers):
-        raise Refused(f"the fleet of {fleet.app!r} names a consumer twice; give each its own id")
+        raise BadFleet(f"the fleet of {fleet.app!r} names a consumer twice; give each its own id")
     if fleet.consumers and (problem := c.allowed.problem(fleet)):
-        raise Refused(problem)
+        raise BadFleet(problem)
     c.zk.ensure(c.paths.fleets)
 
     def attempt() -> tuple[list[Operation], Fleet]:
         known = {one.app: one for one in fleets(c)}
         present = known.pop(fleet.app, None)
         if present is not None and not present.application and present.problem:
-            raise Refused(present.problem)
+            raise BadFleet(present.problem)
         for other in known.values():
             _check_apart(fleet, other)
         if present is not None and replace(present, version=-1) == replace(fleet, version=-1):
@@ -84,7 +84,7 @@ def without(c: Coordinator, consumer: str) -> list[Operation]:
 def _check_apart(fleet: Fleet, other: Fleet) -> None:
     shared = sorted(set(fleet.consumers) & set(other.consumers))
     if shared:
-        raise Refused(
+        raise BadFleet(
             f"consumer {shared[0]!r} is in the fleet of {other.app!r} already; give it another id in {fleet.app!r}"
         )
 
@@ -142,11 +142,11 @@ def missing(c: Coordinator, problems: list[str] | None = None) -> tuple[Launch, 
 
 
 def launch_of(c: Coordinator, consumer: str) -> Launch | None:
-    """How to launch a consumer; `None` = it is in no fleet. Raises `Refused` if this host may not launch it."""
+    """How to launch a consumer; `None` = it is in no fleet. Raises `BadFleet` if this host may not launch it."""
     for fleet in fleets(c):
         if consumer in fleet.consumers:
             if problem := why_not_launched(c, fleet):
-                raise Refused(problem)
+                raise BadFleet(problem)
             return _launch(fleet, consumer)
     return None
 
@@ -177,7 +177,7 @@ def record_end(c: Coordinator, consumer: str, incarnation: int, how: Ending, rea
     Raises `NotManaged` for an unknown id, and `Refused`.
     """
     if not 0 < incarnation <= MAX_COUNT:
-        raise Refused(f"{incarnation} is no incarnation of consumer {consumer!r}; give one from 1 to {MAX_COUNT}")
+        raise BadFleet(f"{incarnation} is no incarnation of consumer {consumer!r}; give one from 1 to {MAX_COUNT}")
     path = c.paths.id(consumer)
 
     def attempt() -> tuple[list[Operation], IdClaim]:

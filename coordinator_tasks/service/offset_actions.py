@@ -77,8 +77,9 @@ OFFSET_ACTIONS = (
         "Their owners stop them, commit, and start again there. `offsets undo` takes it back.",
         "Move partitions to another position: their consumers stop them, commit, and start again there. The history keeps "
         "their former offsets, and `undo_offsets` takes it back.",
-        (p.TOPIC, p.TO, p.PARTITIONS, p.WHY, p.DRY_RUN, p.BY),
+        (p.TOPIC, p.TO, p.PARTITIONS, p.WHY, p.DRY_RUN, p.BY, p.YES),
         do=_reset_offsets,
+        destructive="records are processed again, or left out",
         preview=_would_reset,
     ),
     Action(

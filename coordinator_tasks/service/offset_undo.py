@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.errors import BadOffsets
 from coordinator_tasks.core.model import Actor, Explanation
 from coordinator_tasks.service import history, positions
 from coordinator_tasks.service.coordinator import Coordinator
@@ -34,7 +34,7 @@ def undo(c: Coordinator, topic: str, rebalance: str = "", *, why: str, actor: Ac
     """Send the partitions of a reset back to where they were: of this rebalance, or else of the newest reset.
 
     An undo is a reset as well: it can be taken back if its own rebalance is named. Raises `NotManaged`, `Malformed`, what
-    `positions.reset` raises, and `Refused` if there is no such reset, if its record has no offsets, or if the newest reset
+    `positions.reset` raises, and `BadOffsets` if there is no such reset, if its record has no offsets, or if the newest reset
     is an undo. A task of Airflow does it once: every other try returns no shifts.
     """
     if positions.done_by(c, topic, actor):
@@ -64,7 +64,7 @@ def _undoable(c: Coordinator, topic: str, rebalance: str) -> Undo:
     config = configuration(c, topic)
     newest = next(_resets(c, topic), None)
     if not rebalance and newest is not None and newest[1].undoes:
-        raise Refused(
+        raise BadOffsets(
             f"the newest reset of topic {topic!r}, {newest[0]}, has taken back {newest[1].undoes} already; name the "
             "rebalance of the reset to take back"
         )
@@ -72,9 +72,9 @@ def _undoable(c: Coordinator, topic: str, rebalance: str) -> Undo:
     plans = [plan for found, plan in _resets(c, topic) if found == wanted]
     if not plans:
         where = f"rebalance {rebalance!r} of topic {topic!r}" if rebalance else f"the history of topic {topic!r}"
-        raise Refused(f"{where} has no reset of offsets; the command history shows what there is")
+        raise BadOffsets(f"{where} has no reset of offsets; the command history shows what there is")
     if plans[0].inputs != config.topic_id and plans[0].inputs:
-        raise Refused(
+        raise BadOffsets(
             f"the reset {wanted} of topic {topic!r} is older than the topic, which was created anew in Kafka: its offsets "
             "mean other records; reset to a position instead"
         )
@@ -89,7 +89,7 @@ def _summed_up(topic: str, rebalance: str, newest_first: Sequence[Explanation]) 
         touched |= of_this
         offsets = {p: at for p, at in offsets.items() if p not in of_this} | dict(plan.was_at)
     if not offsets:
-        raise Refused(
+        raise BadOffsets(
             f"the record of the reset {rebalance} of topic {topic!r} has no former offsets: none was committed, or an "
             "earlier release has written it; the history names them, so reset to these"
         )

@@ -102,7 +102,7 @@ def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) ->
     try:
         view = store.load(c.zk, c.paths, name).view
     except (Malformed, Refused) as error:
-        return TopicOverview(name, problem=str(error))
+        return TopicOverview(name, problem=error.told)
     owners = Counter(view.node.assignments.values() if view.node is not None else ())
     moving = _moving(view)
     return TopicOverview(

@@ -107,5 +107,7 @@ FOR_S = Parameter("for_s", option=_FOR_S)
 BY = Parameter("by", option=Option(str, "Who asks; default: your user name.", "--by", ""))
 EXECUTE = Parameter("execute", option=Option(bool, "Do it; else it is only shown.", "--execute", False))
 """For commands that begin with a dry run, as those of Kafka's tool do."""
+YES = Parameter("yes", option=Option(bool, "Do not ask, as in a script without a terminal.", "--yes", False))
+"""For commands whose action is destructive; a form begins with a dry run instead."""
 DRY_RUN = Parameter("dry_run", option=Option(bool, "Show what would be done, change nothing.", "--dry-run", False))
 """For commands only: every form has its own dry run."""

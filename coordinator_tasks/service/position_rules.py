@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.errors import BadOffsets, Refused
 from coordinator_tasks.core.names import MAX_DIGITS, MAX_PARTITION
 from coordinator_tasks.core.partition_text import counted
 
@@ -51,7 +51,7 @@ Offsets = Mapping[str, Mapping[int, int]]
 
 
 def position(text: str) -> Position:
-    """Read a position as `--to` and the form take it. Raises `Refused`."""
+    """Read a position as `--to` and the form take it. Raises `BadOffsets`."""
     word = text.strip().lower()
     if word in (PositionKind.EARLIEST, PositionKind.LATEST, PositionKind.CURRENT):
         return Position(PositionKind(word), word)
@@ -63,25 +63,25 @@ def position(text: str) -> Position:
 
 
 def offset(text: str) -> Position:
-    """An offset, 0 or more. Raises `Refused`."""
+    """An offset, 0 or more. Raises `BadOffsets`."""
     return Position(PositionKind.OFFSET, text.strip(), _offset(text))
 
 
 def shift(text: str) -> Position:
-    """A number of offsets, negative = towards the beginning. Raises `Refused`."""
+    """A number of offsets, negative = towards the beginning. Raises `BadOffsets`."""
     word = text.strip()
     digits = word[1:] if word[:1] in ("+", "-") else word
     if not (digits.isascii() and digits.isdigit() and len(digits) <= MAX_DIGITS):
-        raise Refused(f"{_shown(text)} is no position: a shift is a whole number of offsets, such as -100 or +100")
+        raise BadOffsets(f"{_shown(text)} is no position: a shift is a whole number of offsets, such as -100 or +100")
     return Position(PositionKind.SHIFT, word if word != digits else f"+{digits}", int(word))
 
 
 def duration(text: str) -> Position:
-    """A duration of ISO 8601 back from now, as Kafka's tool takes it: PnDTnHnMnS. Raises `Refused`."""
+    """A duration of ISO 8601 back from now, as Kafka's tool takes it: PnDTnHnMnS. Raises `BadOffsets`."""
     word = text.strip().upper()
     found = _DURATION.fullmatch(word)
     if found is None or not any(found.groups()) or word.endswith("T"):
-        raise Refused(f"{_shown(text)} is no position: a duration is written as PnDTnHnMnS, such as P1D or PT1H30M")
+        raise BadOffsets(f"{_shown(text)} is no position: a duration is written as PnDTnHnMnS, such as P1D or PT1H30M")
     days, hours, minutes, seconds = (float(one or 0) for one in found.groups())
     total_s = 86_400 * days + 3600 * hours + 60 * minutes + seconds
     return Position(PositionKind.DURATION, word, round(total_s * 1000))
@@ -90,16 +90,16 @@ def duration(text: str) -> Position:
 def time(text: str, *, zone: bool = True) -> Position:
     """A time of ISO 8601; without a zone it is refused, or UTC if none is needed (`zone`), as for Kafka's tool.
 
-    Raises `Refused`, also for a time before 1970: Kafka takes a negative time for `latest`, or refuses it.
+    Raises `BadOffsets`, also for a time before 1970: Kafka takes a negative time for `latest`, or refuses it.
     """
     shown = _shown(text)
     try:
         at = datetime.fromisoformat(text.strip())
     except ValueError as error:
-        raise Refused(f"{shown} is no position; {_SAYS}") from error
+        raise BadOffsets(f"{shown} is no position; {_SAYS}") from error
     if at.tzinfo is None:
         if zone:
-            raise Refused(f"the time {shown} has no zone; {_SAYS}")
+            raise BadOffsets(f"the time {shown} has no zone; {_SAYS}")
         at = at.replace(tzinfo=UTC)
     since = at - EPOCH  # exact, and for every year, unlike `timestamp()`
     if since < timedelta(0):
@@ -109,7 +109,7 @@ def time(text: str, *, zone: bool = True) -> Position:
 
 def before_1970(text: str) -> Refused:
     """The refusal of a time that Kafka has no number for."""
-    return Refused(
+    return BadOffsets(
         f"the time {_shown(text)} lies before 1970, where Kafka's times begin; give a later one, or earliest"
     )
 
@@ -117,31 +117,31 @@ def before_1970(text: str) -> Refused:
 def offsets_of(text: str, groups: Mapping[str, str]) -> Offsets:
     """Read what Kafka's tool exports: lines of topic,partition,offset, or of group,topic,partition,offset.
 
-    `groups`: topic → the group that it is managed for. Raises `Refused`, which names the line; it checks no offset against
+    `groups`: topic → the group that it is managed for. Raises `BadOffsets`, which names the line; it checks no offset against
     the log, and no partition against the topic.
     """
     if len(text) > MAX_FILE_CHARS:
-        raise Refused(f"the file of offsets has more than {MAX_FILE_CHARS} characters; split it by topic")
+        raise BadOffsets(f"the file of offsets has more than {MAX_FILE_CHARS} characters; split it by topic")
     found: dict[str, dict[int, int]] = {}
     try:
         rows = [(number, row) for number, row in enumerate(csv.reader(io.StringIO(text)), 1) if row]
     except csv.Error as error:
-        raise Refused(f"the file of offsets is no CSV: {error}; write lines of {_LINE}") from error
+        raise BadOffsets(f"the file of offsets is no CSV: {error}; write lines of {_LINE}") from error
     for number, row in rows:
         topic, partition, at = _line(number, [cell.strip() for cell in row], groups)
         if partition in found.setdefault(topic, {}):
-            raise Refused(
+            raise BadOffsets(
                 f"line {number} names partition {partition} of topic {topic!r} a second time; remove one line"
             )
         found[topic][partition] = at
     if not found:
-        raise Refused(f"the file of offsets is empty; write lines of {_LINE}")
+        raise BadOffsets(f"the file of offsets is empty; write lines of {_LINE}")
     return found
 
 
 def _line(number: int, row: list[str], groups: Mapping[str, str]) -> tuple[str, int, int]:
     if problem := _problem(row, groups):
-        raise Refused(f"line {number} of the offsets: {problem}")
+        raise BadOffsets(f"line {number} of the offsets: {problem}")
     topic, partition, at = row[-3:]
     return topic, int(partition), int(at)
 
@@ -163,7 +163,7 @@ def _problem(row: list[str], groups: Mapping[str, str]) -> str:
 def _offset(text: str) -> int:
     word = text.strip()
     if not _is_number(word, MAX_OFFSET):
-        raise Refused(_no_offset(text))
+        raise BadOffsets(_no_offset(text))
     return int(word)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
-from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Refused
+from coordinator_tasks.core.errors import BadOffsets, CoordinatorError, LookAgain, Refused
 from coordinator_tasks.core.model import Actor, Committed, Explanation, Reason, TopicConfig
 from coordinator_tasks.core.names import check_words
 from coordinator_tasks.core.partition_text import counted, named
@@ -82,7 +82,7 @@ class Reset:
 
 
 def preview(c: Coordinator, topic: str, to: Place, partitions: Collection[int] = ()) -> tuple[Shift, ...]:
-    """What `reset` would do; none = all partitions. Raises `Refused` as `reset` does, `NotManaged`, the `Unavailable` kinds.
+    """What `reset` would do; none = all partitions. Raises `BadOffsets` as `reset` does, `NotManaged`, the `Unavailable` kinds.
 
     While a partition moves, `reset` raises `LookAgain`; the preview says what it does after the move.
     """
@@ -123,7 +123,7 @@ def shifts_to(c: Coordinator, topic: str, to: Place, partitions: Collection[int]
     place = position(to) if isinstance(to, str) else to
     wanted = chosen_partitions(c, config, partitions if isinstance(place, Position) else place.keys())
     if len(wanted) > MAX_AT_ONCE:
-        raise Refused(f"{len(wanted)} partitions are too many for one reset; name at most {MAX_AT_ONCE} at once")
+        raise BadOffsets(f"{len(wanted)} partitions are too many for one reset; name at most {MAX_AT_ONCE} at once")
     answer = c.kafka.committed({config.group_id: {topic: wanted}})[config.group_id]
     if not isinstance(answer, Mapping):
         raise answer
@@ -153,7 +153,7 @@ def _asked(
         return dict.fromkeys(before, place.number)
     if kind is PositionKind.SHIFT:
         if unknown := [p for p, at in before.items() if at is None]:
-            raise Refused(
+            raise BadOffsets(
                 f"{named(unknown)} of topic {topic!r} cannot be shifted by {place.text}: nothing is committed; "
                 "name the other partitions, or give a position that needs no committed offset"
             )
@@ -221,7 +221,7 @@ def _said(to: Place) -> str:
 
 
 def _refused(report: TopicReport) -> Refused:
-    return Refused(f"the offsets of topic {report.topic!r} cannot be reset: {report.reason}")
+    return BadOffsets(f"the offsets of topic {report.topic!r} cannot be reset: {report.reason}")
 
 
 def would_pause(c: Coordinator, topic: str, partitions: Collection[int], *, paused: bool) -> tuple[int, ...]:

@@ -125,4 +125,4 @@ async def _failed(request: Request, error: Any) -> HTMLResponse:
     again = status is HTTPStatus.SERVICE_UNAVAILABLE
     title = "This cannot be read now" if again else status.phrase
     sentence = f"{str(error)[:1].upper()}{str(error)[1:]}"
-    return page(request, "problem.html", status=status, title=title, sentence=sentence, live=again)
+    return page(request, "problem.html", status=status, title=title, sentence=sentence, code=error.code, live=again)

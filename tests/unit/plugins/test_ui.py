@@ -512,7 +512,7 @@ def test_a_store_that_is_down_is_a_page_that_says_so_and_is_not_asked_again_at_o
     for _ in range(3):
         answer = client.get("/clusters/shop/topics/orders")
         assert answer.status_code == 503
-        assert "ZooKeeper at zk:2181 does not answer" in answer.text
+        assert "<strong>KPC-041</strong> ZooKeeper at zk:2181 does not answer" in answer.text
         assert 'id="live"' in answer.text
     assert opened == ["shop"]
 
