@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from coordinator_tasks.core.model import Actor, Explanation, Fleet, Move
+from coordinator_tasks.core.model import Actor, Asked, Explanation, Fleet, Move
 from coordinator_tasks.core.move_ways import HOW, by_way
 from coordinator_tasks.core.partition_text import named, ranges
 from coordinator_tasks.service.group_offsets import PartitionOffset
@@ -62,7 +62,8 @@ def consumers(found: Iterable[ConsumerOverview]) -> Table:
     for one in found:
         health = one.health if one.health != HEALTHY else ""
         notes = "; ".join(part for part in (one.asked, health, one.problem, one.ended, *one.reports) if part)
-        who = (one.consumer, one.presence, str(one.incarnation or NOBODY), one.address or NOBODY)
+        release = f"{one.release} ({one.code})" if one.code else one.release
+        who = (one.consumer, one.presence, str(one.incarnation or NOBODY), release or NOBODY, one.address or NOBODY)
         for topic in one.topics or (RunningTopic(NOBODY),):
             said = "; ".join(part for part in (notes, *topic.reports) if part)
             lag = NOBODY if topic.lag_records is None else str(topic.lag_records)
@@ -71,8 +72,8 @@ def consumers(found: Iterable[ConsumerOverview]) -> Table:
             runs = ranges(set(topic.running) - set(topic.paused)) or NOBODY
             rows.append((*who, topic.topic, runs, closing, lag, said))
             notes = ""
-    headers = ("consumer", "is", "incarnation", "address", "topic", "runs", "closing", "lag", "notes")
-    return Table(headers, rows, "no consumer is registered, holds anything or is wanted", merged=4)
+    headers = ("consumer", "is", "incarnation", "release", "address", "topic", "runs", "closing", "lag", "notes")
+    return Table(headers, rows, "no consumer is registered, holds anything or is wanted", merged=5)
 
 
 def reports(found: Iterable[TopicReport], *, plan_only: bool = False) -> str:
@@ -171,6 +172,24 @@ def history_rows(found: Iterable[Rebalance]) -> Table:
     return Table(names, rows, "")
 
 
+def asked(found: Iterable[Asked]) -> Table:
+    """Who asked for what, and what each field was before; newest first. A record has a row for each field."""
+    rows = []
+    for one in found:
+        head = (_time(one.at), _who(one.actor), one.action, one.about, one.why or NOBODY)
+        rows += [
+            (*head, f"{change.node} {change.field}", change.before or NOBODY, change.after or NOBODY)
+            for change in one.changes
+        ]
+    headers = ("at", "who", "action", "about", "why", "changed", "before", "after")
+    return Table(headers, rows, "nobody has asked for anything yet", merged=5)
+
+
+def _who(actor: Actor) -> str:
+    run = f"{actor.dag}/{actor.run}" if actor.kind == "airflow" else actor.kind
+    return f"{actor.who or 'nobody'} ({run})"
+
+
 def _reasons(one: Rebalance, partitions: Iterable[int]) -> str:
     """The plans' reasons for these partitions; empty for records without a plan."""
     wanted, plans = set(partitions), [record.plan for record in one.records if record.plan is not None]
@@ -217,11 +236,17 @@ def exported_offsets(found: Iterable[Reset]) -> str:
 def fleets(found: Iterable[Fleet]) -> Table:
     """The consumers that should run."""
     rows = [
-        (one.app, one.application, ", ".join(one.consumers) or NOBODY, " ".join(one.arguments) or NOBODY)
+        (
+            one.app,
+            one.code or NOBODY,
+            one.application,
+            ", ".join(one.consumers) or NOBODY,
+            " ".join(one.arguments) or NOBODY,
+        )
         for one in found
     ]
     none = "no fleet is set; set one with: set-fleet APP --application PATH --consumer ID"
-    return Table(("app", "application", "consumers", "arguments"), rows, none)
+    return Table(("app", "code", "application", "consumers", "arguments"), rows, none)
 
 
 def _time(at: float) -> str:

@@ -16,7 +16,7 @@ from typer.exceptions import TyperException
 
 from coordinator_tasks.cli import consumers, offsets, rebalances, rights, topics, version
 from coordinator_tasks.cli.base import HELD_EXIT, Opener
-from coordinator_tasks.cli.waiting import waiting
+from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, Refused, Unavailable
 
 EXITS: Mapping[type[CoordinatorError], int] = {Refused: 2, Unavailable: 3, Malformed: 4, LookAgain: 5}

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from coordinator_tasks.cli.base import Json, actor, name_values, opened, output, say_how_to_execute
-from coordinator_tasks.cli.waiting import waiting
+from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.service.action import Action, Given
 from coordinator_tasks.service.coordinator import Coordinator

@@ -1,7 +1,7 @@
 """Shared by all commands: arguments and options, the coordinator, the output."""
 
-import getpass
 import os
+import pwd
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from coordinator_tasks import show
-from coordinator_tasks.cli.waiting import waiting
+from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import BadSettings, NotManaged, Refused
 from coordinator_tasks.core.model import Actor
 from coordinator_tasks.core.partition_text import named
@@ -89,15 +89,15 @@ def listed(found: object, how: Format, render: show.Render, rows: show.Rows | No
 
 def actor(by: str = "") -> Actor:
     """The actor for the history."""
-    return Actor("command", who=by or user())
+    return Actor("command", who=f"{by}, as user {user()}" if by else user())
 
 
 def user() -> str:
-    """The name of the user who runs the command."""
+    """The operating system's user who runs the command; not what the environment says."""
     try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
-        return "unknown"
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container's user without a name
+        return f"uid {os.getuid()}"
 
 
 def managed(c: Coordinator, names: Sequence[str] | None) -> tuple[str, ...]:

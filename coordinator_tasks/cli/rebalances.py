@@ -21,12 +21,13 @@ from coordinator_tasks.cli.base import (
     opened,
     user,
 )
-from coordinator_tasks.cli.waiting import waiting
+from coordinator_tasks.cli.progress import waiting
+from coordinator_tasks.service import asked, loop, transitions
 from coordinator_tasks.service import history as history_service
-from coordinator_tasks.service import loop, transitions
 from coordinator_tasks.signals import stopped_by
 
 commands = typer.Typer()
+ACTIONS_HELP = "Show instead what persons have asked for: who, what, why, and what it was before."
 
 
 @commands.command()
@@ -57,7 +58,8 @@ def explain(
     """Say why every partition of a topic is where it is now, and what the strategy would do with it."""
     with opened(context) as c:
         managed(c, [topic])
-        text, rows = (partial(one, partition=partition) for one in (show.explanation, show.reason_rows))
+        text = partial(show.explanation, partition=partition)
+        rows = partial(show.reason_rows, partition=partition)
         listed(transitions.explain(c, topic), how_of(how, json), text, rows)
 
 
@@ -82,12 +84,19 @@ def run(context: typer.Context) -> None:
 @commands.command()
 def history(
     context: typer.Context,
-    topic: Annotated[str | None, typer.Argument(help="One topic; none = all.", show_default=False)] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many rebalances.")] = 20,
+    topic: Annotated[
+        str | None,
+        typer.Argument(help="One topic, or with --actions a consumer or fleet; none = all.", show_default=False),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 20,
+    actions: Annotated[bool, typer.Option("--actions", help=ACTIONS_HELP)] = False,
     how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:
     """Show which partitions moved, from whom to whom, why, and how long it took; newest first."""
     with opened(context) as c:
+        if actions:
+            listed(asked.asked(c, topic or "", limit), how_of(how, json), show.asked)
+            return
         found = history_service.rebalances(c, [topic] if topic else (), limit)
         listed(found, how_of(how, json), show.history, show.history_rows)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from coordinator_tasks.cli.base import HELD_EXIT, Format, Json, Output, given_settings, how_of, listed, output
-from coordinator_tasks.cli.waiting import waiting
+from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.kafka_rights import Side
 from coordinator_tasks.doctor import Finding, Result, examine, failed

@@ -12,10 +12,11 @@ from typing import Any
 
 from coordinator_tasks.core.model import Actor, StartRule, TopicConfig
 from coordinator_tasks.core.partition_text import counted, named
-from coordinator_tasks.service import directives, overrides, overview, positions, store, topics, transitions
+from coordinator_tasks.service import directives, fleet, overrides, overview, positions, store, topics, transitions
 from coordinator_tasks.service import parameters as p
 from coordinator_tasks.service.action import Action, Done, Given
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.fleet_actions import FLEET_ACTIONS
 from coordinator_tasks.service.offset_actions import OFFSET_ACTIONS
 
 # Topics --------------------------------------------------------------------------------------------------------------
@@ -151,7 +152,7 @@ def _loses(verb: str, c: Coordinator, given: Given) -> Iterator[str]:
 
 def _drain(c: Coordinator, given: Given, actor: Actor) -> Done:
     consumer = given["consumer"]
-    found = directives.drain(c, consumer, by=_by(actor), why=given["why"])
+    found = directives.drain(c, consumer, by=actor.named, why=given["why"])
     said = f"{consumer} is draining"
     return Done(found, f"{said}; the next plan moves its partitions", (said,))
 
@@ -160,7 +161,7 @@ def _isolate(c: Coordinator, given: Given, actor: Actor) -> Done:
     consumer, minutes = given["consumer"], float(given.get("minutes") or 0)
     for_s = given.get("for_s") or 60 * minutes
     until_at = c.clock.now() + for_s if for_s else 0.0
-    found = directives.isolate(c, consumer, by=_by(actor), why=given["why"], until_at=until_at)
+    found = directives.isolate(c, consumer, by=actor.named, why=given["why"], until_at=until_at)
     said = f"{consumer} is isolated"
     how_long = f" for {minutes:g} minutes" if minutes else ""
     return Done(found, f"{said}; the next plan gives its partitions to others", (said + how_long,))
@@ -173,19 +174,27 @@ def _awaits(c: Coordinator, given: Given) -> Iterator[str]:
 
 def _readmit(c: Coordinator, given: Given, actor: Actor) -> Done:
     consumer = given["consumer"]
-    found = directives.readmit(c, consumer, by=_by(actor))
+    found = directives.readmit(c, consumer, by=actor.named)
     if found.isolation is None:
         return Done(found, f"{consumer} is not isolated")
     return Done(found, f"{consumer} is readmitted as soon as it confirms that it runs nothing")
 
 
+def _admits(c: Coordinator, given: Given) -> Iterator[str]:
+    consumer, app = given["consumer"], given.get("app") or ""
+    directives.check_known(c, consumer)
+    drains = directives.read_directive(c, consumer).draining is not None
+    yield f"{consumer} {'may get partitions again' if drains else 'is not drained'}"
+    if app:
+        there = consumer in fleet.fleet_of(c, app).consumers
+        yield f"{consumer} {'is in' if there else 'returns to'} the fleet {app}"
+
+
 def _undrain(c: Coordinator, given: Given, _: Actor) -> Done:
-    consumer = given["consumer"]
-    return Done(directives.undrain(c, consumer), f"{consumer} may get partitions again")
-
-
-def _by(actor: Actor) -> str:
-    return actor.who or f"{actor.dag} {actor.run}"
+    consumer, app = given["consumer"], given.get("app") or ""
+    found = directives.undrain(c, consumer, app)
+    said = f"{consumer} may get partitions again" + (f", and is in the fleet {app}" if app else "")
+    return Done(found, said)
 
 
 # All of them ---------------------------------------------------------------------------------------------------------
@@ -293,10 +302,13 @@ CONSUMER_ACTIONS = (
     ),
     Action(
         "undrain",
-        "Let a drained consumer get partitions again; its fleet is not changed.",
-        "",
-        (p.CONSUMER,),
+        "Let a drained consumer get partitions again, and put it back into its fleet with --fleet.",
+        "Let a drained consumer get partitions again. With a fleet, it returns to it in the same step, and is launched.",
+        (p.CONSUMER, p.FLEET, p.BY),
         do=_undrain,
+        before=_admits,
     ),
 )
-ACTIONS: Mapping[str, Action] = {one.name: one for one in (*TOPIC_ACTIONS, *OFFSET_ACTIONS, *CONSUMER_ACTIONS)}
+ACTIONS: Mapping[str, Action] = {
+    one.name: one for one in (*TOPIC_ACTIONS, *OFFSET_ACTIONS, *CONSUMER_ACTIONS, *FLEET_ACTIONS)
+}

@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os.environ["JAVA_HOME"] = str(find_java().home)
         answer = launch(request)
     except Refused as error:
-        print(f"launcher: {error.told}", file=sys.stderr)
+        print(f"launcher: {error}", file=sys.stderr)
         return REFUSED_EXIT
     print(json.dumps(answer), flush=True)
     return 0

@@ -160,6 +160,7 @@ def environment(
     kept = {name: value for name, value in environ.items() if not name.startswith(PRIVATE_PREFIXES)}
     return {
         **kept,
+        **one.environment,
         "COORDINATOR_CONSUMER": one.consumer,
         "COORDINATOR_CLUSTER": cluster,
         "COORDINATOR_SETTINGS": str(folder.settings),

@@ -202,7 +202,6 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "topics": (),
     "status": (),
     "fleet": (),
-    "history": ("{topic}",),
     "plan": ("{topic}", "--dry-run"),
     "explain": ("{topic}",),
     "add-topic": ("{topic}", "--group", "{text}", "--property", "{text}={text}", "--parameter", "{text}={text}"),
@@ -219,6 +218,9 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "undrain": ("{consumer}",),
     "isolate": ("{consumer}", "--why", "{text}", "--for-s", "{number}"),
     "readmit": ("{consumer}", "--by", "{text}"),
+    "scale": ("{text}", "{number}", "--pattern", "{text}"),
+    "redeploy": ("{text}", "--why", "{text}"),
+    "history": ("{topic}", "--actions"),
     "set-fleet": (
         "{text}",
         "--application",

@@ -3,26 +3,30 @@
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from confluent_kafka import Producer
 
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
+from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
 from coordinator_tasks.core.model import Actor, Committed
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import history, store, topics
+from coordinator_tasks.service import asked as recorded
+from coordinator_tasks.service import directives, fleet, history, store, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator
+from tests.airflow_calls import wait_for_run, xcom
 from tests.integration.airflow_site import airflow_of, all_stable, cluster_of, eventually
 from tests.integration.stub_consumer import StubConsumer
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 RUN_LIMIT_S = 180.0
 TOPIC, GROUP = "orders", "billing"
-FORMS = {"rebalance", "reconcile", "reset_offsets", "import_offsets", "undo_offsets"}
+FORMS = {"rebalance", "reconcile", "import_offsets", "undo_offsets", "set_fleet", "scale", "undrain", "redeploy"}
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +71,8 @@ def fill(settings: Settings, topic: str) -> None:
 def asked(airflow: EmbeddedAirflow, form: str, *, dry_run: bool, **given: Any) -> tuple[str, Any]:
     """State of the run and what its task returns."""
     run = airflow.client.trigger(form, {**given, "dry_run": dry_run})
-    state = airflow.client.wait_for_run(form, run, RUN_LIMIT_S)
-    return state, airflow.client.xcom(form, run, form)
+    state = wait_for_run(airflow.client, form, run, RUN_LIMIT_S)
+    return state, xcom(airflow.client, form, run, form)
 
 
 def whole_log(airflow: EmbeddedAirflow, form: str, run: str) -> str:
@@ -110,6 +114,55 @@ def test_a_file_for_other_partitions_fails_with_one_line_and_changes_nothing(
 ) -> None:
     before = c.zk.get(c.paths.topic(topic))
     run = airflow.client.trigger("import_offsets", {"offsets": f"{topic},7,1", "why": "x", "dry_run": False})
-    assert airflow.client.wait_for_run("import_offsets", run, RUN_LIMIT_S) == "failed"
+    assert wait_for_run(airflow.client, "import_offsets", run, RUN_LIMIT_S) == "failed"
     assert "has partitions 0 to 1; name some of these" in whole_log(airflow, "import_offsets", run)
     assert c.zk.get(c.paths.topic(topic)) == before
+    assert "KPC-010" in whole_log(airflow, "import_offsets", run)
+    assert "import_offsets has failed" in page(airflow, "import_offsets", run)
+
+
+def page(airflow: EmbeddedAirflow, form: str, run: str) -> str:
+    """The tab of a run, as a signed-in person sees it."""
+    airflow.client.dag_ids()  # signs in
+    answer = airflow.client._http.get(f"/coordinator/runs/{form}/{quote(run)}")
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def test_a_fleet_is_set_and_scaled_and_the_tab_says_whether_it_was_a_dry_run(
+    airflow: EmbeddedAirflow, c: Coordinator, topic: str
+) -> None:
+    assert topic
+    told = {"app": "sales", "application": OWN_APPLICATIONS[0], "consumers": ["a", "s-1"], "environment": {"TZ": "UTC"}}
+    told |= {"code": "1.4", "arguments": [], "conf": {}}
+    assert asked(airflow, "set_fleet", dry_run=True, **told) == ("success", ["sales is new"])
+    assert fleet.fleets(c) == ()
+    assert asked(airflow, "set_fleet", dry_run=False, **told)[0] == "success"
+    (found,) = fleet.fleets(c)
+    assert (found.consumers, found.environment, found.code) == (("a", "s-1"), {"TZ": "UTC"}, "1.4")
+
+    wanted = {"app": "sales", "count": 1, "pattern": "", "why": "night"}
+    for dry_run, title in ((True, "Dry run: nothing was changed"), (False, "scale is done")):
+        run = airflow.client.trigger("scale", {**wanted, "dry_run": dry_run})
+        assert wait_for_run(airflow.client, "scale", run, RUN_LIMIT_S) == "success"
+        html = page(airflow, "scale", run)
+        assert title in html
+        assert "sales should have 1 consumer: a" in html
+        assert (len(fleet.fleets(c)[0].consumers) == 1) == (not dry_run)
+    scaled, set_up = recorded.asked(c, "sales")
+    assert [one.action for one in (scaled, set_up)] == ["scale", "set_fleet"]
+    assert (scaled.actor.kind, scaled.actor.who, scaled.actor.dag, scaled.why) == ("airflow", "admin", "scale", "night")
+    run = airflow.client.trigger("redeploy", {"app": "sales", "why": "", "dry_run": False})
+    assert wait_for_run(airflow.client, "redeploy", run, RUN_LIMIT_S) == "failed"
+    assert "KPC-019: a is the only live consumer of the fleet" in whole_log(airflow, "redeploy", run)
+
+
+def test_who_was_drained_returns_by_a_form(airflow: EmbeddedAirflow, c: Coordinator, topic: str) -> None:
+    assert topic
+    directives.drain(c, "a", by="ada", why="new disk")
+    shown = ["a may get partitions again", "a returns to the fleet sales"]
+    assert asked(airflow, "undrain", dry_run=True, consumer="a", app="sales") == ("success", shown)
+    assert directives.read_directive(c, "a").draining is not None
+    assert asked(airflow, "undrain", dry_run=False, consumer="a", app="sales") == ("success", shown)
+    assert directives.read_directive(c, "a").draining is None
+    assert fleet.fleet_of(c, "sales").consumers == ("a",)

@@ -6,7 +6,7 @@ from typing import Any
 from coordinator_tasks.core.codecs import kinds
 from coordinator_tasks.core.codecs.shape import Item, Kind, Shape
 from coordinator_tasks.core.fields import Fields
-from coordinator_tasks.core.model import Actor, Explanation, Move, MoveKind, Reason, Record, State
+from coordinator_tasks.core.model import Actor, Asked, Change, Explanation, Move, MoveKind, Reason, Record, State
 from coordinator_tasks.core.partition_text import numbers, ranges
 
 
@@ -96,9 +96,43 @@ _RECORD = Shape(
     },
 )
 
+_CHANGE = Shape(
+    Change,
+    {
+        "node": Item("node", kinds.TEXT),
+        "field": Item("field", kinds.TEXT),
+        "before": Item("before", kinds.TEXT, ""),
+        "after": Item("after", kinds.TEXT, ""),
+    },
+)
+_ASKED = Shape(
+    Asked,
+    {
+        "action": Item("action", kinds.TEXT),
+        "about": Item("about", kinds.TEXT),
+        "actor": Item("actor", _ACTOR.nested),
+        "at": Item("at", kinds.TIME),
+        "why": Item("why", kinds.TEXT, ""),
+        "changes": Item(
+            "changes",
+            Kind(
+                lambda fields, name: tuple(_CHANGE.read(one) for one in _objects(fields, name)),
+                lambda changes: [_CHANGE.write(one) for one in changes],
+            ),
+            (),
+        ),
+    },
+)
+
+encode_asked = _ASKED.encode
 encode_record = _RECORD.encode  # without its `sequence`, which is the node's own
 
 
 def decode_record(path: str, raw: bytes, sequence: int) -> Record:
     """Read a record; raises `Malformed`."""
     return _RECORD.decode(path, raw, sequence=sequence)
+
+
+def decode_asked(path: str, raw: bytes, sequence: int) -> Asked:
+    """Read what a person asked for; raises `Malformed`."""
+    return _ASKED.decode(path, raw, sequence=sequence)

@@ -68,6 +68,10 @@ ACTIONS = {
     "reset_offsets",
     "import_offsets",
     "undo_offsets",
+    "undrain",
+    "set_fleet",
+    "scale",
+    "redeploy",
 }
 UPKEEP = {"rebalance", "reconcile", "consumers", "stuck_topic"}
 

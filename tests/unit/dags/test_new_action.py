@@ -12,6 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from coordinator_tasks.cli.actions import add
+from coordinator_tasks.cli.base import user
 from coordinator_tasks.core.model import Actor
 from coordinator_tasks.service import parameters
 from coordinator_tasks.service.action import Action, Done, Given
@@ -89,7 +90,7 @@ def test_form_and_command_do_the_same(
     assert lines == ["orders has 4 partitions", f"orders: {result}"]
     assert said == f"orders {result if dry_run else 'is rewound'}\n"
     asked = [(dict(given), actor.who) for given, actor in done]
-    assert asked == ([] if dry_run else [(GIVEN, "ada"), (GIVEN, "ada")])
+    assert asked == ([] if dry_run else [(GIVEN, "ada"), (GIVEN, f"ada, as user {user()}")])
 
 
 @pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS)

@@ -91,7 +91,7 @@ def test_airflow_finds_connections_plugin_and_dags_without_a_copied_folder(unpac
     }
     assert "extra__kafka_coordinator_zookeeper__status_token" in found["fields"]
     assert "dag_prefix" in found["options"]
-    assert found["links"] == ["coordinator_plugin.links.ClusterPageLink"]
+    assert sorted(found["links"]) == ["coordinator_plugin.links.ClusterPageLink", "coordinator_plugin.links.ResultLink"]
     assert found["notifiers"] == ["coordinator_plugin.notifications.StuckTopicsNotifier"]
     assert "coordinator" in found["plugins"]
     dags = found["dags"]

@@ -13,8 +13,8 @@ from contextlib import nullcontext
 
 import pytest
 
-from coordinator_tasks.cli import main, waiting
-from coordinator_tasks.cli.waiting import Waiting
+from coordinator_tasks.cli import main
+from coordinator_tasks.cli.progress import Waiting
 from coordinator_tasks.service import directives
 from coordinator_tasks.service.topics import configuration
 from coordinator_tasks.tables import Table
@@ -96,8 +96,8 @@ class Terminal(io.StringIO):
 
 
 def test_a_long_command_says_so_and_takes_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "AFTER_S", 0.01)
-    monkeypatch.setattr(waiting, "EACH_S", 0.01)
+    monkeypatch.setattr("coordinator_tasks.cli.progress.AFTER_S", 0.01)
+    monkeypatch.setattr("coordinator_tasks.cli.progress.EACH_S", 0.01)
     terminal = Terminal()
     shown = Waiting(terminal)
     with shown.shown("plan"):
