@@ -39,6 +39,7 @@ HARMLESS_CONF = (
 )
 """How much a consumer takes of a host, and what it shows: none of them names code, a file or another host."""
 
+HARMLESS_ENVIRONMENT = ("LANG", "LC_*", "PIPELINE_*", "TZ")
 _LOG_IN = ("--cluster", "--consumer", "--discovery", "--kafka", "--run-folder", "--settings", "--zookeeper")
 _CODE = ("--default", "--interceptor", "--listener")
 _CODE_FOR = ("--pattern", "--pipeline")
@@ -50,14 +51,16 @@ _OPTION = "--option"
 
 @dataclass(frozen=True, slots=True)
 class AllowedLaunches:
-    """Patterns with `*`, separated by commas, of what a fleet may name besides the three lists above.
+    """Patterns with `*`, separated by commas, of what a fleet may name besides the lists above.
 
-    `applications`: paths, where `*` stands for anything but `/`; `code`: modules that arguments may name; `conf`: keys.
+    `applications`: paths, where `*` stands for anything but `/`; `code`: modules that arguments may name; `conf`: keys;
+    `environment`: variables.
     """
 
     applications: str = ""
     code: str = ""
     conf: str = ""
+    environment: str = ""
 
     def problem(self, fleet: Fleet) -> str:
         """Why a fleet is not launched, and what to do; empty = it may be launched."""
@@ -70,6 +73,10 @@ class AllowedLaunches:
         for name in fleet.conf:
             if not any(fnmatchcase(name, one) for one in keys):
                 return _refused(fleet, "the Spark setting", name, "conf")
+        variables = (*HARMLESS_ENVIRONMENT, *_list(self.environment))
+        for name in fleet.environment:
+            if not any(fnmatchcase(name, one) for one in variables):
+                return _refused(fleet, "the variable", name, "environment")
         for name, value in _options(fleet.arguments):
             if problem := self._argument_problem(fleet, name, value):
                 return problem

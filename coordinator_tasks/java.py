@@ -30,6 +30,8 @@ _ADVICE = (
 class JavaUnavailable(Refused):
     """No Java that can run PySpark and the embedded servers was found."""
 
+    code = "KPC-023"
+
 
 @dataclass(frozen=True, slots=True)
 class Java:

@@ -4,21 +4,23 @@ import os
 import stat
 from pathlib import Path
 
-from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.errors import BadSettings
 
 
 def read_private(path: Path, what: str) -> str:
-    """The text of a file with secrets. Raises `Refused` if it is another user's or open to others; `OSError`, `ValueError`.
+    """The text of a file with secrets. Raises `BadSettings` if it is another user's or open to others; `OSError`, `ValueError`.
 
     `what` names the file in the error, such as `the settings file`.
     """
     with path.open(encoding="utf-8") as file:
         found = os.fstat(file.fileno())
         if problem := foreign(found):
-            raise Refused(f"{what} {path} {problem}; its owner could change it: chown it to the user that runs this")
+            raise BadSettings(
+                f"{what} {path} {problem}; its owner could change it: chown it to the user that runs this"
+            )
         mode = stat.S_IMODE(found.st_mode)
         if mode & 0o077:
-            raise Refused(
+            raise BadSettings(
                 f"{what} {path} may be read by others (mode {mode:04o}) and can hold secrets; run chmod 600 {path}"
             )
         return file.read()

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.allowed_launches import AllowedLaunches
-from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.errors import BadSettings
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.names import check_cluster
 from coordinator_tasks.private_files import read_private
@@ -78,23 +78,25 @@ class Settings:
     def __post_init__(self) -> None:
         check_cluster(self.cluster)
         if not self.zookeeper:
-            raise Refused("no ZooKeeper address is set; set `zookeeper` (COORDINATOR_ZOOKEEPER) to host:port")
+            raise BadSettings("no ZooKeeper address is set; set `zookeeper` (COORDINATOR_ZOOKEEPER) to host:port")
         if not self.kafka.get("bootstrap.servers"):
-            raise Refused(
+            raise BadSettings(
                 "no Kafka address is set; set `kafka`'s bootstrap.servers (COORDINATOR_KAFKA_BOOTSTRAP_SERVERS) "
                 "to host:port"
             )
         if not is_token(self.status_token):
-            raise Refused(
+            raise BadSettings(
                 "the status token has a character that an HTTP header does not take, such as a line break; "
                 "set `status_token` to visible ASCII characters"
             )
         if self.status_token and self.status_token_file:
-            raise Refused("both status_token and status_token_file are set; set one of them")
+            raise BadSettings("both status_token and status_token_file are set; set one of them")
         if self.discovery != "zookeeper" and not self.discovery.startswith(FILE_DISCOVERY):
-            raise Refused(f"{self.discovery!r} is no registry; set `discovery` to zookeeper or file:/path/of/folder")
+            raise BadSettings(
+                f"{self.discovery!r} is no registry; set `discovery` to zookeeper or file:/path/of/folder"
+            )
         if self.fence not in (TOKEN_FENCE, TRANSACTIONAL_FENCE):
-            raise Refused(f"{self.fence!r} is no fence; set `fence` to {TOKEN_FENCE} or {TRANSACTIONAL_FENCE}")
+            raise BadSettings(f"{self.fence!r} is no fence; set `fence` to {TOKEN_FENCE} or {TRANSACTIONAL_FENCE}")
 
     @property
     def interface_tls(self) -> TlsFiles:
@@ -113,7 +115,7 @@ _MADE_BY_WIRING = {"strategies"}  # fields of `Policy` that are no settings
 
 
 def settings_from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
-    """Read the settings; raises `Refused` with the name of the missing, unknown or unsafe one."""
+    """Read the settings; raises `BadSettings` with the name of the missing, unknown or unsafe one."""
     path = environ.get(PREFIX + "SETTINGS", "")
     content = environ.get(CONTENT_VARIABLE, "")
     given = read_settings_file(Path(path)) if path else _object(content, CONTENT_VARIABLE) if content else {}
@@ -140,11 +142,11 @@ def allowed_from_environment(environ: Mapping[str, str] = os.environ) -> dict[st
 
 
 def read_settings_file(path: Path) -> dict[str, Any]:
-    """The object in a settings file; raises `Refused`, also if the file is another user's or readable for others."""
+    """The object in a settings file; raises `BadSettings`, also if the file is another user's or readable for others."""
     try:
         text = read_private(path, "the settings file")
     except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"the settings file {path} cannot be read: {error}; check COORDINATOR_SETTINGS") from error
+        raise BadSettings(f"the settings file {path} cannot be read: {error}; check COORDINATOR_SETTINGS") from error
     return _object(text, f"the settings file {path}")
 
 
@@ -152,17 +154,17 @@ def _object(text: str, origin: str) -> dict[str, Any]:
     try:
         data = json.loads(text)
     except ValueError as error:
-        raise Refused(f"{origin} is not JSON: {error}; correct it") from error
+        raise BadSettings(f"{origin} is not JSON: {error}; correct it") from error
     if not isinstance(data, dict):
-        raise Refused(f"{origin} holds no JSON object; write one as the documentation shows")
+        raise BadSettings(f"{origin} holds no JSON object; write one as the documentation shows")
     return data
 
 
 def settings_of(given: Mapping[str, Any]) -> Settings:
-    """Settings from plain data (strings or JSON values); raises `Refused` with the field's name."""
+    """Settings from plain data (strings or JSON values); raises `BadSettings` with the field's name."""
     unknown = sorted(given.keys() - _OWN_FIELDS - _TIMES - _GROUPS)
     if unknown:
-        raise Refused(
+        raise BadSettings(
             f"the settings have no field {unknown[0]!r}; the known ones are {sorted(_OWN_FIELDS | _TIMES | _GROUPS)}"
         )
     _check_groups(given)
@@ -185,13 +187,13 @@ def _texts(given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def for_consumers(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that a consumer gets which is launched from here, as plain data; raises `Refused`.
+    """The settings that a consumer gets which is launched from here, as plain data; raises `BadSettings`.
 
     The coordinator's account never goes to a consumer where consumers have another one.
     """
     settings = settings_of(plain)
     if settings.zookeeper_access.consumers and not settings.consumer_zookeeper:
-        raise Refused(
+        raise BadSettings(
             "zookeeper_access.consumers names other accounts for consumers, and this one launches consumers; "
             "set consumer_zookeeper to what they log in with"
         )
@@ -220,7 +222,7 @@ def plain_settings(settings: Settings) -> dict[str, Any]:
 def _check_groups(given: Mapping[str, Any]) -> None:
     for name in _GROUPS:
         if not isinstance(given.get(name, {}), Mapping):
-            raise Refused(f"the setting {name!r} is no object; write it as name and value pairs")
+            raise BadSettings(f"the setting {name!r} is no object; write it as name and value pairs")
 
 
 def _group(environ: Mapping[str, str], group: str, dots: bool = False) -> dict[str, str]:
@@ -233,7 +235,7 @@ def _dataclass(default: V, group: str, given: Mapping[str, Any]) -> V:
     known = {one.name for one in fields(default)} - _MADE_BY_WIRING  # type: ignore[arg-type]
     unknown = sorted(given.keys() - known)
     if unknown:
-        raise Refused(f"{group} has no field {unknown[0]!r}; the known ones are {sorted(known)}")
+        raise BadSettings(f"{group} has no field {unknown[0]!r}; the known ones are {sorted(known)}")
     values = {name: _converted(f"{group}.{name}", value, getattr(default, name)) for name, value in given.items()}
     return type(default)(**values)
 
@@ -244,7 +246,7 @@ def _converted(name: str, value: object, like: object) -> Any:
     if isinstance(like, bool):
         if text.lower() in ("true", "yes", "1", "false", "no", "0"):
             return text.lower() in ("true", "yes", "1")
-        raise Refused(f"the setting {name} is {text!r}, neither true nor false; correct it")
+        raise BadSettings(f"the setting {name} is {text!r}, neither true nor false; correct it")
     if isinstance(like, tuple):
         return tuple(
             str(one).strip() for one in (value if isinstance(value, list | tuple) else text.split(";") if text else ())
@@ -254,7 +256,7 @@ def _converted(name: str, value: object, like: object) -> Any:
     try:
         number = type(like)(text)
     except ValueError as error:
-        raise Refused(f"the setting {name} is {text!r}, not a number; correct it") from error
+        raise BadSettings(f"the setting {name} is {text!r}, not a number; correct it") from error
     if not 0 <= number < 1e12:
-        raise Refused(f"the setting {name} is {text!r}, not a number from 0 on; correct it")
+        raise BadSettings(f"the setting {name} is {text!r}, not a number from 0 on; correct it")
     return number

@@ -1,20 +1,21 @@
-"""What the command line prints: plain columns for a person, JSON for a program. Pure."""
+"""What the command line prints: plain columns for a person, JSON and CSV for a program. Pure."""
 
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from coordinator_tasks.core import pauses
-from coordinator_tasks.core.model import Actor, Explanation, Fleet, Move
+from coordinator_tasks.core.model import Actor, Asked, Explanation, Fleet, Move
 from coordinator_tasks.core.move_ways import HOW, by_way
 from coordinator_tasks.core.partition_text import named, ranges
+from coordinator_tasks.service.group_offsets import PartitionOffset
 from coordinator_tasks.service.history import Rebalance
 from coordinator_tasks.service.overview import HEALTHY, ConsumerOverview, RunningTopic, TopicOverview
+from coordinator_tasks.service.positions import Reset
 from coordinator_tasks.service.transitions import TopicReport
-
-NOBODY = "-"
+from coordinator_tasks.tables import NOBODY, Table
 
 
 def as_json(found: object) -> str:
@@ -34,17 +35,7 @@ def _plain(value: object) -> Any:
     return value
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[str]], none: str) -> str:
-    """Columns as wide as their widest cell; `none` stands in for an empty table."""
-    cells = [list(row) for row in rows]
-    if not cells:
-        return none
-    widths = [max(len(row[column]) for row in [list(headers), *cells]) for column in range(len(headers))]
-    lines = [[name.upper() for name in headers], *cells]
-    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in lines)
-
-
-def topics(found: Iterable[TopicOverview]) -> str:
+def topics(found: Iterable[TopicOverview]) -> Table:
     """The state of every topic, and what it waits for."""
     rows = []
     for one in found:
@@ -63,16 +54,17 @@ def topics(found: Iterable[TopicOverview]) -> str:
             )
         )
     headers = ("topic", "state", "epoch", "partitions", "owners", "moving", "unowned", "now")
-    return table(headers, rows, "no topic is managed; add one with: add-topic TOPIC --group GROUP")
+    return Table(headers, rows, "no topic is managed; add one with: add-topic TOPIC --group GROUP")
 
 
-def consumers(found: Iterable[ConsumerOverview]) -> str:
+def consumers(found: Iterable[ConsumerOverview]) -> Table:
     """One line for each consumer and topic."""
     rows = []
     for one in found:
         health = one.health if one.health != HEALTHY else ""
         notes = "; ".join(part for part in (one.asked, health, one.problem, one.ended, *one.reports) if part)
-        who = (one.consumer, one.presence, str(one.incarnation or NOBODY), one.address or NOBODY)
+        release = f"{one.release} ({one.code})" if one.code else one.release
+        who = (one.consumer, one.presence, str(one.incarnation or NOBODY), release or NOBODY, one.address or NOBODY)
         for topic in one.topics or (RunningTopic(NOBODY),):
             said = "; ".join(part for part in (notes, *topic.reports) if part)
             lag = NOBODY if topic.lag_records is None else str(topic.lag_records)
@@ -80,10 +72,9 @@ def consumers(found: Iterable[ConsumerOverview]) -> str:
             closing = ranges(topic.closing) or NOBODY
             runs = ranges(set(topic.running) - set(topic.paused)) or NOBODY
             rows.append((*who, topic.topic, runs, closing, lag, said))
-            who = ("", "", "", "")
             notes = ""
-    headers = ("consumer", "is", "incarnation", "address", "topic", "runs", "closing", "lag", "notes")
-    return table(headers, rows, "no consumer is registered, holds anything or is wanted")
+    headers = ("consumer", "is", "incarnation", "release", "address", "topic", "runs", "closing", "lag", "notes")
+    return Table(headers, rows, "no consumer is registered, holds anything or is wanted", merged=5)
 
 
 def reports(found: Iterable[TopicReport], *, plan_only: bool = False) -> str:
@@ -103,6 +94,28 @@ def reports(found: Iterable[TopicReport], *, plan_only: bool = False) -> str:
     return "\n".join(parts) or "no topic is managed, so there is nothing to do"
 
 
+def report_rows(found: Iterable[TopicReport]) -> Table:
+    """One row for each topic and way that partitions go; a topic without a move has one row."""
+    rows = []
+    for one in found:
+        head = (one.topic, one.before.value, one.after.value, one.outcome.value, str(one.epoch))
+        ways = [(giver, taker, kind.value, ranges(which)) for (giver, taker, kind), which in by_way(one.moves).items()]
+        rows += [(*head, *way, one.reason) for way in ways or [("", "", "", "")]]
+    names = ("topic", "before", "after", "outcome", "epoch", "from", "to", "kind", "partitions", "reason")
+    return Table(names, rows, "")
+
+
+def reason_rows(found: Explanation, partition: int | None = None) -> Table:
+    """One row for each reason; `partition` = only those of this one."""
+    rows = [
+        (verb, ranges(one.partitions), one.text)
+        for verb, reasons in (("moves", found.moves), ("stays", found.stays))
+        for one in reasons
+        if partition is None or partition in one.partitions
+    ]
+    return Table(("verb", "partitions", "why"), rows, "")
+
+
 def explanation(found: Explanation, partition: int | None = None) -> str:
     """A plan's summary, then why partitions move, and why others stay; `partition` = only this one."""
     lines = [f"  {found.summary}" + (f" (inputs {found.inputs})" if found.inputs else "")]
@@ -120,7 +133,7 @@ def moves(found: Iterable[Move]) -> str:
         (f"  {len(partitions)}", ranges(partitions), giver or NOBODY, taker or NOBODY, kind.value, ": ".join(HOW[kind]))
         for (giver, taker, kind), partitions in by_way(found).items()
     ]
-    return table(("  moves", "partitions", "from", "to", "kind", "how"), rows, "")
+    return str(Table(("  moves", "partitions", "from", "to", "kind", "how"), rows, ""))
 
 
 def history(found: Iterable[Rebalance]) -> str:
@@ -136,7 +149,7 @@ def history(found: Iterable[Rebalance]) -> str:
         for (giver, taker, kind), partitions in by_way(one.moves).items():
             rows.append((f"  {ranges(partitions)}", giver or NOBODY, taker or NOBODY, kind.value))
             reasons[ranges(partitions)] = _reasons(one, partitions)
-        lines.append(table(("  partitions", "from", "to", "kind"), rows, "  nothing moved"))
+        lines.append(str(Table(("  partitions", "from", "to", "kind"), rows, "  nothing moved")))
         lines += [f"  why {which}: {text}" for which, text in reasons.items() if text]
         if one.pauses is not None:
             said = (pauses.moved_sentence(one.pauses), pauses.unmoved_sentence(one.pauses))
@@ -146,6 +159,42 @@ def history(found: Iterable[Rebalance]) -> str:
     return "\n\n".join(parts) or "nothing has happened yet"
 
 
+def history_rows(found: Iterable[Rebalance]) -> Table:
+    """One row for each rebalance and way that partitions went; one that moved nothing has one row."""
+    rows = []
+    for one in found:
+        took, runs = (
+            f"{one.lasted_s:.1f}" if one.ended_at else "",
+            ", ".join(dict.fromkeys(_actor(run) for run in one.runs)),
+        )
+        head = (_time(one.began_at), one.topic, one.rebalance, took, one.cause, runs)
+        ways = [
+            (ranges(which), giver, taker, kind.value, _reasons(one, which))
+            for (giver, taker, kind), which in by_way(one.moves).items()
+        ]
+        rows += [(*head, *way) for way in ways or [("", "", "", "", "")]]
+    names = ("began", "topic", "rebalance", "took_s", "cause", "runs", "partitions", "from", "to", "kind", "why")
+    return Table(names, rows, "")
+
+
+def asked(found: Iterable[Asked]) -> Table:
+    """Who asked for what, and what each field was before; newest first. A record has a row for each field."""
+    rows = []
+    for one in found:
+        head = (_time(one.at), _who(one.actor), one.action, one.about, one.why or NOBODY)
+        rows += [
+            (*head, f"{change.node} {change.field}", change.before or NOBODY, change.after or NOBODY)
+            for change in one.changes
+        ]
+    headers = ("at", "who", "action", "about", "why", "changed", "before", "after")
+    return Table(headers, rows, "nobody has asked for anything yet", merged=5)
+
+
+def _who(actor: Actor) -> str:
+    run = f"{actor.dag}/{actor.run}" if actor.kind == "airflow" else actor.kind
+    return f"{actor.who or 'nobody'} ({run})"
+
+
 def _reasons(one: Rebalance, partitions: Iterable[int]) -> str:
     """The plans' reasons for these partitions; empty for records without a plan."""
     wanted, plans = set(partitions), [record.plan for record in one.records if record.plan is not None]
@@ -153,14 +202,56 @@ def _reasons(one: Rebalance, partitions: Iterable[int]) -> str:
     return " / ".join(dict.fromkeys(said))
 
 
-def fleets(found: Iterable[Fleet]) -> str:
+def offsets(found: Iterable[PartitionOffset]) -> Table:
+    """The columns of `kafka-consumer-groups --describe`, in its order."""
+    rows = [
+        (
+            one.group,
+            one.topic,
+            str(one.partition),
+            *(
+                NOBODY if number is None else str(number)
+                for number in (one.current_offset, one.log_end_offset, one.lag)
+            ),
+            one.consumer_id or NOBODY,
+            one.host or NOBODY,
+            one.client_id or NOBODY,
+        )
+        for one in found
+    ]
+    names = "group topic partition current-offset log-end-offset lag consumer-id host client-id"
+    return Table(names.split(), rows, "no topic is managed, so there are no offsets")
+
+
+def resets(found: Iterable[Reset]) -> Table:
+    """The columns of `kafka-consumer-groups --reset-offsets`, then what that does."""
+    rows = [
+        (one.group, one.topic, str(shift.partition), str(shift.target), shift.effect)
+        for one in found
+        for shift in one.shifts
+    ]
+    return Table(("group", "topic", "partition", "new-offset", "effect"), rows, "no topic is managed: nothing to do")
+
+
+def exported_offsets(found: Iterable[Reset]) -> str:
+    """Lines of topic,partition,offset, as Kafka's tool exports them."""
+    return "\n".join(f"{one.topic},{shift.partition},{shift.target}" for one in found for shift in one.shifts)
+
+
+def fleets(found: Iterable[Fleet]) -> Table:
     """The consumers that should run."""
     rows = [
-        (one.app, one.application, ", ".join(one.consumers) or NOBODY, " ".join(one.arguments) or NOBODY)
+        (
+            one.app,
+            one.code or NOBODY,
+            one.application,
+            ", ".join(one.consumers) or NOBODY,
+            " ".join(one.arguments) or NOBODY,
+        )
         for one in found
     ]
     none = "no fleet is set; set one with: set-fleet APP --application PATH --consumer ID"
-    return table(("app", "application", "consumers", "arguments"), rows, none)
+    return Table(("app", "code", "application", "consumers", "arguments"), rows, none)
 
 
 def _time(at: float) -> str:
@@ -173,4 +264,5 @@ def _actor(actor: Actor) -> str:
     return f"{actor.kind} {actor.who}".strip()
 
 
-Render = Callable[[Any], str]
+Render = Callable[[Any], str | Table]
+Rows = Callable[[Any], Table]

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from coordinator_tasks.core.assignors import ASSIGNORS, Assignor, Problem, Strategies
-from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.errors import BadStrategy
 
 GROUP = "kafka_partition_coordinator.strategies"
 _SHOWN = 200  # characters of somebody else's error
@@ -34,12 +34,12 @@ class Site:
     partial: bool = False
 
     def assign(self, problem: Problem) -> Mapping[int, str]:
-        """The callable's answer. Raises `Refused` for an error or a wrong answer."""
+        """The callable's answer. Raises `BadStrategy` for an error or a wrong answer."""
         try:
             answer = self.call(_read_only(problem))
             answer = dict(answer.items()) if isinstance(answer, Mapping) else answer
         except Exception as error:
-            raise Refused(
+            raise BadStrategy(
                 f"strategy {self.name!r} ({self.source}) failed on topic {problem.topic} with {_one_line(error)}; "
                 "correct it, or choose another strategy"
             ) from error
@@ -48,11 +48,11 @@ class Site:
     def _checked(self, problem: Problem, answer: object) -> dict[int, str]:
         said = f"strategy {self.name!r} ({self.source}) answered for topic {problem.topic} with "
         if not isinstance(answer, dict):
-            raise Refused(f"{said}{type(answer).__name__}, not with a mapping of partition to member; correct it")
+            raise BadStrategy(f"{said}{type(answer).__name__}, not with a mapping of partition to member; correct it")
         for partition, member in answer.items():
             if type(partition) is not int or not isinstance(member, str):
                 shown = f"{partition!r}: {member!r}"[:_SHOWN]
-                raise Refused(f"{said}{shown}, which is no partition number with a member's id; correct it")
+                raise BadStrategy(f"{said}{shown}, which is no partition number with a member's id; correct it")
         return answer
 
 
@@ -64,22 +64,24 @@ class Broken:
 
     def assign(self, problem: Problem) -> Mapping[int, str]:
         """Raise `Refused`."""
-        raise Refused(f"{self.why} (topic {problem.topic})")
+        raise BadStrategy(f"{self.why} (topic {problem.topic})")
 
     def check(self, parameters: Mapping[str, str]) -> None:  # noqa: ARG002 - none of them would help
         """Raise `Refused`."""
-        raise Refused(self.why)
+        raise BadStrategy(self.why)
 
 
 def strategies_of(default: str, parameters: Mapping[str, str], named: Mapping[str, str]) -> Strategies:
     """The built-in strategies, those named in the settings, and the registered ones; of one name, the first counts.
 
-    Raises `Refused` if no strategy is named `default`, if that is a built-in one which does not take the parameters, or if
+    Raises `BadStrategy` if no strategy is named `default`, if that is a built-in one which does not take the parameters, or if
     `named` has the name of a built-in one.
     """
     taken = sorted(named.keys() & ASSIGNORS.keys())
     if taken:
-        raise Refused(f"the setting strategies names {taken[0]!r}, which is a strategy already; choose another name")
+        raise BadStrategy(
+            f"the setting strategies names {taken[0]!r}, which is a strategy already; choose another name"
+        )
     known: dict[str, Assignor] = {}
     for entry in entry_points(group=GROUP):
         known[entry.name] = _loaded(entry)
@@ -87,7 +89,7 @@ def strategies_of(default: str, parameters: Mapping[str, str], named: Mapping[st
         known[name] = _loaded(EntryPoint(name, source, GROUP))
     known |= ASSIGNORS
     if default not in known:
-        raise Refused(f"the setting strategy is {default!r}; choose one of {', '.join(sorted(known))}")
+        raise BadStrategy(f"the setting strategy is {default!r}; choose one of {', '.join(sorted(known))}")
     found = Strategies(known, default, parameters)
     if default in ASSIGNORS:
         found.check_parameters(default, parameters)

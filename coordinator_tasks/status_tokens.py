@@ -4,7 +4,7 @@ import logging
 import threading
 from pathlib import Path
 
-from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.errors import BadSettings, Refused
 from coordinator_tasks.private_files import read_private, stamp
 
 log = logging.getLogger(__name__)
@@ -18,7 +18,7 @@ def is_token(text: str) -> bool:
 class StatusTokens:
     """A consumer accepts all of them, and the coordinator sends the first one; for any thread.
 
-    `file` has one token in each line. While it cannot be used, the former tokens stay. Raises `Refused` if it cannot be
+    `file` has one token in each line. While it cannot be used, the former tokens stay. Raises `BadSettings` if it cannot be
     used at the start.
     """
 
@@ -46,13 +46,13 @@ class StatusTokens:
         try:
             text = read_private(Path(self._file), "the file of status tokens")
         except (OSError, UnicodeDecodeError) as error:
-            raise Refused(
+            raise BadSettings(
                 f"the file of status tokens {self._file} cannot be read: {error}; check status_token_file"
             ) from error
         tokens = tuple(line for line in text.splitlines() if line)
         if not tokens or not all(map(is_token, tokens)):
             problem = "a line with characters that an HTTP header does not take" if tokens else "no token"
-            raise Refused(
+            raise BadSettings(
                 f"the file of status tokens {self._file} has {problem}; write one token of visible ASCII characters in each line"
             )
         return tokens

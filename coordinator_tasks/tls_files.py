@@ -4,7 +4,7 @@ import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.errors import BadSettings
 
 # OpenSSL's X509_V_ERR_* in openssl/x509_vfy.h.
 _OUT_OF_TIME, _OTHER_HOST = (9, 10), (62, 64)
@@ -28,13 +28,13 @@ class TlsFiles:
         """Raise `Refused` for a certificate without a key, or a key without a certificate."""
         if bool(self.certificate) != bool(self.key):
             there, missing = ("certificate", "key") if self.certificate else ("key", "certificate")
-            raise Refused(
+            raise BadSettings(
                 f"{self.settings}{there} is set, and {self.settings}{missing} is not; "
                 "set both (to the same file where it holds both), or neither"
             )
 
     def load(self, context: ssl.SSLContext) -> ssl.SSLContext:
-        """Load them into `context`, which is returned; raises `Refused` with what is wrong with which file."""
+        """Load them into `context`, which is returned; raises `BadSettings` with what is wrong with which file."""
         self.check_complete()
         for name in ("ca", "certificate", "key"):
             self._check_readable(name, getattr(self, name))
@@ -42,7 +42,7 @@ class TlsFiles:
             try:
                 context.load_verify_locations(self.ca)
             except ssl.SSLError as error:
-                raise Refused(
+                raise BadSettings(
                     f"{self.settings}ca: {self.ca} holds no certificate in PEM ({error.reason}); correct the file"
                 ) from error
         if self.certificate:
@@ -68,7 +68,7 @@ class TlsFiles:
                 problem = f"the pass phrase in {setting} does not open the key {self.key}; correct it"
             else:
                 problem = f"{self.certificate} and {self.key} are no certificate and key in PEM ({error.reason}); correct them"
-            raise Refused(f"{self.purpose} fails: {problem}") from error
+            raise BadSettings(f"{self.purpose} fails: {problem}") from error
 
     def _check_readable(self, name: str, path: str) -> None:
         if not path:
@@ -77,7 +77,7 @@ class TlsFiles:
             with Path(path).open("rb") as file:
                 file.read(1)
         except OSError as error:
-            raise Refused(
+            raise BadSettings(
                 f"{self.settings}{name}: {path} cannot be read ({error.strerror}); correct the setting, or the file's mode"
             ) from error
 

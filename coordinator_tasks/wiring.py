@@ -24,7 +24,7 @@ from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffs
 from coordinator_tasks.adapters.processes import is_gone, this_process
 from coordinator_tasks.adapters.status import HttpStatusClient
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
-from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.errors import BadSettings
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Clock, Discovery, GroupOffsets, RecordSampler, Registry, ZooKeeper
 from coordinator_tasks.core.protocol.claims import MAX_STEP
@@ -155,9 +155,9 @@ def set_access_lists(settings: Settings) -> int:
     Raises `Refused` where the settings close no nodes, or another account owns one, and `StoreUnavailable`.
     """
     if not settings.zookeeper_access.closes_nodes:
-        raise Refused("the settings have no log-in to ZooKeeper that closes nodes; set zookeeper_access")
+        raise BadSettings("the settings have no log-in to ZooKeeper that closes nodes; set zookeeper_access")
     if settings.zookeeper_access.coordinator:
-        raise Refused(
+        raise BadSettings(
             "zookeeper_access.coordinator is set, so this account is a consumer's; use the coordinator's settings"
         )
     paths, zk = Paths(settings.cluster), connect_zookeeper(settings)

@@ -9,9 +9,13 @@ from coordinator_tasks.core.names import partition_of
 class OffsetMalformed(CoordinatorError):
     """An offset of the checkpoint or the socket has a wrong format; the query ends."""
 
+    code = "KPC-060"
+
 
 class AgentCallFailed(CoordinatorError):
     """The reader cannot reach the agent, or the agent refuses; the query ends with the agent's sentence."""
+
+    code = "KPC-061"
 
 
 class DataLost(CoordinatorError):
@@ -19,6 +23,8 @@ class DataLost(CoordinatorError):
 
     An executor raises it, and the driver gets only its text: `lost_records` parses that.
     """
+
+    code = "KPC-062"
 
     def __init__(self, topic: str, partition: int, planned: range, problem: str) -> None:
         where = f"topic {topic}, partition {partition}, planned {planned.start} to {planned.stop - 1}"
@@ -37,3 +43,5 @@ def lost_records(error: str) -> tuple[int, str] | None:
 
 class ReadFailed(CoordinatorError):
     """A range cannot be read at the moment; Spark runs the task again."""
+
+    code = "KPC-063"

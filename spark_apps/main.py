@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         finally:
             spark.stop()
     except CoordinatorError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error.told}", file=sys.stderr)
         return REFUSED_EXIT
 
 

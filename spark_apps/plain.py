@@ -387,7 +387,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with leave_on_signals(consumer.leave):
             return consumer.run()
     except CoordinatorError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error.told}", file=sys.stderr)
         return 2
 
 

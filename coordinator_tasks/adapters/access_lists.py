@@ -11,7 +11,7 @@ from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, Id, Permission
 
 from coordinator_tasks.adapters.zookeeper_access import DIGEST_MD5, ZooKeeperAccess
 from coordinator_tasks.core import node_rights
-from coordinator_tasks.core.errors import Refused, StoreUnavailable
+from coordinator_tasks.core.errors import NoAccess, Refused, StoreUnavailable
 
 _HIDDEN = "x"  # the server shows this for a digest to an account that may not change the access list
 _LETTERS = {
@@ -60,7 +60,7 @@ class AccessLists:
         with the `chroot`.
         """
         if any(one.id.scheme == "world" and one.perms & ~Permissions.READ for one in acls):
-            raise Refused(
+            raise NoAccess(
                 f"{folder} in ZooKeeper can be changed by anybody, although this site logs in (it was made without a log-in). "
                 + (
                     f"Close it: {self._mending()}"
@@ -82,7 +82,7 @@ class AccessLists:
             raise self.foreign(folder, top)
         for one in others:
             if one.perms & ~rights:
-                raise Refused(
+                raise NoAccess(
                     f"{folder} in ZooKeeper can be changed by {one.id.scheme}:{one.id.id}, which has the rights "
                     f"{_letters(one.perms)} there, while a consumer needs {letters}. {self._mending()}"
                 )
@@ -94,7 +94,7 @@ class AccessLists:
                 one.perms for one in others if _is_same(one.id, account) or (account.scheme == "auth" and one.perms)
             ]
             if not any(perms == rights for perms in found):
-                raise Refused(
+                raise NoAccess(
                     f"{folder} in ZooKeeper does not give the rights {letters} to "
                     f"{_shown(account) if self.access.consumers else 'this account'}, which a consumer needs. {self._mending()}"
                 )
@@ -121,11 +121,11 @@ class AccessLists:
     def foreign(self, folder: str, top: str) -> Refused:
         """The error for a folder of another account."""
         if self.access.coordinator:
-            return Refused(
+            return NoAccess(
                 f"{folder} in ZooKeeper is not for this account, or not of the coordinator that zookeeper_access.coordinator "
                 f"names. Correct the account, or that setting. {self._mending()}"
             )
-        return Refused(
+        return NoAccess(
             f"{folder} in ZooKeeper belongs to another account than this one. If that is a former account of this site, "
             f"move the nodes to this one in ZooKeeper's own client, zkCli: type `addauth digest USER:PASSWORD` for the "
             f"former one (or connect as it did), {self._login_hint()}, then type `{_mend(top)}`, which gives both of them "

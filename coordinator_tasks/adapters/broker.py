@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from coordinator_tasks.core.errors import KafkaUnavailable, Refused
+from coordinator_tasks.core.errors import BadSettings, KafkaUnavailable, NoAccess, Refused
 from coordinator_tasks.library_log import LIBRARY_LOG
 
 DEFAULT_LIMIT_S = 10.0
@@ -49,7 +49,9 @@ class Broker:
     def __init__(self, settings: Mapping[str, str], limit_s: float) -> None:
         self.address = settings.get("bootstrap.servers", "")
         if not self.address:
-            raise Refused("the Kafka settings name no bootstrap.servers; set it to host:port of one or more brokers")
+            raise BadSettings(
+                "the Kafka settings name no bootstrap.servers; set it to host:port of one or more brokers"
+            )
         self.limit_s = limit_s
         self._troubles: list[KafkaError] = []
         self._last_trouble: KafkaError | None = None
@@ -63,7 +65,7 @@ class Broker:
             # The library takes the callback among the settings, but its types do not say so.
             return AdminClient({**self.usable, "error_cb": self._trouble}, logger=LIBRARY_LOG)  # type: ignore[dict-item]
         except (KafkaException, ValueError, TypeError) as error:
-            raise Refused(f"the Kafka settings are not usable: {_said(error)}; correct them") from error
+            raise BadSettings(f"the Kafka settings are not usable: {_said(error)}; correct them") from error
 
     def results(self, send: Send[K]) -> "_Results[K]":
         """Send a request; returns its futures' results or `KafkaException`s, by key.
@@ -212,7 +214,7 @@ class Broker:
         if cause is None:
             return self.unavailable(error)
         if cause.code() in _DENIED:
-            return Refused(f"Kafka at {self.address} does not let this user ask for {about}: {cause.str()}; grant it")
+            return NoAccess(f"Kafka at {self.address} does not let this user ask for {about}: {cause.str()}; grant it")
         if cause.name() in _NO_ANSWER:
             return self.unavailable(error)
         return KafkaUnavailable(

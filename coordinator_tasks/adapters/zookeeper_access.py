@@ -8,7 +8,7 @@ from typing import Any
 
 from kazoo.security import CREATOR_ALL_ACL
 
-from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.errors import BadSettings
 from coordinator_tasks.tls_files import TlsFiles
 
 DIGEST_MD5, _GSSAPI = "DIGEST-MD5", "GSSAPI"  # the SASL mechanisms of ZooKeeper's servers
@@ -45,7 +45,7 @@ class ZooKeeperAccess:
             for account in getattr(self, name):
                 _check_account(name, account)
         if self.consumers and self.coordinator:
-            raise Refused(
+            raise BadSettings(
                 "zookeeper_access.consumers is for the coordinator, and zookeeper_access.coordinator for consumers; "
                 "set one of them"
             )
@@ -65,10 +65,10 @@ class ZooKeeperAccess:
         return bool(self.sasl_mechanism or self.user or self.certificate) and not self.open_nodes
 
     def client_options(self) -> dict[str, Any]:
-        """Arguments of `KazooClient`; raises `Refused` for settings that no server could accept."""
+        """Arguments of `KazooClient`; raises `BadSettings` for settings that no server could accept."""
         options: dict[str, Any] = {}
         if self.separate and not self.closes_nodes:
-            raise Refused(
+            raise BadSettings(
                 "zookeeper_access names accounts of others, and has no log-in that closes nodes; set its user and password, "
                 "sasl_mechanism or certificate, and leave open_nodes out"
             )
@@ -88,19 +88,19 @@ class ZooKeeperAccess:
 
     def _sasl_options(self) -> dict[str, str]:
         if self.sasl_mechanism not in (DIGEST_MD5, _GSSAPI):
-            raise Refused(
+            raise BadSettings(
                 f"ZooKeeper has no SASL mechanism {self.sasl_mechanism!r}; "
                 f"set zookeeper_access.sasl_mechanism to {DIGEST_MD5} or {_GSSAPI}"
             )
         if self.sasl_mechanism == DIGEST_MD5 and not (self.user and self.password):
-            raise Refused(
+            raise BadSettings(
                 f"SASL with {DIGEST_MD5} needs a user and a password; "
                 "set zookeeper_access.user and zookeeper_access.password"
             )
         if importlib.util.find_spec("puresasl") is None:
-            raise Refused("SASL to ZooKeeper needs the package pure-sasl, which is not installed; install it")
+            raise BadSettings("SASL to ZooKeeper needs the package pure-sasl, which is not installed; install it")
         if self.sasl_mechanism == _GSSAPI and importlib.util.find_spec("kerberos") is None:
-            raise Refused(f"SASL with {_GSSAPI} needs the package kerberos, which is not installed; install it")
+            raise BadSettings(f"SASL with {_GSSAPI} needs the package kerberos, which is not installed; install it")
         login = {"username": self.user, "password": self.password} if self.user else {}
         return {"mechanism": self.sasl_mechanism, **login}
 
@@ -119,7 +119,7 @@ def _check_account(setting: str, account: str) -> None:
         return
     # What stands behind the user may be a password.
     shown = ":".join(account.split(":")[:2])
-    raise Refused(
+    raise BadSettings(
         f"zookeeper_access.{setting}: {shown!r} names no account; write digest:USER:HASH with the hash of user and password, "
         "sasl:NAME, or x509:SUBJECT with the subject of the certificate"
     )

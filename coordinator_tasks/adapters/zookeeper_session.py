@@ -35,11 +35,12 @@ from coordinator_tasks.adapters.kazoo_handler import PollingHandler
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.adapters.zookeeper_causes import Causes, hung_up, why_silent
 from coordinator_tasks.core.errors import (
+    BadSettings,
     CoordinatorError,
     LookAgain,
+    NoAccess,
     NodeExists,
     NodeMissing,
-    Refused,
     StoreUnavailable,
 )
 from coordinator_tasks.core.ports import Connection
@@ -57,9 +58,9 @@ _MEANING: dict[type[KazooException], tuple[type[CoordinatorError], str]] = {
     NodeExistsError: (NodeExists, "is there already"),
     BadVersionError: (LookAgain, "was changed in between"),
     NotEmptyError: (LookAgain, "has children"),
-    NoAuthError: (Refused, "may not be used by this ZooKeeper account; check the account, or the node's access list"),
+    NoAuthError: (NoAccess, "may not be used by this ZooKeeper account; check the account, or the node's access list"),
     InvalidACLError: (
-        Refused,
+        NoAccess,
         "cannot be made for this account alone, since the server takes no log-in from it; for a client certificate set "
         "ssl.clientAuth there, or set zookeeper_access.open_nodes to true",
     ),
@@ -106,7 +107,7 @@ class KazooSession:
                 **options,
             )
         except (ConfigurationError, ValueError) as error:
-            raise Refused(
+            raise BadSettings(
                 f"{hosts!r} is no ZooKeeper address ({error}); write host:port,host:port[/folder], with ports"
             ) from error
         self._note_granted_timeout()
@@ -165,7 +166,7 @@ class KazooSession:
         deadline_s = time.monotonic() + self.limit_s
         while not self._ready.wait(_RECONNECT_PAUSE_S):
             if text := self._causes.lasting(self.client.hosts):
-                raise Refused(f"ZooKeeper at {self._hosts} cannot be used: {text}")
+                raise NoAccess(f"ZooKeeper at {self._hosts} cannot be used: {text}")
             if time.monotonic() > deadline_s:
                 raise self._no_answer(self._causes.text() or why_silent(self._hosts))
 
@@ -235,7 +236,7 @@ class KazooSession:
             if isinstance(error, kind):
                 return ours(f"{path} {problem}")
         if isinstance(error, AuthFailedError):
-            return Refused(
+            return NoAccess(
                 f"ZooKeeper at {self._hosts} refuses the log-in; check the user and the password in the settings"
             )
         if isinstance(error, KazooTimeoutError):

@@ -1,7 +1,7 @@
 """The coordinator for a person at a terminal: `python -m coordinator_tasks`, or `coordinator` where it is installed.
 
-It makes the same service calls as Airflow, with the settings of `coordinator_tasks.settings`. Every error is one line
-that says what, why and what to do next. Exit codes: 0 done; 1 a topic is held or has partitions without an owner, a
+It makes the same service calls as Airflow, with the settings of `coordinator_tasks.settings`. Every error is one line:
+its code, what, why and what to do next. Exit codes: 0 done; 1 a topic is held or has partitions without an owner, a
 person must look at it; 2 the request or the settings are wrong; 3 a neighbour does not answer; 4 stored data is
 unreadable; 5 somebody else was faster, repeat.
 """
@@ -14,21 +14,24 @@ from typing import Annotated, NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from coordinator_tasks.cli import consumers, rebalances, rights, snapshots, topics, version
+from coordinator_tasks.cli import consumers, offsets, rebalances, rights, snapshots, topics, version
 from coordinator_tasks.cli.base import HELD_EXIT, Opener
+from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, Refused, Unavailable
 
 EXITS: Mapping[type[CoordinatorError], int] = {Refused: 2, Unavailable: 3, Malformed: 4, LookAgain: 5}
 
+USAGE_CODE = "KPC-002"
+"""Of a command line that no command understands: the only error that is not one of `CoordinatorError`."""
 app = typer.Typer(
     name="coordinator",
     epilog="Settings: environment variables COORDINATOR_..., or the file that COORDINATOR_SETTINGS names.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 for part in (topics, rebalances, snapshots, consumers, rights, version):
     app.add_typer(part.commands)
+app.add_typer(offsets.commands, name="offsets")
 
 
 @app.callback()
@@ -48,17 +51,22 @@ def main(arguments: Sequence[str] | None = None, opener: Opener | None = None) -
     try:
         code = app(args=arguments, obj=opener, standalone_mode=False)
     except CoordinatorError as error:
-        _say(error)
+        _say(error.told)
         code = next((number for kind, number in EXITS.items() if isinstance(error, kind)), HELD_EXIT)
     except TyperException as error:
-        _say(error.format_message().rstrip(".") + "; --help shows how")
+        _say(f"{USAGE_CODE}: {error.format_message().rstrip('.')}; --help shows how")
         code = 2
-    except (typer.Abort, KeyboardInterrupt):
+    except typer.Abort:
+        waiting.stop()
+        print("nothing was changed", file=sys.stderr)
+        code = 130
+    except KeyboardInterrupt:
         code = 130
     except BrokenPipeError:  # the reader, such as head, has enough
         sys.stderr.close()
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _say(error: object) -> None:
-    print("error: " + " ".join(str(error).split()), file=sys.stderr)
+def _say(text: str) -> None:
+    waiting.stop()
+    print("error: " + " ".join(text.split()), file=sys.stderr)

@@ -1,29 +1,45 @@
 """The actions as commands: their parameters become arguments and options."""
 
 import inspect
+import sys
 from typing import Annotated, Any
 
 import typer
 
-from coordinator_tasks.cli.base import Json, actor, name_values, opened, output
+from coordinator_tasks.cli.base import Json, actor, name_values, opened, output, say_how_to_execute
+from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.service.action import Action
+from coordinator_tasks.service.action import Action, Given
+from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.parameters import REQUIRED, Option
 
 
 def add(commands: typer.Typer, action: Action) -> None:
-    """Add the action's command."""
+    """Add the action's command, under the last of its words."""
     asked = {one.name: one.option for one in action.parameters if one.option is not None}
     # Help lists the required ones first.
     options = dict(sorted(asked.items(), key=lambda item: item[1].default is not REQUIRED))
 
-    def command(context: typer.Context, *, json: bool, dry_run: bool = False, by: str = "", **given: Any) -> None:
+    def command(
+        context: typer.Context,
+        *,
+        json: bool,
+        dry_run: bool = False,
+        execute: bool = True,
+        yes: bool = False,
+        by: str = "",
+        **given: Any,
+    ) -> None:
         with opened(context) as c:
             for name, option in options.items():
                 if option.pairs:
                     given[name] = name_values(given[name], option.flag)
-            done = action.run(c, given, actor(by), dry_run=dry_run)
+            if action.destructive and not (yes or dry_run):
+                _ask(action, c, given)
+            done = action.run(c, given, actor(by), dry_run=dry_run or not execute)
             output(done.found, json, lambda _: done.text)
+        if not execute:
+            say_how_to_execute()
 
     signature = {
         "context": inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context),
@@ -32,7 +48,17 @@ def add(commands: typer.Typer, action: Action) -> None:
     }
     command.__annotations__ = {name: one.annotation for name, one in signature.items()}
     command.__signature__ = inspect.Signature(list(signature.values()))  # type: ignore[attr-defined]
-    commands.command(action.name.replace("_", "-"), help=action.help)(command)
+    commands.command(action.words.split()[-1], help=action.help)(command)
+
+
+def _ask(action: Action, c: Coordinator, given: Given) -> None:
+    """Raises `Abort` if a person at a terminal says no."""
+    if not sys.stdin.isatty():
+        return
+    waiting.stop()
+    for line in (*action.before(c, given), *action.preview(c, given).lines):
+        print(line, file=sys.stderr)
+    typer.confirm(f"{action.words}: {action.destructive}. Do it?", abort=True, err=True)
 
 
 def _parameter(name: str, option: Option) -> inspect.Parameter:

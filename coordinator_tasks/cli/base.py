@@ -1,22 +1,25 @@
 """Shared by all commands: arguments and options, the coordinator, the output."""
 
-import getpass
 import os
+import pwd
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from coordinator_tasks import show
-from coordinator_tasks.core.errors import NotManaged, Refused
+from coordinator_tasks.cli.progress import waiting
+from coordinator_tasks.core.errors import BadSettings, NotManaged, Refused
 from coordinator_tasks.core.model import Actor
 from coordinator_tasks.core.partition_text import named
 from coordinator_tasks.service import transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Outcome, TopicReport
+from coordinator_tasks.tables import Table
 from coordinator_tasks.wiring import Settings, open_coordinator, settings_from_environment
 
 HELD_EXIT = 1
@@ -27,11 +30,22 @@ Topics = Annotated[list[str] | None, typer.Argument(help="Managed topics; none =
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
+class Format(StrEnum):
+    """How a list is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+Output = Annotated[Format, typer.Option("--output", "-o", help="How to print it.")]
+
+
 @contextmanager
 def opened(context: typer.Context) -> Iterator[Coordinator]:
     """The coordinator for one command."""
     opener: Opener = context.obj or _from_environment
-    with opener() as coordinator:
+    with waiting.shown(context.info_name or ""), opener() as coordinator:
         yield coordinator
 
 
@@ -44,7 +58,7 @@ def _from_environment() -> AbstractContextManager[Coordinator]:
 def given_settings() -> Settings:
     """The settings of the environment; raises `Refused`."""
     if not {"COORDINATOR_SETTINGS", "COORDINATOR_CLUSTER"} & os.environ.keys():
-        raise Refused(
+        raise BadSettings(
             "no settings are given, so no cluster is known; name a settings file in COORDINATOR_SETTINGS, or set "
             "COORDINATOR_CLUSTER, COORDINATOR_ZOOKEEPER and COORDINATOR_KAFKA_BOOTSTRAP_SERVERS"
         )
@@ -53,20 +67,37 @@ def given_settings() -> Settings:
 
 def output(found: object, as_json: bool, render: show.Render) -> None:
     """Print the result, for a program or for a person."""
-    print(show.as_json(found) if as_json else render(found))
+    listed(found, Format.JSON if as_json else Format.TABLE, render)
+
+
+def how_of(how: Format, as_json: bool) -> Format:
+    """`--json` is short for `--output json`."""
+    return Format.JSON if as_json else how
+
+
+def listed(found: object, how: Format, render: show.Render, rows: show.Rows | None = None) -> None:
+    """Print a list; `rows` are those of CSV if a person reads something else than a table."""
+    waiting.stop()
+    if how is Format.JSON:
+        print(show.as_json(found))
+    elif how is Format.CSV:
+        table = (rows or render)(found)
+        print(table.csv if isinstance(table, Table) else table)
+    else:
+        print(render(found))
 
 
 def actor(by: str = "") -> Actor:
     """The actor for the history."""
-    return Actor("command", who=by or user())
+    return Actor("command", who=f"{by}, as user {user()}" if by else user())
 
 
 def user() -> str:
-    """The name of the user who runs the command."""
+    """The operating system's user who runs the command; not what the environment says."""
     try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
-        return "unknown"
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container's user without a name
+        return f"uid {os.getuid()}"
 
 
 def managed(c: Coordinator, names: Sequence[str] | None) -> tuple[str, ...]:
@@ -94,6 +125,11 @@ def exit_if_unowned(found: Mapping[str, Sequence[int]]) -> None:
         print(f"nobody owns {named(partitions)} of topic {topic}", file=sys.stderr)
     if found:
         raise typer.Exit(HELD_EXIT)
+
+
+def say_how_to_execute() -> None:
+    """On standard error, behind what would be done."""
+    print("nothing was changed; add --execute to do it", file=sys.stderr)
 
 
 def name_values(given: Sequence[str] | None, option: str) -> dict[str, str]:

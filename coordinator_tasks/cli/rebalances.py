@@ -1,19 +1,35 @@
 """Commands for rebalances: plan them, explain them, perform them, and look back."""
 
 import signal
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from coordinator_tasks import show
-from coordinator_tasks.cli import actions
-from coordinator_tasks.cli.base import Json, Topic, Topics, actor, exit_if_held, managed, opened, output, user
+from coordinator_tasks.cli import actions as action_commands
+from coordinator_tasks.cli.base import (
+    Format,
+    Json,
+    Output,
+    Topic,
+    Topics,
+    actor,
+    exit_if_held,
+    how_of,
+    listed,
+    managed,
+    opened,
+    user,
+)
+from coordinator_tasks.cli.progress import waiting
+from coordinator_tasks.service import asked, loop, pauses, transitions
 from coordinator_tasks.service import history as history_service
-from coordinator_tasks.service import loop, pauses, transitions
 from coordinator_tasks.service.what_if_actions import WHAT_IF_ACTIONS
 from coordinator_tasks.signals import stopped_by
 
 commands = typer.Typer()
+ACTIONS_HELP = "Show instead what persons have asked for: who, what, why, and what it was before."
 
 
 @commands.command()
@@ -21,13 +37,15 @@ def plan(
     context: typer.Context,
     topics: Topics = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be written, write nothing.")] = False,
+    how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:
     """Plan what is due and write it; with --dry-run only show the moves and their reasons."""
     with opened(context) as c:
         named = managed(c, topics)
         reports = transitions.preview(c, named) if dry_run else transitions.plan(c, named, actor())
-        output(reports, json, lambda found: show.reports(found, plan_only=dry_run))
+        render = partial(show.reports, plan_only=dry_run)
+        listed(reports, how_of(how, json), render, show.report_rows)
     exit_if_held(reports)
 
 
@@ -36,22 +54,25 @@ def explain(
     context: typer.Context,
     topic: Topic,
     partition: Annotated[int | None, typer.Option(min=0, help="One partition; none = all.", show_default=False)] = None,
+    how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:
     """Say why every partition of a topic is where it is now, and what the strategy would do with it."""
     with opened(context) as c:
         managed(c, [topic])
-        output(transitions.explain(c, topic), json, lambda found: show.explanation(found, partition))
+        text = partial(show.explanation, partition=partition)
+        rows = partial(show.reason_rows, partition=partition)
+        listed(transitions.explain(c, topic), how_of(how, json), text, rows)
 
 
 @commands.command()
-def step(context: typer.Context, topics: Topics = None, json: Json = False) -> None:
+def step(context: typer.Context, topics: Topics = None, how: Output = Format.TABLE, json: Json = False) -> None:
     """Do what is due now for each topic, once, without waiting."""
     with opened(context) as c:
         named = managed(c, topics)
         reports = transitions.step(c, named, actor())
         pauses.complete(c, named)
-        output(reports, json, show.reports)
+        listed(reports, how_of(how, json), show.reports, show.report_rows)
     exit_if_held(reports)
 
 
@@ -59,6 +80,7 @@ def step(context: typer.Context, topics: Topics = None, json: Json = False) -> N
 def run(context: typer.Context) -> None:
     """Coordinate without Airflow until SIGINT or SIGTERM, and print every step."""
     with stopped_by(signal.SIGINT, signal.SIGTERM) as stop, opened(context) as c:
+        waiting.stop()
         print(f"coordinating cluster {c.paths.cluster}; end with Ctrl-C", flush=True)
         loop.run(c, stop, user(), lambda report: print(show.reports([report]), flush=True))
 
@@ -66,14 +88,23 @@ def run(context: typer.Context) -> None:
 @commands.command()
 def history(
     context: typer.Context,
-    topic: Annotated[str | None, typer.Argument(help="One topic; none = all.", show_default=False)] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many rebalances.")] = 20,
+    topic: Annotated[
+        str | None,
+        typer.Argument(help="One topic, or with --actions a consumer or fleet; none = all.", show_default=False),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 20,
+    actions: Annotated[bool, typer.Option("--actions", help=ACTIONS_HELP)] = False,
+    how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:
     """Show which partitions moved, from whom to whom, why, and how long it took; newest first."""
     with opened(context) as c:
-        output(history_service.rebalances(c, [topic] if topic else (), limit), json, show.history)
+        if actions:
+            listed(asked.asked(c, topic or "", limit), how_of(how, json), show.asked)
+            return
+        found = history_service.rebalances(c, [topic] if topic else (), limit)
+        listed(found, how_of(how, json), show.history, show.history_rows)
 
 
 for action in WHAT_IF_ACTIONS:
-    actions.add(commands, action)
+    action_commands.add(commands, action)

@@ -5,11 +5,12 @@ from typing import Annotated
 
 import typer
 
-from coordinator_tasks import show
-from coordinator_tasks.cli.base import HELD_EXIT, Json, given_settings, output
+from coordinator_tasks.cli.base import HELD_EXIT, Format, Json, Output, given_settings, how_of, listed, output
+from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.kafka_rights import Side
 from coordinator_tasks.doctor import Finding, Result, examine, failed
+from coordinator_tasks.tables import Table
 from coordinator_tasks.wiring import set_access_lists
 
 REFUSED_EXIT = 2
@@ -20,7 +21,8 @@ commands = typer.Typer()
 def zookeeper_rights(json: Json = False) -> None:
     """Give every ZooKeeper node of the cluster the access list that the settings ask for; run it as the coordinator."""
     settings = given_settings()
-    nodes = set_access_lists(settings)
+    with waiting.shown("zookeeper-rights"):
+        nodes = set_access_lists(settings)
     output({"cluster": settings.cluster, "nodes": nodes}, json, lambda _: f"{nodes} nodes have their access lists")
 
 
@@ -31,6 +33,7 @@ def doctor(
     ] = None,
     topic: Annotated[list[str] | None, typer.Option(help="Besides the managed topics; repeatable.")] = None,
     group: Annotated[str, typer.Option(help="The consumer group of --topic.")] = "",
+    how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:
     """Check the settings, the neighbours and every right that is needed, and say how to grant what is missing.
@@ -42,20 +45,30 @@ def doctor(
     try:
         settings = given_settings()
     except Refused as error:
-        _show([Finding("settings", Result.FAILED, str(error))], json)
+        _show([Finding("settings", Result.FAILED, error.told)], how_of(how, json))
         raise typer.Exit(REFUSED_EXIT) from error
     side = side or (Side.CONSUMER if settings.zookeeper_access.coordinator else Side.COORDINATOR)
-    found = list(examine(settings, side, dict.fromkeys(topic or (), group)))
-    _show(found, json)
+    found: list[Finding] = []
+    with waiting.shown("doctor"):
+        for one in examine(settings, side, dict.fromkeys(topic or (), group)):
+            found.append(one)
+            waiting.says(f"doctor, behind {one.check}")
+    _show(found, how_of(how, json))
     if failed(found):
         raise typer.Exit(HELD_EXIT)
 
 
-def _show(found: Sequence[Finding], json: bool) -> None:
-    output(found, json, _text)
+def _show(found: Sequence[Finding], how: Format) -> None:
+    listed(found, how, _text, _rows)
+
+
+def _rows(found: Sequence[Finding]) -> Table:
+    return Table(
+        ("check", "result", "found", "to do"), [(one.check, one.result, one.says, one.mend) for one in found], ""
+    )
 
 
 def _text(found: Sequence[Finding]) -> str:
-    rows = show.table(("check", "result", "found"), [(one.check, one.result, one.says) for one in found], "")
+    rows = str(Table(("check", "result", "found"), [(one.check, one.result, one.says) for one in found], ""))
     mends = [f"- {one.check}: {one.mend}" for one in found if one.mend]
     return "\n".join([rows, *(["", "To do:", *mends] if mends else [])])

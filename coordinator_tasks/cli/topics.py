@@ -4,24 +4,24 @@ import typer
 
 from coordinator_tasks import show
 from coordinator_tasks.cli import actions
-from coordinator_tasks.cli.base import Json, exit_if_unowned, opened, output
+from coordinator_tasks.cli.base import Format, Json, Output, exit_if_unowned, how_of, listed, opened
 from coordinator_tasks.service import overview
-from coordinator_tasks.service.actions import TOPIC_ACTIONS
+from coordinator_tasks.service.actions import ACTIONS, TOPIC_ACTIONS
 
 commands = typer.Typer()
 
 
 @commands.command()
-def topics(context: typer.Context, json: Json = False) -> None:
+def topics(context: typer.Context, how: Output = Format.TABLE, json: Json = False) -> None:
     """List the managed topics: state, epoch, owners, partitions without an owner, what they wait for and for whom.
 
     Exit code 1 while a partition has no owner.
     """
     with opened(context) as c:
         found = overview.topics(c)
-        output(found, json, show.topics)
+        listed(found, how_of(how, json), show.topics)
         exit_if_unowned({one.topic: one.unowned for one in found if one.unowned})
 
 
-for action in TOPIC_ACTIONS:
+for action in (*TOPIC_ACTIONS, ACTIONS["reset_offsets"]):
     actions.add(commands, action)

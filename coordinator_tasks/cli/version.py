@@ -6,10 +6,11 @@ from importlib import metadata
 
 import typer
 
-from coordinator_tasks import __version__, show
-from coordinator_tasks.cli.base import Json, output
+from coordinator_tasks import __version__
+from coordinator_tasks.cli.base import Format, Json, Output, how_of, listed
 from coordinator_tasks.core.codecs.shape import VERSION
 from coordinator_tasks.core.model import FORMATS
+from coordinator_tasks.tables import Table
 from coordinator_tasks.wiring import librdkafka_version
 
 PACKAGES = ("kazoo", "confluent-kafka", "pyspark", "pyspark-client", "apache-airflow")
@@ -28,9 +29,9 @@ class Installed:
 
 
 @commands.command()
-def version(json: Json = False) -> None:
+def version(how: Output = Format.TABLE, json: Json = False) -> None:
     """Show the release, Python, the packages that it works with, and the stored formats that it reads and writes."""
-    output(installed(), json, _text)
+    listed(installed(), how_of(how, json), _text)
 
 
 def print_release(asked: bool) -> None:
@@ -54,7 +55,7 @@ def _version_of(package: str) -> str:
         return ""
 
 
-def _text(found: Installed) -> str:
+def _text(found: Installed) -> Table:
     formats = f"format {found.format}; topic nodes also with {' and '.join(found.fields)}"
     rows = [("coordinator", found.coordinator), ("Python", found.python), *sorted(found.packages.items())]
-    return show.table(("installed", "version"), [*rows, ("stored data", formats)], "")
+    return Table(("installed", "version"), [*rows, ("stored data", formats)], "")

@@ -6,33 +6,57 @@
 - `Malformed`: stored data cannot be read; the error names the path, nothing is overwritten, a person corrects it.
 """
 
+from typing import ClassVar
+
 
 class CoordinatorError(Exception):
-    """The root. Its text says in one line what is wrong, why, and what to do next."""
+    """The root. Its text says in one line what is wrong, why, and what to do next.
+
+    `code`: of the kind of error, and the heading of its paragraph in docs/errors.md. A code never gets another meaning.
+    """
+
+    code: ClassVar[str] = "KPC-001"
+
+    @property
+    def told(self) -> str:
+        """For a person: the code, and the text in one line."""
+        return f"{self.code}: {' '.join(str(self).split())}"
 
 
 class Refused(CoordinatorError):
     """The input or the configuration is wrong: a person has to change something."""
 
+    code = "KPC-010"
+
 
 class InvalidName(Refused):
     """A cluster, topic or consumer name that cannot stand in a znode path."""
+
+    code = "KPC-011"
 
 
 class IdInUse(Refused):
     """A second process asked for the id of a consumer that is live."""
 
+    code = "KPC-015"
+
 
 class TopicConflict(Refused):
     """The topic is missing in Kafka, was recreated, or is managed by another cluster."""
+
+    code = "KPC-013"
 
 
 class GroupInUse(Refused):
     """The consumer group has members that subscribe, so Kafka would refuse every commit of ours."""
 
+    code = "KPC-014"
+
 
 class CommitFenced(Refused):
     """Kafka has refused the commits of these partitions, because another consumer has taken them over."""
+
+    code = "KPC-016"
 
     def __init__(self, problem: str, partitions: tuple[int, ...]) -> None:
         super().__init__(problem)
@@ -42,33 +66,85 @@ class CommitFenced(Refused):
 class NotManaged(Refused):
     """The named topic, consumer or application is not known to this cluster."""
 
+    code = "KPC-012"
+
+
+class BadOffsets(Refused):
+    """A position, a file of offsets, or an undo that cannot be."""
+
+    code = "KPC-017"
+
+
+class BadStrategy(Refused):
+    """A strategy that is unknown or fails, or a parameter that it does not take."""
+
+    code = "KPC-018"
+
+
+class BadFleet(Refused):
+    """A fleet that cannot be, or that this host may not launch."""
+
+    code = "KPC-019"
+
+
+class BadSettings(Refused):
+    """Settings that are missing, wrong, or in a file that others may read."""
+
+    code = "KPC-020"
+
+
+class NoAccess(Refused):
+    """ZooKeeper or Kafka does not let this account do what is needed."""
+
+    code = "KPC-021"
+
+
+class BadOption(Refused):
+    """An option of the Spark source that is unknown, or has no such value."""
+
+    code = "KPC-022"
+
 
 class LookAgain(CoordinatorError):
     """A guarded write failed: the versions that it relied on have changed."""
+
+    code = "KPC-030"
 
 
 class NodeMissing(LookAgain):
     """The znode is not there."""
 
+    code = "KPC-031"
+
 
 class NodeExists(LookAgain):
     """The znode is there already."""
+
+    code = "KPC-032"
 
 
 class Unavailable(CoordinatorError):
     """A neighbour does not answer: hold."""
 
+    code = "KPC-040"
+
 
 class StoreUnavailable(Unavailable):
     """ZooKeeper does not answer; a pending write may or may not have been applied."""
+
+    code = "KPC-041"
 
 
 class DiscoveryUnavailable(Unavailable):
     """The registry of consumers does not answer."""
 
+    code = "KPC-043"
+
 
 class KafkaUnavailable(Unavailable):
     """The brokers do not answer."""
+
+    code = "KPC-042"
 
 
 class Malformed(CoordinatorError):
@@ -76,6 +152,8 @@ class Malformed(CoordinatorError):
 
     `path` is the znode; the text says what is wrong with it, and `remedy` what to do.
     """
+
+    code = "KPC-050"
 
     remedy = "correct or remove the node by hand"
 
@@ -90,5 +168,7 @@ class Malformed(CoordinatorError):
 
 class UnknownVersion(Malformed):
     """A znode of a format version that this release does not know."""
+
+    code = "KPC-051"
 
     remedy = "install the release that has written it here as well"

@@ -195,7 +195,8 @@ class Member:
     """`/members/[CONSUMER]`: a registered consumer.
 
     `topics`: names and regular expressions; empty = any topic. `process`: the name of its process on its host, which
-    its successor there asks about; empty = unknown. `formats`: the `FORMATS` that it reads. `problem`: why its
+    its successor there asks about; empty = unknown. `formats`: the `FORMATS` that it reads. `release`: the one that it runs,
+    empty = one that does not say it. `problem`: why its
     registration cannot be read; then nothing but its id is known.
     """
 
@@ -212,6 +213,7 @@ class Member:
     process: str = ""
     formats: tuple[str, ...] = FORMATS
     problem: str = ""
+    release: str = ""
 
 
 class Ending(StrEnum):
@@ -302,6 +304,8 @@ class Directive:
 class Fleet:
     """`/fleet/[APP]`: the consumers that should run. `application` is the path of the Spark application.
 
+    `environment`: variables of the consumers' processes, not secret. `code`: the version of the code; `{code}` in
+    `application` and `arguments` stands for it. `replaced`: consumer → the incarnation that a redeployment ends.
     `problem`: what of it cannot be read and is left out; without an `application`, all of it.
     """
 
@@ -312,6 +316,9 @@ class Fleet:
     conf: Mapping[str, str] = field(default_factory=dict)
     version: int = -1
     problem: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    code: str = ""
+    replaced: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -476,7 +483,8 @@ class Explanation:
     """Why a plan is as it is: the strategy, a digest of everything that it was given, and its reasons.
 
     `moves`: of partitions that change hands; `stays`: of the others and of those without an owner (not kept in the
-    history).
+    history). Of a reset of offsets: `was_at` = partition → its committed offset before, if it had one; `undoes` = the
+    rebalance whose reset this one takes back.
     """
 
     strategy: str
@@ -484,6 +492,8 @@ class Explanation:
     summary: str
     moves: tuple[Reason, ...] = ()
     stays: tuple[Reason, ...] = ()
+    was_at: Mapping[int, int] = field(default_factory=dict)
+    undoes: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -496,6 +506,37 @@ class Actor:
     run: str = ""
     task: str = ""
     attempt: int = 0
+
+    @property
+    def named(self) -> str:
+        """The person, or the run that nobody has asked for."""
+        return self.who or f"{self.dag} {self.run}"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A field of a stored node (`config/orders`) that an action has changed; `before` and `after` are JSON, shortened."""
+
+    node: str
+    field: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """`/history/:asked/[SEQ]`: an action that a person asked for, written in the transaction that does it.
+
+    `actor` is Airflow's user with the run, or the operating system's user; `about`: the topic, consumer or fleet.
+    """
+
+    action: str
+    about: str
+    actor: Actor
+    at: float
+    why: str = ""
+    changes: tuple[Change, ...] = ()
+    sequence: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,6 +140,11 @@ class Paths:
     def __post_init__(self) -> None:
         object.__setattr__(self, "base", f"{ROOT}/{check_cluster(self.cluster)}")
 
+    @property
+    def asked(self) -> str:
+        """What persons have asked for; no topic has such a name."""
+        return f"{self.histories}/:asked"
+
     def topic(self, topic: str) -> str:
         return f"{self.assignments}/{check_topic(topic)}"
 

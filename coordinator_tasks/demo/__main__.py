@@ -8,8 +8,7 @@ from types import FrameType
 from coordinator_tasks.core.errors import CoordinatorError
 from coordinator_tasks.demo.display import Display
 from coordinator_tasks.demo.flow import demonstrate
-from coordinator_tasks.demo.stack import DemoFailed, Folders, default_folders, occupy, stop_kept
-from coordinator_tasks.embedded.errors import EmbeddedError
+from coordinator_tasks.demo.stack import Folders, default_folders, occupy, stop_kept
 
 INTERRUPTED_EXIT = 130
 
@@ -33,8 +32,8 @@ def main() -> int:
     except KeyboardInterrupt:
         display.line("interrupted; everything was ended")
         return INTERRUPTED_EXIT
-    except (DemoFailed, EmbeddedError, CoordinatorError) as error:
-        print(f"FAILED: {error}", file=sys.stderr)
+    except CoordinatorError as error:
+        print(f"FAILED: {error.told}", file=sys.stderr)
         print(f"logs: {folders.run}", file=sys.stderr)
         return 1
 

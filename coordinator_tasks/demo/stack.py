@@ -13,6 +13,7 @@ from pathlib import Path
 import coordinator_tasks
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.allowed_launches import AllowedLaunches
+from coordinator_tasks.core.errors import CoordinatorError
 from coordinator_tasks.embedded import detached
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.embedded.kafka import EmbeddedBrokers, EmbeddedKafka
@@ -31,8 +32,10 @@ ALLOWED_CONF = "spark.driver.extraJavaOptions"
 END_GRACE_S = 3.0
 
 
-class DemoFailed(Exception):
+class DemoFailed(CoordinatorError):
     """The demonstration failed; the text says why, and where to look."""
+
+    code = "KPC-075"
 
 
 class Folders:

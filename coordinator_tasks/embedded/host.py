@@ -56,7 +56,7 @@ def main() -> int:
         ensure_java()
         ensure_kafka_jars()
     except (EmbeddedError, JavaUnavailable) as error:
-        print(error, file=sys.stderr)
+        print(error.told, file=sys.stderr)
         return 1
     advice = ensure_browser()
     if advice:

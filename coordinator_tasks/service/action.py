@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from coordinator_tasks.core.model import Actor
-from coordinator_tasks.core.names import check_consumer, check_topic
+from coordinator_tasks.core.names import check_app, check_consumer, check_topic, check_words
 from coordinator_tasks.service import parameters as p
+from coordinator_tasks.service.asked import recording
 from coordinator_tasks.service.coordinator import Coordinator
 
 Given: TypeAlias = Mapping[str, Any]
@@ -30,7 +31,8 @@ NOTHING = Done(None, "")
 class Action:
     """One action: `help` is the command's text, `form` the form's; an empty `form` = there is no form.
 
-    `reads`: it changes nothing, so that it has no dry run.
+    `reads`: it changes nothing, so that it has no dry run. `command`: the words of its command, if they are not its name with
+    dashes. `destructive`: what is lost, as a sentence; a person at a terminal is asked before it is done.
 
     `do` does it; `preview` says what it would do, and changes nothing. `before`: what the form's task logs before both.
     """
@@ -43,11 +45,22 @@ class Action:
     preview: Callable[[Coordinator, Given], Done] = lambda _c, _given: NOTHING
     before: Callable[[Coordinator, Given], Iterable[str]] = lambda _c, _given: ()
     reads: bool = False
+    command: str = ""
+    destructive: str = ""
+
+    @property
+    def words(self) -> str:
+        """The command as it is typed."""
+        return self.command or self.name.replace("_", "-")
 
     def run(self, c: Coordinator, given: Given, actor: Actor, *, dry_run: bool) -> Done:
-        """What the command does."""
+        """What the command does. What it changes is recorded in the same transaction, with the actor."""
         _check_names(given)
-        return self.preview(c, given) if dry_run else self.do(c, given, actor)
+        if dry_run:
+            return self.preview(c, given)
+        about = next((str(given[name]) for name in ("topic", "consumer", "app") if name in given), "")
+        why = check_words(given.get("why", ""), "reason")
+        return self.do(recording(c, self.name, about, actor, why), given, actor)
 
     def lines(self, c: Coordinator, given: Given, actor: Actor, *, dry_run: bool) -> list[str]:
         """What the form's task does; returns what it logs. Parameters that are no fields of the form are left out."""
@@ -64,6 +77,6 @@ def texts(parameters: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def _check_names(given: Given) -> None:
-    for name, check in (("topic", check_topic), ("consumer", check_consumer)):
-        if name in given:
+    for name, check in (("topic", check_topic), ("consumer", check_consumer), ("app", check_app)):
+        if given.get(name) or (name in given and name != "app"):
             check(given[name])

@@ -10,10 +10,12 @@ from functools import partial
 
 from coordinator_tasks.core.model import Actor, StartRule, TopicConfig
 from coordinator_tasks.core.partition_text import counted, named
-from coordinator_tasks.service import directives, overrides, overview, positions, store, topics, transitions
+from coordinator_tasks.service import directives, fleet, overrides, overview, positions, store, topics, transitions
 from coordinator_tasks.service import parameters as p
 from coordinator_tasks.service.action import Action, Done, Given, texts
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.fleet_actions import FLEET_ACTIONS
+from coordinator_tasks.service.offset_actions import OFFSET_ACTIONS
 from coordinator_tasks.service.what_if_actions import WHAT_IF_ACTIONS
 
 # Topics --------------------------------------------------------------------------------------------------------------
@@ -129,22 +131,6 @@ def _pinned(given: Given, pins: tuple[overrides.Pin, ...], ended: str) -> Done:
     return Done(pins, "\n".join(said) or "no pin changes", lines)
 
 
-def _would_reset(c: Coordinator, given: Given) -> Done:
-    topic = given["topic"]
-    return _moved(topic, positions.preview(c, topic, given["to"], given.get("partitions") or ()))
-
-
-def _reset_offsets(c: Coordinator, given: Given, actor: Actor) -> Done:
-    topic, partitions = given["topic"], given.get("partitions") or ()
-    shifts = positions.reset(c, topic, given["to"], partitions, why=given["why"], actor=actor)
-    return _moved(topic, shifts, "another try of this task has done it")
-
-
-def _moved(topic: str, shifts: tuple[positions.Shift, ...], none: str = "") -> Done:
-    lines = tuple(f"{topic}: {one.text}" for one in shifts) or tuple(filter(None, [none]))
-    return Done(shifts, "\n".join(one.text for one in shifts) or "nothing to do", lines)
-
-
 # Consumers -----------------------------------------------------------------------------------------------------------
 
 
@@ -160,7 +146,7 @@ def _loses(verb: str, c: Coordinator, given: Given) -> Iterator[str]:
 
 def _drain(c: Coordinator, given: Given, actor: Actor) -> Done:
     consumer = given["consumer"]
-    found = directives.drain(c, consumer, by=_by(actor), why=given["why"])
+    found = directives.drain(c, consumer, by=actor.named, why=given["why"])
     said = f"{consumer} is draining"
     return Done(found, f"{said}; the next plan moves its partitions", (said,))
 
@@ -169,7 +155,7 @@ def _isolate(c: Coordinator, given: Given, actor: Actor) -> Done:
     consumer, minutes = given["consumer"], float(given.get("minutes") or 0)
     for_s = given.get("for_s") or 60 * minutes
     until_at = c.clock.now() + for_s if for_s else 0.0
-    found = directives.isolate(c, consumer, by=_by(actor), why=given["why"], until_at=until_at)
+    found = directives.isolate(c, consumer, by=actor.named, why=given["why"], until_at=until_at)
     said = f"{consumer} is isolated"
     how_long = f" for {minutes:g} minutes" if minutes else ""
     return Done(found, f"{said}; the next plan gives its partitions to others", (said + how_long,))
@@ -182,19 +168,27 @@ def _awaits(c: Coordinator, given: Given) -> Iterator[str]:
 
 def _readmit(c: Coordinator, given: Given, actor: Actor) -> Done:
     consumer = given["consumer"]
-    found = directives.readmit(c, consumer, by=_by(actor))
+    found = directives.readmit(c, consumer, by=actor.named)
     if found.isolation is None:
         return Done(found, f"{consumer} is not isolated")
     return Done(found, f"{consumer} is readmitted as soon as it confirms that it runs nothing")
 
 
+def _admits(c: Coordinator, given: Given) -> Iterator[str]:
+    consumer, app = given["consumer"], given.get("app") or ""
+    directives.check_known(c, consumer)
+    drains = directives.read_directive(c, consumer).draining is not None
+    yield f"{consumer} {'may get partitions again' if drains else 'is not drained'}"
+    if app:
+        there = consumer in fleet.fleet_of(c, app).consumers
+        yield f"{consumer} {'is in' if there else 'returns to'} the fleet {app}"
+
+
 def _undrain(c: Coordinator, given: Given, _: Actor) -> Done:
-    consumer = given["consumer"]
-    return Done(directives.undrain(c, consumer), f"{consumer} may get partitions again")
-
-
-def _by(actor: Actor) -> str:
-    return actor.who or f"{actor.dag} {actor.run}"
+    consumer, app = given["consumer"], given.get("app") or ""
+    found = directives.undrain(c, consumer, app)
+    said = f"{consumer} may get partitions again" + (f", and is in the fleet {app}" if app else "")
+    return Done(found, said)
 
 
 # All of them ---------------------------------------------------------------------------------------------------------
@@ -220,9 +214,10 @@ TOPIC_ACTIONS = (
         "remove_topic",
         "Stop managing a topic: its consumers stop and commit with the next plan. Offsets and history stay.",
         "Stop managing a topic: its consumers stop and commit. The topic and its committed offsets stay.",
-        (p.TOPIC,),
+        (p.TOPIC, p.YES),
         do=_remove_topic,
         before=_stopped,
+        destructive="nobody reads the topic any more",
     ),
     Action(
         "pause",
@@ -272,24 +267,15 @@ TOPIC_ACTIONS = (
         do=_set_pins,
         preview=_would_pin,
     ),
-    Action(
-        "reset_offsets",
-        "Move partitions to another position: their owners stop them, commit, and start again there.\n\n"
-        "The history keeps their former positions, so that it can be undone.",
-        "Move partitions to another position: their consumers stop them, commit, and start again there. The history keeps "
-        "their former positions, so that another reset undoes it.",
-        (p.TOPIC, p.TO, p.PARTITIONS, p.WHY, p.DRY_RUN, p.BY),
-        do=_reset_offsets,
-        preview=_would_reset,
-    ),
 )
 CONSUMER_ACTIONS = (
     Action(
         "isolate",
         "Treat a consumer as closed: it may run nothing, and others get its partitions with the next plan.",
         "Take everything from a consumer at once, without its confirmation; it may run nothing until it is readmitted.",
-        (p.CONSUMER, p.WHY, p.BY, p.MINUTES, p.FOR_S),
+        (p.CONSUMER, p.WHY, p.BY, p.MINUTES, p.FOR_S, p.YES),
         do=_isolate,
+        destructive="the consumer loses its partitions without its word; if it still lives, a batch may be processed twice",
         before=partial(_loses, "loses at once"),
     ),
     Action(
@@ -310,10 +296,13 @@ CONSUMER_ACTIONS = (
     ),
     Action(
         "undrain",
-        "Let a drained consumer get partitions again; its fleet is not changed.",
-        "",
-        (p.CONSUMER,),
+        "Let a drained consumer get partitions again, and put it back into its fleet with --fleet.",
+        "Let a drained consumer get partitions again. With a fleet, it returns to it in the same step, and is launched.",
+        (p.CONSUMER, p.FLEET, p.BY),
         do=_undrain,
+        before=_admits,
     ),
 )
-ACTIONS: Mapping[str, Action] = {one.name: one for one in (*TOPIC_ACTIONS, *WHAT_IF_ACTIONS, *CONSUMER_ACTIONS)}
+ACTIONS: Mapping[str, Action] = {
+    one.name: one for one in (*TOPIC_ACTIONS, *OFFSET_ACTIONS, *WHAT_IF_ACTIONS, *CONSUMER_ACTIONS, *FLEET_ACTIONS)
+}

@@ -5,6 +5,7 @@ Each request is one compare-and-set. The next plan acts on it.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from coordinator_tasks.core.codecs.member_codec import decode_directive, encode_directive
 from coordinator_tasks.core.errors import Malformed, NotManaged, Refused
@@ -25,7 +26,7 @@ from coordinator_tasks.core.ports import Check, Operation
 from coordinator_tasks.core.znodes import children, compare_and_set, find_many, put, written
 from coordinator_tasks.service import store
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.fleet import without
+from coordinator_tasks.service.fleet import with_consumer, without
 from coordinator_tasks.service.observe import load_claims, load_directives
 
 MAX_ISOLATED_S = 366 * 86_400.0
@@ -79,10 +80,14 @@ def drain(c: Coordinator, consumer: str, by: str, why: str) -> Directive:
     return _change(c, consumer, change, lambda: without(c, consumer))
 
 
-def undrain(c: Coordinator, consumer: str) -> Directive:
-    """The consumer may get partitions again. Its fleet is not changed: add it there if it should keep running."""
+def undrain(c: Coordinator, consumer: str, app: str = "") -> Directive:
+    """The consumer may get partitions again; in the same transaction it returns to the fleet `app`, if one is named.
+
+    Raises `NotManaged` for an unknown consumer or fleet.
+    """
     check_known(c, consumer)
-    return _change(c, consumer, lambda old: replace(old, draining=None))
+    beside = partial(with_consumer, c, app, consumer) if app else list
+    return _change(c, consumer, lambda old: replace(old, draining=None), beside)
 
 
 def read_directive(c: Coordinator, consumer: str) -> Directive:

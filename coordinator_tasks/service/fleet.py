@@ -1,5 +1,6 @@
 """The consumers that should run, those that are missing, and the known ends of those that ran."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -10,7 +11,7 @@ from coordinator_tasks.core.codecs.member_codec import (
     encode_claim,
     encode_fleet,
 )
-from coordinator_tasks.core.errors import Malformed, NotManaged, Refused
+from coordinator_tasks.core.errors import BadFleet, Malformed, NotManaged
 from coordinator_tasks.core.fields import MAX_COUNT
 from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.model import Ending, Fleet, IdClaim
@@ -30,36 +31,45 @@ class Launch:
     application: str
     arguments: tuple[str, ...] = ()
     conf: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+CODE = "code"
+"""The attribute by which a consumer registers its fleet's version of the code, and what stands for it in `{code}`."""
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def set_fleet(c: Coordinator, fleet: Fleet) -> Fleet:
     """Write the desired consumers of an application; the same again changes nothing.
 
-    With a `version` other than -1, the stored fleet must have this version (else `LookAgain`). Raises `Refused` for an id
+    With a `version` other than -1, the stored fleet must have this version (else `LookAgain`). Raises `BadFleet` for an id
     that stands twice or in the fleet of another application, and for what this host may not launch, and `InvalidName`.
     """
     path = c.paths.fleet(check_app(fleet.app))
     for consumer in fleet.consumers:
         check_consumer(consumer)
     if len(set(fleet.consumers)) != len(fleet.consumers):
-        raise Refused(f"the fleet of {fleet.app!r} names a consumer twice; give each its own id")
-    if fleet.consumers and (problem := c.allowed.problem(fleet)):
-        raise Refused(problem)
+        raise BadFleet(f"the fleet of {fleet.app!r} names a consumer twice; give each its own id")
+    _check_texts(fleet)
+    if problem := why_not_launched(c, fleet):
+        raise BadFleet(problem)
     c.zk.ensure(c.paths.fleets)
 
     def attempt() -> tuple[list[Operation], Fleet]:
         known = {one.app: one for one in fleets(c)}
         present = known.pop(fleet.app, None)
         if present is not None and not present.application and present.problem:
-            raise Refused(present.problem)
+            raise BadFleet(present.problem)
         for other in known.values():
             _check_apart(fleet, other)
-        if present is not None and replace(present, version=-1) == replace(fleet, version=-1):
+        # A redeployment that is under way continues with what is set here.
+        wanted = replace(fleet, replaced=present.replaced if present is not None else {})
+        if present is not None and replace(present, version=-1) == replace(wanted, version=-1):
             return [], present
         version = -1 if present is None else present.version
-        write = put(path, encode_fleet(fleet), fleet.version if fleet.version >= 0 else version)
+        write = put(path, encode_fleet(wanted), fleet.version if fleet.version >= 0 else version)
         guards = (Check(c.paths.fleet(other.app), other.version) for other in known.values())
-        return [*guards, write], replace(fleet, version=version + 1)
+        return [*guards, write], replace(wanted, version=version + 1)
 
     if fleet.version < 0:
         return compare_and_set(c.zk, path, attempt)
@@ -81,10 +91,37 @@ def without(c: Coordinator, consumer: str) -> list[Operation]:
     ]
 
 
+def fleet_of(c: Coordinator, app: str) -> Fleet:
+    """The fleet of an application; raises `NotManaged`, and `BadFleet` if it cannot be read."""
+    known = {one.app: one for one in fleets(c)}
+    if check_app(app) not in known:
+        listed = ", ".join(known) or "none"
+        raise NotManaged(f"cluster {c.paths.cluster!r} has no fleet {app!r} (it has: {listed}); set it first")
+    found = known[app]
+    if not found.application and found.problem:
+        raise BadFleet(found.problem)
+    return found
+
+
+def with_consumer(c: Coordinator, app: str, consumer: str) -> list[Operation]:
+    """The guarded writes that put a consumer into a fleet; raises what `set_fleet` raises."""
+    found = fleet_of(c, app)
+    if consumer in found.consumers:
+        return []
+    others = [one for one in fleets(c) if one.app != app]
+    wanted = replace(found, consumers=(*found.consumers, check_consumer(consumer)))
+    for other in others:
+        _check_apart(wanted, other)
+    return [
+        *(Check(c.paths.fleet(other.app), other.version) for other in others),
+        SetData(c.paths.fleet(app), encode_fleet(wanted), found.version),
+    ]
+
+
 def _check_apart(fleet: Fleet, other: Fleet) -> None:
     shared = sorted(set(fleet.consumers) & set(other.consumers))
     if shared:
-        raise Refused(
+        raise BadFleet(
             f"consumer {shared[0]!r} is in the fleet of {other.app!r} already; give it another id in {fleet.app!r}"
         )
 
@@ -98,7 +135,27 @@ def fleets(c: Coordinator) -> tuple[Fleet, ...]:
 
 def why_not_launched(c: Coordinator, fleet: Fleet) -> str:
     """Why this host may launch nobody of the fleet; empty = it may."""
-    return c.allowed.problem(fleet) if fleet.consumers else ""
+    return c.allowed.problem(resolved(fleet)) if fleet.consumers else ""
+
+
+def resolved(fleet: Fleet) -> Fleet:
+    """The fleet as it is launched: its version of the code stands in application and arguments."""
+
+    def put_in(text: str) -> str:
+        return text.replace("{" + CODE + "}", fleet.code)
+
+    arguments = tuple(map(put_in, fleet.arguments))
+    return replace(fleet, application=put_in(fleet.application), arguments=arguments)
+
+
+def _check_texts(fleet: Fleet) -> None:
+    if fleet.code and not is_app(fleet.code):
+        raise BadFleet(f"{fleet.code[:80]!r} cannot be a version of code; give letters, digits, '.', '_' and '-'")
+    if not fleet.code and any("{" + CODE + "}" in text for text in (fleet.application, *fleet.arguments)):
+        raise BadFleet(f"the fleet of {fleet.app!r} names {{code}} and has no version of the code; give it with --code")
+    for name in fleet.environment:
+        if not _VARIABLE.fullmatch(name):
+            raise BadFleet(f"{name[:80]!r} cannot name a variable of the environment; give letters, digits and '_'")
 
 
 def _read_or_named(path: str, app: str, node: Node) -> Fleet:
@@ -142,17 +199,19 @@ def missing(c: Coordinator, problems: list[str] | None = None) -> tuple[Launch, 
 
 
 def launch_of(c: Coordinator, consumer: str) -> Launch | None:
-    """How to launch a consumer; `None` = it is in no fleet. Raises `Refused` if this host may not launch it."""
+    """How to launch a consumer; `None` = it is in no fleet. Raises `BadFleet` if this host may not launch it."""
     for fleet in fleets(c):
         if consumer in fleet.consumers:
             if problem := why_not_launched(c, fleet):
-                raise Refused(problem)
+                raise BadFleet(problem)
             return _launch(fleet, consumer)
     return None
 
 
 def _launch(fleet: Fleet, consumer: str) -> Launch:
-    return Launch(fleet.app, consumer, fleet.application, fleet.arguments, fleet.conf)
+    found = resolved(fleet)
+    told = ("--attribute", f"{CODE}={fleet.code}") if fleet.code else ()
+    return Launch(fleet.app, consumer, found.application, (*found.arguments, *told), fleet.conf, fleet.environment)
 
 
 def _is_due(c: Coordinator, consumer: str, claim_node: Node | None, directive_node: Node | None) -> bool:
@@ -177,7 +236,7 @@ def record_end(c: Coordinator, consumer: str, incarnation: int, how: Ending, rea
     Raises `NotManaged` for an unknown id, and `Refused`.
     """
     if not 0 < incarnation <= MAX_COUNT:
-        raise Refused(f"{incarnation} is no incarnation of consumer {consumer!r}; give one from 1 to {MAX_COUNT}")
+        raise BadFleet(f"{incarnation} is no incarnation of consumer {consumer!r}; give one from 1 to {MAX_COUNT}")
     path = c.paths.id(consumer)
 
     def attempt() -> tuple[list[Operation], IdClaim]:

@@ -11,6 +11,7 @@ from coordinator_tasks.core.model import Actor, Move, Pauses, Record, State
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Delete
 from coordinator_tasks.core.znodes import children, find_many
+from coordinator_tasks.service import asked
 from coordinator_tasks.service.coordinator import Coordinator
 
 KEEP = 10_000
@@ -98,10 +99,18 @@ def names(c: Coordinator, topic: str) -> list[str]:
 
 def prune(c: Coordinator, topic: str, keep: int = KEEP) -> int:
     """Delete the oldest records beyond `keep`; returns how many. A failed deletion is left to the next call."""
-    old = names(c, topic)[: -keep if keep else None]
-    deleted = 0
+    return _prune(c, c.paths.history(topic), names(c, topic), keep)
+
+
+def prune_asked(c: Coordinator, keep: int = KEEP) -> int:
+    """The same for what persons have asked for."""
+    return _prune(c, c.paths.asked, asked.names(c), keep)
+
+
+def _prune(c: Coordinator, folder: str, names: Sequence[str], keep: int) -> int:
+    old, deleted = names[: -keep if keep else None], 0
     for first in range(0, len(old), _DELETES):
-        deleted += _delete(c, [f"{c.paths.history(topic)}/{name}" for name in old[first : first + _DELETES]])
+        deleted += _delete(c, [f"{folder}/{name}" for name in old[first : first + _DELETES]])
     return deleted
 
 

@@ -27,7 +27,7 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.partition_text import because
 from coordinator_tasks.service import overrides, store, transitions
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.fleet import fleets, why_not_launched
+from coordinator_tasks.service.fleet import CODE, fleets, why_not_launched
 from coordinator_tasks.service.observe import holders_of, load_claims, load_directives, load_members
 
 DRAINING = "draining"
@@ -77,7 +77,8 @@ class ConsumerOverview:
 
     `problem`: what an absent owner is waited for, or else why the consumer did not answer, or why it is not launched;
     `ended`: why its last life ended, if it is gone; `reports`: what is wrong with its registration, and its own reports
-    that concern no topic.
+    that concern no topic; `release`: of this product, `code`: the fleet's version of the code; empty = not registered, or an
+    older release.
     """
 
     consumer: str
@@ -90,6 +91,8 @@ class ConsumerOverview:
     asked: str = ""
     reports: tuple[str, ...] = ()
     topics: tuple[RunningTopic, ...] = ()
+    release: str = ""
+    code: str = ""
 
 
 def topics(c: Coordinator, names: Collection[str] = ()) -> list[TopicOverview]:
@@ -103,7 +106,7 @@ def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) ->
     try:
         view = store.load(c.zk, c.paths, name).view
     except (Malformed, Refused) as error:
-        return TopicOverview(name, problem=str(error))
+        return TopicOverview(name, problem=error.told)
     owners = Counter(view.node.assignments.values() if view.node is not None else ())
     moving = _moving(view)
     return TopicOverview(
@@ -191,6 +194,8 @@ def _consumer(
         asked=_asked(world.life(consumer, incarnation)),
         reports=(*_misregistered(member), *(status.reports if status is not None else ())),
         topics=_topics(consumer, status, nodes),
+        release=member.release if member is not None else "",
+        code=member.attributes.get(CODE, "") if member is not None else "",
     )
 
 

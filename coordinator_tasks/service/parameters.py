@@ -74,6 +74,37 @@ def _text(
 TOPIC = _text("topic", "Topic", "A topic of Kafka.", minLength=1, maxLength=249, pattern="^[A-Za-z0-9._-]+$")
 _ID = "^[A-Za-z0-9][A-Za-z0-9._-]*$"
 CONSUMER = _text("consumer", "Consumer", "The id of a consumer.", minLength=1, maxLength=64, pattern=_ID)
+_APP = "The name of the fleet: of its application."
+APP = _text("app", "Fleet", _APP, minLength=1, maxLength=64, pattern=_ID)
+_PATH = "Path of the Spark application; {code} stands for the version of the code."
+APPLICATION = _text("application", "Application", _PATH, "--application", minLength=1)
+
+
+def _texts(name: str, title: str, text: str, flag: str, default: Any = REQUIRED) -> Parameter:
+    rules: dict[str, Any] = {} if default is REQUIRED else {"default": []}
+    option = Option(list[str] if default is REQUIRED else list[str] | None, f"{text} Repeatable.", flag, default)
+    return Parameter(name, _field("array", title, text, items={"type": "string"}, **rules), option)
+
+
+def _pairs(name: str, title: str, text: str, flag: str) -> Parameter:
+    option = Option(list[str] | None, f"name=value, {text}; repeatable.", flag, None, pairs=True)
+    return Parameter(name, _field("object", title, f"{text[:1].upper()}{text[1:]}.", default={}), option)
+
+
+CONSUMERS = _texts("consumers", "Consumers", "The ids of the consumers.", "--consumer")
+ARGUMENTS = _texts("arguments", "Arguments", "Arguments of the application, one a line.", "--argument", None)
+CONF = _pairs("conf", "Spark settings", "a Spark setting", "--conf")
+ENVIRONMENT = _pairs("environment", "Environment", "a variable of the consumers' processes, not secret", "--env")
+_CODE = "The version of the code: consumers register with it, and {code} in the application and its arguments stands for it."
+CODE = _text("code", "Version of the code", _CODE, "--code", "", maxLength=64)
+_SIZE = "How many consumers the fleet should have."
+COUNT = Parameter(
+    "count", _field("integer", "Consumers", _SIZE, minimum=0, maximum=1_000), Option(int, _SIZE, minimum=0)
+)
+_NEW_IDS = "How new ids look, with {} for the number; empty = like those that are there."
+PATTERN = _text("pattern", "Pattern of ids", _NEW_IDS, "--pattern", "", maxLength=64)
+_BACK = "The fleet that it returns to; empty = none."
+FLEET = _text("app", "Fleet", _BACK, "--fleet", "", maxLength=64)
 _REASON = "The reason, in one line; it is kept in the history."
 WHY = _text("why", "Why", _REASON, "--why", words=True, minLength=1, maxLength=MAX_WORDS_CHARS, pattern=r"\S")
 _COMMITS = "The consumer group that offsets are committed for."
@@ -83,9 +114,19 @@ _RULES = [rule.value for rule in StartRule]
 START = _text("start", "Start", _BEGINS, "--start", StartRule.EARLIEST, kind=StartRule, enum=_RULES)
 _ASSIGNS = "How partitions are assigned to consumers; by default, the cluster's strategy."
 STRATEGY = _text("strategy", "Strategy", _ASSIGNS, "--strategy", "")
-_POSITION = "earliest, latest, an offset, or a time such as 2026-11-21T08:15:00Z."
-TO = _text("to", "To", _POSITION, "--to", minLength=1)
+REASON = _text("why", "Why", _REASON, "--why", "", maxLength=MAX_WORDS_CHARS)
+"""The same, where it may be left out."""
+_POSITION = (
+    "earliest, latest, current, an offset, a shift (-100, +100), a duration back from now (PT1H), "
+    "or a time such as 2026-11-21T08:15:00Z."
+)
+_PLACES = ["earliest", "latest", "current", "-100", "PT1H"]
+TO = _text("to", "To", _POSITION, "--to", minLength=1, examples=_PLACES)
 _PAIRS: Any = list[str] | None
+_LINES = "Lines of topic,partition,offset, as `kafka-consumer-groups --export` writes them."
+OFFSETS = Parameter("offsets", _field("string", "Offsets", _LINES, minLength=1, format="multiline"))
+_WHICH = "The rebalance of the reset, as the history names it; empty = the newest reset."
+REBALANCE = _text("rebalance", "Rebalance", _WHICH, "--rebalance", "", maxLength=100)
 PARAMETERS = Parameter(
     "parameters",
     _field("object", "Parameters", 'All parameters of the strategy, such as {"measure": "lag"}.', default={}),
@@ -120,6 +161,10 @@ _OTHER = "With another strategy, and all of its parameters; empty = as it is."
 OTHER_STRATEGY = _text("strategy", "Strategy", _OTHER, "--strategy", "")
 _SIZE = "With so many partitions; 0 = as it is."
 SIZE = _number("size", "Number of partitions", _SIZE, "--partitions", int, 100_000)
-BY = Parameter("by", option=Option(str, "Who asks; default: your user name.", "--by", ""))
+BY = Parameter("by", option=Option(str, "For whom you ask; your user name stands beside it.", "--by", ""))
+EXECUTE = Parameter("execute", option=Option(bool, "Do it; else it is only shown.", "--execute", False))
+"""For commands that begin with a dry run, as those of Kafka's tool do."""
+YES = Parameter("yes", option=Option(bool, "Do not ask, as in a script without a terminal.", "--yes", False))
+"""For commands whose action is destructive; a form begins with a dry run instead."""
 DRY_RUN = Parameter("dry_run", option=Option(bool, "Show what would be done, change nothing.", "--dry-run", False))
 """For commands only: every form has its own dry run."""

@@ -5,89 +5,205 @@ at once, under the node's next epoch, so that it cannot be performed twice.
 """
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TypeAlias
 
-from coordinator_tasks.core.errors import LookAgain, Refused
+from coordinator_tasks.core.errors import BadOffsets, CoordinatorError, LookAgain, Refused
 from coordinator_tasks.core.model import Actor, Committed, Explanation, Reason, TopicConfig
 from coordinator_tasks.core.names import check_words
-from coordinator_tasks.core.partition_text import counted
+from coordinator_tasks.core.partition_text import counted, named
 from coordinator_tasks.service import history, transitions
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.position_rules import Position, PositionKind, before_1970, position
 from coordinator_tasks.service.topics import change_config, chosen_partitions, configuration
 from coordinator_tasks.service.transitions import Outcome, TopicReport
 
-EARLIEST, LATEST = "earliest", "latest"
 MAX_AT_ONCE = 2_000
 """Partitions of one reset: it is one transaction, with the former offset of each partition."""
-MAX_TEXT = 40
-"""Characters of a position: no offset or time is longer."""
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 RESET = "reset offsets"
-_SAYS = "give earliest, latest, an offset, or a time with its zone such as 2026-11-21T08:15:00Z"
+Place: TypeAlias = str | Position | Mapping[int, int]
+"""Where partitions go: a position, also as text, or an offset for each."""
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """One partition: `before` is the committed offset (`None` = none), `target` where it continues."""
+    """One partition: `before` is the committed offset (`None` = none), `target` where it continues.
+
+    `asked`: the offset that was asked for and is not in the log, so that its nearest end is the target (`None` = it is).
+    """
 
     partition: int
     before: int | None
     target: int
+    asked: int | None = None
 
     @property
     def text(self) -> str:
         """For a person; it names the former offset, so that the reset can be undone."""
-        who = f"partition {self.partition} continues at {self.target}"
+        was = "" if self.before is None else f"was at {self.before}: "
+        return f"partition {self.partition} continues at {self.target}, {was}{self.effect}"
+
+    @property
+    def effect(self) -> str:
+        """What that does with the records in between."""
+        return self._in_between() + (f"; {self.asked} was asked for, {self._end()}" if self.asked is not None else "")
+
+    def _in_between(self) -> str:
         if self.before is None:
-            return f"{who}, nothing was committed"
+            return "nothing was committed"
         change = self.target - self.before
         done = "left out" if change > 0 else "read again"
         effect = f"{counted(abs(change), 'offset')} {'is' if abs(change) == 1 else 'are'} {done}"
-        return f"{who}, was at {self.before}: {effect if change else 'no change'}"
+        return effect if change else "no change"
+
+    def _end(self) -> str:
+        return f"the log {'begins' if (self.asked or 0) < self.target else 'ends'} at {self.target}"
 
 
-def preview(c: Coordinator, topic: str, to: str, partitions: Collection[int] = ()) -> tuple[Shift, ...]:
-    """What `reset` would do; none = all partitions. Raises `Refused` as `reset` does, `NotManaged`, the `Unavailable` kinds.
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A reset of one topic: none of its `partitions` = all, or those that `place` names."""
+
+    topic: str
+    place: Place
+    partitions: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """The result for one topic; `shifts` are empty if another try of this task has done it."""
+
+    topic: str
+    group: str
+    shifts: tuple[Shift, ...]
+
+
+def preview(c: Coordinator, topic: str, to: Place, partitions: Collection[int] = ()) -> tuple[Shift, ...]:
+    """What `reset` would do; none = all partitions. Raises `BadOffsets` as `reset` does, `NotManaged`, the `Unavailable` kinds.
 
     While a partition moves, `reset` raises `LookAgain`; the preview says what it does after the move.
     """
-    shifts = _shifts(c, topic, to, partitions)
+    shifts = shifts_to(c, topic, to, partitions)
     report = transitions.preview_seek(c, topic, {one.partition: one.target for one in shifts})
     if report.outcome is Outcome.HELD:
         raise _refused(report)
     return shifts
 
 
-def _shifts(c: Coordinator, topic: str, to: str, partitions: Collection[int]) -> tuple[Shift, ...]:
+def preview_all(c: Coordinator, wishes: Collection[Wish]) -> list[Reset]:
+    """What `reset_all` would do; raises what `preview` raises, for the first topic that cannot be reset."""
+    return [
+        Reset(one.topic, configuration(c, one.topic).group_id, preview(c, one.topic, one.place, one.partitions))
+        for one in wishes
+    ]
+
+
+def reset_all(c: Coordinator, wishes: Collection[Wish], *, why: str, actor: Actor) -> list[Reset]:
+    """Reset topic by topic, after all of them are checked. Raises what `reset` raises; the text names what is done by then."""
+    groups = {one.topic: one.group for one in preview_all(c, wishes)}
+    done: list[Reset] = []
+    for one in wishes:
+        try:
+            shifts = reset(c, one.topic, one.place, one.partitions, why=why, actor=actor)
+        except CoordinatorError as error:
+            if not done:
+                raise
+            names = ", ".join(written.topic for written in done)
+            raise LookAgain(f"{error}; {names}: done, so ask again without it") from error
+        done.append(Reset(one.topic, groups[one.topic], shifts))
+    return done
+
+
+def shifts_to(c: Coordinator, topic: str, to: Place, partitions: Collection[int]) -> tuple[Shift, ...]:
+    """Each partition with its committed offset and where it would go; raises what `preview` raises."""
     config = configuration(c, topic)
-    wanted = chosen_partitions(c, config, partitions)
-    committed = c.kafka.committed({config.group_id: {topic: wanted}})[config.group_id]
-    if not isinstance(committed, Mapping):
-        raise committed
-    targets = _targets(c, topic, to, wanted)
-    return tuple(Shift(p, _before(committed, topic, p), target) for p, target in sorted(targets.items()))
+    place = position(to) if isinstance(to, str) else to
+    wanted = chosen_partitions(c, config, partitions if isinstance(place, Position) else place.keys())
+    if len(wanted) > MAX_AT_ONCE:
+        raise BadOffsets(f"{len(wanted)} partitions are too many for one reset; name at most {MAX_AT_ONCE} at once")
+    answer = c.kafka.committed({config.group_id: {topic: wanted}})[config.group_id]
+    if not isinstance(answer, Mapping):
+        raise answer
+    committed: Mapping[int, Committed] = answer.get(topic, {})
+    before = {p: committed[p].offset if p in committed else None for p in wanted}
+    bounds = c.kafka.bounds(topic, wanted)
+    targets = _asked(c, topic, place, before, bounds) if isinstance(place, Position) else place
+    return tuple(_inside(p, before[p], targets[p], bounds[p]) for p in wanted)
+
+
+def _asked(
+    c: Coordinator,
+    topic: str,
+    place: Position,
+    before: Mapping[int, int | None],
+    bounds: Mapping[int, tuple[int, int]],
+) -> Mapping[int, int]:
+    """Partition → the offset that is asked for, which may lie outside of the log."""
+    kind, ends = place.kind, {p: bound[1] for p, bound in bounds.items()}
+    if kind is PositionKind.EARLIEST:
+        return {p: bound[0] for p, bound in bounds.items()}
+    if kind is PositionKind.LATEST:
+        return ends
+    if kind is PositionKind.CURRENT:
+        return {p: ends[p] if at is None else at for p, at in before.items()}
+    if kind is PositionKind.OFFSET:
+        return dict.fromkeys(before, place.number)
+    if kind is PositionKind.SHIFT:
+        if unknown := [p for p, at in before.items() if at is None]:
+            raise BadOffsets(
+                f"{named(unknown)} of topic {topic!r} cannot be shifted by {place.text}: nothing is committed; "
+                "name the other partitions, or give a position that needs no committed offset"
+            )
+        return {p: at + place.number for p, at in before.items() if at is not None}
+    at_ms = place.number if kind is PositionKind.TIME else int(c.clock.now() * 1000) - place.number
+    if at_ms < 0:
+        raise before_1970(f"{place.text} before now")
+    return ends | dict(c.kafka.at_times(topic, dict.fromkeys(before, at_ms)))  # no record that late: the end
+
+
+def _inside(partition: int, before: int | None, asked: int, bounds: tuple[int, int]) -> Shift:
+    """The nearest offset of the log, as Kafka's tool does it."""
+    target = min(max(asked, bounds[0]), bounds[1])
+    return Shift(partition, before, target, asked if asked != target else None)
 
 
 def reset(
-    c: Coordinator, topic: str, to: str, partitions: Collection[int] = (), *, why: str, actor: Actor
+    c: Coordinator, topic: str, to: Place, partitions: Collection[int] = (), *, why: str, actor: Actor
 ) -> tuple[Shift, ...]:
-    """Let the owners stop these partitions, commit, and start them again at `to`: `earliest`, `latest`, offset or time.
+    """Let the owners stop these partitions, commit, and start them again at `to`.
 
     Raises what `preview` raises, and `LookAgain` while one of them moves. A task of Airflow resets once, however often it
     is tried, also at the same time: every other try returns nothing.
     """
-    by, why = check_words(actor.who or actor.dag or actor.kind, "name"), check_words(why, "reason")
-    if _done(c, topic, actor):
+    if done_by(c, topic, actor):
         return ()
-    shifts = _shifts(c, topic, to, partitions)
+    shifts = shifts_to(c, topic, to, partitions)
+    done = partial(done_by, c, topic, actor)
+    return write_reset(c, topic, shifts, where=_said(to), why=why, actor=actor, done=done)
+
+
+def write_reset(
+    c: Coordinator,
+    topic: str,
+    shifts: tuple[Shift, ...],
+    *,
+    where: str,
+    why: str,
+    actor: Actor,
+    done: Callable[[], bool],
+    undoes: str = "",
+) -> tuple[Shift, ...]:
+    """Write a reset with its record; `where` says in the history where the partitions go. Nothing if it is `done`."""
+    by, why = check_words(actor.who or actor.dag or actor.kind, "name"), check_words(why, "reason")
     reasons = tuple(Reason(one.text, (one.partition,)) for one in shifts)
-    said = f"{RESET} of {counted(len(shifts), 'partition')} to {to} (by {by}{f': {why}' if why else ''})"
-    plan = Explanation(RESET, "", said, reasons)
+    said = f"{RESET} of {counted(len(shifts), 'partition')} {where} (by {by}{f': {why}' if why else ''})"
+    was_at = {one.partition: one.before for one in shifts if one.before is not None}
+    plan = Explanation(RESET, configuration(c, topic).topic_id, said, reasons, was_at=was_at, undoes=undoes)
     targets = {one.partition: one.target for one in shifts}
-    report = transitions.seek(c, topic, targets, plan, actor, done=lambda: _done(c, topic, actor))
+    report = transitions.seek(c, topic, targets, plan, actor, done=done)
     if report.outcome is Outcome.UNCHANGED:
         return ()
     if report.outcome is Outcome.WAITING:
@@ -98,8 +214,14 @@ def reset(
     return shifts
 
 
+def _said(to: Place) -> str:
+    if isinstance(to, Mapping):
+        return "to given offsets"
+    return f"to {to}" if isinstance(to, str) else f"to {to.text}"
+
+
 def _refused(report: TopicReport) -> Refused:
-    return Refused(f"the offsets of topic {report.topic!r} cannot be reset: {report.reason}")
+    return BadOffsets(f"the offsets of topic {report.topic!r} cannot be reset: {report.reason}")
 
 
 def would_pause(c: Coordinator, topic: str, partitions: Collection[int], *, paused: bool) -> tuple[int, ...]:
@@ -120,49 +242,7 @@ def set_paused(c: Coordinator, topic: str, partitions: Collection[int], *, pause
     return changed
 
 
-def _targets(c: Coordinator, topic: str, to: str, partitions: Sequence[int]) -> dict[int, int]:
-    if len(partitions) > MAX_AT_ONCE:
-        raise Refused(f"{len(partitions)} partitions are too many for one reset; name at most {MAX_AT_ONCE} at once")
-    bounds = c.kafka.bounds(topic, partitions)
-    text = to.strip().lower()
-    if text in (EARLIEST, LATEST):
-        return {p: bounds[p][text == LATEST] for p in partitions}
-    if text.isascii() and text.isdigit() and len(text) <= MAX_TEXT:
-        return {p: _inside(topic, p, int(text), bounds[p]) for p in partitions}
-    at = c.kafka.at_times(topic, dict.fromkeys(partitions, _time_ms(to)))
-    return {p: at.get(p, bounds[p][1]) for p in partitions}  # no record that late: the end
-
-
-def _inside(topic: str, partition: int, offset: int, bounds: tuple[int, int]) -> int:
-    if not bounds[0] <= offset <= bounds[1]:
-        raise Refused(
-            f"partition {partition} of topic {topic!r} has offsets {bounds[0]} to {bounds[1]}, and not {offset}; "
-            "name one of these, or only the partitions that have it"
-        )
-    return offset
-
-
-def _time_ms(text: str) -> int:
-    """Milliseconds since 1970. An earlier time is negative, which Kafka takes for `latest` or refuses."""
-    shown = repr(text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "...")
-    try:
-        at = datetime.fromisoformat(text.strip())
-    except ValueError as error:
-        raise Refused(f"{shown} is no position; {_SAYS}") from error
-    if at.tzinfo is None:
-        raise Refused(f"the time {shown} has no zone; {_SAYS}")
-    since = at - EPOCH  # exact, and for every year, unlike `timestamp()`
-    if since < timedelta(0):
-        raise Refused(f"the time {shown} lies before 1970, where Kafka's times begin; give a later one, or earliest")
-    return since // timedelta(milliseconds=1)
-
-
-def _before(committed: Mapping[str, Mapping[int, Committed]], topic: str, partition: int) -> int | None:
-    found = committed.get(topic, {}).get(partition)
-    return found.offset if found is not None else None
-
-
-def _done(c: Coordinator, topic: str, actor: Actor) -> bool:
+def done_by(c: Coordinator, topic: str, actor: Actor) -> bool:
     """Whether another try of this task has done the reset."""
     if actor.kind != "airflow":
         return False

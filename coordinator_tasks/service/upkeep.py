@@ -4,13 +4,14 @@ from collections.abc import Iterator, Sequence
 
 from coordinator_tasks.core.errors import KafkaUnavailable, LookAgain
 from coordinator_tasks.core.names import is_topic
-from coordinator_tasks.service import directives, history, pauses, topics
+from coordinator_tasks.service import directives, history, pauses, redeployment, topics
 from coordinator_tasks.service.coordinator import Coordinator
 
 
 def upkeep(c: Coordinator, managed: Sequence[str], *, prune: bool = True) -> Iterator[str]:
-    """Refresh the partition lists, complete readmissions, measure pauses, prune the histories; a line for each result or
-    problem.
+    """Refresh the partition lists, complete readmissions, continue redeployments, measure pauses, prune the histories.
+
+    A line for each result or problem.
 
     An unreadable node stops none of the others. `prune` False = leave the histories, whose lists are long, for another
     call. Raises `StoreUnavailable` and `DiscoveryUnavailable`.
@@ -18,9 +19,12 @@ def upkeep(c: Coordinator, managed: Sequence[str], *, prune: bool = True) -> Ite
     yield from _refresh(c, managed)
     yield from readmit(c)
     pauses.complete(c, managed)
+    yield from redeploy(c)
     for topic in filter(is_topic, managed) if prune else ():
         if count := history.prune(c, topic):
             yield f"{topic}: old records pruned: {count}"
+    if prune and (count := history.prune_asked(c)):
+        yield f"old records of what was asked for pruned: {count}"
 
 
 def _refresh(c: Coordinator, managed: Sequence[str]) -> Iterator[str]:
@@ -44,4 +48,11 @@ def readmit(c: Coordinator) -> Iterator[str]:
             yield f"{consumer} is readmitted"
     except LookAgain as error:
         problems.append(f"nobody is readmitted: {error}")
+    yield from problems
+
+
+def redeploy(c: Coordinator) -> Iterator[str]:
+    """Do the next step of each redeployment; a line for each, and for each problem."""
+    problems: list[str] = []
+    yield from redeployment.advance(c, problems)
     yield from problems

@@ -112,9 +112,9 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except (Refused, Malformed) as error:
-        raise AirflowFailException(str(error)) from None
+        raise AirflowFailException(error.told) from None
     except CoordinatorError as error:
-        raise AirflowException(f"{type(error).__name__}: {error}") from None
+        raise AirflowException(error.told) from None
 
 
 def actor_of(context: Context) -> Actor:

@@ -28,7 +28,7 @@ class TestableHook(BaseHook):
         try:
             return True, self.connect(self.get_connection(self.conn_id))
         except CoordinatorError as error:
-            return False, str(error)
+            return False, error.told
 
     @abstractmethod
     def connect(self, connection: "Connection") -> str:

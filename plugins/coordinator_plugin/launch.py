@@ -106,6 +106,7 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
             raise AirflowSkipException(f"{self.consumer} is in no fleet any more: nothing is launched")
         self.application, self.application_args = launch.application, list(launch.arguments)
         self.conf = {**(self.conf or {}), **launch.conf}
+        self.env_vars = {**(self.env_vars or {}), **launch.environment}
 
     def _launch(self, hook: CoordinatorHook) -> RunFolder:
         folder = RunFolder.of(run_base(self.base), hook.cluster.name, self.consumer)

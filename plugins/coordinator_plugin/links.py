@@ -1,6 +1,7 @@
 """The link from a task to the coordinator's pages."""
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import attrs
 from airflow.sdk import BaseOperatorLink
@@ -21,3 +22,14 @@ class ClusterPageLink(BaseOperatorLink):
     def get_link(self, operator: "BaseOperator", **_: Any) -> str:
         """A path below Airflow's own address."""
         return f"{pages_address()}/clusters/{find_cluster(getattr(operator, 'cluster', '')).name}"
+
+
+@attrs.define()
+class ResultLink(BaseOperatorLink):
+    """The link of an action's task: what it did, or would do."""
+
+    name = "Result"
+
+    def get_link(self, operator: "BaseOperator", *, ti_key: Any) -> str:  # noqa: ARG002 - Airflow's signature
+        """A path below Airflow's own address."""
+        return f"{pages_address()}/runs/{quote(ti_key.dag_id)}/{quote(ti_key.run_id)}"

@@ -50,7 +50,7 @@ class StuckTopicsNotifier(BaseNotifier):
             with CoordinatorHook(self.cluster).open() as coordinator:
                 return list(sentences(coordinator)) or ["no topic is stuck now"]
         except CoordinatorError as error:
-            return [f"the coordinator cannot read its topics: {error}"]
+            return [f"the coordinator cannot read its topics: {error.told}"]
 
 
 def _post(connection: Connection, text: str) -> None:

@@ -28,7 +28,7 @@ def provider_info() -> dict[str, Any]:
         "operators": _modules("operators", "question", "launch", "upkeep"),
         "triggers": _modules("triggers", "watcher"),
         "bundles": _modules("bundle"),
-        "extra-links": ["coordinator_plugin.links.ClusterPageLink"],
+        "extra-links": ["coordinator_plugin.links.ClusterPageLink", "coordinator_plugin.links.ResultLink"],
         "notifications": ["coordinator_plugin.notifications.StuckTopicsNotifier"],
         "config": {
             SECTION: {

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,7 +10,7 @@ from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException, TaskAwaitingInput, TaskDeferred
 
-from coordinator_plugin.base_operators import ClusterOperator
+from coordinator_plugin.base_operators import ClusterOperator, actor_of
 from coordinator_plugin.links import ClusterPageLink
 from coordinator_plugin.steps import held_up
 from coordinator_plugin.stuck_topics import ASK_AGAIN_S, unowned_of
@@ -17,6 +18,7 @@ from coordinator_plugin.triggers import QuestionTrigger
 from coordinator_tasks.core.names import check_consumer, check_topic
 from coordinator_tasks.core.partition_text import named
 from coordinator_tasks.service import directives, overview, transitions
+from coordinator_tasks.service.asked import recording
 from coordinator_tasks.service.coordinator import Coordinator
 
 WAIT, ISOLATE = "wait", "isolate"
@@ -119,7 +121,9 @@ class ApplyAnswerOperator(ClusterOperator):
         with self.coordinator() as coordinator:
             topic, consumer, _ = _held_up_now(coordinator, context)
             why = f"held up {topic}"
-            directives.isolate(coordinator, consumer, by=who, why=why)
+            actor = replace(actor_of(context), who=who)
+            asked = recording(coordinator, "isolate", consumer, actor, why)
+            directives.isolate(asked, consumer, by=who, why=why)
         self.log.info("%s is isolated by %s: %s", consumer, who, why)
         return who
 

@@ -92,11 +92,11 @@ class ZooKeeperTrigger(BaseTrigger):
                     yield await self.watch(coordinator, wake)
                     return
             except (Refused, Malformed) as error:
-                log.error("%s", error)  # noqa: TRY400 - one line for the person who has to change something
+                log.error("%s", error.told)  # noqa: TRY400 - one line for the person who has to change something
                 yield TaskFailedEvent()
                 return
             except Unavailable as error:
-                log.warning("holding: %s", error)
+                log.warning("holding: %s", error.told)
                 if (end := self.given_up(str(error))) is not None:
                     yield end
                     return
@@ -228,7 +228,7 @@ class QuestionTrigger(HITLTrigger):
             async with await borrowed(self.cluster) as coordinator:
                 asked = await asyncio.to_thread(still_asked, coordinator, self.topic, self.consumer)
         except CoordinatorError as error:
-            log.warning("the question stands, because its topic cannot be read: %s", error)
+            log.warning("the question stands, because its topic cannot be read: %s", error.told)
             return False
         if not asked:
             log.info(

@@ -8,6 +8,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from coordinator_plugin.base_operators import ClusterOperator, UntemplatedOperator, actor_of, one_line_errors
 from coordinator_plugin.hook import CoordinatorHook
+from coordinator_plugin.links import ResultLink
 from coordinator_plugin.reconcile import reconcile, runs
 from coordinator_tasks.service import fleet
 from coordinator_tasks.service.actions import ACTIONS
@@ -52,6 +53,8 @@ class MissingConsumersOperator(ClusterOperator):
 
 class ActionOperator(UntemplatedOperator):
     """Runs one action of `service.actions`, with the run's parameters."""
+
+    operator_extra_links = (ResultLink(),)
 
     def __init__(self, *, action: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)

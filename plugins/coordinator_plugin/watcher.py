@@ -58,8 +58,8 @@ class ZooKeeperChangesTrigger(BaseEventTrigger):
                         await self._store()
                         await wake.wait(LOOK_S if self._unstored_since_s is None else STORED_AFTER_S)
             except CoordinatorError as error:
-                if str(error) != problem:
-                    problem = str(error)
+                if error.told != problem:
+                    problem = error.told
                     log.warning("holding: %s", problem)
                 await asyncio.sleep(RECONNECT_S)
 

@@ -5,9 +5,11 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessE
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
 from coordinator_plugin.clusters import Cluster, clusters
 from coordinator_plugin.clusters import cluster as find_cluster
+from coordinator_plugin.clusters import dag_id as named_here
 from fastapi import HTTPException, Request
 
 from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.service.actions import ACTIONS
 
 REBALANCE = "rebalance"
 
@@ -29,6 +31,11 @@ def cluster_of(name: str) -> Cluster:
         return find_cluster(name)
     except Refused as error:
         raise HTTPException(404, str(error)) from error
+
+
+def action_of_dag(dag_id: str) -> str | None:
+    """The action whose form this DAG is."""
+    return next((name for name, one in ACTIONS.items() if one.form and named_here(name) == dag_id), None)
 
 
 def cluster_of_dag(dag_id: str) -> Cluster | None:

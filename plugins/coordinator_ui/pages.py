@@ -145,13 +145,13 @@ def _rebalances(c: Coordinator, topics: Collection[str], limit: int) -> tuple[tu
     try:
         return history.rebalances(c, topics, limit), ""
     except Malformed as error:
-        return (), str(error)
+        return (), error.told
 
 
 def _consumers(c: Coordinator) -> Consumers:
     try:
         return Consumers(tuple(overview.consumers(c)))
     except (DiscoveryUnavailable, Malformed) as error:
-        return Consumers(problem=str(error))
+        return Consumers(problem=error.told)
     except NodeMissing:
         return Consumers()

@@ -1,13 +1,16 @@
 # No `from __future__ import annotations` here: FastAPI resolves these annotations when it builds the routes.
 """The pages' addresses. Each one requires Airflow's own check of the user, and is only a GET."""
 
+import json
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, Any, TypeVar
 
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.models.dagrun import DagRun
+from airflow.models.xcom import XComModel
 from coordinator_plugin.clusters import clusters
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse
@@ -17,7 +20,7 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, NotManaged, Refused
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_ui import pages
-from coordinator_ui.access import cluster_of, cluster_of_dag, may_read_cluster, may_read_run
+from coordinator_ui.access import action_of_dag, cluster_of, cluster_of_dag, may_read_cluster, may_read_run
 from coordinator_ui.reading import Reader
 from coordinator_ui.render import page
 from coordinator_ui.story import Story, only, tell
@@ -87,12 +90,46 @@ def run_times(dag_id: str, run_id: str, session: SessionDep) -> tuple[float, flo
     return began.timestamp() if began else 0.0, ended.timestamp() if ended else 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What the only task of an action's run has said; `over` = it has ended, `ok` = without an error."""
+
+    lines: tuple[str, ...] = ()
+    dry_run: bool = True
+    over: bool = False
+    ok: bool = False
+
+
+def run_result(dag_id: str, run_id: str, session: SessionDep) -> Result | None:
+    """The result of a run of an action's DAG; `None` = this is no such run. Asks Airflow's database for nothing else."""
+    action = action_of_dag(dag_id)
+    if action is None:
+        return None
+    run = select(DagRun.state, DagRun.conf).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id)
+    state, conf = session.execute(run).one_or_none() or ("", {})
+    said = select(XComModel.value).where(
+        XComModel.dag_id == dag_id,
+        XComModel.run_id == run_id,
+        XComModel.task_id == action,
+        XComModel.key == "return_value",
+    )
+    lines = session.execute(said).scalars().first()
+    if isinstance(lines, str):  # how Airflow stores a value depends on who has stored it
+        lines = json.loads(lines)
+    dry_run = conf.get("dry_run", True) is not False if isinstance(conf, dict) else True
+    over, ok = str(state) in ("success", "failed"), str(state) == "success"
+    return Result(tuple(map(str, lines or ())), dry_run, over, ok)
+
+
+ActionResult = Annotated[Result | None, Depends(run_result)]
 Times = Annotated[tuple[float, float], Depends(run_times)]
 
 
 @router.get("/runs/{dag_id}/{run_id:path}", dependencies=[OfRun])
-async def run(request: Request, dag_id: str, run_id: str, times: Times) -> HTMLResponse:
-    """The moves of one run of a `rebalance` DAG: the tab of the run's own page."""
+async def run(request: Request, dag_id: str, run_id: str, times: Times, result: ActionResult) -> HTMLResponse:
+    """The moves of one run of a `rebalance` DAG, or the result of an action's run: the tab of the run's own page."""
+    if result is not None:
+        return page(request, "action.html", dag_id=dag_id, run_id=run_id, result=result, live=not result.over)
     cluster = cluster_of_dag(dag_id)
     if cluster is None:
         return page(request, "run.html", cluster="", run_id=run_id, stories=[], live=False)
@@ -114,7 +151,9 @@ async def _read(request: Request, cluster: str, read: Callable[[Coordinator], T]
 async def _refused(request: Request, error: Any) -> HTMLResponse:
     """A page for 401, 403, 404 and the like."""
     status = HTTPStatus(error.status_code)
-    return page(request, "problem.html", status=status, title=status.phrase, sentence=str(error.detail), live=False)
+    return page(
+        request, "problem.html", status=status, title=status.phrase, sentence=str(error.detail), code="", live=False
+    )
 
 
 async def _failed(request: Request, error: Any) -> HTMLResponse:
@@ -125,4 +164,4 @@ async def _failed(request: Request, error: Any) -> HTMLResponse:
     again = status is HTTPStatus.SERVICE_UNAVAILABLE
     title = "This cannot be read now" if again else status.phrase
     sentence = f"{str(error)[:1].upper()}{str(error)[1:]}"
-    return page(request, "problem.html", status=status, title=title, sentence=sentence, live=again)
+    return page(request, "problem.html", status=status, title=title, sentence=sentence, code=error.code, live=again)

@@ -60,7 +60,7 @@ def summaries(c: Coordinator, topics: Iterable[str]) -> tuple[TopicSummary, ...]
         try:
             views[topic] = store.load(c.zk, c.paths, topic).view
         except (Malformed, Refused) as error:
-            views[topic] = str(error)
+            views[topic] = error.told
     missing = _blockers(c, [view for view in views.values() if isinstance(view, TopicView)])
     return tuple(_summary(c, topic, view, missing.get(topic, {})) for topic, view in views.items())
 
@@ -95,7 +95,7 @@ def _newest(c: Coordinator, topic: str) -> tuple[Record | None, str]:
     try:
         return next(iter(history.records(c, topic, 1)), None), ""
     except (Malformed, Refused) as error:
-        return None, str(error)
+        return None, error.told
 
 
 def _blockers(c: Coordinator, views: Iterable[TopicView]) -> dict[str, dict[str, str]]:
@@ -106,7 +106,7 @@ def _blockers(c: Coordinator, views: Iterable[TopicView]) -> dict[str, dict[str,
     try:
         world = _world(c, moving.values())
     except (DiscoveryUnavailable, Malformed) as error:
-        return {topic: {"the registry of consumers": str(error)} for topic in moving}
+        return {topic: {"the registry of consumers": error.told} for topic in moving}
     return {topic: blockers(view, world) for topic, view in moving.items()}
 
 

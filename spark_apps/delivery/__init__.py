@@ -30,9 +30,13 @@ class Delivery(StrEnum):
 class SinkUnavailable(Unavailable):
     """The sink does not answer, or a neighbour holds its positions; the caller tries again."""
 
+    code = "KPC-044"
+
 
 class PositionMoved(CoordinatorError):
     """Under our own token, the sink's position is not the start of the batch: somebody edited it."""
+
+    code = "KPC-064"
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,6 +160,7 @@ def environment(
     kept = {name: value for name, value in environ.items() if not name.startswith(PRIVATE_PREFIXES)}
     return {
         **kept,
+        **one.environment,
         "COORDINATOR_CONSUMER": one.consumer,
         "COORDINATOR_CLUSTER": cluster,
         "COORDINATOR_SETTINGS": str(folder.settings),
@@ -245,7 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             serve(host, settings, stop)
             left = [] if given.leave_running else stop_all(host, settings.cluster)
     except CoordinatorError as error:
-        print(f"launcher_service: {error}", file=sys.stderr)
+        print(f"launcher_service: {error.told}", file=sys.stderr)
         return REFUSED_EXIT
     for consumer in left:
         log.error("%s has not ended", consumer)

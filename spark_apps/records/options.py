@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator_tasks.core import fetch_properties
-from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.errors import BadOption
 from coordinator_tasks.core.names import check_topic
 
 EARLIEST = -2
@@ -110,13 +110,13 @@ class SourceOptions:
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
-    """Check the options of `spark.readStream`; names are case-insensitive. Raises `Refused`."""
+    """Check the options of `spark.readStream`; names are case-insensitive. Raises `BadOption`."""
     given = {name.lower(): str(value) for name, value in options.items()}
     for name in given:
         _check_name(name)
     most, least = _positive(given, "maxoffsetspertrigger"), _positive(given, "minoffsetspertrigger")
     if most is not None and least is not None and least > most:
-        raise Refused(f"option 'minOffsetsPerTrigger' ({least}) is above 'maxOffsetsPerTrigger' ({most}); lower it")
+        raise BadOption(f"option 'minOffsetsPerTrigger' ({least}) is above 'maxOffsetsPerTrigger' ({most}); lower it")
     return SourceOptions(
         topic=_topic(given),
         starting=_starting(given),
@@ -138,27 +138,27 @@ def _check_name(name: str) -> None:
     bare = name.removeprefix("kafka.")
     reason = _REFUSED.get(name) or _REFUSED.get(f"kafka.{bare}")
     if reason is not None:
-        raise Refused(f"Kafka option '{bare if bare != name else name}' is not supported: {reason}")
+        raise BadOption(f"Kafka option '{bare if bare != name else name}' is not supported: {reason}")
     if any(word in name for word in _SECRET_WORDS):
-        raise Refused(
+        raise BadOption(
             f"option '{name}' is a secret, and options are shown in query plans; "
             "put it into a file of mode 0600 and name that with 'kafkaSettingsFile'"
         )
     if bare.startswith(_JAVA_ONLY):
-        raise Refused(
+        raise BadOption(
             f"Kafka option '{bare}' belongs to the Java client; use librdkafka's settings (ssl.ca.location, ...)"
         )
     if name not in _ACCEPTED and bare == name:
         known = ", ".join(sorted(_ACCEPTED.values()))
-        raise Refused(f"unknown option '{name}'; known are {known} and Kafka settings with the prefix 'kafka.'")
+        raise BadOption(f"unknown option '{name}'; known are {known} and Kafka settings with the prefix 'kafka.'")
 
 
 def _topic(given: Mapping[str, str]) -> str:
     topic = given.get("subscribe", "").strip()
     if not topic:
-        raise Refused("option 'subscribe' is missing: name the topic to read")
+        raise BadOption("option 'subscribe' is missing: name the topic to read")
     if "," in topic:
-        raise Refused(f"option 'subscribe' names several topics ({topic}); start one query for each topic")
+        raise BadOption(f"option 'subscribe' names several topics ({topic}); start one query for each topic")
     return check_topic(topic)
 
 
@@ -166,14 +166,14 @@ def _kafka(given: Mapping[str, str]) -> dict[str, str]:
     bare = {name.removeprefix("kafka."): value for name, value in given.items() if name.startswith("kafka.")}
     level = bare.get(ISOLATION, _ISOLATIONS[0])
     if level not in _ISOLATIONS:
-        raise Refused(f"option 'kafka.{ISOLATION}' is '{level}'; give {' or '.join(_ISOLATIONS)}")
+        raise BadOption(f"option 'kafka.{ISOLATION}' is '{level}'; give {' or '.join(_ISOLATIONS)}")
     return {JAVA_NAMES.get(name, name): value for name, value in sorted(bare.items())}
 
 
 def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:
     text = given.get(name, str(default)).strip().lower()
     if text not in ("true", "false"):
-        raise Refused(f"option '{_ACCEPTED[name]}' is '{text}'; give true or false")
+        raise BadOption(f"option '{_ACCEPTED[name]}' is '{text}'; give true or false")
     return text == "true"
 
 
@@ -186,7 +186,7 @@ def _positive(given: Mapping[str, str], name: str) -> int | None:
     except ValueError:
         value = 0
     if value <= 0:
-        raise Refused(f"option '{_ACCEPTED[name]}' is '{text}'; give a whole number above 0")
+        raise BadOption(f"option '{_ACCEPTED[name]}' is '{text}'; give a whole number above 0")
     return value
 
 
@@ -200,14 +200,16 @@ def _seconds(given: Mapping[str, str], name: str, default: float) -> float:
         return default
     found = re.fullmatch(r"(\d+)\s*([a-z]*)", text)
     if found is None or found[2] not in _UNITS_S or int(found[1]) == 0:
-        raise Refused(f"option '{_ACCEPTED[name]}' is '{text}'; give a time above 0 with its unit, such as 30s or 15m")
+        raise BadOption(
+            f"option '{_ACCEPTED[name]}' is '{text}'; give a time above 0 with its unit, such as 30s or 15m"
+        )
     return int(found[1]) * _UNITS_S[found[2]]
 
 
 def _starting(given: Mapping[str, str]) -> Starting:
     strategy = given.get("startingoffsetsbytimestampstrategy", "error").lower()
     if strategy not in ("error", "latest"):
-        raise Refused(f"option 'startingOffsetsByTimestampStrategy' is '{strategy}'; give error or latest")
+        raise BadOption(f"option 'startingOffsetsByTimestampStrategy' is '{strategy}'; give error or latest")
     # Spark's precedence: one time for all, then a time per partition, then offsets.
     latest = strategy == "latest"
     if "startingtimestamp" in given:
@@ -231,10 +233,10 @@ def _by_partition(given: Mapping[str, str], name: str, lowest: int) -> dict[int,
         inner = data[given.get("subscribe", "").strip()]
         found = {int(partition): value for partition, value in inner.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Refused(f"option '{shown}' is not of the form {example} with the subscribed topic") from error
+        raise BadOption(f"option '{shown}' is not of the form {example} with the subscribed topic") from error
     if len(data) != 1:
-        raise Refused(f"option '{shown}' names topics other than the subscribed one; give {example}")
+        raise BadOption(f"option '{shown}' names topics other than the subscribed one; give {example}")
     for partition, value in found.items():
         if partition < 0 or isinstance(value, bool) or not isinstance(value, int) or value < lowest:
-            raise Refused(f"option '{shown}' has {value!r} for partition {partition}; give {example}")
+            raise BadOption(f"option '{shown}' has {value!r} for partition {partition}; give {example}")
     return found

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pyspark import SparkFiles
 
-from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.errors import BadSettings
 from coordinator_tasks.private_files import read_private
 
 FILE_VARIABLE = "ASSIGNED_KAFKA_SETTINGS_FILE"
@@ -24,7 +24,7 @@ SECRET_VARIABLE = "ASSIGNED_KAFKA_SETTINGS_SECRET"  # noqa: S105 (the name of a 
 
 
 def load_settings(path: str = "", environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The settings of the first source that exists, or none. Raises `Refused`, whose text never shows a value."""
+    """The settings of the first source that exists, or none. Raises `BadSettings`, whose text never shows a value."""
     named = path or environment.get(FILE_VARIABLE, "")
     if named:
         return _read(_find(named))
@@ -38,7 +38,7 @@ def _find(named: str) -> Path:
     for candidate in (shipped, path) if path.name == named else (path, shipped):
         if candidate is not None and candidate.is_file():
             return candidate
-    raise Refused(f"the Kafka settings file {named} is not there; put it on every host, or ship it with --files")
+    raise BadSettings(f"the Kafka settings file {named} is not there; put it on every host, or ship it with --files")
 
 
 def _shipped(name: str) -> Path | None:
@@ -55,7 +55,7 @@ def _read(path: Path) -> dict[str, str]:
     try:
         return _parse(read_private(path, "the Kafka settings file"), f"Kafka settings file {path}")
     except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"the Kafka settings file {path} cannot be read ({type(error).__name__})") from error
+        raise BadSettings(f"the Kafka settings file {path} cannot be read ({type(error).__name__})") from error
 
 
 def _parse(text: str, origin: str) -> dict[str, str]:
@@ -68,7 +68,7 @@ def _parse(text: str, origin: str) -> dict[str, str]:
             continue
         name, equals, value = stripped.partition("=")
         if not equals or not name.strip():
-            raise Refused(f"line {number} of the {origin} is not name=value")
+            raise BadSettings(f"line {number} of the {origin} is not name=value")
         found[name.strip()] = value.strip()
     return found
 
@@ -77,9 +77,9 @@ def _parse_json(text: str, origin: str) -> dict[str, str]:
     try:
         data = json.loads(text)
     except ValueError:
-        raise Refused(
+        raise BadSettings(
             f"the {origin} begins like JSON, but is not valid JSON"
         ) from None  # the cause would show the content
     if not all(isinstance(value, str | int | float | bool) for value in data.values()):
-        raise Refused(f"the {origin} has a value that is neither text nor a number")
+        raise BadSettings(f"the {origin} has a value that is neither text nor a number")
     return {name: value if isinstance(value, str) else json.dumps(value) for name, value in data.items()}

@@ -202,7 +202,6 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "topics": (),
     "status": (),
     "fleet": (),
-    "history": ("{topic}",),
     "plan": ("{topic}", "--dry-run"),
     "explain": ("{topic}",),
     "add-topic": ("{topic}", "--group", "{text}", "--property", "{text}={text}", "--parameter", "{text}={text}"),
@@ -212,10 +211,16 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "pin": ("{topic}", "{consumer}", "--partition", "{number}"),
     "unpin": ("{topic}", "--partition", "{number}"),
     "reset-offsets": ("{topic}", "--to", "{text}", "--why", "{text}", "--dry-run"),
+    "offsets describe": ("--topic", "{topic}:{number}", "--group", "{text}"),
+    "offsets reset": ("--topic", "{topic}:{number}", "--to-offset", "{number}", "--execute"),
+    "offsets undo": ("{topic}", "--rebalance", "{text}", "--why", "{text}", "--execute"),
     "drain": ("{consumer}", "--why", "{text}", "--by", "{text}"),
     "undrain": ("{consumer}",),
     "isolate": ("{consumer}", "--why", "{text}", "--for-s", "{number}"),
     "readmit": ("{consumer}", "--by", "{text}"),
+    "scale": ("{text}", "{number}", "--pattern", "{text}"),
+    "redeploy": ("{text}", "--why", "{text}"),
+    "history": ("{topic}", "--actions"),
     "set-fleet": (
         "{text}",
         "--application",
@@ -234,7 +239,7 @@ def commands(seed: int) -> Iterator[str]:
     chance, here = random.Random(seed), site()
     while True:
         name = chance.choice(sorted(COMMANDS))
-        words = [name, *(_typed(chance, one) for one in COMMANDS[name])]
+        words = [*name.split(), *(_typed(chance, one) for one in COMMANDS[name])]
         if chance.random() < 0.1:
             words.insert(chance.randrange(len(words) + 1), chance.choice(ODD_TEXTS[:-1]))
         before = _aside(here)

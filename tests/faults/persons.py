@@ -57,7 +57,7 @@ def _pause(c: Coordinator, life: Life) -> None:
 def _reset(c: Coordinator, life: Life) -> None:
     """To where they are, so that nothing is left out or read again; once for each task, however often it is tried."""
     positions.preview(c, life.topic, LONG_AGO)
-    for shift in positions.preview(c, life.topic, positions.LATEST):
+    for shift in positions.preview(c, life.topic, "latest"):
         once = Actor("airflow", dag="reset_offsets", run="once", task=f"partition {shift.partition}", attempt=1)
         positions.reset(c, life.topic, str(shift.before), [shift.partition], why=WHY, actor=once)
 

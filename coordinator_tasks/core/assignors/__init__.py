@@ -9,7 +9,7 @@ from coordinator_tasks.core.assignors.problem import Problem
 from coordinator_tasks.core.assignors.topic_strategies import ONE_TOPIC_ASSIGNORS
 from coordinator_tasks.core.assignors.weighted.strategy import Weighted
 from coordinator_tasks.core.assignors.weights import Measure
-from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.errors import BadStrategy
 from coordinator_tasks.core.model import TopicConfig
 
 __all__ = [
@@ -78,10 +78,10 @@ def is_partial(strategy: Assignor) -> bool:
 
 
 def assignor(name: str, known: Mapping[str, Assignor] = ASSIGNORS) -> Assignor:
-    """The strategy of that name; raises `Refused`, which lists the names."""
+    """The strategy of that name; raises `BadStrategy`, which lists the names."""
     found = known.get(name)
     if found is None:
-        raise Refused(f"there is no strategy {name!r}; choose one of {', '.join(sorted(known))}")
+        raise BadStrategy(f"there is no strategy {name!r}; choose one of {', '.join(sorted(known))}")
     return found
 
 
@@ -113,7 +113,7 @@ class Strategies:
         if isinstance(found, Checking):
             found.check(parameters)
         elif found is ASSIGNORS.get(name) and parameters:
-            raise Refused(f"strategy {name!r} takes no parameters, and {min(parameters)!r} is given; leave it out")
+            raise BadStrategy(f"strategy {name!r} takes no parameters, and {min(parameters)!r} is given; leave it out")
 
 
 def validate(problem: Problem, answer: Mapping[int, str], strategy: str, *, partial: bool = False) -> None:
@@ -121,15 +121,15 @@ def validate(problem: Problem, answer: Mapping[int, str], strategy: str, *, part
     listed = set(problem.partitions)
     for partition, member in sorted(answer.items()):
         if partition not in listed:
-            raise Refused(f"strategy {strategy!r} assigned partition {partition}, which the topic does not have")
+            raise BadStrategy(f"strategy {strategy!r} assigned partition {partition}, which the topic does not have")
         if member not in problem.members and problem.fixed.get(partition) != member:
-            raise Refused(
+            raise BadStrategy(
                 f"strategy {strategy!r} gave partition {partition} to {member!r}, which is no live member that "
                 f"subscribes to {problem.topic}"
             )
     for partition, member in sorted(problem.fixed.items()):
         if answer.get(partition) != member:
-            raise Refused(f"strategy {strategy!r} moved partition {partition}, which is fixed to {member!r}")
+            raise BadStrategy(f"strategy {strategy!r} moved partition {partition}, which is fixed to {member!r}")
     left = [p for p in problem.partitions if p not in answer]
     if left and problem.members and not partial:
-        raise Refused(f"strategy {strategy!r} left partitions {left[:10]} without an owner beside live members")
+        raise BadStrategy(f"strategy {strategy!r} left partitions {left[:10]} without an owner beside live members")

@@ -9,6 +9,8 @@ from coordinator_tasks.core.codecs.shape import VERSION, Item, Kind, Shape
 from coordinator_tasks.core.fields import MAX_SPAN_S, Fields, dump
 from coordinator_tasks.core.model import (
     Actor,
+    Asked,
+    Change,
     Explanation,
     Move,
     MoveKind,
@@ -70,6 +72,8 @@ _PLAN = Shape(
         "inputs": Item("inputs", kinds.TEXT, ""),
         "summary": Item("summary", kinds.TEXT, ""),
         "reasons": Item("moves", _REASONS),
+        "wasAt": Item("was_at", kinds.by_partition(kinds.NUMBER), {}, sparse=True),
+        "undoes": Item("undoes", kinds.TEXT, "", sparse=True),
     },
 )
 _ACTOR = Shape(
@@ -181,6 +185,35 @@ _RECORD = Shape(
     },
 )
 
+_CHANGE = Shape(
+    Change,
+    {
+        "node": Item("node", kinds.TEXT),
+        "field": Item("field", kinds.TEXT),
+        "before": Item("before", kinds.TEXT, ""),
+        "after": Item("after", kinds.TEXT, ""),
+    },
+)
+_ASKED = Shape(
+    Asked,
+    {
+        "action": Item("action", kinds.TEXT),
+        "about": Item("about", kinds.TEXT),
+        "actor": Item("actor", _ACTOR.nested),
+        "at": Item("at", kinds.TIME),
+        "why": Item("why", kinds.TEXT, ""),
+        "changes": Item(
+            "changes",
+            Kind(
+                lambda fields, name: tuple(_CHANGE.read(one) for one in _objects(fields, name)),
+                lambda changes: [_CHANGE.write(one) for one in changes],
+            ),
+            (),
+        ),
+    },
+)
+
+encode_asked = _ASKED.encode
 encode_record = _RECORD.encode  # without its `sequence`, which is the node's own
 
 
@@ -193,3 +226,8 @@ def with_pauses(path: str, raw: bytes, pauses: Pauses) -> bytes:
     """The same record with these pauses; what a later release has written in it stays. Raises `Malformed`."""
     data = {name: value for name, value in Fields.parse(path, raw, VERSION).data.items() if name != "version"}
     return dump(VERSION, {**data, "pauses": _write_pauses(pauses)})
+
+
+def decode_asked(path: str, raw: bytes, sequence: int) -> Asked:
+    """Read what a person asked for; raises `Malformed`."""
+    return _ASKED.decode(path, raw, sequence=sequence)

@@ -39,6 +39,7 @@ _MEMBER = Shape(
         "process": Item("process", kinds.TEXT, ""),
         "attributes": Item("attributes", kinds.by_name(kinds.TEXT)),
         "formats": Item("formats", kinds.TEXTS),
+        "release": Item("release", kinds.TEXT, "", sparse=True),
     },
 )
 _ABSENCE = Shape(
@@ -100,6 +101,9 @@ _FLEET = Shape(
         "consumers": Item("consumers", kinds.TEXTS),
         "arguments": Item("arguments", kinds.TEXTS),
         "conf": Item("conf", kinds.by_name(kinds.TEXT)),
+        "environment": Item("environment", kinds.by_name(kinds.TEXT), {}, sparse=True),
+        "code": Item("code", kinds.TEXT, "", sparse=True),
+        "replaced": Item("replaced", kinds.by_name(kinds.COUNT), {}, sparse=True),
     },
 )
 

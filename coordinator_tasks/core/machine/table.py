@@ -61,6 +61,8 @@ TRANSITIONS: Mapping[State, Mapping[Signal, State]] = {
 class TableBroken(CoordinatorError):
     """A decision and the table disagree: a defect of ours, found before the write."""
 
+    code = "KPC-052"
+
 
 def signal_of_plan(draft: Draft) -> Signal:
     """The signal of a plan that has made this draft."""

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from coordinator_tasks import __version__
 from coordinator_tasks.core import topic_patterns
 from coordinator_tasks.core.errors import Refused, StoreUnavailable
 from coordinator_tasks.core.fields import MAX_REAL
@@ -208,6 +209,7 @@ class Process:
             direct=settings.direct,
             attributes=settings.attributes,
             process=self._session.process,
+            release=__version__,
         )
 
     def _agent(self, address: str, topics: Topics) -> Agent:

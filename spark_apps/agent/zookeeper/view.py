@@ -29,6 +29,8 @@ POLLED_BYTES_S = 10_000.0
 class SessionChanged(Unavailable):
     """ZooKeeper's session is another one than that in which we registered."""
 
+    code = "KPC-045"
+
 
 @dataclass(frozen=True, slots=True)
 class _Known:

@@ -68,6 +68,12 @@ ACTIONS = {
     "reset_offsets",
     "roll_back",
     "preview",
+    "import_offsets",
+    "undo_offsets",
+    "undrain",
+    "set_fleet",
+    "scale",
+    "redeploy",
 }
 UPKEEP = {"rebalance", "reconcile", "consumers", "stuck_topic"}
 

@@ -12,6 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from coordinator_tasks.cli.actions import add
+from coordinator_tasks.cli.base import user
 from coordinator_tasks.core.model import Actor
 from coordinator_tasks.service import parameters
 from coordinator_tasks.service.action import Action, Done, Given
@@ -89,22 +90,22 @@ def test_form_and_command_do_the_same(
     assert lines == ["orders has 4 partitions", f"orders: {result}"]
     assert said == f"orders {result if dry_run else 'is rewound'}\n"
     asked = [(dict(given), actor.who) for given, actor in done]
-    assert asked == ([] if dry_run else [(GIVEN, "ada"), (GIVEN, "ada")])
+    assert asked == ([] if dry_run else [(GIVEN, "ada"), (GIVEN, f"ada, as user {user()}")])
 
 
 @pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS)
 def test_each_action_says_what_it_does_and_stands_in_the_guide_for_operators(action: Action) -> None:
     assert action.help
     guide = OPERATIONS.read_text()
-    command = action.name.replace("_", "-")
     assert not action.form or f"`{action.name}`" in guide, f"name the form {action.name} in docs/operations.md"
-    assert re.search(rf"\b{command}\b", guide), f"name the command {command} in docs/operations.md"
+    assert re.search(rf"\b{action.words}\b", guide), f"name the command {action.words} in docs/operations.md"
 
 
 @pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS)
 def test_a_dry_run_of_a_command_has_something_to_say(action: Action) -> None:
     default: Any = inspect.signature(Action).parameters["preview"].default
-    assert (parameters.DRY_RUN in action.parameters) == (action.preview is not default)
+    has_dry_run = parameters.DRY_RUN in action.parameters or parameters.EXECUTE in action.parameters
+    assert action.command or has_dry_run == (action.preview is not default)
 
 
 @pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS)

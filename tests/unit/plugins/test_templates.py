@@ -35,6 +35,7 @@ from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.model import ConsumerStatus, Fleet, Silence, State, TopicStatus, Unreachable
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.service import directives, fleet, topics, transitions
+from coordinator_tasks.service.actions import ACTIONS
 from tests.fakes.cluster import PERSON, Cluster
 
 DAGS = Path(__file__).parents[3] / "dags"
@@ -253,9 +254,16 @@ def test_a_form_says_it_as_it_is(shop: Cluster, dags: dict[str, DAG], touched: P
         "consumer": "a",
         "partitions": [0],
         "parameters": {template: template},
+        "app": "billing",
+        "application": template,
+        "consumers": ["late"],
+        "arguments": [template],
+        "count": 2,
+        "pattern": "late-{}",
+        "offsets": f"{template},0,1",
     }
     forms = [dag for dag_id, dag in dags.items() if "action" in dag.tags]
-    assert len(forms) == 13
+    assert len(forms) == sum(1 for one in ACTIONS.values() if one.form)
     done = [
         Instance(dag, dag.dag_id, {"dry_run": dry_run} | {n: v for n, v in given.items() if n in dag.params}).run()
         for dag in forms

@@ -14,7 +14,7 @@ from coordinator_ui import access, pages, words
 from coordinator_ui.access import may_read_cluster, may_read_run
 from coordinator_ui.reading import Reader
 from coordinator_ui.registration import EXTERNAL_VIEWS, FASTAPI_APPS
-from coordinator_ui.routes import make_app, run_times
+from coordinator_ui.routes import Result, make_app, run_result, run_times
 from coordinator_ui.story import only, tell
 from fastapi import HTTPException
 from fastapi.dependencies.models import Dependant
@@ -99,7 +99,9 @@ def a_hand_off(shop: Cluster, **more: Any) -> None:
     write(shop, State.STARTING, State.STABLE, 900_002.25, confirmed={"b": (1, 2, 3)}, actor=task("settle"))
 
 
-def pages_of(cluster: Cluster | Callable[[str], Any], *, allowed: bool = True, **reader: Any) -> TestClient:
+def pages_of(
+    cluster: Cluster | Callable[[str], Any], *, allowed: bool = True, result: Result | None = None, **reader: Any
+) -> TestClient:
     """A client of the pages; `allowed` = Airflow's own checks are passed."""
 
     def connect(name: str) -> tuple[str, Callable[[], AbstractContextManager[Coordinator]]]:
@@ -110,6 +112,7 @@ def pages_of(cluster: Cluster | Callable[[str], Any], *, allowed: bool = True, *
         app.dependency_overrides[may_read_cluster] = lambda: None
         app.dependency_overrides[may_read_run] = lambda: None
         app.dependency_overrides[run_times] = lambda: (900_000.0, 900_010.0)
+        app.dependency_overrides[run_result] = lambda: result
     return TestClient(app, root_path="/airflow" + PREFIX)
 
 
@@ -319,6 +322,25 @@ def test_the_tab_of_a_run_shows_what_that_run_moved_and_nothing_else(shop: Clust
     assert "1 partition on the way" in text_of(client.get("/runs/rebalance/run 2").text)
     assert "This run has changed nothing" in client.get("/runs/rebalance/run 3").text
     assert "this is a run of another one" in client.get("/runs/consumers/run 1").text
+
+
+@pytest.mark.parametrize(
+    ("result", "says"),
+    [
+        (Result(("a <b>gives</b> 3",), True, True, True), "Dry run: nothing was changed This is what drain would do."),
+        (Result(("a <b>gives</b> 3",), False, True, True), "drain is done a &lt;b&gt;gives&lt;/b&gt; 3"),
+        (Result((), False, True, False), "drain has failed Nothing was changed by this try."),
+        (Result((), False, False, False), "drain is under way"),
+    ],
+    ids=["a dry run", "done", "failed", "under way"],
+)
+def test_the_tab_of_an_actions_run_says_first_whether_anything_was_changed(
+    shop: Cluster, result: Result, says: str
+) -> None:
+    html = pages_of(shop, result=result).get("/runs/drain/run 1").text
+    assert says in text_of(html)
+    assert "<b>gives" not in html
+    assert ('id="live"' in html) != result.over
 
 
 def test_looking_writes_nothing(shop: Cluster) -> None:
@@ -547,7 +569,7 @@ def test_a_store_that_is_down_is_a_page_that_says_so_and_is_not_asked_again_at_o
     for _ in range(3):
         answer = client.get("/clusters/shop/topics/orders")
         assert answer.status_code == 503
-        assert "ZooKeeper at zk:2181 does not answer" in answer.text
+        assert "<strong>KPC-041</strong> ZooKeeper at zk:2181 does not answer" in answer.text
         assert 'id="live"' in answer.text
     assert opened == ["shop"]
 

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 from coordinator_tasks import __version__
+from coordinator_tasks.service.actions import ACTIONS
 from tests.airflow_process import said_by_airflow
 
 ROOT = Path(__file__).parents[3]
+UPKEEP = 4
+"""DAGs that are no forms of actions."""
 FOUND = """
 import json
 from airflow.providers_manager import ProvidersManager
@@ -88,12 +91,12 @@ def test_airflow_finds_connections_plugin_and_dags_without_a_copied_folder(unpac
     }
     assert "extra__kafka_coordinator_zookeeper__status_token" in found["fields"]
     assert "dag_prefix" in found["options"]
-    assert found["links"] == ["coordinator_plugin.links.ClusterPageLink"]
+    assert sorted(found["links"]) == ["coordinator_plugin.links.ClusterPageLink", "coordinator_plugin.links.ResultLink"]
     assert found["notifiers"] == ["coordinator_plugin.notifications.StuckTopicsNotifier"]
     assert "coordinator" in found["plugins"]
     dags = found["dags"]
     assert isinstance(dags, dict)
-    assert len(dags) == 19
+    assert len(dags) == UPKEEP + sum(1 for action in ACTIONS.values() if action.form)
     assert dags["kafka_rebalance"] == [["coordinator", "main", "team-data"], True]
     assert all(name.startswith("kafka_") and paused for name, (_, paused) in dags.items())
 

@@ -11,11 +11,11 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from coordinator_tasks.core.assignors.weights import Measure
-from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.errors import BadStrategy, Refused
 
 MAX_PARTITION = 1_000_000  # of a range: `0-99999999999` would fill the memory
 Reader: TypeAlias = Callable[[str, str], object]
-"""From a parameter's name and text to its value; raises `Refused`."""
+"""From a parameter's name and text to its value; raises `BadStrategy`."""
 
 
 class Zones(StrEnum):
@@ -66,10 +66,10 @@ class Rules:
 
 
 def rules_of(parameters: Mapping[str, str]) -> Rules:
-    """Read the parameters; raises `Refused`."""
+    """Read the parameters; raises `BadStrategy`."""
     unknown = sorted(parameters.keys() - _READERS.keys())
     if unknown:
-        raise Refused(
+        raise BadStrategy(
             f"strategy 'weighted' has no parameter {unknown[0]!r}; the known ones are {', '.join(sorted(_READERS))}"
         )
     values: dict[str, object] = {}
@@ -81,7 +81,7 @@ def rules_of(parameters: Mapping[str, str]) -> Rules:
 
 def _bad(name: str, text: str, rule: str) -> Refused:
     shown = text if len(text) <= 60 else text[:57] + "..."
-    return Refused(f"parameter {name!r} of strategy 'weighted' is {shown!r}: it has to be {rule}")
+    return BadStrategy(f"parameter {name!r} of strategy 'weighted' is {shown!r}: it has to be {rule}")
 
 
 def _real(most: float, rule: str) -> Callable[[str, str], float]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from coordinator_tasks.core.assignors.problem import Problem
 from coordinator_tasks.core.assignors.weighted.parameters import Rules
-from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.errors import BadStrategy
 
 NOBODY = ""
 NEGLIGIBLE = 1e-9  # of the largest number: less counts as nothing, because sums could not show that it moved
@@ -61,7 +61,7 @@ class Table:
         self.placed.update(dict.fromkeys(self._numbers[wrong].tolist(), NOBODY))
 
     def _weighed(self, problem: Problem, rules: Rules) -> Floats:
-        """The weight of each partition; the mean of the known ones if it is unknown. Raises `Refused`.
+        """The weight of each partition; the mean of the known ones if it is unknown. Raises `BadStrategy`.
 
         If no weight is known and the rules add none, each partition weighs 1.
         """
@@ -71,7 +71,7 @@ class Table:
         wrong = [p for p in self._numbers[doubtful].tolist() if p in given]
         if wrong:
             said = f"partition {wrong[0]} of topic {problem.topic} weighs {given[wrong[0]]}"
-            raise Refused(f"{said}, which is no number from 0 on")
+            raise BadStrategy(f"{said}, which is no number from 0 on")
         known = weights[~doubtful].tolist() if doubtful.any() else []
         weights[doubtful] = math.fsum(known) / len(known) if known else 0.0 if rules.each else 1.0
         return weights

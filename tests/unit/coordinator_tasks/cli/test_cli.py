@@ -12,6 +12,7 @@ from coordinator_tasks import __version__
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, ZooKeeperRegistry, claim_incarnation
 from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.cli import app, main, version
+from coordinator_tasks.cli.base import user
 from coordinator_tasks.core.codecs.codec import decode_node, decode_release, encode_release
 from coordinator_tasks.core.codecs.member_codec import encode_claim, encode_directive
 from coordinator_tasks.core.machine.world import Policy
@@ -186,14 +187,14 @@ def test_a_drain_moves_everything_and_the_history_says_why(run: Run, site: Site)
     site.clock.advance(10)
 
     out = run("plan", "--dry-run")[1]
-    assert "draining: consumer-b (by kim: new host)" in out
+    assert f"draining: consumer-b (by kim, as user {user()}: new host)" in out
     assert "hand-off: its one possible owner releases it" in out
     steps(run)
 
     (newest, *_) = the_json(run("history", "orders", "--json"))
     assert {(m["giver"], m["taker"]) for m in newest["moves"]} == {("consumer-b", "consumer-a")}
     out = run("history")[1]
-    assert "draining: consumer-b (by kim: new host)" in out
+    assert f"draining: consumer-b (by kim, as user {user()}: new host)" in out
     assert "command " in out
     assert "consumer-b  consumer-a  handoff" in out
     assert "3 partitions moved; 3 not measured" in out, "these consumers say nothing of it"
@@ -399,7 +400,51 @@ def test_the_fleet_is_set_and_drained_from(run: Run, site: Site) -> None:
     assert the_json(run("fleet", "--json"))[0]["conf"] == {"spark.cores.max": "2"}
     run("drain", "consumer-a", "--why", "new host")
     assert the_json(run("fleet", "--json"))[0]["consumers"] == []
-    assert run("undrain", "consumer-a")[0] == 0
+    assert run("undrain", "consumer-a", "--fleet", "sales")[0] == 0
+    assert the_json(run("fleet", "--json"))[0]["consumers"] == ["consumer-a"]
+
+
+def test_who_asked_is_the_systems_user_and_stands_beside_what_was_typed(
+    run: Run, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(name, "mallory")
+    stable(run, site, "consumer-a")
+    run("freeze", "orders")
+    run("drain", "consumer-a", "--why", "new disk", "--by", "kim")
+    drained, frozen, added = the_json(run("history", "--actions", "--json"))
+    assert [one["actor"]["who"] for one in (frozen, drained)] == [user(), f"kim, as user {user()}"]
+    assert "mallory" not in user()
+    assert (frozen["about"], frozen["changes"]) == (
+        "orders",
+        [{"node": "config/orders", "field": "frozen", "before": "false", "after": "true"}],
+    )
+    assert (drained["about"], drained["why"], added["action"]) == ("consumer-a", "new disk", "add_topic")
+    shown = run("history", "orders", "--actions")[1]
+    assert f"{user()} (command)" in shown
+    assert "consumer-a" not in shown
+
+
+def test_a_fleet_is_scaled_and_its_size_is_checked(run: Run, site: Site) -> None:
+    run("set-fleet", "sales", "--application", "app.py", "--consumer", "s-1", "--env", "TZ=UTC", "--code", "1.4")
+    assert run("scale", "sales", "3", "--dry-run")[1].splitlines()[:2] == ["s-2 joins", "s-3 joins"]
+    assert the_json(run("fleet", "--json"))[0]["consumers"] == ["s-1"]
+    assert run("scale", "sales", "3")[1].endswith("sales should have 3 consumers: s-1, s-2, s-3\n")
+    (found,) = the_json(run("fleet", "--json"))
+    assert (found["code"], found["environment"]) == ("1.4", {"TZ": "UTC"})
+    for words, says in (
+        (("scale", "nosuch", "3"), "KPC-012: cluster 'site' has no fleet 'nosuch'"),
+        (("scale", "sales", "2000"), "KPC-019: a fleet has 0 to 1000 consumers"),
+        (("scale", "sales", "x"), "KPC-002: Invalid value"),
+        (
+            ("set-fleet", "sales", "--application", "{code}.py", "--consumer", "a"),
+            "KPC-019: the fleet of 'sales' names",
+        ),
+        (("redeploy", "nosuch"), "KPC-012"),
+    ):
+        code, out, err = run(*words)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert says in err
 
 
 def test_a_removed_topic_is_closed(run: Run, site: Site) -> None:

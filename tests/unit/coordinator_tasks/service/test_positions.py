@@ -8,87 +8,29 @@ from dataclasses import replace
 import pytest
 from coordinator_plugin import changes
 
-from coordinator_tasks.core.codecs.codec import decode_node, decode_state, encode_node
+from coordinator_tasks.core.codecs.codec import encode_node
 from coordinator_tasks.core.errors import LookAgain, NotManaged, Refused
 from coordinator_tasks.core.model import (
     Actor,
-    Committed,
-    ConsumerStatus,
     Explanation,
-    Member,
     MoveKind,
-    RunningPartition,
     Seek,
     State,
-    Token,
-    TopicNode,
-    TopicStatus,
 )
 from coordinator_tasks.core.ports import SetData
-from coordinator_tasks.core.protocol.holding import may_hold
 from coordinator_tasks.core.znodes import put
 from coordinator_tasks.service import directives, history, positions, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.topics import add_topic, configuration, remove_topic
-from tests.fakes.cluster import PERSON, Cluster
+from tests.fakes.cluster import PERSON
+from tests.world.shop import Shop, open_shop
 
 DAG_TASK = Actor("airflow", "ada", "reset_offsets", "run-1", "reset_offsets", 1)
 
 
-class Shop(Cluster):
-    """Topic `orders` with three partitions of 100 records, the first 10 expired; consumers obey at once."""
-
-    def answer(self, member: Member) -> ConsumerStatus:
-        if not self.zk.get(self.paths.topic("orders")).data:
-            return ConsumerStatus(member.consumer, self.name, member.incarnation, "boot", "ok")
-        node = self.node
-        running = {
-            p: RunningPartition(0, Token(node.since[p], member.incarnation, node.generation), True, False, 0, None)
-            for p, owner in node.assignments.items()
-            if owner == member.consumer
-        }
-        held = may_hold(node, member.consumer, member.incarnation, isolated=False)
-        status = TopicStatus(node.generation, node.epoch, held, running, True)
-        return ConsumerStatus(member.consumer, self.name, member.incarnation, "boot", "ok", {"orders": status})
-
-    @property
-    def node(self) -> TopicNode:
-        path = self.paths.topic("orders")
-        return decode_node(path, self.zk.get(path).data)
-
-    @property
-    def state(self) -> State:
-        path = self.paths.state("orders")
-        return decode_state(path, self.zk.get(path).data).state
-
-    def settle(self) -> None:
-        for _ in range(6):
-            self.clock.advance(10.0)
-            transitions.step(self.coordinator, ["orders"], PERSON)
-
-    def commit(self, partition: int, offset: int) -> None:
-        token = Token(self.node.since[partition], 1, self.node.generation)
-        entry = Committed(offset, token, "a", self.name, self.node.topic_id)
-        self.kafka.offsets("g").commit("orders", {partition: entry})
-
-
 @pytest.fixture
 def shop() -> Shop:
-    shop = Shop()
-    shop.kafka.create_topic("orders", 3)
-    for partition in range(3):
-        shop.kafka.append("orders", partition, 60, at_ms=1_000)
-        shop.kafka.append("orders", partition, 40, at_ms=5_000)
-        shop.kafka.expire("orders", partition, 10)
-    add_topic(shop.coordinator, "orders", "g", actor=PERSON)
-    shop.join("a")
-    shop.statuses.answers["a"] = shop.answer
-    transitions.plan(shop.coordinator, ["orders"], PERSON)
-    shop.settle()
-    assert shop.state is State.STABLE
-    shop.commit(0, 80)
-    shop.commit(1, 90)
-    return shop
+    return open_shop()
 
 
 @pytest.mark.parametrize(
@@ -97,10 +39,22 @@ def shop() -> Shop:
         ("earliest", [10, 10, 10]),
         ("Latest", [100, 100, 100]),
         ("42", [42, 42, 42]),
+        ("101", [100, 100, 100]),
+        ("5", [10, 10, 10]),
+        ("current", [80, 90, 100]),
         ("1970-01-01T00:00:02Z", [60, 60, 60]),
         ("1970-01-01T01:00:10+01:00", [100, 100, 100]),
     ],
-    ids=["the first that is there", "the end", "an offset", "a time", "a time after the last record"],
+    ids=[
+        "the first that is there",
+        "the end",
+        "an offset",
+        "an offset beyond the log",
+        "an offset that has expired",
+        "where they are, or the end",
+        "a time",
+        "a time after the last record",
+    ],
 )
 def test_a_preview_says_where_each_partition_is_and_goes_and_writes_nothing(
     shop: Shop, to: str, targets: list[int]
@@ -111,11 +65,65 @@ def test_a_preview_says_where_each_partition_is_and_goes_and_writes_nothing(
     assert shop.server.zxid == before
 
 
+def test_a_shift_counts_from_the_committed_offset_and_stops_at_the_ends_of_the_log(shop: Shop) -> None:
+    shifted = {to: positions.preview(shop.coordinator, "orders", to, [0, 1]) for to in ("-20", "+15", "-100")}
+    assert {to: [one.target for one in found] for to, found in shifted.items()} == {
+        "-20": [60, 70],
+        "+15": [95, 100],
+        "-100": [10, 10],
+    }
+    assert [one.asked for one in shifted["+15"]] == [None, 105]
+
+
+def test_a_duration_goes_back_from_now(shop: Shop) -> None:
+    now_s = shop.clock.now()
+    shop.kafka.append("orders", 0, 5, at_ms=int((now_s - 3600) * 1000))
+    found = {to: positions.preview(shop.coordinator, "orders", to, [0])[0].target for to in ("PT1H", "PT59M59.9S")}
+    assert found == {"PT1H": 100, "PT59M59.9S": 105}
+
+
+def test_offsets_are_given_for_each_partition_and_the_history_keeps_them_as_numbers(shop: Shop) -> None:
+    positions.reset(shop.coordinator, "orders", {0: 20, 2: 500}, why="", actor=PERSON)
+    assert {p: seek.offset for p, seek in shop.node.seeks.items()} == {0: 20, 2: 100}
+    record = history.records(shop.coordinator, "orders")[0]
+    assert record.cause == "reset offsets of 2 partitions to given offsets (by ada)"
+    assert record.plan is not None
+    assert (record.plan.was_at, record.plan.undoes) == ({0: 80}, "")
+
+
+def test_several_topics_are_checked_before_the_first_one_is_reset(shop: Shop) -> None:
+    shop.kafka.create_topic("clicks", 1)
+    add_topic(shop.coordinator, "clicks", "g", actor=PERSON)
+    before = shop.server.zxid
+    wishes = [positions.Wish("orders", {0: 20}), positions.Wish("clicks", {0: 0})]
+    with pytest.raises(Refused, match="topic clicks is not planned yet"):
+        positions.reset_all(shop.coordinator, wishes, why="", actor=PERSON)
+    assert shop.server.zxid == before
+
+
+def test_when_a_later_topic_moves_it_is_said_which_ones_are_reset(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+
+    def reset(_: Coordinator, topic: str, *rest: object, **options: object) -> tuple[positions.Shift, ...]:
+        if written:
+            raise LookAgain(f"topic {topic} moves")
+        written.append(topic)
+        return (positions.Shift(0, 80, 20),)
+
+    monkeypatch.setattr(positions, "reset", reset)
+    wishes = [positions.Wish("orders", {0: 20}), positions.Wish("orders", {1: 20})]
+    with pytest.raises(LookAgain, match="topic orders moves; orders: done, so ask again without it"):
+        positions.reset_all(shop.coordinator, wishes, why="", actor=PERSON)
+
+
 def test_a_shift_reads_as_a_sentence() -> None:
     assert positions.Shift(3, 80, 10).text == "partition 3 continues at 10, was at 80: 70 offsets are read again"
     assert positions.Shift(3, 10, 80).text == "partition 3 continues at 80, was at 10: 70 offsets are left out"
     assert positions.Shift(3, 10, 10).text == "partition 3 continues at 10, was at 10: no change"
     assert positions.Shift(3, None, 10).text == "partition 3 continues at 10, nothing was committed"
+    beyond = "partition 3 continues at 10, was at 9: 1 offset is left out; 12 was asked for, the log ends at 10"
+    assert positions.Shift(3, 9, 10, 12).text == beyond
+    assert positions.Shift(3, 10, 10, 0).effect == "no change; 0 was asked for, the log begins at 10"
 
 
 def test_a_reset_restarts_its_partitions_alone_and_the_history_keeps_where_they_were(shop: Shop) -> None:
@@ -216,14 +224,14 @@ def test_a_task_that_is_tried_again_resets_once(shop: Shop) -> None:
 
 
 def test_two_attempts_of_one_task_at_once_reset_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    shifts, epoch = positions._shifts, shop.node.epoch
+    shifts, epoch = positions.shifts_to, shop.node.epoch
 
     def overtaken(c: Coordinator, topic: str, to: str, partitions: Collection[int]) -> tuple[positions.Shift, ...]:
-        monkeypatch.setattr(positions, "_shifts", shifts)
+        monkeypatch.setattr(positions, "shifts_to", shifts)
         assert positions.reset(c, topic, to, partitions, why="", actor=replace(DAG_TASK, attempt=2))
         return shifts(c, topic, to, partitions)
 
-    monkeypatch.setattr(positions, "_shifts", overtaken)
+    monkeypatch.setattr(positions, "shifts_to", overtaken)
     assert positions.reset(shop.coordinator, "orders", "earliest", [0], why="", actor=DAG_TASK) == ()
     assert shop.node.epoch == epoch + 1
 
@@ -231,11 +239,14 @@ def test_two_attempts_of_one_task_at_once_reset_once(shop: Shop, monkeypatch: py
 @pytest.mark.parametrize(
     ("to", "partitions", "says"),
     [
-        ("101", [], "partition 0 of topic 'orders' has offsets 10 to 100, and not 101"),
-        ("5", [1], "partition 1 of topic 'orders' has offsets 10 to 100, and not 5"),
-        ("yesterday", [], "'yesterday' is no position; give earliest, latest, an offset"),
+        ("yesterday", [], "'yesterday' is no position; give earliest, latest, current, an offset"),
         ("2026-11-21T08:15:00", [], "has no zone"),
-        ("-3", [], "is no position"),
+        ("-3", [], "partition 2 of topic 'orders' cannot be shifted by -3: nothing is committed; name the other"),
+        ("-", [0], "'-' is no position: a shift is a whole number"),
+        ("+1.5", [0], "is no position: a shift is a whole number"),
+        ("P1Y", [0], "is no position: a duration is written as PnDTnHnMnS"),
+        ("P999999999D", [0], "'P999999999D before now' lies before 1970"),
+        (str(2**63), [0], "an offset is a whole number from 0 to 9223372036854775807"),
         ("0001-01-01T00:00:00+01:00", [], "lies before 1970"),
         ("1969-12-31T23:59:59.999Z", [], "lies before 1970"),
         ("9" * 5_000, [], r"9\.\.\.' is no position"),

@@ -59,7 +59,7 @@ def test_every_module_and_class_that_is_named_is_there(info: dict[str, Any]) -> 
     for name in classes:
         module, _, attribute = name.rpartition(".")
         assert isinstance(getattr(importlib.import_module(module), attribute), type)
-    assert {one.rpartition(".")[0] for one in classes[:2]} == {
+    assert {one.rpartition(".")[0] for one in classes[:3]} == {
         "coordinator_plugin.links",
         "coordinator_plugin.notifications",
     }
@@ -230,6 +230,6 @@ def test_an_address_that_does_not_take_it_fails_nothing_and_is_not_shown(
     Told(monkeypatch, answer)
     notify(monkeypatch, StoreUnavailable("gone"), Connection(conn_id="chat", conn_type="http", host=SECRET_ADDRESS))
     assert logged == [
-        "the coordinator cannot read its topics: gone",
+        "the coordinator cannot read its topics: KPC-041: gone",
         f"the post to connection chat failed: {said}",
     ]

@@ -10,13 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_tasks.core.codecs import codec, member_codec, status_codec
-from coordinator_tasks.core.codecs.history_codec import decode_record, encode_record, with_pauses
+from coordinator_tasks.core.codecs.history_codec import (
+    decode_asked,
+    decode_record,
+    encode_asked,
+    encode_record,
+    with_pauses,
+)
 from coordinator_tasks.core.errors import Malformed, UnknownVersion
 from coordinator_tasks.core.fields import MAX_BYTES
 from coordinator_tasks.core.model import (
     Absence,
     Actor,
     Ago,
+    Asked,
+    Change,
     Committed,
     ConsumerStatus,
     Directive,
@@ -233,6 +241,7 @@ NOT_STORED = {
     "Member.problem",
     "Member.registered_at",
     "Record.sequence",
+    "Asked.sequence",
 }
 """Fields that the node's name or its version says, or the reader, or nobody."""
 
@@ -243,9 +252,34 @@ json_values = st.recursive(
 )
 
 
-@pytest.fixture(params=list(CASES))
+NEXT = {
+    "member": replace(CASES["member"], value=replace(CASES["member"].value, release="0.3.0")),
+    "fleet": replace(
+        CASES["fleet"],
+        value=replace(CASES["fleet"].value, environment={"TZ": "UTC"}, code="1.4", replaced={"a": 3}),
+    ),
+    "record of a reset": replace(
+        CASES["record"],
+        value=replace(
+            CASES["record"].value,
+            plan=Explanation("reset offsets", "id", "to 5", (Reason("was at 9", (46,)),), was_at={46: 9}, undoes="r0"),
+        ),
+    ),
+    "asked": Case(
+        Asked(
+            "pause", "orders", Actor("command", "ada"), 5.0, "why", (Change("config/orders", "paused", "[]", "[1]"),)
+        ),
+        encode_asked,
+        lambda raw: decode_asked(PATH, raw, -1),
+    ),
+}
+"""Fields and kinds that the last release does not have; its examples are without them."""
+EVERY: list[Case] = [*CASES.values(), *NEXT.values()]
+
+
+@pytest.fixture(params=range(len(EVERY)), ids=[*CASES, *(f"next {name}" for name in NEXT)])
 def case(request: pytest.FixtureRequest) -> Case:
-    return CASES[request.param]
+    return EVERY[request.param]
 
 
 def test_what_is_written_is_read_back_the_same(case: Case) -> None:
@@ -267,7 +301,7 @@ def parts_of(value: Any) -> Iterator[Any]:
 
 def test_every_field_has_a_value_above_that_is_not_its_default() -> None:
     given: dict[str, bool] = {}
-    for part in parts_of(tuple(case.value for case in CASES.values())):
+    for part in parts_of(tuple(case.value for case in EVERY)):
         for one in fields(part):
             default = one.default if one.default_factory is MISSING else one.default_factory()
             name, value = f"{type(part).__name__}.{one.name}", getattr(part, one.name)

@@ -1,0 +1,149 @@
+"""Commands for committed offsets, with the columns and the options of `kafka-consumer-groups`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coordinator_tasks import show
+from coordinator_tasks.cli import actions
+from coordinator_tasks.cli.base import Format, Json, Output, actor, how_of, listed, opened, say_how_to_execute
+from coordinator_tasks.core.errors import BadOffsets
+from coordinator_tasks.core.names import check_topic
+from coordinator_tasks.service import group_offsets, position_rules, positions
+from coordinator_tasks.service.actions import ACTIONS
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.offset_actions import wishes_of
+from coordinator_tasks.service.position_rules import MAX_FILE_CHARS, Position, PositionKind
+from coordinator_tasks.service.positions import Wish
+
+commands = typer.Typer(name="offsets", help="Committed offsets, as users of kafka-consumer-groups know them.")
+Group = Annotated[str, typer.Option(help="Only topics of this consumer group.", show_default=False)]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", help="A topic, or some partitions of it, as TOPIC:0,1,2; repeatable.", show_default=False),
+]
+EXPORT = "Print the new offsets as lines of topic,partition,offset, which --from-file reads."
+
+
+@commands.command()
+def describe(
+    context: typer.Context,
+    topic: Topics = None,
+    group: Group = "",
+    how: Output = Format.TABLE,
+    json: Json = False,
+) -> None:
+    """List committed offset, end of the log, lag and owner of each partition; without --topic, of all managed topics."""
+    wanted = _topics(topic)
+    with opened(context) as c:
+        listed(group_offsets.described(c, wanted, group), how_of(how, json), show.offsets)
+
+
+@commands.command()
+def reset(
+    context: typer.Context,
+    *,
+    topic: Topics = None,
+    group: Group = "",
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="All topics, or those of --group.")] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first offset that is there.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end of the log.")] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="To the committed offset.")] = False,
+    to_datetime: Annotated[str, typer.Option(help="To the first record from this time on; without a zone: UTC.")] = "",
+    by_duration: Annotated[str, typer.Option(help="To the first record of the last PnDTnHnMnS.")] = "",
+    to_offset: Annotated[str, typer.Option(help="To this offset, or the nearest one of the log.")] = "",
+    shift_by: Annotated[str, typer.Option(help="So many offsets on; negative: back.")] = "",
+    from_file: Annotated[
+        Path | None, typer.Option(help="To the offsets of a file with lines of topic,partition,offset.")
+    ] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Do it; else it is only shown.")] = False,
+    export: Annotated[bool, typer.Option("--export", help=EXPORT)] = False,
+    why: Annotated[str, typer.Option(help="The reason, in one line; it is kept in the history.")] = "",
+    how: Output = Format.TABLE,
+    json: Json = False,
+) -> None:
+    """Move partitions to other offsets: their owners stop them, commit, and start again there; consumers live on.
+
+    Without --execute it only shows what would be done. Offsets that are not in the log are set to its nearest end.
+    """
+    asked = {
+        "--to-earliest": to_earliest,
+        "--to-latest": to_latest,
+        "--to-current": to_current,
+        "--to-datetime": to_datetime,
+        "--by-duration": by_duration,
+        "--to-offset": to_offset,
+        "--shift-by": shift_by,
+        "--from-file": from_file,
+    }
+    flag = _only([name for name, value in asked.items() if value], list(asked))
+    wanted = _topics(topic)
+    text = "" if from_file is None else _read(from_file)
+    if from_file is not None and (wanted or all_topics or group):
+        raise BadOffsets("--from-file names the topics itself; leave out --topic, --all-topics and --group")
+    if from_file is None and bool(wanted) == all_topics:
+        raise BadOffsets("say which topics: give --topic, repeated for several, or --all-topics")
+    place = None if from_file is not None else _READ[flag](str(asked[flag]))
+    with opened(context) as c:
+        wishes = wishes_of(c, text) if place is None else _wishes(c, wanted, group, place)
+        change = partial(positions.reset_all, why=why, actor=actor()) if execute else positions.preview_all
+        listed(change(c, wishes), how_of(how, json), show.exported_offsets if export else show.resets)
+    if not execute:
+        say_how_to_execute()
+
+
+actions.add(commands, ACTIONS["undo_offsets"])
+
+
+def _wishes(c: Coordinator, wanted: Mapping[str, Sequence[int]], group: str, place: Position) -> list[Wish]:
+    configs = group_offsets.chosen(c, wanted, group)
+    return [Wish(one.topic, place, tuple(wanted.get(one.topic, ()))) for one in configs]
+
+
+def _only(given: Sequence[str], flags: Sequence[str]) -> str:
+    if len(given) != 1:
+        raise BadOffsets(
+            f"give exactly one of {', '.join(flags)}; given {'are ' + ' and '.join(given) if given else 'is none'}"
+        )
+    return given[0]
+
+
+_READ: Mapping[str, Callable[[str], Position]] = {
+    "--to-earliest": lambda _: Position(PositionKind.EARLIEST, "earliest"),
+    "--to-latest": lambda _: Position(PositionKind.LATEST, "latest"),
+    "--to-current": lambda _: Position(PositionKind.CURRENT, "current"),
+    "--to-datetime": partial(position_rules.time, zone=False),
+    "--by-duration": position_rules.duration,
+    "--to-offset": position_rules.offset,
+    "--shift-by": position_rules.shift,
+}
+
+
+def _topics(given: Sequence[str] | None) -> dict[str, tuple[int, ...]]:
+    """Topic → partitions of the option --topic; none = all of them."""
+    found: dict[str, tuple[int, ...]] = {}
+    for one in given or ():
+        topic, colon, listed = one.partition(":")
+        check_topic(topic)
+        if topic in found:
+            raise BadOffsets(f"--topic names {topic!r} twice; list its partitions behind one colon, as {topic}:0,1,2")
+        found[topic] = _numbers(topic, listed) if colon else ()
+    return found
+
+
+def _numbers(topic: str, listed: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in listed.split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+        raise BadOffsets(f"{listed[:40]!r} are no partitions of topic {topic!r}; write them as {topic}:0,1,2")
+    return tuple(sorted({int(part) for part in parts}))
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return file.read(MAX_FILE_CHARS + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadOffsets(f"the file {path} cannot be read: {error}; give a readable text file") from error

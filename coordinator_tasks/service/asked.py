@@ -1,0 +1,94 @@
+"""Who asked for what: each action writes a record of it in its own transaction, with what it changes.
+
+The record is made of the transaction itself, so that no action can be done without it, and a second call that changes
+nothing leaves none.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, cast
+
+from coordinator_tasks.core.codecs.history_codec import decode_asked, encode_asked
+from coordinator_tasks.core.model import Actor, Asked, Change
+from coordinator_tasks.core.ports import Create, Delete, Operation, SetData, Stat, ZooKeeper
+from coordinator_tasks.core.znodes import children, find_many
+from coordinator_tasks.service.coordinator import Coordinator
+
+MAX_CHARS = 500
+"""Of a field before and after."""
+MAX_CHANGES = 50
+_CHUNK = 200
+
+
+def recording(c: Coordinator, action: str, about: str, actor: Actor, why: str = "") -> Coordinator:
+    """The coordinator for one action: what it writes to configurations, directives and fleets is recorded beside it."""
+    return replace(c, zk=cast(ZooKeeper, _Recorder(c, Asked(action, about, actor, 0.0, why))))
+
+
+def asked(c: Coordinator, about: str = "", limit: int = 100) -> tuple[Asked, ...]:
+    """What was asked for, newest first; `about` = only of this topic, consumer or fleet. Raises `Malformed`."""
+    return tuple(islice((one for one in _backwards(c) if about in ("", one.about)), limit))
+
+
+def names(c: Coordinator) -> list[str]:
+    """The names of the records, oldest first."""
+    return [name for name in children(c.zk, c.paths.asked) if name.isascii() and name.isdigit()]
+
+
+def _backwards(c: Coordinator) -> Iterator[Asked]:
+    listed = names(c)
+    for end in range(len(listed), 0, -_CHUNK):
+        paths = {name: f"{c.paths.asked}/{name}" for name in reversed(listed[max(0, end - _CHUNK) : end])}
+        for name, node in find_many(c.zk, paths).items():
+            yield decode_asked(paths[name], node.data, int(name))
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorder:
+    """A session whose transactions have one operation more if they change what persons set."""
+
+    c: Coordinator
+    asked: Asked
+
+    def transact(self, operations: Sequence[Operation]) -> list[str | Stat | None]:
+        changes = tuple(one for operation in operations for one in self._changes(operation))
+        if not changes:
+            return self.c.zk.transact(operations)
+        self.c.zk.ensure(self.c.paths.asked)
+        entry = replace(self.asked, at=self.c.clock.now(), changes=changes[:MAX_CHANGES])
+        record = Create(f"{self.c.paths.asked}/", encode_asked(entry), sequence=True)
+        return self.c.zk.transact([*operations, record])[:-1]
+
+    def _changes(self, operation: Operation) -> Iterator[Change]:
+        paths = self.c.paths
+        if not operation.path.startswith(tuple(f"{one}/" for one in (paths.configs, paths.directives, paths.fleets))):
+            return
+        if not isinstance(operation, Create | SetData | Delete):
+            return
+        # A write under a guard fails if the node is another one by then, and with it this record.
+        node = self.c.zk.find(operation.path)
+        before = _fields(node.data if node is not None else b"")
+        after = _fields(b"" if isinstance(operation, Delete) else operation.data)
+        name = operation.path.removeprefix(f"{paths.base}/")
+        for field in dict.fromkeys((*before, *after)):
+            if before.get(field) != after.get(field):
+                yield Change(name, field, _shown(before.get(field)), _shown(after.get(field)))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.c.zk, name)
+
+
+def _fields(data: bytes) -> dict[str, Any]:
+    """The fields of a node; what is no object of JSON is one field."""
+    try:
+        found = json.loads(data) if data else {}
+    except (ValueError, RecursionError):
+        found = None
+    return found if isinstance(found, dict) else {"data": repr(data[:MAX_CHARS])}
+
+
+def _shown(value: Any) -> str:
+    text = "" if value is None else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - 3] + "..."

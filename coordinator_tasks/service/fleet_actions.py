@@ -1,0 +1,137 @@
+"""The actions for fleets: what should run, how many of it, and a replacement of what runs."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from coordinator_tasks.core.errors import NotManaged
+from coordinator_tasks.core.model import Actor, Fleet
+from coordinator_tasks.core.partition_text import counted
+from coordinator_tasks.service import fleet, overview, redeployment, scaling
+from coordinator_tasks.service import parameters as p
+from coordinator_tasks.service.action import Action, Done, Given
+from coordinator_tasks.service.coordinator import Coordinator
+
+_TOLD = ("application", "code", "arguments", "conf", "environment")
+
+
+def _wanted(given: Given) -> Fleet:
+    return Fleet(
+        given["app"],
+        given["application"],
+        tuple(given.get("consumers") or ()),
+        tuple(given.get("arguments") or ()),
+        _texts(given.get("conf")),
+        environment=_texts(given.get("environment")),
+        code=given.get("code") or "",
+    )
+
+
+def _texts(given: Mapping[str, Any] | None) -> dict[str, str]:
+    return {str(name): str(value) for name, value in (given or {}).items()}
+
+
+def _set_fleet(c: Coordinator, given: Given, _: Actor) -> Done:
+    found = fleet.set_fleet(c, _wanted(given))
+    return Done(found, f"{_listed(found)}; the missing ones are launched", (_listed(found),))
+
+
+def _listed(found: Fleet) -> str:
+    names = f": {', '.join(found.consumers)}" if found.consumers else ""
+    return f"{found.app} should have {counted(len(found.consumers), 'consumer')}{names}"
+
+
+def _compared(c: Coordinator, given: Given) -> Iterator[str]:
+    wanted = _wanted(given)
+    try:
+        now = fleet.fleet_of(c, wanted.app)
+    except NotManaged:
+        yield f"{wanted.app} is new"
+        return
+    for name in _TOLD:
+        if getattr(now, name) != getattr(wanted, name):
+            yield f"{wanted.app}: {name} was {_shown(getattr(now, name))} and becomes {_shown(getattr(wanted, name))}"
+    for consumer in sorted(set(wanted.consumers) - set(now.consumers)):
+        yield f"{wanted.app}: {consumer} joins"
+    for consumer in sorted(set(now.consumers) - set(wanted.consumers)):
+        yield f"{wanted.app}: {consumer} is no longer wanted; while it lives it keeps its partitions, so drain it"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        value = [f"{name}={one}" for name, one in sorted(value.items())]
+    text = value if isinstance(value, str) else " ".join(value)
+    return repr(text if len(text) <= 200 else text[:197] + "...")
+
+
+def _would_scale(c: Coordinator, given: Given) -> Done:
+    found = scaling.would_scale(c, given["app"], int(given["count"]), given.get("pattern") or "")
+    return _scaled(found, [*_join_lines(found), *(line for one in found.leaves for line in _left(c, one))])
+
+
+def _scale(c: Coordinator, given: Given, actor: Actor) -> Done:
+    count, pattern = int(given["count"]), given.get("pattern") or ""
+    found = scaling.scale(c, given["app"], count, pattern, by=actor.named, why=given.get("why", ""))
+    return _scaled(found, [*_join_lines(found), *(f"{one} is draining" for one in found.leaves)])
+
+
+def _scaled(found: scaling.Scaled, lines: list[str]) -> Done:
+    said = [*lines, _listed(found.fleet)] if lines else [f"nothing changes: {_listed(found.fleet)}"]
+    return Done(found, "\n".join(said), tuple(said))
+
+
+def _join_lines(found: scaling.Scaled) -> list[str]:
+    return [f"{one} joins" for one in found.joins]
+
+
+def _left(c: Coordinator, consumer: str) -> Iterator[str]:
+    held = overview.held(c, consumer)
+    for topic, partitions in held.items():
+        yield f"{consumer} gives away {counted(len(partitions), 'partition')} of {topic}, and leaves"
+    if not held:
+        yield f"{consumer} holds nothing, and leaves"
+
+
+def _would_redeploy(c: Coordinator, given: Given) -> Done:
+    return _redeployed(redeployment.would_redeploy(c, given["app"]))
+
+
+def _redeploy(c: Coordinator, given: Given, actor: Actor) -> Done:
+    return _redeployed(redeployment.redeploy(c, given["app"], by=actor.named, why=given.get("why", "")))
+
+
+def _redeployed(found: redeployment.Redeployed) -> Done:
+    lines = [f"{one} is replaced, one after the other" for one in found.replaced]
+    said = lines or [f"no consumer of {found.fleet.app} lives: there is nothing to replace"]
+    return Done(found, "\n".join(said), tuple(said))
+
+
+FLEET_ACTIONS = (
+    Action(
+        "set_fleet",
+        "Set the consumers of an application that should run; `consumers` or `reconcile` launches the missing ones.\n\n"
+        "It replaces what was set. Consumers that run are not touched: `redeploy` replaces them.",
+        "Set the consumers of an application that should run. This replaces what was set; consumers that run are not touched.",
+        (p.APP, p.APPLICATION, p.CONSUMERS, p.ARGUMENTS, p.CONF, p.ENVIRONMENT, p.CODE, p.BY),
+        do=_set_fleet,
+        before=_compared,
+    ),
+    Action(
+        "scale",
+        "Bring a fleet to a number of consumers; application, arguments and settings stay as they are.\n\n"
+        "New ids follow those that are there. The highest numbers are drained and leave.",
+        "Bring a fleet to a number of consumers. New ids follow those that are there; the highest numbers are drained and leave.",
+        (p.APP, p.COUNT, p.PATTERN, p.REASON, p.DRY_RUN, p.BY),
+        do=_scale,
+        preview=_would_scale,
+    ),
+    Action(
+        "redeploy",
+        "Replace the processes of a fleet, one at a time, by what the fleet says now.\n\n"
+        "`reconcile` or `run` does it: each consumer gives its partitions away, leaves, and is launched again.",
+        "Replace the processes of a fleet, one at a time, by what the fleet says now. `reconcile` does a step each minute: a "
+        "consumer gives its partitions away, leaves, and is launched again.",
+        (p.APP, p.REASON, p.DRY_RUN, p.BY),
+        do=_redeploy,
+        preview=_would_redeploy,
+    ),
+)

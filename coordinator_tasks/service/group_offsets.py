@@ -1,0 +1,93 @@
+"""Where the groups are in their topics, in the columns of `kafka-consumer-groups --describe`. Writes nothing."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from coordinator_tasks.core.errors import CoordinatorError, NotManaged
+from coordinator_tasks.core.model import Committed, TopicConfig, TopicNode
+from coordinator_tasks.service import store
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.observe import load_members
+from coordinator_tasks.service.topics import chosen_partitions, configuration, list_topics
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOffset:
+    """One partition: `current_offset` is committed (`None` = nothing), `lag` counts offsets up to the log's end.
+
+    `consumer_id` is the owner with its incarnation, `client_id` the owner, `host` that of its interface; empty = no owner.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    current_offset: int | None
+    log_end_offset: int
+    lag: int | None
+    consumer_id: str = ""
+    host: str = ""
+    client_id: str = ""
+
+
+Wanted = Mapping[str, Collection[int]]
+"""Topic → partitions, none = all; no topic = all that are managed."""
+
+
+def described(c: Coordinator, wanted: Wanted, group: str = "") -> list[PartitionOffset]:
+    """The partitions of the managed topics (or those wanted), by group, topic and number; `group` = only of this one.
+
+    Raises `NotManaged` (also for a group that no topic has), `Refused`, `Malformed`, and the `Unavailable` kinds.
+    """
+    configs = chosen(c, wanted, group)
+    hosts = {name: urlsplit(member.address).hostname or "" for name, member in load_members(c, {}).items()}
+    nodes = store.load_nodes(c.zk, c.paths, [config.topic for config in configs])
+    return [
+        row
+        for config in sorted(configs, key=lambda one: (one.group_id, one.topic))
+        for row in _of_topic(c, config, wanted.get(config.topic, ()), nodes.get(config.topic), hosts)
+    ]
+
+
+def chosen(c: Coordinator, wanted: Wanted, group: str = "") -> list[TopicConfig]:
+    """The topics that are wanted, those being removed left out unless they are named; `group` = only of this one."""
+    named = [configuration(c, topic) for topic in wanted]
+    configs = named or [one for one in list_topics(c) if not one.removed]
+    for config in named:
+        if group and config.group_id != group:
+            raise NotManaged(
+                f"topic {config.topic!r} is managed for group {config.group_id!r}, not for {group!r}; correct one of them"
+            )
+    found = [one for one in configs if group in ("", one.group_id)]
+    if group and not found:
+        known = ", ".join(sorted({one.group_id for one in configs})[:10]) or "none"
+        raise NotManaged(
+            f"cluster {c.paths.cluster!r} manages no topic for group {group!r} (its groups: {known}); correct the name"
+        )
+    return found
+
+
+def _of_topic(
+    c: Coordinator, config: TopicConfig, asked: Collection[int], node: TopicNode | None, hosts: Mapping[str, str]
+) -> Iterator[PartitionOffset]:
+    partitions = chosen_partitions(c, config, asked)
+    answer = c.kafka.committed({config.group_id: {config.topic: partitions}})[config.group_id]
+    if isinstance(answer, CoordinatorError):
+        raise answer
+    committed: Mapping[int, Committed] = answer.get(config.topic, {})
+    ends = {p: bound[1] for p, bound in c.kafka.bounds(config.topic, partitions).items()}
+    for p in partitions:
+        at = committed[p].offset if p in committed else None
+        owner = node.assignments.get(p, "") if node is not None else ""
+        incarnation = node.incarnations.get(owner, 0) if node is not None else 0
+        yield PartitionOffset(
+            config.group_id,
+            config.topic,
+            p,
+            at,
+            ends[p],
+            None if at is None else max(0, ends[p] - at),
+            f"{owner}-{incarnation}" if owner else "",
+            f"/{hosts[owner]}" if owner in hosts else "",
+            owner,
+        )

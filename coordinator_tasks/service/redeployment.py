@@ -1,0 +1,137 @@
+"""Replaces the processes of a fleet, one at a time: each is drained, leaves, and is launched again as the fleet says now.
+
+The fleet keeps which incarnations are to end, so every call continues where the last one stopped, whoever makes it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from coordinator_tasks.core.codecs import codec
+from coordinator_tasks.core.codecs.member_codec import encode_directive, encode_fleet
+from coordinator_tasks.core.errors import BadFleet, LookAgain, Malformed
+from coordinator_tasks.core.model import Directive, Draining, Fleet, State
+from coordinator_tasks.core.names import check_words
+from coordinator_tasks.core.ports import Check, Operation, SetData
+from coordinator_tasks.core.znodes import compare_and_set, find_many, put, written
+from coordinator_tasks.service import fleet as fleets
+from coordinator_tasks.service import transitions
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.directives import read_directive
+from coordinator_tasks.service.observe import load_claims
+
+LEAST = 2
+"""Live consumers of a fleet: the last one that may have a partition keeps it, so it would never leave."""
+_WHY = "redeployment"
+
+
+@dataclass(frozen=True, slots=True)
+class Redeployed:
+    """`replaced`: consumer → the incarnation that ends."""
+
+    fleet: Fleet
+    replaced: dict[str, int]
+
+
+def would_redeploy(c: Coordinator, app: str) -> Redeployed:
+    """What `redeploy` would begin; raises what it raises."""
+    found = fleets.fleet_of(c, app)
+    members = c.discovery.members()
+    live = {one: members[one].incarnation for one in found.consumers if one in members}
+    if problem := fleets.why_not_launched(c, found):
+        raise BadFleet(problem)
+    if 0 < len(live) < LEAST:
+        raise BadFleet(
+            f"{next(iter(live))} is the only live consumer of the fleet {app!r}: it keeps its partitions until another one is "
+            f"there, so it cannot be replaced; scale the fleet to {LEAST} first"
+        )
+    return Redeployed(found, live)
+
+
+def redeploy(c: Coordinator, app: str, *, by: str, why: str) -> Redeployed:
+    """Begin to replace all live consumers of a fleet; `advance` does it, one consumer at a time.
+
+    Raises `NotManaged`, and `BadFleet` if it is under way, if only one consumer lives, or if this host may not launch it.
+    """
+    check_words(by, "name"), check_words(why, "reason")
+
+    def attempt() -> tuple[list[Operation], Redeployed]:
+        found = would_redeploy(c, app)
+        if pending := sorted(_pending(c, found.fleet)):
+            raise BadFleet(
+                f"the fleet {app!r} is being redeployed: {', '.join(pending[:10])} still run as before; wait for it, or "
+                "remove them from the fleet"
+            )
+        wanted = replace(found.fleet, replaced=found.replaced)
+        if wanted == found.fleet:
+            return [], found
+        return [SetData(c.paths.fleet(app), encode_fleet(wanted), found.fleet.version)], replace(found, fleet=wanted)
+
+    return compare_and_set(c.zk, c.paths.fleet(app), attempt)
+
+
+def advance(c: Coordinator, problems: list[str] | None = None) -> Iterator[str]:
+    """Do the next step of every redeployment, at most one consumer of each fleet; a line for each step."""
+    for fleet in fleets.fleets(c):
+        if fleet.replaced and not fleet.problem:
+            try:
+                yield from _step(c, fleet)
+            except (Malformed, LookAgain) as error:
+                (problems if problems is not None else []).append(f"the redeployment of {fleet.app} waits: {error}")
+
+
+def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
+    mine = {one: read_directive(c, one) for one in fleet.replaced if one in fleet.consumers}
+    drained = [one for one, directive in mine.items() if _is_ours(directive, fleet.app)]
+    claims = load_claims(c, list(mine), {})
+    for consumer in drained:
+        old = fleet.replaced[consumer]
+        claim = claims.get(consumer)
+        if claim is not None and (claim.incarnation > old or old in claim.ended):
+            if _lift(c, mine[consumer]):
+                yield f"{consumer} has left: it is launched again as the fleet {fleet.app} says now"
+            return
+    pending = _pending(c, fleet)
+    if drained or not pending:
+        return
+    members = c.discovery.members()
+    absent = [one for one in fleet.consumers if one not in members]
+    if absent or not _all_stable(c):
+        return  # the one before is not there yet, or partitions move
+    consumer = min(pending)
+    if len(fleet.consumers) < LEAST:
+        return
+    draining = Draining(fleet.app, _WHY, c.clock.now())
+    wanted = replace(mine[consumer], draining=draining)
+    guards = [Check(c.paths.fleet(fleet.app), fleet.version)]
+    if mine[consumer].draining is None and written(c.zk, [*guards, _put(c, wanted)]):
+        yield f"{consumer} gives its partitions away and ends, to be launched again as the fleet {fleet.app} says now"
+
+
+def _pending(c: Coordinator, fleet: Fleet) -> set[str]:
+    """The consumers of the fleet that run under an incarnation that is to end."""
+    members = c.discovery.members()
+    return {
+        one
+        for one, incarnation in fleet.replaced.items()
+        if one in fleet.consumers and one in members and members[one].incarnation <= incarnation
+    }
+
+
+def _is_ours(directive: Directive, app: str) -> bool:
+    draining = directive.draining
+    return draining is not None and not draining.incarnation and (draining.by, draining.why) == (app, _WHY)
+
+
+def _lift(c: Coordinator, directive: Directive) -> bool:
+    return written(c.zk, [_put(c, replace(directive, draining=None))])
+
+
+def _put(c: Coordinator, directive: Directive) -> Operation:
+    return put(c.paths.directive(directive.consumer), encode_directive(directive), directive.version)
+
+
+def _all_stable(c: Coordinator) -> bool:
+    names = transitions.topics(c)
+    found = find_many(c.zk, {topic: c.paths.state(topic) for topic in names})
+    states = [codec.decode_state(c.paths.state(topic), node.data).state for topic, node in found.items()]
+    return len(states) == len(names) and all(state is State.STABLE for state in states)

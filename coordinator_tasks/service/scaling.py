@@ -1,0 +1,122 @@
+"""The size of a fleet: more consumers by the pattern of their ids, or fewer by draining."""
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+
+from coordinator_tasks.core.codecs.member_codec import encode_directive, encode_fleet
+from coordinator_tasks.core.errors import BadFleet
+from coordinator_tasks.core.model import Directive, Draining, Fleet
+from coordinator_tasks.core.names import check_consumer, check_words
+from coordinator_tasks.core.ports import Check, Operation, SetData
+from coordinator_tasks.core.znodes import compare_and_set, put
+from coordinator_tasks.service import fleet as fleets
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.directives import read_directive
+
+MAX_CONSUMERS = 1_000
+NUMBER = "{}"
+"""Stands for the number in a pattern of ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """`joins`: ids that are launched, or let in again; `leaves`: ids that are drained, and taken out of the fleet."""
+
+    fleet: Fleet
+    joins: tuple[str, ...] = ()
+    leaves: tuple[str, ...] = ()
+
+
+def would_scale(c: Coordinator, app: str, count: int, pattern: str = "") -> Scaled:
+    """What `scale` would do; raises what it raises."""
+    return _planned(c, fleets.fleet_of(c, app), count, pattern)
+
+
+def scale(c: Coordinator, app: str, count: int, pattern: str = "", *, by: str, why: str) -> Scaled:
+    """Bring a fleet to so many consumers in one transaction, with its application, arguments and settings as they are.
+
+    New ids follow the `pattern` (`billing-{}`), by default that of the fleet's ids; an id that is drained is let in again.
+    The highest numbers leave first. The same again changes nothing. Raises `NotManaged`, and `BadFleet` for a size or a
+    pattern that cannot be, and `LookAgain`.
+    """
+    by, why = check_words(by, "name"), check_words(why, "reason")
+
+    def attempt() -> tuple[list[Operation], Scaled]:
+        found = fleets.fleet_of(c, app)
+        planned = _planned(c, found, count, pattern)
+        if planned.fleet == found:
+            return [], planned
+        others = [one for one in fleets.fleets(c) if one.app != app]
+        guards = [Check(c.paths.fleet(one.app), one.version) for one in others]
+        write = SetData(c.paths.fleet(app), encode_fleet(planned.fleet), found.version)
+        return [*guards, write, *_directives(c, planned, Draining(by, why, c.clock.now()))], planned
+
+    return compare_and_set(c.zk, c.paths.fleet(app), attempt)
+
+
+def _directives(c: Coordinator, planned: Scaled, draining: Draining) -> Iterator[Operation]:
+    for consumer in planned.joins:
+        old = read_directive(c, consumer)
+        if old.draining is not None:
+            yield _put(c, replace(old, draining=None))
+    for consumer in planned.leaves:
+        old = read_directive(c, consumer)
+        known = c.zk.find(c.paths.id(consumer)) is not None  # else it was never launched, and needs no directive
+        if known and (old.draining is None or old.draining.incarnation):
+            yield _put(c, replace(old, draining=draining))
+
+
+def _put(c: Coordinator, directive: Directive) -> Operation:
+    return put(c.paths.directive(directive.consumer), encode_directive(directive), directive.version)
+
+
+def _planned(c: Coordinator, found: Fleet, count: int, pattern: str) -> Scaled:
+    if not 0 <= count <= MAX_CONSUMERS:
+        raise BadFleet(f"a fleet has 0 to {MAX_CONSUMERS} consumers, and not {count}; give such a number")
+    now = found.consumers
+    if count <= len(now):
+        leaves = sorted(now, key=_by_number, reverse=True)[: len(now) - count]
+        kept = tuple(one for one in now if one not in leaves)
+        return Scaled(replace(found, consumers=kept) if leaves else found, leaves=tuple(leaves))
+    taken = {one for fleet in fleets.fleets(c) for one in fleet.consumers}
+    joins = tuple(_free(c, pattern or _pattern(found), taken, count - len(now)))
+    wanted = replace(found, consumers=(*now, *joins))
+    if problem := fleets.why_not_launched(c, wanted):
+        raise BadFleet(problem)
+    return Scaled(wanted, joins=joins)
+
+
+def _pattern(found: Fleet) -> str:
+    """The common form of the fleet's ids: what stands before their last number."""
+    stems = {re.sub(r"[0-9]+$", "", one) for one in found.consumers if one[-1:].isdigit()}
+    if len(stems) != 1 or not all(one[-1:].isdigit() for one in found.consumers):
+        said = ", ".join(found.consumers[:5]) or "none"
+        raise BadFleet(
+            f"the ids of the fleet {found.app!r} ({said}) have no common form that ends in a number; say how new ids look, "
+            f"with {NUMBER} for the number: --pattern {found.app}-{NUMBER}"
+        )
+    return stems.pop() + NUMBER
+
+
+def _free(c: Coordinator, pattern: str, taken: Collection[str], wanted: int) -> Iterator[str]:
+    """The lowest free ids; those of isolated consumers are left out, since nobody launches them."""
+    if pattern.count(NUMBER) != 1:
+        raise BadFleet(
+            f"the pattern {pattern[:80]!r} needs {NUMBER} once, where the number stands; write it like app-{NUMBER}"
+        )
+    found = 0
+    for number in range(1, MAX_CONSUMERS + len(taken) + wanted + 1):
+        consumer = check_consumer(pattern.replace(NUMBER, str(number)))
+        if consumer in taken or read_directive(c, consumer).isolation is not None:
+            continue
+        yield consumer
+        found += 1
+        if found == wanted:
+            return
+    raise BadFleet(f"there are not enough free ids of the form {pattern!r}; readmit consumers, or give another pattern")
+
+
+def _by_number(consumer: str) -> list[tuple[int, str]]:
+    """`b-2` before `b-10`."""
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"([0-9]+)", consumer)]

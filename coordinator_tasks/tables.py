@@ -1,0 +1,45 @@
+"""Rows with a header, as columns for a person and as CSV for a program. Pure."""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+NOBODY = "-"
+"""Stands for nothing in a table; in CSV the cell is empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`none`: what a person reads in place of an empty table; `merged`: so many leading cells are shown once if they repeat."""
+
+    headers: Sequence[str]
+    rows: Iterable[Sequence[str]]
+    none: str
+    merged: int = 0
+
+    def __str__(self) -> str:
+        """Columns as wide as their widest cell."""
+        cells = [list(row) for row in self.rows]
+        if not cells:
+            return self.none
+        blank = [""] * self.merged
+        shown = [
+            row if before[: self.merged] != row[: self.merged] or not self.merged else blank + row[self.merged :]
+            for before, row in pairwise([[NOBODY * 2] * len(self.headers), *cells])
+        ]
+        lines = [[name.upper() for name in self.headers], *shown]
+        widths = [max(len(row[column]) for row in lines) for column in range(len(self.headers))]
+        return "\n".join(
+            "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in lines
+        )
+
+    @property
+    def csv(self) -> str:
+        """Lines of RFC 4180 with a header; nothing is left out."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow([name.strip() for name in self.headers])
+        writer.writerows([["" if cell == NOBODY else cell.strip() for cell in row] for row in self.rows])
+        return out.getvalue().rstrip("\n")

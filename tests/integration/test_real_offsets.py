@@ -1,0 +1,129 @@
+"""The commands for offsets as processes of their own, on real servers, beside Kafka's own tool."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from tests.integration.agent_site import Site, wait_for
+from tests.integration.real_site import LIMIT_S, Managed
+from tests.kafka_tools import consumer_groups
+
+pytestmark = pytest.mark.integration
+POSITIONS = (
+    ("--to-earliest",),
+    ("--to-latest",),
+    ("--to-current",),
+    ("--to-offset", "7"),
+    ("--to-offset", "1000"),
+    ("--shift-by", "-5"),
+    ("--shift-by", "-1000"),
+    ("--to-datetime", "2020-01-01T00:00:00.000"),
+    ("--by-duration", "PT1H"),
+)
+
+
+@pytest.fixture
+def managed(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[Managed]:
+    """Four partitions with 60 records each; two consumers have processed and committed all of them."""
+    made = Managed(Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=4))
+    made.join("a")
+    made.join("b")
+    with made.looping():
+        made.stable("ab")
+        made.site.produce(60)
+        made.consumed(60)
+        committed(made, [60, 60, 60, 60])
+        yield made
+    made.close()
+
+
+def committed(managed: Managed, offsets: list[int]) -> None:
+    """Wait until this is committed."""
+    found = lambda: [one.offset for _, one in sorted(managed.site.committed().items())]  # noqa: E731
+    wait_for(lambda: found() == offsets and managed.state().value == "Stable", f"{offsets} is committed", LIMIT_S)
+
+
+def ran(managed: Managed, *arguments: str, code: int = 0) -> str:
+    """Standard output of a command, or the error if it fails as expected."""
+    environment: Mapping[str, str] = {
+        **os.environ,
+        "COORDINATOR_CLUSTER": managed.site.cluster,
+        "COORDINATOR_ZOOKEEPER": managed.site.zookeeper,
+        "COORDINATOR_KAFKA_BOOTSTRAP_SERVERS": managed.site.kafka,
+    }
+    ended = subprocess.run(
+        [sys.executable, "-m", "coordinator_tasks", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == code, ended.stderr
+    return ended.stderr if code else ended.stdout
+
+
+def cells(text: str) -> list[list[str]]:
+    """The table in what a command prints."""
+    return [line.split() for line in text.splitlines() if line.strip() and not line.startswith("Consumer group")]
+
+
+def test_the_tables_are_those_of_kafkas_tool(managed: Managed) -> None:
+    site = managed.site
+    ours = cells(ran(managed, "offsets", "describe"))
+    theirs = cells(consumer_groups(site.kafka, "--describe", "--group", site.group))
+    assert ours[0] == theirs[0]
+    assert [row[:6] for row in ours[1:]] == sorted((row[:6] for row in theirs[1:]), key=lambda row: int(row[2]))
+    owners = managed.node().assignments
+    assert [row[8] for row in ours[1:]] == [owners[p] for p in range(4)]
+
+
+def test_each_position_is_the_one_of_kafkas_tool(managed: Managed) -> None:
+    site = managed.site
+    for asked in POSITIONS:
+        ours = ran(managed, "offsets", "reset", "--topic", site.topic, *asked, "--export")
+        theirs = consumer_groups(
+            site.kafka, "--reset-offsets", "--dry-run", "--group", site.group, "--topic", site.topic, *asked, "--export"
+        )
+        lines = [line.replace('"', "") for line in theirs.splitlines() if line.count(",") == 2]
+        assert sorted(ours.split()) == sorted(lines), asked
+
+
+def test_offsets_are_exported_by_one_tool_and_imported_by_the_other(managed: Managed, tmp_path: Path) -> None:
+    site, file = managed.site, tmp_path / "offsets.csv"
+    scope = ("--reset-offsets", "--dry-run", "--group", site.group)
+    written = consumer_groups(site.kafka, *scope, "--topic", f"{site.topic}:0,2", "--shift-by", "-20", "--export")
+    file.write_text("".join(f"{line}\n" for line in written.splitlines() if line.count(",") == 2))
+    ran(managed, "offsets", "reset", "--from-file", str(file), "--why", "from the other tool", "--execute")
+    wait_for(lambda: managed.ledger.offsets(0)[60:] == list(range(40, 60)), "read again", LIMIT_S)
+    wait_for(lambda: managed.ledger.offsets(2)[60:] == list(range(40, 60)), "read again", LIMIT_S)
+    assert managed.ledger.offsets(1) == list(range(60))
+    committed(managed, [60, 60, 60, 60])
+    file.write_text(ran(managed, "offsets", "reset", "--topic", site.topic, "--to-offset", "33", "--export"))
+    theirs = cells(consumer_groups(site.kafka, *scope, "--from-file", str(file)))
+    assert sorted((row[2], row[3]) for row in theirs[1:]) == [(str(p), "33") for p in range(4)]
+
+
+def test_a_reset_is_taken_back_while_the_consumers_live(managed: Managed) -> None:
+    site, topic = managed.site, managed.site.topic
+    shown = ran(managed, "offsets", "reset", "--topic", f"{topic}:1", "--to-earliest")
+    assert "60 offsets are read again" in shown
+    assert managed.ledger.offsets(1) == list(range(60)), "it was only shown"
+    ran(managed, "offsets", "reset", "--topic", f"{topic}:1", "--to-earliest", "--why", "wrong prices", "--execute")
+    wait_for(lambda: managed.ledger.offsets(1)[60:] == list(range(60)), "read again", LIMIT_S)
+    committed(managed, [60, 60, 60, 60])
+    site.produce(10, start=60)
+    committed(managed, [70, 70, 70, 70])
+    undone = json.loads(ran(managed, "offsets", "undo", topic, "--why", "it was right", "--execute", "--json"))
+    assert undone["offsets"] == {"1": 60}
+    wait_for(lambda: managed.ledger.offsets(1)[130:] == list(range(60, 70)), "read again from there", LIMIT_S)
+    committed(managed, [70, 70, 70, 70])
+    assert "has taken back" in ran(managed, "offsets", "undo", topic, "--execute", code=2)
+    assert all(managed.ledger.offsets(p) == list(range(70)) for p in (0, 2, 3)), "the others were not touched"

@@ -1,0 +1,186 @@
+"""The commands for committed offsets, as a person types them who knows `kafka-consumer-groups`."""
+
+import json
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from coordinator_tasks.cli import main
+from coordinator_tasks.service.topics import add_topic
+from tests.fakes.cluster import PERSON
+from tests.world.shop import Shop, open_shop
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return open_shop()
+
+
+@pytest.fixture
+def run(shop: Shop, capsys: pytest.CaptureFixture[str]) -> Run:
+    def command(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments, lambda: nullcontext(shop.coordinator))
+        captured = capsys.readouterr()
+        return int(str(ended.value.code)), captured.out, captured.err
+
+    return command
+
+
+def test_describe_has_the_columns_of_kafkas_tool_in_its_order(run: Run) -> None:
+    code, out, err = run("offsets", "describe")
+    assert (code, err) == (0, "")
+    header, *rows = [line.split() for line in out.splitlines()]
+    assert header == (
+        ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"]
+    )
+    assert rows == [
+        ["g", "orders", "0", "80", "100", "20", "a-1", "/a", "a"],
+        ["g", "orders", "1", "90", "100", "10", "a-1", "/a", "a"],
+        ["g", "orders", "2", "-", "100", "-", "a-1", "/a", "a"],
+    ]
+
+
+def test_describe_takes_topics_partitions_and_a_group(run: Run, shop: Shop) -> None:
+    shop.kafka.create_topic("clicks", 1)
+    add_topic(shop.coordinator, "clicks", "web", actor=PERSON)
+    listed = json.loads(run("offsets", "describe", "--json")[1])
+    assert [(one["group"], one["topic"], one["partition"]) for one in listed] == [
+        ("g", "orders", 0),
+        ("g", "orders", 1),
+        ("g", "orders", 2),
+        ("web", "clicks", 0),
+    ]
+    assert listed[3] == {
+        "group": "web",
+        "topic": "clicks",
+        "partition": 0,
+        "current_offset": None,
+        "log_end_offset": 0,
+        "lag": None,
+        "consumer_id": "",
+        "host": "",
+        "client_id": "",
+    }
+    some = json.loads(run("offsets", "describe", "--topic", "orders:0,2", "--json")[1])
+    assert [one["partition"] for one in some] == [0, 2]
+    assert len(json.loads(run("offsets", "describe", "--group", "web", "--json")[1])) == 1
+
+
+def test_a_reset_is_shown_first_and_done_with_execute(run: Run, shop: Shop) -> None:
+    before = shop.server.zxid
+    asked = ("offsets", "reset", "--group", "g", "--topic", "orders:0,1", "--to-earliest")
+    code, out, err = run(*asked)
+    assert (code, shop.server.zxid, err) == (0, before, "nothing was changed; add --execute to do it\n")
+    header, *rows = [line.split(maxsplit=4) for line in out.splitlines()]
+    assert header == ["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET", "EFFECT"]
+    assert rows == [
+        ["g", "orders", "0", "10", "70 offsets are read again"],
+        ["g", "orders", "1", "10", "80 offsets are read again"],
+    ]
+    assert run(*asked, "--execute", "--why", "wrong prices") == (0, out, "")
+    assert {p: one.offset for p, one in shop.node.seeks.items()} == {0: 10, 1: 10}
+
+
+@pytest.mark.parametrize(
+    ("option", "targets"),
+    [
+        (("--to-latest",), [100, 100]),
+        (("--to-current",), [80, 90]),
+        (("--to-offset", "42"), [42, 42]),
+        (("--to-offset", "0"), [10, 10]),
+        (("--shift-by", "-20"), [60, 70]),
+        (("--shift-by", "15"), [95, 100]),
+        (("--to-datetime", "1970-01-01T00:00:02.000"), [60, 60]),
+        (("--to-datetime", "1970-01-01T02:00:02.000+02:00"), [60, 60]),
+        (("--by-duration", "P1D"), [100, 100]),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, tuple) else "",
+)
+def test_the_positions_of_kafkas_tool(run: Run, option: tuple[str, ...], targets: list[int]) -> None:
+    _, out, _ = run("offsets", "reset", "--topic", "orders:0,1", *option, "--export")
+    assert out.splitlines() == [f"orders,{p},{target}" for p, target in enumerate(targets)]
+
+
+def test_what_is_exported_is_imported(run: Run, shop: Shop, tmp_path: Path) -> None:
+    file = tmp_path / "offsets.csv"
+    file.write_text(run("offsets", "reset", "--topic", "orders:0,1", "--to-current", "--export")[1])
+    shop.commit(0, 20)
+    code, out, _ = run("offsets", "reset", "--from-file", str(file), "--json")
+    (found,) = json.loads(out)
+    assert (code, found["topic"], [one["target"] for one in found["shifts"]]) == (0, "orders", [80, 90])
+    assert run("offsets", "reset", "--from-file", str(file), "--execute")[0] == 0
+    assert {p: one.offset for p, one in shop.node.seeks.items()} == {0: 80, 1: 90}
+
+
+def test_an_undo_is_shown_first_and_done_with_execute(run: Run, shop: Shop) -> None:
+    run("offsets", "reset", "--topic", "orders:0", "--to-earliest", "--execute")
+    shop.settle()
+    before = shop.server.zxid
+    code, out, err = run("offsets", "undo", "orders")
+    assert (code, shop.server.zxid) == (0, before)
+    assert "partition 0 continues at 80" in out
+    assert err == "nothing was changed; add --execute to do it\n"
+    assert run("offsets", "undo", "orders", "--execute", "--why", "it was right")[0] == 0
+    assert shop.node.seeks[0].offset == 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--topic", "orders"), "give exactly one of --to-earliest"),
+        (("--topic", "orders", "--to-latest", "--to-offset", "3"), "given are --to-latest and --to-offset"),
+        (("--to-latest",), "say which topics"),
+        (("--to-latest", "--topic", "orders", "--all-topics"), "say which topics"),
+        (("--to-latest", "--topic", "orders:"), "'' are no partitions of topic 'orders'"),
+        (("--to-latest", "--topic", "orders:0-2"), "'0-2' are no partitions"),
+        (("--to-latest", "--topic", "orders:3"), "has partitions 0 to 2"),
+        (("--to-latest", "--topic", "orders:0", "--topic", "orders:1"), "--topic names 'orders' twice"),
+        (("--to-latest", "--topic", "or/ders"), "cannot be a topic name"),
+        (("--to-latest", "--topic", "clicks"), "'clicks' is not managed"),
+        (("--to-latest", "--all-topics", "--group", "h"), "manages no topic for group 'h' (its groups: g)"),
+        (("--to-latest", "--topic", "orders", "--group", "h"), "is managed for group 'g', not for 'h'"),
+        (("--to-offset", "-5", "--topic", "orders"), "an offset is a whole number from 0"),
+        (("--to-offset", "x", "--topic", "orders"), "'x' is no position"),
+        (("--shift-by", "1", "--topic", "orders"), "cannot be shifted by +1: nothing is committed"),
+        (("--by-duration", "1h", "--topic", "orders"), "a duration is written as"),
+        (("--to-datetime", "noon", "--topic", "orders"), "'noon' is no position"),
+        (("--from-file", "/nowhere/x.csv"), "the file /nowhere/x.csv cannot be read"),
+        (("--from-file", "/nowhere/x.csv", "--topic", "orders"), "cannot be read"),
+    ],
+)
+def test_bad_input_is_one_line_and_changes_nothing(run: Run, shop: Shop, arguments: tuple[str, ...], says: str) -> None:
+    before = shop.server.zxid
+    code, out, err = run("offsets", "reset", *arguments, "--execute")
+    assert (code, out, err.count("\n"), shop.server.zxid) == (2, "", 1, before)
+    assert says in err
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ("orders,3,5", "topic 'orders' has partitions 0 to 2; name some of these"),
+        ("clicks,0,5", "line 1 of the offsets: topic 'clicks' is not managed here"),
+        ("orders,0,-5", "line 1 of the offsets: '-5' is no position"),
+        ("other,orders,0,5", "group 'other' is not that of topic 'orders'"),
+        ("\x89PNG", "line 1 of the offsets: it has 1 field"),
+    ],
+)
+def test_a_file_that_is_not_for_these_topics_is_refused(
+    run: Run, shop: Shop, tmp_path: Path, lines: str, says: str
+) -> None:
+    file, before = tmp_path / "offsets.csv", shop.server.zxid
+    file.write_text(lines)
+    code, _, err = run("offsets", "reset", "--from-file", str(file), "--execute")
+    assert (code, err.count("\n"), shop.server.zxid) == (2, 1, before)
+    assert says in err
+
+
+def test_a_file_that_is_no_text_is_refused(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "offsets.csv"
+    file.write_bytes(b"\xff\xfe")
+    assert "cannot be read" in run("offsets", "reset", "--from-file", str(file))[2]

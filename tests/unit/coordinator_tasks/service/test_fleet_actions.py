@@ -1,0 +1,294 @@
+"""The size of a fleet, its code and environment, and the replacement of its processes."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from coordinator_tasks.allowed_launches import AllowedLaunches
+from coordinator_tasks.core.errors import BadFleet, InvalidName, NotManaged
+from coordinator_tasks.core.model import Ending, Fleet, State
+from coordinator_tasks.core.ports import Delete, SetData
+from coordinator_tasks.service import directives, fleet, overview, redeployment, scaling, transitions, upkeep
+from coordinator_tasks.service.actions import ACTIONS
+from tests.fakes.cluster import PERSON, Cluster
+from tests.world.shop import Shop, open_shop
+
+APP = "billing"
+TOLD = {"application": "app.py", "arguments": ("--set", "x=1"), "conf": {"spark.cores.max": "2"}}
+
+
+@pytest.fixture
+def shop() -> Cluster:
+    cluster = Cluster()
+    fleet.set_fleet(cluster.coordinator, Fleet(APP, consumers=("b-1", "b-2"), **TOLD))
+    return cluster
+
+
+def consumers(shop: Cluster) -> tuple[str, ...]:
+    return fleet.fleet_of(shop.coordinator, APP).consumers
+
+
+def scaled(shop: Cluster, count: int, pattern: str = "") -> scaling.Scaled:
+    return scaling.scale(shop.coordinator, APP, count, pattern, by="ada", why="load")
+
+
+def test_a_fleet_grows_by_the_pattern_of_its_ids_and_keeps_the_rest(shop: Cluster) -> None:
+    before = shop.server.zxid
+    assert scaling.would_scale(shop.coordinator, APP, 4).joins == ("b-3", "b-4")
+    assert shop.server.zxid == before
+    assert scaled(shop, 4).joins == ("b-3", "b-4")
+    found = fleet.fleet_of(shop.coordinator, APP)
+    assert found.consumers == ("b-1", "b-2", "b-3", "b-4")
+    assert {name: getattr(found, name) for name in TOLD} == TOLD
+    written = shop.server.zxid
+    assert scaled(shop, 4).joins == ()
+    assert shop.server.zxid == written, "the same again changes nothing"
+
+
+def test_it_shrinks_by_draining_the_highest_numbers_in_one_transaction(shop: Cluster) -> None:
+    scaled(shop, 10)
+    for consumer in ("b-9", "b-10"):
+        shop.join(consumer)
+    before = shop.server.zxid
+    assert scaled(shop, 7).leaves == ("b-10", "b-9", "b-8")
+    assert shop.server.zxid == before + 1
+    assert consumers(shop) == tuple(f"b-{number}" for number in range(1, 8))
+    drained = {one: directives.read_directive(shop.coordinator, one).draining for one in ("b-8", "b-9", "b-10")}
+    assert [one for one, draining in drained.items() if draining is not None] == ["b-9", "b-10"], "b-8 never ran"
+    assert drained["b-9"] is not None
+    assert (drained["b-9"].by, drained["b-9"].why) == ("ada", "load")
+
+
+def test_who_was_drained_is_let_in_again(shop: Cluster) -> None:
+    shop.join("b-2")
+    scaled(shop, 1)
+    scaled(shop, 2)
+    assert consumers(shop) == ("b-1", "b-2")
+    assert directives.read_directive(shop.coordinator, "b-2").draining is None
+
+
+def test_ids_of_others_and_of_isolated_consumers_are_left_out(shop: Cluster) -> None:
+    fleet.set_fleet(shop.coordinator, Fleet("other", "app.py", ("b-3",)))
+    shop.join("b-4")
+    directives.isolate(shop.coordinator, "b-4", by="ada", why="broken")
+    assert scaled(shop, 3).joins == ("b-5",)
+
+
+def test_it_may_shrink_to_nothing_and_then_needs_a_pattern(shop: Cluster) -> None:
+    scaled(shop, 0)
+    assert consumers(shop) == ()
+    with pytest.raises(
+        BadFleet, match=r"\(none\) have no common form that ends in a number; .* --pattern billing-\{\}"
+    ):
+        scaled(shop, 1)
+    assert scaled(shop, 1, "b-{}").joins == ("b-1",)
+
+
+@pytest.mark.parametrize(
+    ("app", "count", "pattern", "error", "says"),
+    [
+        ("nosuch", 3, "", NotManaged, r"has no fleet 'nosuch' \(it has: billing\)"),
+        ("a/b", 3, "", InvalidName, "cannot be a"),
+        (APP, -1, "", BadFleet, "0 to 1000 consumers, and not -1"),
+        (APP, 1001, "", BadFleet, "and not 1001"),
+        (APP, 3, "b", BadFleet, "needs {} once"),
+        (APP, 3, "{}-{}", BadFleet, "needs {} once"),
+        (APP, 3, "b/{}", InvalidName, "cannot be a consumer id"),
+        (APP, 3, "x" * 70 + "{}", InvalidName, "more than 64"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_nothing_changes(
+    shop: Cluster, app: str, count: int, pattern: str, error: type[Exception], says: str
+) -> None:
+    before = shop.server.zxid
+    with pytest.raises(error, match=says):
+        scaling.scale(shop.coordinator, app, count, pattern, by="ada", why="")
+    assert shop.server.zxid == before
+
+
+# Code and environment ------------------------------------------------------------------------------------------------
+
+
+def test_the_version_of_the_code_stands_in_the_launch(shop: Cluster) -> None:
+    wanted = Fleet(
+        APP, "/opt/{code}/main.py", ("b-1",), ("--set", "lib={code}"), environment={"TZ": "UTC"}, code="1.4.2"
+    )
+    fleet.set_fleet(shop.coordinator, wanted)
+    (launch,) = fleet.missing(shop.coordinator)
+    assert launch.application == "/opt/1.4.2/main.py"
+    assert launch.arguments == ("--set", "lib=1.4.2", "--attribute", "code=1.4.2")
+    assert launch.environment == {"TZ": "UTC"}
+    assert fleet.fleet_of(shop.coordinator, APP).application == "/opt/{code}/main.py"
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"code": "a b"}, "'a b' cannot be a version of code"),
+        ({"code": "../x"}, "cannot be a version of code"),
+        ({"application": "/opt/{code}/main.py"}, "names {code} and has no version of the code"),
+        ({"environment": {"A=B": "x"}}, "cannot name a variable"),
+    ],
+)
+def test_a_version_or_variable_that_cannot_be_is_refused(shop: Cluster, more: Mapping[str, Any], says: str) -> None:
+    with pytest.raises(BadFleet, match=says):
+        fleet.set_fleet(shop.coordinator, Fleet(**{"app": APP, "application": "app.py", "consumers": ("b-1",), **more}))
+
+
+def test_what_is_allowed_is_asked_of_the_path_with_the_version_and_of_each_variable() -> None:
+    site = AllowedLaunches("/opt/1.*/main.py", environment="SHOP_*")
+    allowed = Fleet(APP, "/opt/{code}/main.py", ("b-1",), code="1.4", environment={"TZ": "UTC", "SHOP_X": "1"})
+    assert site.problem(fleet.resolved(allowed)) == ""
+    other = Fleet(APP, "/opt/{code}/main.py", ("b-1",), code="2.0")
+    assert "does not allow the application '/opt/2.0/main.py'" in site.problem(fleet.resolved(other))
+    preload = Fleet(APP, "/opt/1.4/main.py", ("b-1",), environment={"LD_PRELOAD": "x.so"})
+    assert "the variable 'LD_PRELOAD'" in site.problem(preload)
+    assert "COORDINATOR_ALLOWED_ENVIRONMENT" in site.problem(preload)
+
+
+def test_the_form_says_what_a_fleet_was_and_becomes(shop: Cluster) -> None:
+    given = {"app": APP, "application": "app.py", "consumers": ["b-1", "b-3"], "code": "2", "conf": {}}
+    lines = ACTIONS["set_fleet"].lines(shop.coordinator, given, PERSON, dry_run=True)
+    assert lines == [
+        "billing: code was '' and becomes '2'",
+        "billing: arguments was '--set x=1' and becomes ''",
+        "billing: conf was 'spark.cores.max=2' and becomes ''",
+        "billing: b-3 joins",
+        "billing: b-2 is no longer wanted; while it lives it keeps its partitions, so drain it",
+    ]
+    assert consumers(shop) == ("b-1", "b-2")
+    ACTIONS["set_fleet"].lines(shop.coordinator, given, PERSON, dry_run=False)
+    assert consumers(shop) == ("b-1", "b-3")
+
+
+def test_who_returns_from_a_drain_returns_to_its_fleet_in_one_transaction(shop: Cluster) -> None:
+    shop.join("b-2")
+    directives.drain(shop.coordinator, "b-2", by="ada", why="new disk")
+    assert consumers(shop) == ("b-1",)
+    before = shop.server.zxid
+    given = {"consumer": "b-2", "app": APP}
+    shown = ACTIONS["undrain"].lines(shop.coordinator, given, PERSON, dry_run=True)
+    assert shown == ["b-2 may get partitions again", "b-2 returns to the fleet billing"]
+    assert shop.server.zxid == before
+    ACTIONS["undrain"].run(shop.coordinator, given, PERSON, dry_run=False)
+    assert (consumers(shop), directives.read_directive(shop.coordinator, "b-2").draining) == (("b-1", "b-2"), None)
+    with pytest.raises(NotManaged, match="has no fleet 'nosuch'"):
+        directives.undrain(shop.coordinator, "b-2", "nosuch")
+
+
+# Redeployment --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def site() -> Shop:
+    shop = open_shop()
+    shop.join("b")
+    shop.statuses.answers["b"] = shop.answer
+    shop.settle()
+    fleet.set_fleet(shop.coordinator, Fleet(APP, "app.py", ("a", "b")))
+    return shop
+
+
+def stepped(shop: Shop) -> list[str]:
+    return list(redeployment.advance(shop.coordinator))
+
+
+def left(shop: Shop, consumer: str, incarnation: int) -> None:
+    """Its process has given everything away, left, and its end is known."""
+    member = shop.coordinator.discovery.members()[consumer]
+    assert member.incarnation == incarnation
+    shop.zk.transact([Delete(shop.paths.member(consumer))])
+    fleet.record_end(shop.coordinator, consumer, incarnation, Ending.LEFT)
+
+
+def owners(shop: Shop) -> set[str]:
+    return set(shop.node.assignments.values())
+
+
+def test_a_fleet_is_replaced_one_consumer_after_the_other(site: Shop) -> None:
+    c = site.coordinator
+    assert owners(site) == {"a", "b"}
+    begun = redeployment.redeploy(c, APP, by="ada", why="new code")
+    assert begun.replaced == {"a": 1, "b": 1}
+    for consumer, other in (("a", "b"), ("b", "a")):
+        assert stepped(site) == [
+            f"{consumer} gives its partitions away and ends, to be launched again as the fleet billing says now"
+        ]
+        assert stepped(site) == [], "nothing more while it drains"
+        assert consumer in fleet.fleet_of(c, APP).consumers
+        transitions.plan(c, ["orders"], PERSON)
+        site.settle()
+        assert owners(site) == {other}
+        assert fleet.missing(c) == ()
+        left(site, consumer, 1)
+        assert fleet.missing(c) == (), "while it is drained nobody launches it"
+        assert stepped(site) == [f"{consumer} has left: it is launched again as the fleet billing says now"]
+        assert [one.consumer for one in fleet.missing(c)] == [consumer]
+        assert stepped(site) == [], "the next one waits for it"
+        site.join(consumer)
+        transitions.plan(c, ["orders"], PERSON)
+        assert site.state is not State.STABLE
+        assert stepped(site) == [], "and while partitions move"
+        site.settle()
+    assert stepped(site) == []
+    assert {one: c.discovery.members()[one].incarnation for one in ("a", "b")} == {"a": 2, "b": 2}
+    assert redeployment.redeploy(c, APP, by="ada", why="again").replaced == {"a": 2, "b": 2}
+
+
+def test_any_call_continues_what_another_one_began(site: Shop) -> None:
+    redeployment.redeploy(site.coordinator, APP, by="ada", why="")
+    lines = list(upkeep.upkeep(site.coordinator, ["orders"]))
+    assert lines == ["a gives its partitions away and ends, to be launched again as the fleet billing says now"]
+    draining = directives.read_directive(site.coordinator, "a").draining
+    assert draining is not None
+    assert (draining.by, draining.why, draining.incarnation) == (APP, "redeployment", 0)
+
+
+def test_a_fleet_that_is_set_meanwhile_leaves_nobody_drained(site: Shop) -> None:
+    redeployment.redeploy(site.coordinator, APP, by="ada", why="")
+    stepped(site)
+    fleet.set_fleet(site.coordinator, Fleet(APP, "newer.py", ("a", "b")))
+    transitions.plan(site.coordinator, ["orders"], PERSON)
+    site.settle()
+    left(site, "a", 1)
+    assert stepped(site) == ["a has left: it is launched again as the fleet billing says now"]
+    assert [one.application for one in fleet.missing(site.coordinator)] == ["newer.py"]
+
+
+def test_what_a_person_has_drained_is_left_to_the_person(site: Shop) -> None:
+    redeployment.redeploy(site.coordinator, APP, by="ada", why="")
+    directives.drain(site.coordinator, "a", by="ada", why="broken disk")
+    assert stepped(site) == [], "the fleet has one consumer left, which would keep everything"
+    assert directives.read_directive(site.coordinator, "a").draining is not None
+
+
+def test_a_second_redeployment_waits_for_the_first(site: Shop) -> None:
+    redeployment.redeploy(site.coordinator, APP, by="ada", why="")
+    before = site.server.zxid
+    with pytest.raises(BadFleet, match="is being redeployed: a, b still run as before"):
+        redeployment.redeploy(site.coordinator, APP, by="ada", why="")
+    assert site.server.zxid == before
+
+
+def test_the_only_consumer_cannot_be_replaced_and_it_is_said_what_to_do(site: Shop) -> None:
+    fleet.set_fleet(site.coordinator, Fleet("alone", "app.py", ("c",)))
+    site.join("c")
+    with pytest.raises(
+        BadFleet, match=r"c is the only live consumer of the fleet 'alone'.*; scale the fleet to 2 first"
+    ):
+        redeployment.would_redeploy(site.coordinator, "alone")
+
+
+def test_a_fleet_without_a_live_consumer_has_nothing_to_replace(shop: Cluster) -> None:
+    found = ACTIONS["redeploy"].run(shop.coordinator, {"app": APP}, PERSON, dry_run=False)
+    assert found.text == "no consumer of billing lives: there is nothing to replace"
+
+
+def test_status_shows_release_and_code_of_each_consumer(site: Shop) -> None:
+    path = site.paths.member("a")
+    told = {**json.loads(site.zk.get(path).data), "release": "0.3.0", "attributes": {"code": "1.4"}}
+    site.zk.transact([SetData(path, json.dumps(told).encode())])
+    found = {one.consumer: (one.release, one.code) for one in overview.consumers(site.coordinator)}
+    assert found == {"a": ("0.3.0", "1.4"), "b": ("", "")}
