@@ -1,0 +1,243 @@
+"""Consumers as driver pods on a real Kubernetes: kubelet, containerd and the image that the documentation builds."""
+
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+from airflow.providers.apache.spark.hooks import spark_submit
+from coordinator_plugin import cluster_mode
+
+from coordinator_tasks.core.model import Fleet
+from coordinator_tasks.embedded import kafka, ports, zookeeper
+from coordinator_tasks.embedded.jars import pyspark_home
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.java import find_java
+from coordinator_tasks.service import directives, fleet
+from coordinator_tasks.settings import plain_settings
+from coordinator_tasks.wiring import open_coordinator
+from tests.clusters import images, kubernetes_node
+from tests.clusters.kubernetes import SUBMITTER
+from tests.clusters.kubernetes_node import HOST, Cluster, own_network
+from tests.clusters.shop import PASSWORD, TOKEN, Shop
+from tests.integration.agent_site import Site, Traffic
+from tests.integration.real_site import Managed
+from tests.sasl_kafka import SaslKafka
+
+pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(3600)]
+MANIFESTS = images.ROOT / "docs" / "kubernetes"
+APPLICATION = "local:///opt/coordinator/spark_apps/main.py"
+PODS = "/api/v1/namespaces/default/pods"
+ENDED = {"Succeeded", "Failed"}
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The image for pods; built before the test has its own network, since builds may fetch packages."""
+    if kubernetes_node.missing() or images.missing():
+        pytest.skip(kubernetes_node.missing() or images.missing())
+    return images.kubernetes_image(tmp_path_factory.mktemp("image"))
+
+
+@pytest.fixture(scope="module")
+def network(archive: Path) -> Iterator[None]:
+    """Every server of this test listens where pods reach it."""
+    with pytest.MonkeyPatch.context() as patched, own_network():
+        for module in (ports, kafka, zookeeper):
+            patched.setattr(module, "HOST", HOST)
+        yield
+
+
+@pytest.fixture(scope="module")
+def cluster(network: None, archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("kubernetes"), images.PAUSE) as started:
+        started.import_images(archive)
+        started.kubectl("apply", "--filename", str(MANIFESTS / "cluster-mode.yaml"))
+        yield started
+
+
+@pytest.fixture(scope="module")
+def broker(network: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslKafka]:
+    with SaslKafka(tmp_path_factory.mktemp("kafka"), users={"alice": PASSWORD}) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def keeper(network: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as started:
+        yield started
+
+
+class PodShop(Shop):
+    """Its consumer `a` is a driver pod."""
+
+    def __init__(self, cluster: Cluster, broker: SaslKafka, managed: Managed, folder: Path) -> None:
+        super().__init__(broker, managed, folder)
+        self.cluster = cluster
+        self.audit.chmod(0o777)  # pods run as another user
+        self.secret = f"coordinator-{managed.site.cluster}"
+        sasl = {
+            "bootstrap.servers": broker.sasl_bootstrap_servers,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "alice",
+            "sasl.password": PASSWORD,
+        }
+        settings = plain_settings(replace(managed.site.settings, kafka=sasl))
+        cluster.secret(self.secret, settings_json=json.dumps(settings), kafka_json=json.dumps(sasl))
+
+    def launch(self, monkeypatch: pytest.MonkeyPatch) -> float:
+        """Launch `a` as a task does, with the rights of the documented account; returns the seconds that it takes."""
+        monkeypatch.setenv("SPARK_HOME", str(pyspark_home()))
+        monkeypatch.setenv("JAVA_HOME", str(find_java().home))
+        # Only the provider's client is missing here: it follows drivers, which this launch does not.
+        monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)
+        monkeypatch.setattr(cluster_mode, "provider_problem", lambda _: "")
+        extra = {"deploy-mode": "cluster", "namespace": "default"}
+        connection = {"conn_type": "spark", "host": f"k8s://{self.cluster.url}", "extra": extra}
+        return self.submit(monkeypatch, connection, APPLICATION, self.conf())
+
+    def conf(self) -> dict[str, str]:
+        submission, driver = "spark.kubernetes.authenticate.submission", "spark.kubernetes.driver"
+        return {
+            f"{submission}.caCertFile": str(self.cluster.ca),
+            f"{submission}.oauthTokenFile": str(self.cluster.tokens[SUBMITTER]),
+            "spark.kubernetes.authenticate.driver.serviceAccountName": "spark-driver",
+            "spark.kubernetes.container.image": images.KUBERNETES_IMAGE,
+            f"{driver}.podTemplateFile": str(MANIFESTS / "driver-pod.yaml"),
+            f"{driver}.master": self.cluster.url,  # there is no address of services here
+            f"{driver}.volumes.hostPath.audit.mount.path": str(self.audit),
+            f"{driver}.volumes.hostPath.audit.options.path": str(self.audit),
+            f"{driver}.request.cores": "0.1",
+            "spark.kubernetes.executor.request.cores": "0.1",
+            "spark.driver.memory": "512m",
+            "spark.executor.memory": "512m",
+            "spark.executor.instances": "1",
+            "spark.executor.cores": "2",
+        }
+
+    def drivers(self) -> list[dict[str, Any]]:
+        """The pods of `a`, oldest first."""
+        found = self.cluster.ask(f"{PODS}?labelSelector=spark-role%3Ddriver")["items"]
+        own = [one for one in found if one["metadata"]["name"].startswith(self.managed.site.cluster)]
+        return sorted(own, key=lambda one: str(one["metadata"]["creationTimestamp"]))
+
+    def running(self) -> list[dict[str, Any]]:
+        """Those that have not ended."""
+        return [one for one in self.drivers() if one["status"]["phase"] not in ENDED]
+
+    def processes(self) -> list[psutil.Process]:
+        """Of the driver: the JVM, and the consumer's Python below it."""
+        found = []
+        for process in psutil.process_iter(["cmdline", "name"]):
+            line = process.info["cmdline"] or []
+            if f"auditFolder={self.audit}" in line and any("main.py" in part for part in line):
+                found.append(process)
+        return [one for one in found if one.info["name"] in {"java", "python3.11"}]
+
+    def said(self) -> str:
+        pods = self.cluster.kubectl("get", "pods,events", "--output=wide")
+        logs = [
+            self.cluster.kubectl("logs", "--tail=60", one["metadata"]["name"])
+            for one in self.drivers()
+            if one["status"]["phase"] != "Pending"
+        ]
+        return "\n".join([pods, *logs])[-16_000:]
+
+    def end(self) -> None:
+        self.cluster.kubectl("delete", "pods", "--all", "--now")
+        self.wait_for(lambda: not self.processes(), "no driver is left", 60.0)
+
+
+@pytest.fixture
+def shop(
+    cluster: Cluster, broker: SaslKafka, keeper: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[PodShop]:
+    site = Site(keeper.connect_string, broker.bootstrap_servers)
+    site.settings = replace(site.settings, status_token=TOKEN)
+    managed = Managed(site)
+    made = PodShop(cluster, broker, managed, tmp_path)
+    monkeypatch.setenv("COORDINATOR_KUBERNETES_SECRET", made.secret)
+    try:
+        with managed.looping():
+            yield made
+    finally:
+        made.end()
+        managed.close()
+
+
+def test_a_driver_pod_registers_reads_hands_over_and_leaves_when_it_is_deleted(
+    shop: PodShop, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
+) -> None:
+    managed = shop.managed
+    traffic = Traffic(managed.site, per_second=20)
+    try:
+        record_property("submitted_s", round(shop.launch(monkeypatch)))
+        record_property("registered_s", round(shop.wait_for(shop.incarnation, "a registers")))
+        shop.stable("a")
+        record_property("rows_s", round(shop.grown("rows of a"), 1))
+        (pod,) = shop.running()
+        assert urlsplit(shop.address()).hostname == pod["status"]["podIP"]
+        logs = shop.cluster.kubectl("logs", pod["metadata"]["name"])
+        assert not [secret for secret in (PASSWORD, TOKEN) if secret in logs]
+
+        managed.join("b")
+        assert sorted(shop.stable("ab").values()) == ["a", "a", "b", "b"]
+        shop.grown("both read")
+        begun = time.monotonic()
+        shop.cluster.kubectl("delete", "pod", pod["metadata"]["name"])
+        record_property("left_s", round(time.monotonic() - begun, 1))
+        shop.stable("b")
+
+        shop.launch(monkeypatch)
+        shop.wait_for(shop.incarnation, "a registers again")
+        shop.stable("ab")
+        shop.grown("both read again")
+        with open_coordinator(managed.site.settings) as c:
+            directives.drain(c, "a", "test", "it leaves")
+        shop.stable("b")
+        record_property("drained_s", round(shop.wait_for(lambda: not shop.running(), "the driver ends"), 1))
+    finally:
+        sent = traffic.close()
+    (drained,) = shop.drivers()
+    assert drained["status"]["phase"] == "Succeeded", shop.said()
+    shop.follow()
+    managed.consumed(sent)
+    managed.judge(sent)
+
+
+def test_kill_9_of_a_driver_makes_the_fleet_alone_start_it_again(
+    shop: PodShop, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
+) -> None:
+    traffic = Traffic(shop.managed.site, per_second=20)
+    try:
+        with open_coordinator(shop.managed.site.settings) as c:
+            fleet.set_fleet(c, Fleet("shop", APPLICATION, ("a",)))
+            shop.launch(monkeypatch)
+            shop.wait_for(shop.incarnation, "a registers")
+            shop.stable("a")
+            shop.grown("rows of a")
+            first = shop.incarnation()
+            assert len(shop.processes()) == 2
+            for process in shop.processes():
+                process.send_signal(signal.SIGKILL)
+            noticed = shop.wait_for(lambda: [one.consumer for one in fleet.missing(c)] == ["a"], "a is missing")
+            record_property("noticed_s", round(noticed, 1))
+            shop.wait_for(lambda: not shop.running(), "its pod has ended")
+            (dead,) = shop.drivers()
+            assert dead["status"]["containerStatuses"][0]["restartCount"] == 0, "Kubernetes starts it not again"
+            shop.launch(monkeypatch)
+            took = shop.wait_for(lambda: shop.incarnation() > first, "it is launched again")
+            record_property("relaunched_s", round(took))
+            shop.stable("a")
+            shop.grown("rows of the new incarnation")
+            assert len(shop.running()) == 1
+            assert len(shop.processes()) == 2
+    finally:
+        traffic.close()
