@@ -18,6 +18,7 @@ from coordinator_tasks.service import history, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator
+from tests.airflow_calls import wait_for_run, xcom
 from tests.fakes.cluster import PERSON
 from tests.integration.airflow_site import airflow_of, all_stable, cluster_of, eventually
 from tests.integration.stub_consumer import StubConsumer
@@ -66,9 +67,9 @@ def counts(c: Coordinator) -> dict[str, int]:
 def asked(airflow: EmbeddedAirflow, dag: str, form: Mapping[str, Any]) -> tuple[str, list[str]]:
     """The state of the form's only task, and what it says."""
     run = airflow.client.trigger(dag, conf=form)
-    airflow.client.wait_for_run(dag, run, LIMIT_S)
+    wait_for_run(airflow.client, dag, run, LIMIT_S)
     (task,) = airflow.client.task_instances(dag, run)
-    said = airflow.client.xcom(dag, run, dag) if task["state"] in ("success", "skipped") else []
+    said = xcom(airflow.client, dag, run, dag) if task["state"] in ("success", "skipped") else []
     return task["state"], said
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_tasks.cli import main
+from coordinator_tasks.cli.base import user
 from coordinator_tasks.service.history import rebalances
 from tests.world.site import Site, stable_site
 
@@ -51,7 +52,7 @@ def test_a_roll_back_is_shown_first_then_done_and_then_in_force(run: Run, shop: 
     assert (code, done.splitlines()[-1]) == (0, "orders: the next plan moves them")
     shop.settles()
     assert shop.counts() == {"a": 4}
-    said = f"rolled back to before rebalance {rebalance} (by kim: slow)"
+    said = f"rolled back to before rebalance {rebalance} (by kim, as user {user()}: slow)"
     assert f"  why: {said}\n" in run("history", "orders")[1]
     assert f"{said}, until the next change of membership" in run("topics")[1]
     assert run(*asked)[1].splitlines()[-1] == "orders: this roll back is in force already, nothing was changed"
@@ -63,10 +64,12 @@ def test_a_roll_back_of_what_is_not_there_is_one_line_and_exit_code_2(run: Run) 
     code, out, error = run("roll-back", "orders", "9-0", "--why", "x")
     assert (code, out) == (2, "")
     assert (
-        error == "error: the history of topic 'orders' has no rebalance '9-0'; `history orders` lists those there are\n"
+        error
+        == "error: KPC-010: the history of topic 'orders' has no rebalance '9-0'; `history orders` lists those there are\n"
     )
     assert (
-        run("roll-back", "orders", "9-0", "--why", " ")[2] == "error: --why is empty; give the reason in a few words\n"
+        run("roll-back", "orders", "9-0", "--why", " ")[2]
+        == "error: KPC-010: --why is empty; give the reason in a few words\n"
     )
     assert run("roll-back", "orders", "9-0")[0] == 2
     assert run("roll-back", "orders", "9-0", "--why", "x", "--minutes", "-1")[0] == 2
@@ -85,11 +88,11 @@ def test_a_preview_combines_what_is_different(run: Run) -> None:
 
 def test_a_snapshot_never_replaces_a_file(run: Run, file: str, tmp_path: Path) -> None:
     code, _, error = run("snapshot", file)
-    assert (code, error) == (2, f"error: {file} is there already; name another file, or remove it first\n")
+    assert (code, error) == (2, f"error: KPC-010: {file} is there already; name another file, or remove it first\n")
     nowhere = str(tmp_path / "none" / "shop.json")
     assert (
         run("snapshot", nowhere)[2]
-        == f"error: {nowhere} cannot be written: No such file or directory; name a file that can\n"
+        == f"error: KPC-010: {nowhere} cannot be written: No such file or directory; name a file that can\n"
     )
 
 

@@ -279,7 +279,8 @@ EVERY: list[Case] = [*CASES.values(), *NEXT.values()]
 
 @pytest.fixture(params=range(len(EVERY)), ids=[*CASES, *(f"next {name}" for name in NEXT)])
 def case(request: pytest.FixtureRequest) -> Case:
-    return EVERY[request.param]
+    index: int = request.param
+    return EVERY[index]
 
 
 def test_what_is_written_is_read_back_the_same(case: Case) -> None:
