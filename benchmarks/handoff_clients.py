@@ -29,6 +29,7 @@ from tests.faults.roles import die_with_parent
 SPAN = struct.Struct("<diqq")
 """When, partition, first offset, the one after the last."""
 COMMIT_MS = 100
+CONNECT_S = 10.0
 
 
 def fork_server() -> ForkServerContext:
@@ -73,6 +74,7 @@ def subscribe(order: ClientOrder) -> None:
     die_with_parent()
     kept = {"enable.auto.offset.store": False, "auto.commit.interval.ms": COMMIT_MS, "auto.offset.reset": "earliest"}
     consumer = Consumer({**DEFAULTS, **kept, **order.settings, "log_level": 0})
+    consumer.list_topics(order.topic, CONNECT_S)  # connected and warm, as ours is
     consumer.subscribe([order.topic])
     journal = Journal(order.journal)
     with stopped_by(signal.SIGTERM) as stop:
