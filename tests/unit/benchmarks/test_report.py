@@ -9,7 +9,7 @@ import pytest
 from benchmarks import growth
 from benchmarks.handoff import Asked
 from benchmarks.handoff_report import difference, joined, measured, quartiles, summary, targets
-from benchmarks.headline import HAND_OFFS, UNDER_AIRFLOW, details, placed, table
+from benchmarks.headline import HAND_OFFS, MEASUREMENTS, README, UNDER_AIRFLOW, details, placed, table, tables
 from benchmarks.result import report
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -175,6 +175,11 @@ def test_there_is_one_place_for_a_table_and_nothing_else_changes(file: str, plac
     assert once.partition(end)[2] == text.partition(end)[2]
     with pytest.raises(SystemExit, match="no place for the table"):
         placed("nothing", "new", place)
+
+
+def test_the_tables_are_those_of_the_results_that_are_kept() -> None:
+    texts = (README.read_text(), MEASUREMENTS.read_text())
+    assert tables(*texts) == texts, "run python -m benchmarks.headline"
 
 
 def test_growth_asks_for_joins_of_ours_alone_as_often_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
