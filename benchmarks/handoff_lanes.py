@@ -11,11 +11,12 @@ import tempfile
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import numpy as np
@@ -140,16 +141,20 @@ class Lane(ABC):
     # What happens ----------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def spawn(self, consumer: str, journal: Path) -> BaseProcess | ManagedProcess:
-        """Start (or let begin) this consumer's next process."""
+    def spawn(self, consumer: str) -> BaseProcess | ManagedProcess:
+        """Let this consumer's next process begin, which was prepared."""
 
-    def prepare(self, _consumer: str) -> None:
+    @abstractmethod
+    def prepare(self, consumer: str) -> None:
         """Whatever a start costs that others would not notice on hosts of their own."""
-        return
 
     def wait_prepared(self) -> None:
         """Until it is done."""
         return
+
+    def next_journal(self, consumer: str) -> Path:
+        """Of this consumer's next process."""
+        return self.folder / f"{consumer}#{sum(one.consumer == consumer for one in self.all)}.spans"
 
     def close(self) -> None:
         """End everything that is left."""
@@ -161,10 +166,9 @@ class Lane(ABC):
                 one.process.join(10)
 
     def join(self, consumer: str) -> None:
-        key = f"{consumer}#{sum(one.consumer == consumer for one in self.all)}"
-        journal = self.folder / f"{key}.spans"
+        journal = self.next_journal(consumer)
         journal.touch()
-        life = Life(consumer, key, journal, self.spawn(consumer, journal))
+        life = Life(consumer, journal.stem, journal, self.spawn(consumer))
         self.lives[consumer] = life
         self.all.append(life)
 
@@ -240,23 +244,48 @@ def _spans(journal: Path, from_byte: int) -> "np.ndarray[tuple[int], np.dtype[np
 
 
 @dataclass
-class ClientLane(Lane):
-    """Plain clients of one of Kafka's own protocols."""
+class ForkedLane(Lane):
+    """Consumers that are forked, connect, and begin once they are told."""
 
     forks: ForkServerContext = field(kw_only=True)
+    waiting: dict[str, tuple[BaseProcess, Event]] = field(default_factory=dict, kw_only=True)
+
+    @abstractmethod
+    def order(self, consumer: str) -> tuple[Callable[..., None], ClientOrder | OurOrder]:
+        """What its next process runs, and the first argument; the second is the event that lets it begin."""
+
+    def prepare(self, consumer: str) -> None:
+        begin = self.forks.Event()
+        target, order = self.order(consumer)
+        process = self.forks.Process(target=target, args=(order, begin), daemon=True)
+        process.start()
+        self.waiting[consumer] = process, begin
+
+    def spawn(self, consumer: str) -> BaseProcess | ManagedProcess:
+        process, begin = self.waiting.pop(consumer)
+        begin.set()
+        return process
+
+    def close(self) -> None:
+        for process, _ in self.waiting.values():
+            process.kill()
+        super().close()
+
+
+@dataclass
+class ClientLane(ForkedLane):
+    """Plain clients of one of Kafka's own protocols."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.name in GROUPS:
             _configure(self.kafka, self.topic, GROUPS[self.name])
 
-    def spawn(self, consumer: str, journal: Path) -> BaseProcess:
+    def order(self, consumer: str) -> tuple[Callable[..., None], ClientOrder]:
         settings = {"bootstrap.servers": self.kafka, "group.id": self.topic, **CLIENTS[self.name]}
         if self.name in STATIC:
             settings["group.instance.id"] = consumer
-        process = self.forks.Process(target=subscribe, args=(ClientOrder(self.topic, settings, journal),), daemon=True)
-        process.start()
-        return process
+        return subscribe, ClientOrder(self.topic, settings, self.next_journal(consumer))
 
 
 @dataclass
@@ -269,16 +298,16 @@ class PreparedLane(Lane):
     prepared: dict[str, ManagedProcess] = field(default_factory=dict, kw_only=True)
 
     @abstractmethod
-    def command(self, consumer: str, journal: Path, folder: Path) -> tuple[str, ...]:
+    def command(self, consumer: str, folder: Path) -> tuple[str, ...]:
         """It makes the file `ready` in the folder, and waits there for the file `go`."""
 
     def prepare(self, consumer: str) -> None:
-        number = sum(one.consumer == consumer for one in self.all)
-        folder = self.folder / f"{consumer}-{number}"
+        folder = self.next_journal(consumer).with_suffix("")
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        command = self.command(consumer, self.folder / f"{consumer}#{number}.spans", folder)
-        spec = ProcessSpec(f"{consumer}-{number}", command, folder / "log", cwd=PROJECT, stop_timeout_s=LEAVE_S)
+        spec = ProcessSpec(
+            folder.name, self.command(consumer, folder), folder / "log", cwd=PROJECT, stop_timeout_s=LEAVE_S
+        )
         self.prepared[consumer] = ManagedProcess(spec, ready=(folder / "ready").exists)
         self.prepared[consumer].spawn()
 
@@ -286,7 +315,7 @@ class PreparedLane(Lane):
         for process in self.prepared.values():
             process.wait_ready(READY_S)
 
-    def spawn(self, consumer: str, journal: Path) -> ManagedProcess:  # noqa: ARG002 - told when it was prepared
+    def spawn(self, consumer: str) -> ManagedProcess:
         process = self.prepared.pop(consumer)
         (process.spec.log_path.parent / "go").touch()
         return process
@@ -307,7 +336,7 @@ class JavaLane(PreparedLane):
             _configure(self.kafka, self.topic, GROUPS[self.name])
         self._class_path = f"{_compiled()}{os.pathsep}{kafka_class_path()}"
 
-    def command(self, consumer: str, journal: Path, folder: Path) -> tuple[str, ...]:  # noqa: ARG002 - as a client's
+    def command(self, consumer: str, folder: Path) -> tuple[str, ...]:
         settings = {
             "bootstrap.servers": self.kafka,
             "group.id": self.topic,
@@ -321,6 +350,7 @@ class JavaLane(PreparedLane):
         file = folder / "consumer.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         program = (str(find_java().executable), "-XX:+UseSerialGC", "-Xmx128m", "-cp", self._class_path, JAVA_CLASS)
+        journal = self.next_journal(consumer)
         return (*program, str(file), self.topic, str(journal), str(folder / "ready"), str(folder / "go"))
 
 
@@ -359,11 +389,10 @@ def _configure(kafka: str, group: str, settings: Mapping[str, str]) -> None:
 
 
 @dataclass
-class OurLane(Lane):
+class OurLane(ForkedLane):
     """Our protocol, and plain consumers. `looping`: the plain loop runs in a process of its own; else somebody else decides."""
 
     zookeeper: str = field(kw_only=True)
-    forks: ForkServerContext = field(kw_only=True)
     looping: bool = field(kw_only=True)
 
     def __post_init__(self) -> None:
@@ -385,12 +414,12 @@ class OurLane(Lane):
     def run_folder(self, consumer: str) -> RunFolder:
         return RunFolder.of(self.folder, self.topic, consumer)
 
-    def spawn(self, consumer: str, journal: Path) -> BaseProcess | ManagedProcess:
+    def order(self, consumer: str) -> tuple[Callable[..., None], OurOrder]:
+        return consume, OurOrder(self.site, consumer, self.run_folder(consumer).path, self.next_journal(consumer))
+
+    def spawn(self, consumer: str) -> BaseProcess | ManagedProcess:
         self.run_folder(consumer).begin()
-        order = OurOrder(self.site, consumer, self.run_folder(consumer).path, journal)
-        process = self.forks.Process(target=consume, args=(order,), daemon=True)
-        process.start()
-        return process
+        return super().spawn(consumer)
 
     def crash(self, consumer: str) -> None:
         """Its launcher lives on, and reports the end."""
@@ -417,14 +446,21 @@ class SparkLane(PreparedLane, OurLane):
 
     batch_interval_s: float = field(kw_only=True)
 
-    def command(self, consumer: str, journal: Path, folder: Path) -> tuple[str, ...]:
+    def command(self, consumer: str, folder: Path) -> tuple[str, ...]:
         return (
             *(sys.executable, "-m", "benchmarks.handoff_spark", "--consumer", consumer, "--cluster", self.topic),
             *("--zookeeper", self.zookeeper, "--kafka", self.kafka, "--session-timeout", str(SESSION_S)),
             *("--run-folder", str(self.run_folder(consumer).path), "--batch-interval", str(self.batch_interval_s)),
-            *("--journal", str(journal), "--ready", str(folder / "ready"), "--go", str(folder / "go")),
+            *(
+                "--journal",
+                str(self.next_journal(consumer)),
+                "--ready",
+                str(folder / "ready"),
+                "--go",
+                str(folder / "go"),
+            ),
         )
 
-    def spawn(self, consumer: str, journal: Path) -> ManagedProcess:
+    def spawn(self, consumer: str) -> ManagedProcess:
         self.run_folder(consumer).begin()
-        return super().spawn(consumer, journal)
+        return super().spawn(consumer)
