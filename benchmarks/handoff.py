@@ -1,11 +1,12 @@
 """The stall of every moved and unmoved partition when consumers join, leave, are restarted and crash: Kafka's protocols, ours.
 
     python -m benchmarks.handoff [--partitions 12,48,192] [--rounds 5] [--kinds join,leave,rolling,crash]
-        [--only eager,cooperative,kip848-5s,kip848-1s,ours,spark] [--airflow] [--json build/handoff.json] [--svg FILE]
+        [--only eager,cooperative-quick,java-kip848,ours,spark,...] [--airflow] [--json build/handoff.json] [--svg FILE]
 
 All plain clients run at once on one broker, each protocol with a topic and a group of its own, so that whatever disturbs
-one disturbs all; Spark applications take turns with them. Every change of membership is followed by an undisturbed window
-of the same length with the same clients, whose longest stall is subtracted, partition by partition.
+one disturbs all; Java clients and Spark applications take turns with them. Before every change of membership is a wait of
+random length, because heartbeats are periodic. After it comes an undisturbed window of the same length with the same
+clients, whose longest stall is subtracted, partition by partition. ZooKeeper forces its writes to the disk.
 
 - join: a further consumer comes; leave: it leaves cleanly; rolling: the staying ones are restarted, one after the other;
   crash: kill -9 of the further one. Our consumers are watched by their launcher, which reports the death; silent
@@ -18,7 +19,6 @@ what they add to the decision, which is no part of a stall.
 
 import argparse
 import os
-import platform
 import sys
 import tempfile
 import time
@@ -28,21 +28,27 @@ from dataclasses import asdict, dataclass, field
 from math import inf
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
 import psutil
 
 from benchmarks.airflow import airflow_for
+from benchmarks.circumstances import circumstances
 from benchmarks.handoff_clients import fork_server
 from benchmarks.handoff_lanes import (
     BROKER,
+    CLIENTS,
+    EVERY,
+    JAVA,
+    JAVA_CLIENTS,
     OURS,
-    PLAIN,
     POLICY,
     SESSIONS_S,
     SPARK,
     ClientLane,
+    JavaLane,
     Lane,
     OurLane,
     SparkLane,
@@ -69,7 +75,10 @@ FURTHER = ("silent",)
 """Only when asked for: with the product's own settings it takes half a minute to be sure of such a death."""
 STAYING = {True: ("a", "b"), False: ("a", "b", "c")}  # Spark applications are heavy for a small machine
 COMING = "x"
-JAVA = ("-XX:+UseSerialGC",)  # a broker that lives for an hour is worth compiling well
+JVM = ("-XX:+UseSerialGC",)  # a broker that lives for an hour is worth compiling well
+FORCED = ("-Dzookeeper.forceSync=yes",)
+WAIT_S = 5.0
+"""The longest wait before an event: the longest period of a heartbeat."""
 LOOK_S, AFTER_S, CALM_S, LIMIT_S = 0.2, 1.0, 2.0, 90.0
 APART_S = 1.1  # consumers that start at once would beat their hearts at once, which none do in production
 
@@ -96,6 +105,7 @@ class Fleet:
     lanes: Sequence[Lane]
     ticks: Path
     traffic: BaseProcess
+    chance: Random
     events: list[Event] = field(default_factory=list)
 
     @property
@@ -136,7 +146,7 @@ class Fleet:
             ACTS[kind](lane, consumer)
 
     def _event(self, kind: str, consumer: str) -> None:
-        time.sleep(AFTER_S)
+        time.sleep(AFTER_S + self.chance.uniform(0, WAIT_S))
         began_at = time.monotonic()
         self._all(kind, consumer)
         steps = {lane.name: [lane.keys()] for lane in self.lanes}
@@ -234,6 +244,7 @@ class Bench:
     per_second: float
     batch_interval_s: float
     airflow: bool
+    chance: Random = field(default_factory=Random)
     count: int = 0
 
     def __post_init__(self) -> None:
@@ -250,6 +261,8 @@ class Bench:
                 found.append(OurLane(*given, **self._ours()))
             elif name == SPARK:
                 found.append(SparkLane(*given, **self._ours(), batch_interval_s=self.batch_interval_s))
+            elif name in JAVA_CLIENTS:
+                found.append(JavaLane(*given))
             else:
                 found.append(ClientLane(*given, forks=self.forks))
         return found
@@ -263,7 +276,7 @@ class Bench:
         ticks = self.folder / f"{self.count}.ticks"
         ticks.touch()
         order = TrafficOrder(self.kafka, tuple(lane.topic for lane in lanes), partitions, self.per_second, ticks)
-        fleet = Fleet(lanes, ticks, self.forks.Process(target=produce, args=(order,), daemon=True))
+        fleet = Fleet(lanes, ticks, self.forks.Process(target=produce, args=(order,), daemon=True), self.chance)
         fleet.traffic.start()
         try:
             fleet.run(kinds)
@@ -278,8 +291,7 @@ class Bench:
 def _keep(file: Path | None, result: Mapping[str, Any]) -> None:
     """What has been measured so far, for a call that is cut off."""
     if file is not None:
-        so_far = {"load_after": os.getloadavg()[0], "took_s": 0, **result}
-        report(judged(so_far), lambda _: None, file)
+        report({"load_after": os.getloadavg()[0], "took_s": 0, **result}, lambda _: None, file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,7 +301,7 @@ class Asked:
     partitions: tuple[int, ...] = (12, 48, 192)
     rounds: int = 5
     kinds: tuple[str, ...] = KINDS
-    only: tuple[str, ...] = (*PLAIN, SPARK)
+    only: tuple[str, ...] = EVERY
     per_second: float = 20.0
     batch_interval: float = 0.5
     airflow: bool = False
@@ -297,10 +309,10 @@ class Asked:
 
 
 def measure(given: Asked) -> dict[str, Any]:
-    """Everything that was found, with the circumstances, as `--json` writes it."""
+    """Everything that was found, with the circumstances, as `--json` writes it; `judged` sums it up."""
     result: dict[str, Any] = {
         "cores": os.cpu_count(),
-        "python": platform.python_version(),
+        **circumstances(),
         "rounds": given.rounds,
         "per_second": given.per_second,
         "batch_interval_s": given.batch_interval,
@@ -310,19 +322,20 @@ def measure(given: Asked) -> dict[str, Any]:
         "runs": [],
     }
     began_s = time.monotonic()
-    turns = [names for names in ([one for one in PLAIN if one in given.only], [SPARK][: SPARK in given.only]) if names]
+    kinds_of_clients = ((*CLIENTS, OURS), JAVA, (SPARK,))
+    turns = [names for some in kinds_of_clients if (names := [one for one in some if one in given.only])]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="handoff-")))
-        zookeeper = stack.enter_context(EmbeddedZooKeeper(folder / "zookeeper")).connect_string
+        zookeeper = stack.enter_context(EmbeddedZooKeeper(folder / "zookeeper", java_options=FORCED)).connect_string
         kafka = stack.enter_context(
-            EmbeddedKafka(folder / "kafka", settings=BROKER, java_options=JAVA)
+            EmbeddedKafka(folder / "kafka", settings=BROKER, java_options=JVM)
         ).bootstrap_servers
         bench = Bench(zookeeper, kafka, folder, given.per_second, given.batch_interval, given.airflow)
         if given.airflow:
             clusters = [f"{name}-{n}" for name in (OURS, SPARK) if name in given.only for n in given.partitions]
             stack.enter_context(airflow_for(folder / "airflow", clusters, zookeeper, kafka, POLICY))
         for partitions in given.partitions:
-            for name in (*PLAIN, SPARK):
+            for name in EVERY:
                 if name in given.only:
                     create_topic(kafka, f"{name}-{partitions}", partitions)
             for number in range(given.rounds):
@@ -335,7 +348,7 @@ def measure(given: Asked) -> dict[str, Any]:
                     print(f"{said}, {', '.join(names)}", file=sys.stderr)
     result["load_after"] = os.getloadavg()[0]
     result["took_s"] = round(time.monotonic() - began_s)
-    return judged(result)
+    return result
 
 
 def _names(allowed: Collection[str]) -> Callable[[str], tuple[str, ...]]:
@@ -355,7 +368,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=numbers)
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--kinds", type=_names((*KINDS, *FURTHER)))
-    parser.add_argument("--only", type=_names((*PLAIN, SPARK)))
+    parser.add_argument("--only", type=_names(EVERY))
     parser.add_argument("--per-second", type=float, help="records to each partition")
     parser.add_argument("--batch-interval", type=float, help="seconds between a Spark consumer's batches")
     parser.add_argument(
@@ -368,8 +381,8 @@ def main() -> None:
     svg = given.pop("svg")
     asked = Asked(**given)
     result = measure(asked)
-    write_plots(result, svg)
-    report(result, show, asked.json)
+    write_plots(judged(result), svg)
+    report(result, lambda found: show(judged(found)), asked.json)
 
 
 if __name__ == "__main__":

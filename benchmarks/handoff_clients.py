@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerContext
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -29,6 +30,7 @@ from tests.faults.roles import die_with_parent
 SPAN = struct.Struct("<diqq")
 """When, partition, first offset, the one after the last."""
 COMMIT_MS = 100
+CONNECT_S = 10.0
 
 
 def fork_server() -> ForkServerContext:
@@ -68,11 +70,13 @@ class ClientOrder:
     journal: Path
 
 
-def subscribe(order: ClientOrder) -> None:
-    """Consume until SIGTERM, then leave the group. What was processed is stored at once and committed often."""
+def subscribe(order: ClientOrder, begin: Event) -> None:
+    """Connect, and once told consume until SIGTERM; then leave the group. What was processed is stored at once and committed often."""
     die_with_parent()
     kept = {"enable.auto.offset.store": False, "auto.commit.interval.ms": COMMIT_MS, "auto.offset.reset": "earliest"}
     consumer = Consumer({**DEFAULTS, **kept, **order.settings, "log_level": 0})
+    consumer.list_topics(order.topic, CONNECT_S)  # connected and warm, as ours is
+    begin.wait()
     consumer.subscribe([order.topic])
     journal = Journal(order.journal)
     with stopped_by(signal.SIGTERM) as stop:
@@ -106,9 +110,10 @@ class JournalSink:
         self._journal.note((one.partition, message.offset() or 0) for one, message in records)
 
 
-def consume(order: OurOrder) -> None:
-    """A plain consumer with the settings that it has by itself; SIGTERM asks it to leave."""
+def consume(order: OurOrder, begin: Event) -> None:
+    """Once told, a plain consumer with the settings that it has by itself; SIGTERM asks it to leave."""
     die_with_parent()
+    begin.wait()
     settings = ConsumerSettings(order.site, order.consumer, run_folder=str(order.run_folder))
     consumer = PlainConsumer(settings, JournalSink(order.journal))
     with leave_on_signals(consumer.leave):

@@ -1,38 +1,54 @@
 """The contenders of the hand-off benchmark: each a topic, a group, and consumers that come, go and are killed."""
 
+import atexit
+import functools
 import os
 import shutil
 import signal
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import numpy as np
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType  # type: ignore[attr-defined]
 
-from benchmarks.handoff_clients import ClientOrder, CoordinatorOrder, OurOrder, consume, coordinate, subscribe
+from benchmarks.handoff_clients import (
+    COMMIT_MS,
+    ClientOrder,
+    CoordinatorOrder,
+    OurOrder,
+    consume,
+    coordinate,
+    subscribe,
+)
 from benchmarks.stalls import Span
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.core.errors import KafkaUnavailable
 from coordinator_tasks.core.machine.world import Policy
+from coordinator_tasks.embedded.jars import kafka_class_path
 from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
+from coordinator_tasks.java import find_java
 from coordinator_tasks.run_folder import RunFolder, write_private
 from coordinator_tasks.settings import plain_settings
 from coordinator_tasks.wiring import Settings
 from spark_apps.launch.launcher import LaunchRequest, report_end
-from spark_apps.plain import POLL_S
+from spark_apps.plain import DEFAULTS, POLL_S
 
 PROJECT = Path(__file__).resolve().parent.parent
 SPANS = np.dtype([("at", "<f8"), ("partition", "<i4"), ("first", "<i8"), ("end", "<i8")])
 FRESH_S, FRESH_RECORDS = 1.0, 3
 """Who keeps up has processed something of each partition within so long, or within the time of so many records."""
+JAVA_CLASS, BYTES = "HandoffConsumer", "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 READY_S, LEAVE_S, ANSWER_S = 240.0, 60.0, 30.0
 POLICY = {"flap_registrations": 1_000_000}
 """A consumer that is restarted by every round would be held back as flapping."""
@@ -40,28 +56,49 @@ POLICY = {"flap_registrations": 1_000_000}
 OURS, SPARK = "ours", "spark"
 SESSION_S = 4.0
 CLASSIC = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 3_000}
+QUICK = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}
+"""The shortest session that a broker allows by default, and a heartbeat well below a second."""
+COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
 CLIENTS: Mapping[str, Mapping[str, str | int | bool]] = {
     "eager": {**CLASSIC, "partition.assignment.strategy": "range"},
-    "cooperative": {**CLASSIC, "partition.assignment.strategy": "cooperative-sticky"},
+    "cooperative": {**CLASSIC, **COOPERATIVE},
+    "cooperative-quick": {**QUICK, **COOPERATIVE},
+    "cooperative-static": {**QUICK, **COOPERATIVE},
     "kip848-5s": {"group.protocol": "consumer"},
     "kip848-1s": {"group.protocol": "consumer"},
+}
+STATIC = frozenset({"cooperative-static"})
+"""Their members have a `group.instance.id`: a restart within the session is no change of membership."""
+ASSIGNOR = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+JAVA_CLIENTS: Mapping[str, Mapping[str, str | int | bool]] = {
+    "java-cooperative": {**QUICK, "partition.assignment.strategy": ASSIGNOR},
+    "java-kip848": {"group.protocol": "consumer"},
 }
 GROUPS = {
     "kip848-5s": {"consumer.heartbeat.interval.ms": "5000", "consumer.session.timeout.ms": "10000"},
     "kip848-1s": {"consumer.heartbeat.interval.ms": "1000", "consumer.session.timeout.ms": "4000"},
+    "java-kip848": {"consumer.heartbeat.interval.ms": "1000", "consumer.session.timeout.ms": "4000"},
 }
 """The broker's, for KIP-848: it tells its members."""
 SESSIONS_S = {
     "eager": 10.0,
     "cooperative": 10.0,
+    "cooperative-quick": 6.0,
+    "cooperative-static": 6.0,
     "kip848-5s": 10.0,
     "kip848-1s": 4.0,
+    "java-cooperative": 6.0,
+    "java-kip848": 4.0,
     OURS: SESSION_S,
     SPARK: SESSION_S,
 }
 BROKER = {"group.consumer.min.heartbeat.interval.ms": "1000", "group.consumer.min.session.timeout.ms": "4000"}
 """What the broker has to allow for them."""
 PLAIN = (*CLIENTS, OURS)
+JAVA = tuple(JAVA_CLIENTS)
+EVERY = (*PLAIN, *JAVA, SPARK)
+OF_KAFKA = frozenset((*CLIENTS, *JAVA_CLIENTS))
+"""Contenders whose deaths nobody can report."""
 
 
 @dataclass
@@ -104,16 +141,20 @@ class Lane(ABC):
     # What happens ----------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def spawn(self, consumer: str, journal: Path) -> BaseProcess | ManagedProcess:
-        """Start (or let begin) this consumer's next process."""
+    def spawn(self, consumer: str) -> BaseProcess | ManagedProcess:
+        """Let this consumer's next process begin, which was prepared."""
 
-    def prepare(self, _consumer: str) -> None:
+    @abstractmethod
+    def prepare(self, consumer: str) -> None:
         """Whatever a start costs that others would not notice on hosts of their own."""
-        return
 
     def wait_prepared(self) -> None:
         """Until it is done."""
         return
+
+    def next_journal(self, consumer: str) -> Path:
+        """Of this consumer's next process."""
+        return self.folder / f"{consumer}#{sum(one.consumer == consumer for one in self.all)}.spans"
 
     def close(self) -> None:
         """End everything that is left."""
@@ -125,10 +166,9 @@ class Lane(ABC):
                 one.process.join(10)
 
     def join(self, consumer: str) -> None:
-        key = f"{consumer}#{sum(one.consumer == consumer for one in self.all)}"
-        journal = self.folder / f"{key}.spans"
+        journal = self.next_journal(consumer)
         journal.touch()
-        life = Life(consumer, key, journal, self.spawn(consumer, journal))
+        life = Life(consumer, journal.stem, journal, self.spawn(consumer))
         self.lives[consumer] = life
         self.all.append(life)
 
@@ -204,21 +244,127 @@ def _spans(journal: Path, from_byte: int) -> "np.ndarray[tuple[int], np.dtype[np
 
 
 @dataclass
-class ClientLane(Lane):
-    """Plain clients of one of Kafka's own protocols."""
+class ForkedLane(Lane):
+    """Consumers that are forked, connect, and begin once they are told."""
 
     forks: ForkServerContext = field(kw_only=True)
+    waiting: dict[str, tuple[BaseProcess, Event]] = field(default_factory=dict, kw_only=True)
+
+    @abstractmethod
+    def order(self, consumer: str) -> tuple[Callable[..., None], ClientOrder | OurOrder]:
+        """What its next process runs, and the first argument; the second is the event that lets it begin."""
+
+    def prepare(self, consumer: str) -> None:
+        begin = self.forks.Event()
+        target, order = self.order(consumer)
+        process = self.forks.Process(target=target, args=(order, begin), daemon=True)
+        process.start()
+        self.waiting[consumer] = process, begin
+
+    def spawn(self, consumer: str) -> BaseProcess | ManagedProcess:
+        process, begin = self.waiting.pop(consumer)
+        begin.set()
+        return process
+
+    def close(self) -> None:
+        for process, _ in self.waiting.values():
+            process.kill()
+        super().close()
+
+
+@dataclass
+class ClientLane(ForkedLane):
+    """Plain clients of one of Kafka's own protocols."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.name in GROUPS:
             _configure(self.kafka, self.topic, GROUPS[self.name])
 
-    def spawn(self, consumer: str, journal: Path) -> BaseProcess:  # noqa: ARG002 - Kafka gives its members their ids
+    def order(self, consumer: str) -> tuple[Callable[..., None], ClientOrder]:
         settings = {"bootstrap.servers": self.kafka, "group.id": self.topic, **CLIENTS[self.name]}
-        process = self.forks.Process(target=subscribe, args=(ClientOrder(self.topic, settings, journal),), daemon=True)
-        process.start()
+        if self.name in STATIC:
+            settings["group.instance.id"] = consumer
+        return subscribe, ClientOrder(self.topic, settings, self.next_journal(consumer))
+
+
+@dataclass
+class PreparedLane(Lane):
+    """Consumers in a JVM of their own: it starts before it is measured, and consumes once a file tells it to.
+
+    A JVM that starts takes both cores of a small machine for seconds: on a cluster others would not notice.
+    """
+
+    prepared: dict[str, ManagedProcess] = field(default_factory=dict, kw_only=True)
+
+    @abstractmethod
+    def command(self, consumer: str, folder: Path) -> tuple[str, ...]:
+        """It makes the file `ready` in the folder, and waits there for the file `go`."""
+
+    def prepare(self, consumer: str) -> None:
+        folder = self.next_journal(consumer).with_suffix("")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        spec = ProcessSpec(
+            folder.name, self.command(consumer, folder), folder / "log", cwd=PROJECT, stop_timeout_s=LEAVE_S
+        )
+        self.prepared[consumer] = ManagedProcess(spec, ready=(folder / "ready").exists)
+        self.prepared[consumer].spawn()
+
+    def wait_prepared(self) -> None:
+        for process in self.prepared.values():
+            process.wait_ready(READY_S)
+
+    def spawn(self, consumer: str) -> ManagedProcess:
+        process = self.prepared.pop(consumer)
+        (process.spec.log_path.parent / "go").touch()
         return process
+
+    def close(self) -> None:
+        for process in self.prepared.values():
+            process.kill()
+        super().close()
+
+
+@dataclass
+class JavaLane(PreparedLane):
+    """Kafka's own Java consumers. Needs a JDK: the class is compiled at the first use."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.name in GROUPS:
+            _configure(self.kafka, self.topic, GROUPS[self.name])
+        self._class_path = f"{_compiled()}{os.pathsep}{kafka_class_path()}"
+
+    def command(self, consumer: str, folder: Path) -> tuple[str, ...]:
+        settings = {
+            "bootstrap.servers": self.kafka,
+            "group.id": self.topic,
+            "key.deserializer": BYTES,
+            "value.deserializer": BYTES,
+            "auto.offset.reset": "earliest",
+            "auto.commit.interval.ms": COMMIT_MS,
+            "fetch.max.wait.ms": DEFAULTS["fetch.wait.max.ms"],
+            **JAVA_CLIENTS[self.name],
+        }
+        file = folder / "consumer.properties"
+        file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        program = (str(find_java().executable), "-XX:+UseSerialGC", "-Xmx128m", "-cp", self._class_path, JAVA_CLASS)
+        journal = self.next_journal(consumer)
+        return (*program, str(file), self.topic, str(journal), str(folder / "ready"), str(folder / "go"))
+
+
+@functools.cache
+def _compiled() -> Path:
+    """The folder with the class of the Java consumer."""
+    folder = Path(tempfile.mkdtemp(prefix="handoff-java-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    compiler = find_java().home / "bin" / "javac"
+    source = Path(__file__).with_name(f"{JAVA_CLASS}.java")
+    if not compiler.exists():
+        sys.exit(f"{compiler} is not there: install a JDK, or leave the Java clients out with --only")
+    subprocess.run([str(compiler), "-cp", kafka_class_path(), "-d", str(folder), str(source)], check=True)
+    return folder
 
 
 def create_topic(kafka: str, topic: str, partitions: int) -> None:
@@ -243,11 +389,10 @@ def _configure(kafka: str, group: str, settings: Mapping[str, str]) -> None:
 
 
 @dataclass
-class OurLane(Lane):
+class OurLane(ForkedLane):
     """Our protocol, and plain consumers. `looping`: the plain loop runs in a process of its own; else somebody else decides."""
 
     zookeeper: str = field(kw_only=True)
-    forks: ForkServerContext = field(kw_only=True)
     looping: bool = field(kw_only=True)
 
     def __post_init__(self) -> None:
@@ -269,12 +414,12 @@ class OurLane(Lane):
     def run_folder(self, consumer: str) -> RunFolder:
         return RunFolder.of(self.folder, self.topic, consumer)
 
-    def spawn(self, consumer: str, journal: Path) -> BaseProcess | ManagedProcess:
+    def order(self, consumer: str) -> tuple[Callable[..., None], OurOrder]:
+        return consume, OurOrder(self.site, consumer, self.run_folder(consumer).path, self.next_journal(consumer))
+
+    def spawn(self, consumer: str) -> BaseProcess | ManagedProcess:
         self.run_folder(consumer).begin()
-        order = OurOrder(self.site, consumer, self.run_folder(consumer).path, journal)
-        process = self.forks.Process(target=consume, args=(order,), daemon=True)
-        process.start()
-        return process
+        return super().spawn(consumer)
 
     def crash(self, consumer: str) -> None:
         """Its launcher lives on, and reports the end."""
@@ -296,39 +441,26 @@ class OurLane(Lane):
 
 
 @dataclass
-class SparkLane(OurLane):
+class SparkLane(PreparedLane, OurLane):
     """Spark consumers: one application each."""
 
     batch_interval_s: float = field(kw_only=True)
-    prepared: dict[str, ManagedProcess] = field(default_factory=dict)
 
-    def prepare(self, consumer: str) -> None:
-        number = sum(one.consumer == consumer for one in self.all)
-        folder = self.folder / f"{consumer}-{number}"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        command = (
+    def command(self, consumer: str, folder: Path) -> tuple[str, ...]:
+        return (
             *(sys.executable, "-m", "benchmarks.handoff_spark", "--consumer", consumer, "--cluster", self.topic),
             *("--zookeeper", self.zookeeper, "--kafka", self.kafka, "--session-timeout", str(SESSION_S)),
             *("--run-folder", str(self.run_folder(consumer).path), "--batch-interval", str(self.batch_interval_s)),
-            *("--journal", str(self.folder / f"{consumer}#{number}.spans")),
-            *("--ready", str(folder / "ready"), "--go", str(folder / "go")),
+            *(
+                "--journal",
+                str(self.next_journal(consumer)),
+                "--ready",
+                str(folder / "ready"),
+                "--go",
+                str(folder / "go"),
+            ),
         )
-        spec = ProcessSpec(f"{consumer}-{number}", command, folder / "log", cwd=PROJECT, stop_timeout_s=LEAVE_S)
-        self.prepared[consumer] = ManagedProcess(spec, ready=(folder / "ready").exists)
-        self.prepared[consumer].spawn()
 
-    def wait_prepared(self) -> None:
-        for process in self.prepared.values():
-            process.wait_ready(READY_S)
-
-    def spawn(self, consumer: str, journal: Path) -> ManagedProcess:  # noqa: ARG002 - told when it was prepared
-        process = self.prepared.pop(consumer)
+    def spawn(self, consumer: str) -> ManagedProcess:
         self.run_folder(consumer).begin()
-        (process.spec.log_path.parent / "go").touch()
-        return process
-
-    def close(self) -> None:
-        for process in self.prepared.values():
-            process.kill()
-        super().close()
+        return super().spawn(consumer)

@@ -4,8 +4,10 @@
 
 joins what several calls have measured, each of other cells or rounds, and shows it.
 
-A run is one event of one lane, with pairs of stalls in milliseconds, the event's and the control's, of each partition that
-moved and of each that did not; `None` = a stall that never ended.
+`--against FILE` shows two results side by side. A run is one event of one lane, with pairs of stalls in milliseconds, the
+event's and the control's, of each partition that moved and of each that did not; `None` = a stall that never ended. The
+partitions of one event are not independent of each other, so figures are taken over events: of each event its median and its
+worst partition.
 """
 
 import argparse
@@ -19,7 +21,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.handoff_lanes import OURS, PLAIN, SESSIONS_S, SPARK
+from benchmarks.handoff_lanes import OURS, SESSIONS_S, SPARK
 from benchmarks.plot import Line, Plot
 from benchmarks.result import report
 from benchmarks.stalls import Impact
@@ -28,8 +30,12 @@ Pairs = Sequence[Sequence[float | None]]
 TITLES = {
     "eager": "eager `range`",
     "cooperative": "`cooperative-sticky`",
+    "cooperative-quick": "`cooperative-sticky`, heartbeat 0.5 s",
+    "cooperative-static": "the same with static members",
     "kip848-5s": "KIP-848, heartbeat 5 s",
     "kip848-1s": "KIP-848, heartbeat 1 s",
+    "java-cooperative": "Java, `cooperative-sticky`, heartbeat 0.5 s",
+    "java-kip848": "Java, KIP-848, heartbeat 1 s",
     OURS: "ours, plain clients",
     SPARK: "ours, Spark applications",
 }
@@ -47,6 +53,7 @@ def line_of(kind: str, contender: str, found: Impact, took_s: float) -> dict[str
         "contender": contender,
         "moved_ms": [[_ms(one) for one in pair] for pair in found.moved.values()],
         "unmoved_ms": [[_ms(one) for one in pair] for pair in found.unmoved.values()],
+        "waited_ms": [[_ms(one) for one in pair] for pair in found.waited.values()],
         "moves": found.changes,
         "needless": found.needless,
         "lost": found.lost,
@@ -72,6 +79,7 @@ def summary(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "runs": len(own),
             "moved": beyond([one["moved_ms"] for one in own]),
             "unmoved": beyond([one["unmoved_ms"] for one in own]),
+            "waited": beyond([one["waited_ms"] for one in own]),
             "stall": _spread([[_number(pair[0]) for pair in one["moved_ms"]] for one in own]),
             "control": _spread([[_number(pair[1]) for pair in (*one["moved_ms"], *one["unmoved_ms"])] for one in own]),
             "moves": sum(one["moves"] for one in own),
@@ -92,6 +100,11 @@ def judged(result: Mapping[str, Any]) -> dict[str, Any]:
     return {**result, "summary": cells, "targets": targets(cells)}
 
 
+def measured(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what `judged` adds: what a file keeps."""
+    return {name: it for name, it in result.items() if name not in ("summary", "targets")}
+
+
 def joined(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Several calls as one; `rounds` are the fewest of any cell, the loads the largest of any call."""
     runs = [run for one in results for run in one["runs"]]
@@ -106,14 +119,21 @@ def beyond(runs: Sequence[Pairs]) -> dict[str, float | None]:
 
 
 def _spread(runs: Iterable[Sequence[float]]) -> dict[str, float | None]:
-    """Over all partitions of all runs; `low` and `high` are the smallest and the largest median of a single run."""
+    """Over the `n` events: median and quartiles of each event's median partition, and the worst partition of all events."""
     some = [sorted(one) for one in runs if one]
-    values = sorted(value for one in some for value in one)
-    if not values:
+    if not some:
         return {"n": 0}
     middles = [median(one) for one in some]
-    found = {"median": median(values), "low": min(middles), "high": max(middles), "worst": values[-1]}
-    return {"n": len(values), **{name: round(it, 1) if isfinite(it) else None for name, it in found.items()}}
+    low, middle, high = quartiles(middles)
+    found = {"median": middle, "low": low, "high": high, "worst": max(one[-1] for one in some)}
+    return {"n": len(some), **{name: round(it, 1) if isfinite(it) else None for name, it in found.items()}}
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """The lower quartile, the median, and the upper quartile; each is one of the values, or lies in the middle of two."""
+    ordered = sorted(values)
+    half = (len(ordered) + 1) // 2
+    return median(ordered[:half]), median(ordered), median(ordered[-half:])
 
 
 def _number(value: float | None) -> float:
@@ -172,7 +192,7 @@ def _table(result: Mapping[str, Any], partitions: int) -> Table:
     table = Table(
         title=f"{partitions} partitions, {result['rounds']} rounds, medians in milliseconds beyond the control, {load}"
     )
-    names = ("", "moved", "by round", "worst", "unmoved", "by round", "worst", "control")
+    names = ("", "n", "moved", "quartiles", "worst", "sum", "unmoved", "quartiles", "worst", "control")
     for name in (*names, "worst", "moves", "needless", "lost", "doubled", "settled", "cores", "busy"):
         table.add_column(name, justify="right" if name else "left")
     tick_ms = tick_ms_of(result)
@@ -181,8 +201,10 @@ def _table(result: Mapping[str, Any], partitions: int) -> Table:
         counts = (f"{cell[name]:,}" for name in ("moves", "needless", "lost", "duplicated"))
         table.add_row(
             f"{cell['kind']}: {cell['contender']}",
+            str(cell["runs"]),
             *(
                 *three(moved, tick_ms),
+                beyond_tick(cell["waited"]["median"], tick_ms) if cell["waited"]["n"] else "–",
                 *three(unmoved, tick_ms),
                 number(control.get("median")),
                 number(control.get("worst")),
@@ -195,12 +217,12 @@ def _table(result: Mapping[str, Any], partitions: int) -> Table:
 def ordered(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """By kind, and in it Kafka's protocols first."""
     kinds = list(dict.fromkeys(["join", "leave", "rolling", *(cell["kind"] for cell in cells)]))
-    contenders = (*PLAIN, SPARK)
+    contenders = tuple(TITLES)
     return sorted(cells, key=lambda cell: (kinds.index(cell["kind"]), contenders.index(cell["contender"])))
 
 
 def three(spread: Mapping[str, Any], tick_ms: float) -> tuple[str, str, str]:
-    """Median, smallest and largest median of a round, and the worst."""
+    """Median, quartiles, and the worst."""
     if not spread["n"]:
         return "–", "–", "–"
     low, high, middle, worst = (beyond_tick(spread[name], tick_ms) for name in ("low", "high", "median", "worst"))
@@ -227,9 +249,7 @@ def plots(cells: Sequence[Mapping[str, Any]]) -> dict[str, Plot]:
     found = {}
     for kind in dict.fromkeys(cell["kind"] for cell in cells):
         own = [cell for cell in cells if cell["kind"] == kind and cell["stall"]["n"]]
-        lines = [
-            _line(name, own, name.replace("-", ", heartbeat ", name.startswith("kip"))) for name in (*PLAIN, SPARK)
-        ]
+        lines = [_line(name, own, title.replace("`", "")) for name, title in TITLES.items()]
         found[kind] = Plot("partitions", f"{kind}: ms of a moved partition", [line for line in lines if line.points])
     return found
 
@@ -241,15 +261,37 @@ def _line(contender: str, cells: Sequence[Mapping[str, Any]], title: str) -> Lin
     return Line(title, tuple(own))
 
 
+def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> Table:
+    """What both have measured: medians of the moved partitions, in milliseconds beyond the control."""
+    table = Table("", "before", "n", "after", "n", title="moved partitions, median and quartiles in milliseconds")
+    earlier = {_cell(one): one for one in before["summary"]}
+    for one in ordered(after["summary"]):
+        if (old := earlier.get(_cell(one))) is None:
+            continue
+        columns = []
+        for result, cell in ((before, old), (after, one)):
+            middle, spread, _ = three(cell["moved"], tick_ms_of(result))
+            columns += [f"{middle} ({spread})", str(cell["runs"])]
+        table.add_row(f"{one['partitions']} partitions, {one['kind']}: {one['contender']}", *columns)
+    return table
+
+
+def _cell(one: Mapping[str, Any]) -> tuple[int, str, str]:
+    return one["partitions"], one["kind"], one["contender"]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--svg", type=Path, help="one plot for each kind: NAME-KIND.svg")
+    parser.add_argument("--against", type=Path, help="an earlier result, shown beside this one")
     given = parser.parse_args()
     result = joined([json.loads(file.read_text()) for file in given.files])
     write_plots(result, given.svg)
-    report(result, show, given.json)
+    report(measured(result), lambda _: show(result), given.json)
+    if given.against is not None:
+        Console(width=180).print(difference(joined([json.loads(given.against.read_text())]), result))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Writes the tables of hand-offs into README.md and docs/measurements.md, from what `benchmarks.handoff` has measured.
+"""Writes the tables of hand-offs into README.md and docs/measurements.md, from the results in `benchmarks/results`.
 
-python -m benchmarks.headline [--json build/handoff.json] [--partitions 48] [--airflow-json build/handoff-airflow.json]
+    python -m benchmarks.headline
 
-What was measured with `--airflow` goes into a place of its own, of the second file alone.
+Measure first: `python -m benchmarks.handoff --json benchmarks/results/handoff.json`, for Airflow with `--airflow` and
+`--json benchmarks/results/handoff-airflow.json`. A test fails while the tables differ from these files.
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Mapping
@@ -13,10 +13,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.handoff_lanes import OURS, PLAIN
-from benchmarks.handoff_report import TITLES, beyond_tick, number, ordered, three, tick_ms_of
+from benchmarks.handoff_lanes import OF_KAFKA
+from benchmarks.handoff_report import TITLES, beyond_tick, joined, number, ordered, three, tick_ms_of
 
-README, MEASUREMENTS = Path("README.md"), Path("docs/measurements.md")
+PROJECT = Path(__file__).resolve().parent.parent
+README, MEASUREMENTS = PROJECT / "README.md", PROJECT / "docs" / "measurements.md"
+RESULTS = PROJECT / "benchmarks" / "results"
+PARTITIONS = 12
+"""Those of the README's table; the other file has all."""
 HAND_OFFS, UNDER_AIRFLOW = "hand-offs", "hand-offs under Airflow"
 EVENTS = {
     "join": "join",
@@ -26,9 +30,20 @@ EVENTS = {
     "silent": "kill -9 that nobody reports",
 }
 TITLES_OF_KINDS = {**EVENTS, "crash": "kill -9"}
-SILENT = frozenset(PLAIN) - {OURS}
-"""Whose deaths are never reported."""
-DETAILS = ("moved", "by round", "worst", "others", "by round", "worst", "control", "worst", "stall", "worst")
+DETAILS = (
+    "events",
+    "moved",
+    "quartiles",
+    "worst",
+    "sum",
+    "others",
+    "quartiles",
+    "worst",
+    "control",
+    "worst",
+    "stall",
+    "worst",
+)
 COUNTS = {"moves": "moves", "needless": "needless", "lost": "lost", "duplicated": "doubled"}
 
 
@@ -64,7 +79,9 @@ def table(result: Mapping[str, Any], partitions: int, under_airflow: Mapping[str
 def _cells(result: Mapping[str, Any], partitions: int) -> dict[tuple[str, str], Mapping[str, Any]]:
     """By contender and kind. Nobody can report a death to Kafka: there both columns show the same."""
     cells = {(c["contender"], c["kind"]): c for c in result["summary"] if c["partitions"] == partitions}
-    unreported = {(name, "silent"): cell for (name, kind), cell in cells.items() if kind == "crash" and name in SILENT}
+    unreported = {
+        (name, "silent"): cell for (name, kind), cell in cells.items() if kind == "crash" and name in OF_KAFKA
+    }
     return unreported | cells
 
 
@@ -97,8 +114,11 @@ def details(result: Mapping[str, Any], partitions: int) -> str:
         whole = [_whole(cell[name], of) for name in ("control", "stall") for of in ("median", "worst")]
         counts = [f"{cell[name]:,}" for name in COUNTS]
         title = f"{TITLES_OF_KINDS[cell['kind']]}: {TITLES[cell['contender']]}"
+        waited = cell["waited"]
         found = (
+            str(cell["runs"]),
             *three(cell["moved"], tick_ms),
+            beyond_tick(waited["median"], tick_ms) if waited["n"] else "–",
             *three(cell["unmoved"], tick_ms),
             *whole,
             *counts,
@@ -116,11 +136,12 @@ def _whole(spread: Mapping[str, Any], of: str) -> str:
 
 
 def circumstances(result: Mapping[str, Any]) -> str:
-    """On which machine it was measured, and how."""
+    """When, on which machine and how it was measured."""
     rounds = "one round" if result["rounds"] == 1 else f"{result['rounds']} rounds"
     tick = f"a record every {tick_ms_of(result):g} ms (the tick)"
     load = f"load {result['load_before']:.1f} before and {result['load_after']:.1f} at the end of the run"
-    return f"{rounds}, {result['cores']} cores, {tick}, {load}."
+    where = f"{result['cores']} cores ({result['processor']}), {result['memory_gib']} GiB"
+    return f"{rounds}, {where}, {tick}, {load}; measured on {result['measured_on']} at commit {result['commit']}."
 
 
 def placed(text: str, made: str, place: str) -> str:
@@ -133,22 +154,22 @@ def placed(text: str, made: str, place: str) -> str:
     return f"{before}{begin}\n{made}\n{end}{after}"
 
 
+def tables(readme: str, measurements: str) -> tuple[str, str]:
+    """Both texts with the tables of the results in them."""
+    plain, airflow = (
+        joined([json.loads((RESULTS / f"{name}.json").read_text())]) for name in ("handoff", "handoff-airflow")
+    )
+    readme = placed(readme, table(plain, PARTITIONS, airflow), HAND_OFFS)
+    for place, result in ((HAND_OFFS, plain), (UNDER_AIRFLOW, airflow)):
+        measured = sorted({cell["partitions"] for cell in result["summary"]})
+        every = [circumstances(result).capitalize(), *(details(result, one) for one in measured)]
+        measurements = placed(measurements, "\n\n".join(every), place)
+    return readme, measurements
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", type=Path, default=Path("build/handoff.json"))
-    parser.add_argument("--airflow-json", type=Path, help="what --airflow has measured: further rows for the README")
-    parser.add_argument("--partitions", type=int, default=48, help="in the README; the other file has all of them")
-    given = parser.parse_args()
-    if not given.json.exists():
-        sys.exit(f"{given.json} is not there: make it with python -m benchmarks.handoff --json {given.json}")
-    result = json.loads(given.json.read_text())
-    measured = sorted({cell["partitions"] for cell in result["summary"]})
-    every = "\n\n".join([circumstances(result).capitalize(), *(details(result, one) for one in measured)])
-    place = UNDER_AIRFLOW if result.get("airflow") else HAND_OFFS
-    MEASUREMENTS.write_text(placed(MEASUREMENTS.read_text(), every, place))
-    if place == HAND_OFFS:
-        airflow = json.loads(given.airflow_json.read_text()) if given.airflow_json else None
-        README.write_text(placed(README.read_text(), table(result, given.partitions, airflow), place))
+    for file, text in zip((README, MEASUREMENTS), tables(README.read_text(), MEASUREMENTS.read_text()), strict=True):
+        file.write_text(text)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-from coordinator_tasks.demo.stalls import Stall, between, longest
+from coordinator_tasks.demo.stalls import Stall, between, lengths_s, longest
 
 
 class Span(NamedTuple):
@@ -86,10 +86,11 @@ def course(flow: Flow, spans: Iterable[Span]) -> Course:
 @dataclass(frozen=True, slots=True)
 class Impact:
     """One change of membership. Stalls are the longest of each partition in the event's window, in seconds, with those of
-    the same partition in the undisturbed window beside them."""
+    the same partition in the undisturbed window beside them; `waited` is the sum of each moved partition's stalls."""
 
     moved: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     unmoved: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    waited: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     changes: int = 0
     needless: int = 0
     lost: int = 0
@@ -100,12 +101,16 @@ def impact(courses: Mapping[int, Course], event: Window, control: Window, scope:
     """`scope`: the times for whose losses and duplicates this event answers; `fewest`: the changes that nobody can avoid."""
     stalls = {partition: one.stalls for partition, one in courses.items()}
     here, quiet = longest(stalls, *event), longest(stalls, *control, ended=True)
+    waited = {
+        p: (sum(lengths_s(some, *event)), sum(lengths_s(some, *control, ended=True))) for p, some in stalls.items()
+    }
     changes = {partition: _within(one.changes, event) for partition, one in courses.items()}
     pairs = {partition: (here[partition], quiet[partition]) for partition in courses}
     count = sum(changes.values())
     return Impact(
         moved={partition: pair for partition, pair in pairs.items() if changes[partition]},
         unmoved={partition: pair for partition, pair in pairs.items() if not changes[partition]},
+        waited={partition: pair for partition, pair in waited.items() if changes[partition]},
         changes=count,
         needless=max(0, count - fewest),
         lost=sum(_within(one.lost, scope) for one in courses.values()),

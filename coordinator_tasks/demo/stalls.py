@@ -74,13 +74,15 @@ def longest(
 
     `ended`: only stalls that end in the window: the others belong to the event after it.
     """
-    return {partition: _longest(some, from_at, to_at, ended) for partition, some in found.items()}
+    return {
+        partition: max(lengths_s(some, from_at, to_at, ended=ended), default=0.0) for partition, some in found.items()
+    }
 
 
-def _longest(found: Sequence[Stall], from_at: float, to_at: float, ended: bool) -> float:
+def lengths_s(found: Sequence[Stall], from_at: float, to_at: float, *, ended: bool = False) -> list[float]:
+    """Of one partition's stalls, in order: the length in seconds of each that reaches into the window; `ended` as above."""
     begin = bisect_right(found, from_at, key=lambda s: s.until_at)
-    reaching = [s.length_s for s in found[begin:] if (s.until_at <= to_at if ended else s.from_at < to_at)]
-    return max(reaching, default=0.0)
+    return [s.length_s for s in found[begin:] if (s.until_at <= to_at if ended else s.from_at < to_at)]
 
 
 def spread(longest_s: Mapping[int, float], partitions: Collection[int]) -> Spread:

@@ -1,5 +1,6 @@
 """From the runs of the hand-off benchmark to its summary, its targets and the README's table."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,9 @@ import pytest
 
 from benchmarks import growth
 from benchmarks.handoff import Asked
-from benchmarks.handoff_report import joined, summary, targets
-from benchmarks.headline import HAND_OFFS, UNDER_AIRFLOW, details, placed, table
+from benchmarks.handoff_report import difference, joined, measured, quartiles, summary, targets
+from benchmarks.headline import HAND_OFFS, MEASUREMENTS, README, UNDER_AIRFLOW, details, placed, table, tables
+from benchmarks.result import report
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -25,7 +27,8 @@ def run(
         "own_cores": 1.0,
         "busy": 0.5,
     }
-    return {"partitions": 48, "kind": kind, "contender": contender, "moved_ms": moved, "unmoved_ms": unmoved, **counts}
+    stalls = {"moved_ms": moved, "unmoved_ms": unmoved, "waited_ms": moved}
+    return {"partitions": 48, "kind": kind, "contender": contender, **stalls, **counts}
 
 
 RUNS = [
@@ -36,11 +39,43 @@ RUNS = [
 ]
 
 
-def test_the_control_is_subtracted_partition_by_partition_and_runs_are_pooled() -> None:
+def test_the_control_is_subtracted_partition_by_partition_and_an_event_counts_once() -> None:
     eager, ours, _ = summary(RUNS)
-    assert eager["unmoved"] == {"n": 2, "median": 2920.0, "low": 2920.0, "high": 2920.0, "worst": 2940.0}
-    assert ours["moved"] == {"n": 3, "median": 60.0, "low": 45.0, "high": 300.0, "worst": 300.0}
+    assert eager["unmoved"] == {"n": 1, "median": 2920.0, "low": 2920.0, "high": 2920.0, "worst": 2940.0}
+    assert ours["moved"] == {"n": 2, "median": 172.5, "low": 45.0, "high": 300.0, "worst": 300.0}
+    assert ours["waited"] == ours["moved"]
     assert (ours["runs"], ours["moves"], ours["duplicated"]) == (2, 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([7], (7, 7, 7)), ([2, 1], (1, 1.5, 2)), ([1, 2, 3], (1.5, 2, 2.5)), ([4, 1, 3, 2], (1.5, 2.5, 3.5))],
+)
+def test_quartiles_are_the_medians_of_the_halves(values: list[float], expected: tuple[float, float, float]) -> None:
+    assert quartiles(values) == expected
+
+
+def test_a_file_keeps_what_was_measured_a_line_for_each_event(tmp_path: Path) -> None:
+    result = {"rounds": 2, "sessions_s": {"ours": 4.0}, "runs": RUNS, "summary": summary(RUNS), "targets": []}
+    report(measured(result), lambda _: None, tmp_path / "result.json")
+    kept = (tmp_path / "result.json").read_text()
+    assert json.loads(kept) == {"rounds": 2, "sessions_s": {"ours": 4.0}, "runs": RUNS}
+    assert len(kept.splitlines()) == len(RUNS) + 6
+
+
+def test_two_results_stand_side_by_side_where_both_have_measured() -> None:
+    before, after = (
+        {"summary": summary(runs), "per_second": 20.0}
+        for runs in ([run("ours", "join", [[130.0, 30.0]], [])], [*RUNS[:2], run("eager", "leave", [[1.0, 1.0]], [])])
+    )
+    shown = difference(before, after)
+    assert [list(column.cells) for column in shown.columns] == [
+        ["48 partitions, join: ours"],
+        ["100 (100)"],
+        ["1"],
+        ["< tick (< tick)"],
+        ["1"],
+    ]
 
 
 def test_targets_judge_ours_alone_and_a_stall_without_end_misses() -> None:
@@ -61,7 +96,7 @@ def test_a_death_that_nobody_reports_has_the_target_of_every_death() -> None:
     silent = summary([run("ours", "silent", [[32_000.0, 30.0]], [[30.0, 30.0]])])
     judged = {one["what"]: one["met"] for one in targets(silent)}
     assert judged == {"moved median": False, "moved worst": False, "unmoved median": True, "unmoved worst": True}
-    assert "| kill -9 that nobody reports: ours, plain clients | 31,970 " in details(
+    assert "| kill -9 that nobody reports: ours, plain clients | 1 | 31,970 " in details(
         {"summary": silent, "targets": [], "per_second": 20.0}, 48
     )
 
@@ -91,6 +126,10 @@ def test_the_table_says_the_same_of_the_same_runs() -> None:
         "load_before": 0.5,
         "load_after": 1.25,
         "per_second": 20.0,
+        "processor": "a processor",
+        "memory_gib": 24,
+        "measured_on": "2026-11-01",
+        "commit": "abc",
     }
     airflow = {**result, "summary": summary([run("ours", "silent", [[18_030.0, 30.0]], [])])}
     made = table({**result, "sessions_s": {"eager": 10.0, "ours": 4.0}}, 48, airflow)
@@ -101,7 +140,7 @@ def test_the_table_says_the_same_of_the_same_runs() -> None:
         "| kill -9 that nobody reports | partitions that stay, at worst |",
         "|---|--:|--:|--:|--:|--:|--:|--:|",
         "| eager `range` | 50 (60) | 3,000 (3,000) | – | – | 11,000 (11,000) | 11,000 (11,000) | 2,940 |",
-        "| ours, plain clients | 30 (31) | 60 (300) | – | – | ∞ (∞) | – | < tick |",
+        "| ours, plain clients | 30 (31) | 172 (300) | – | – | ∞ (∞) | – | < tick |",
         "| ours, plain clients, under Airflow | 30 (30) | – | – | – | – | 18,000 (18,000) | – |",
         "",
         "Sessions, after which a dead consumer is missed: eager `range`: 10 s; ours, plain clients: 4 s.",
@@ -111,12 +150,12 @@ def test_the_table_says_the_same_of_the_same_runs() -> None:
 def test_the_details_name_every_figure_and_the_targets_that_are_missed() -> None:
     result = {"summary": summary(RUNS[:2]), "targets": targets(summary(RUNS[:2])), "per_second": 20.0}
     assert details(result, 48).splitlines() == [
-        "| 48 partitions | moved | by round | worst | others | by round | worst | control | worst | stall | worst "
-        "| moves | needless | lost | doubled | settled s |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
-        "| join: eager `range` | 3,000 | 3,000 | 3,000 | 2,920 | 2,920 | 2,940 | 50 | 60 | 3,050 | 3,050 "
+        "| 48 partitions | events | moved | quartiles | worst | sum | others | quartiles | worst | control | worst "
+        "| stall | worst | moves | needless | lost | doubled | settled s |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| join: eager `range` | 1 | 3,000 | 3,000 | 3,000 | 3,000 | 2,920 | 2,920 | 2,940 | 50 | 60 | 3,050 | 3,050 "
         "| 1 | 0 | 0 | 1 | 2.0 |",
-        "| join: ours, plain clients | < tick | < tick | 60 | < tick | < tick | < tick | 30 | 31 | 75 | 90 "
+        "| join: ours, plain clients | 1 | < tick | < tick | 60 | < tick | < tick | < tick | < tick | 30 | 31 | 75 | 90 "
         "| 2 | 0 | 0 | 1 | 2.0 |",
         "",
         "4 of 4 targets are met; missed: none.",
@@ -138,13 +177,18 @@ def test_there_is_one_place_for_a_table_and_nothing_else_changes(file: str, plac
         placed("nothing", "new", place)
 
 
+def test_the_tables_are_those_of_the_results_that_are_kept() -> None:
+    texts = (README.read_text(), MEASUREMENTS.read_text())
+    assert tables(*texts) == texts, "run python -m benchmarks.headline"
+
+
 def test_growth_asks_for_joins_of_ours_alone_as_often_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Asked] = []
 
     def measured(one: Asked) -> dict[str, Any]:
         asked.append(one)
-        return {"summary": [{"contender": "ours"}]}
+        return {"runs": [run("ours", "join", [[60.0, 30.0]], [])]}
 
     monkeypatch.setattr(growth, "measure", measured)
-    assert growth.cell(10, 2) == {"each": 10, "contender": "ours"}
+    assert growth.cell(10, 2)["contender"] == "ours"
     assert asked == [Asked(partitions=(30,), rounds=2, kinds=("join",), only=("ours",), per_second=100.0)]

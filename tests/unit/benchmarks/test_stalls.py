@@ -34,6 +34,13 @@ def test_a_moved_partition_stalls_from_its_first_waiting_record_to_its_next_proc
     assert (found.changes, found.needless) == (1, 0)
 
 
+def test_what_a_moved_partition_waited_is_the_sum_of_its_stalls_in_each_window() -> None:
+    later = [Span(3.6, "b", 102, 103), Span(4.7, "b", 103, 104)]
+    one = course(FLOW, [*prompt("a", 100, 102), *later, *prompt("b", 104, 106)])
+    assert impact({0: one}, EVENT, CONTROL, ALL, 1).waited[0] == pytest.approx((0.6 + 0.7, 0.2))
+    assert not impact({0: course(FLOW, prompt("a", 100, 106))}, EVENT, CONTROL, ALL, 0).waited
+
+
 def test_a_stall_is_not_cut_off_where_the_window_is() -> None:
     one = course(FLOW, [*prompt("a", 100, 102), Span(8.0, "b", 102, 106)])
     found = impact({0: one}, Window(2.5, 7.0), Window(8.5, 9.0), ALL, 1)
