@@ -160,6 +160,7 @@ def consumer_without(site: RightsSite, right: Right) -> None:
         with managed.looping():
             named = f"{right.resource.replace('-', ' ')} authorization failed"
             wait_for(lambda: any(named in text.lower() for text in consumer.reports), f"it says: {named}", LIMIT_S)
+            assert [text for text in consumer.reports if "does not answer" in text] == [], "the broker has answered"
     finally:
         consumer.close()
 
