@@ -20,7 +20,14 @@ KINDS = {
     Resource.GROUP: ResourceType.GROUP,
     Resource.TRANSACTIONAL_ID: ResourceType.TRANSACTIONAL_ID,
 }
+ADMIN = "admin"
+"""May do everything."""
 OPERATIONS = {"Describe": AclOperation.DESCRIBE, "Read": AclOperation.READ, "Write": AclOperation.WRITE}
+
+
+def password(user: str) -> str:
+    """Of a user that logs in by SCRAM."""
+    return f"{user}-pw"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +47,7 @@ class Secure:
             "log_level": "1",
         }
         if not self.certificates:
-            login = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": side.value, "sasl.password": f"{side}-pw"}
+            login = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": side.value, "sasl.password": password(side)}
             return {**common, "security.protocol": "SASL_SSL", **login}
         pair = self.site.sign(side.value)
         files = {"ssl.certificate.location": str(pair.certificate), "ssl.key.location": str(pair.key)}
@@ -66,7 +73,7 @@ def secure_kafka(folder: Path, site: Authority, *, certificates: bool = False) -
     listener = "listener.name.sasl."
     settings = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",
+        "super.users": f"User:ANONYMOUS;User:{ADMIN}",
         "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:{'SSL' if certificates else 'SASL_SSL'}",
         f"{listener}sasl.enabled.mechanisms": "SCRAM-SHA-512",
         f"{listener}scram-sha-512.sasl.jaas.config": f"{MODULE} required;",
@@ -78,9 +85,9 @@ def secure_kafka(folder: Path, site: Authority, *, certificates: bool = False) -
     }
     with SaslKafka(folder / "kafka", users={"nobody": "x"}, settings=settings) as broker:
         made = Secure(broker, folder, site, certificates)
-        users = [] if certificates else [side.value for side in Side]
+        users = [] if certificates else [ADMIN, *(side.value for side in Side)]
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-        upserts = [UserScramCredentialUpsertion(user, info, f"{user}-pw".encode()) for user in users]
+        upserts = [UserScramCredentialUpsertion(user, info, password(user).encode()) for user in users]
         admin = made.admin()
         for done in admin.alter_user_scram_credentials(upserts).values() if upserts else ():  # type: ignore[arg-type]
             done.result(30)
