@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.cimpl import NewTopic
 from kazoo.security import make_digest_acl_credential
 
 from coordinator_tasks.core.kafka_rights import Resource, Side, needed
