@@ -94,7 +94,7 @@ class TriggerRunOperator(UntemplatedOperator):
         """Ask for the run, which ends the task: skipped if the run exists, or if this Airflow starts none for later."""
         if self.run_after is not None and not CAN_RUN_LATER:
             raise AirflowSkipException("this Airflow starts no run for later: reconcile continues within a minute")
-        later = {"run_after": self.run_after} if CAN_RUN_LATER else {}
+        later: dict[str, Any] = {"run_after": self.run_after} if CAN_RUN_LATER else {}
         raise DagRunTriggerException(
             trigger_dag_id=self.trigger_dag_id,
             dag_run_id=self.trigger_run_id or f"manual__{datetime.now(UTC).isoformat()}_{secrets.token_hex(4)}",
