@@ -16,7 +16,7 @@ from coordinator_tasks.embedded import jars
 from coordinator_tasks.embedded.processes import marked_environment, reap_all
 from tests.clusters.environments import ROOT, Environment, airflow_constraints, new_environment
 from tests.clusters.secure_site import SecureSite, secure_site
-from tests.clusters.server_versions import kafka_tools
+from tests.clusters.server_versions import kafka_image_jars
 from tests.clusters.standalone_airflow import StandaloneAirflow
 from tests.integration.airflow_site import eventually
 from tests.integration.secure_kafka import ADMIN, password
@@ -90,7 +90,7 @@ def filled_in(block: str, values: Mapping[str, str]) -> str:
 
 def kafka_commands(folder: Path) -> Path:
     """A folder with the scripts of a Kafka installation."""
-    found = [*jars.ensure_jars(kafka_tools()).glob("*.jar"), *jars.kafka_class_path().split(os.pathsep)]
+    found = [*jars.ensure_jars(kafka_image_jars()).glob("*.jar"), *jars.kafka_class_path().split(os.pathsep)]
     folder.mkdir()
     for name, main in COMMANDS.items():
         script = folder / name
