@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from coordinator_tasks.adapters.access_lists import MEND
 from coordinator_tasks.adapters.kafka_rights import KafkaRights
+from coordinator_tasks.adapters.server_versions import NOT_TOLD, kafka_versions, zookeeper_versions
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.adapters.zookeeper_rights import wrong_access_lists
 from coordinator_tasks.core.codecs.codec import decode_config, decode_node
@@ -19,6 +20,7 @@ from coordinator_tasks.core.kafka_rights import Resource, Side, needed, transact
 from coordinator_tasks.core.names import Paths, is_topic
 from coordinator_tasks.core.ports import Create, Delete
 from coordinator_tasks.core.znodes import children, find_many
+from coordinator_tasks.installed import Installed, installed
 from coordinator_tasks.settings import TRANSACTIONAL_FENCE, Settings
 from coordinator_tasks.wiring import check_folders, connect_zookeeper
 
@@ -47,6 +49,7 @@ class Finding:
 def examine(settings: Settings, side: Side, topics: Mapping[str, str] | None = None) -> Iterator[Finding]:
     """All checks of one side; `topics`: topic → group, besides those that are managed."""
     yield Finding("settings", Result.OK, f"cluster {settings.cluster}, examined as {side}")
+    yield Finding("installed here", Result.OK, _clients(installed()))
     yield from _tokens(settings)
     found = dict(topics or {})
     try:
@@ -56,6 +59,7 @@ def examine(settings: Settings, side: Side, topics: Mapping[str, str] | None = N
     else:
         try:
             yield Finding("ZooKeeper", Result.OK, f"{settings.zookeeper} answers; {_account(settings)}")
+            yield _servers("ZooKeeper versions", zookeeper_versions(settings.zookeeper, settings.zookeeper_access))
             yield from _folders(settings, side, zk)
             found = {**_managed(zk, Paths(settings.cluster), side), **found}
         except CoordinatorError as error:
@@ -67,6 +71,24 @@ def examine(settings: Settings, side: Side, topics: Mapping[str, str] | None = N
 
 def _failed(check: str, error: CoordinatorError) -> Finding:
     return Finding(check, Result.FAILED, str(error))
+
+
+def _clients(found: Installed) -> str:
+    packages = ", ".join(f"{name} {version}" for name, version in sorted(found.packages.items()))
+    return f"coordinator {found.coordinator}, Python {found.python}, {packages}"
+
+
+def _servers(check: str, versions: Mapping[str, str]) -> Finding:
+    """Each version once, with its servers where there are several versions; a server that is down tells none."""
+    places: dict[str, list[str]] = {}
+    for server, version in versions.items():
+        places.setdefault(version, []).append(server)
+    if len(places) == 1:
+        return Finding(check, Result.OK, next(iter(places)))
+    told = "; ".join(f"{version}: {', '.join(servers)}" for version, servers in sorted(places.items()))
+    if len(places.keys() - {NOT_TOLD}) < 2:
+        return Finding(check, Result.OK, told)
+    return Finding(check, Result.WARNING, told, "run the same version on all servers, unless an upgrade is under way")
 
 
 def _tokens(settings: Settings) -> Iterator[Finding]:
@@ -167,6 +189,7 @@ def _kafka(settings: Settings, side: Side, topics: Mapping[str, str]) -> Iterato
         yield _failed("Kafka", error)
         return
     yield Finding("Kafka", Result.OK, f"{settings.kafka['bootstrap.servers']} answers; brokers: {', '.join(brokers)}")
+    yield _servers("Kafka versions", kafka_versions(brokers, settings.kafka))
     if not topics:
         yield Finding(
             "Kafka rights", Result.WARNING, "not checked: no topic is managed", "name one with --topic and --group"

@@ -66,3 +66,16 @@ class Authority:
             .not_valid_before(now - 30 * DAY)
             .not_valid_after(now + ends_in)
         )
+
+
+def tls_settings(authority: Authority, pair: Pair, port: int, client_auth: str = "need") -> dict[str, str]:
+    """Lines of ZooKeeper's configuration for a TLS port that shows `pair`; `client_auth`: `need` or `none`."""
+    return {
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "secureClientPort": str(port),
+        "ssl.keyStore.location": str(pair.both),
+        "ssl.keyStore.type": "PEM",
+        "ssl.trustStore.location": str(authority.ca),
+        "ssl.trustStore.type": "PEM",
+        "ssl.clientAuth": client_auth,
+    }

@@ -9,6 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -57,6 +58,7 @@ class Broker:
         self._last_trouble: KafkaError | None = None
         self._lock = threading.Lock()
         self._readers: dict[tuple[str, bool], Consumer] = {}
+        self._denied: dict[str, KafkaError] = {}  # group -> why we may not ask for its offsets
         self.usable = {key: value for key, value in settings.items() if key not in _CLIENT_ONLY}
         self._client = self._new_client()
 
@@ -152,6 +154,11 @@ class Broker:
         self._troubles.append(error)
         self._last_trouble = error
 
+    def _reader_trouble(self, group: str, error: KafkaError) -> None:
+        if error.code() in _DENIED:
+            self._denied[group] = error
+        self._trouble(error)
+
     def committed(self, group: str, places: list[TopicPartition], stable: bool) -> list[TopicPartition]:
         """The committed offsets of a group; `stable` = wait for the end of transactions that would change them.
 
@@ -167,11 +174,14 @@ class Broker:
             except KafkaException as error:
                 reader.poll(0)  # calls `_trouble` with the reason
                 self._check_login()
+                if group in self._denied:  # librdkafka says so aside, and the request itself runs out of time
+                    raise self.translated(KafkaException(self._denied[group]), f"group {group!r}") from error
                 if time.monotonic() > deadline_s or not _is_moving(error):
                     raise self.translated(error, f"group {group!r}") from error
                 time.sleep(LOOK_S)
             else:
                 self._last_trouble = None
+                self._denied.pop(group, None)
                 return found
 
     def group_metadata(self, group: str) -> Any:
@@ -183,7 +193,7 @@ class Broker:
         with self._lock:
             reader = self._readers.pop(key, None)
             if reader is None:
-                own = {"group.id": group, "enable.auto.commit": False, "error_cb": self._trouble}
+                own = {"group.id": group, "enable.auto.commit": False, "error_cb": partial(self._reader_trouble, group)}
                 isolation = "read_committed" if stable else "read_uncommitted"
                 reader = Consumer({**self.usable, **own, "isolation.level": isolation}, logger=LIBRARY_LOG)
             self._readers[key] = reader

@@ -9,10 +9,9 @@ unreadable; 5 somebody else was faster, repeat.
 import logging
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.exceptions import TyperException
 
 from coordinator_tasks.cli import consumers, offsets, rebalances, rights, snapshots, topics, version
 from coordinator_tasks.cli.base import HELD_EXIT, Opener
@@ -29,6 +28,9 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+MISTYPED: Any = next(kind for kind in reversed(typer.BadParameter.__mro__) if hasattr(kind, "format_message"))
+"""What typer raises for a wrong command line: its common base has another name and place in each version of typer."""
+
 for part in (topics, rebalances, snapshots, consumers, rights, version):
     app.add_typer(part.commands)
 app.add_typer(offsets.commands, name="offsets")
@@ -53,7 +55,7 @@ def main(arguments: Sequence[str] | None = None, opener: Opener | None = None) -
     except CoordinatorError as error:
         _say(error.told)
         code = next((number for kind, number in EXITS.items() if isinstance(error, kind)), HELD_EXIT)
-    except TyperException as error:
+    except MISTYPED as error:
         _say(f"{USAGE_CODE}: {error.format_message().rstrip('.')}; --help shows how")
         code = 2
     except typer.Abort:

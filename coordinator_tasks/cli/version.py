@@ -1,31 +1,13 @@
-"""What is installed here: the release, the packages that it works with, and the stored formats that it reads and writes."""
-
-import platform
-from dataclasses import dataclass
-from importlib import metadata
+"""The commands that say which release is installed, and beside what."""
 
 import typer
 
 from coordinator_tasks import __version__
 from coordinator_tasks.cli.base import Format, Json, Output, how_of, listed
-from coordinator_tasks.core.codecs.shape import VERSION
-from coordinator_tasks.core.model import FORMATS
+from coordinator_tasks.installed import Installed, installed
 from coordinator_tasks.tables import Table
-from coordinator_tasks.wiring import librdkafka_version
 
-PACKAGES = ("kazoo", "confluent-kafka", "pyspark", "pyspark-client", "apache-airflow")
 commands = typer.Typer()
-
-
-@dataclass(frozen=True, slots=True)
-class Installed:
-    """`packages`: name → version, of those that are here. `fields`: those of the topic node that 0.1.0 does not read."""
-
-    coordinator: str
-    python: str
-    packages: dict[str, str]
-    format: int
-    fields: tuple[str, ...]
 
 
 @commands.command()
@@ -39,20 +21,6 @@ def print_release(asked: bool) -> None:
     if asked:
         print(f"coordinator {__version__}")
         raise typer.Exit
-
-
-def installed() -> Installed:
-    """Asks the environment of this process; connects to nothing."""
-    packages = {name: found for name in PACKAGES if (found := _version_of(name))}
-    packages["librdkafka"] = librdkafka_version()
-    return Installed(__version__, platform.python_version(), packages, VERSION, FORMATS)
-
-
-def _version_of(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def _text(found: Installed) -> Table:

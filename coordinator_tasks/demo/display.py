@@ -11,7 +11,7 @@ from rich.table import Table
 
 from coordinator_tasks.core.pauses import sentence
 from coordinator_tasks.demo.checker import Verdict
-from coordinator_tasks.demo.report import EventReport
+from coordinator_tasks.demo.report import EventReport, MoveStall
 
 REFRESHES_PER_S = 8
 PLAIN_WIDTH = 150
@@ -127,10 +127,16 @@ def _moves_table(events: Sequence[EventReport]) -> Table:
         for move in event.moves:
             table.add_row(
                 *(str(move.partition), move.giver, move.taker, move.kind, escape(move.cause), f"{move.stall_ms:.0f}"),
-                "–" if move.pause_ms is None else f"{move.pause_ms:.0f} ±{move.error_ms:.0f}",
+                _by_the_history(move),
             )
         table.add_section()
     return table
+
+
+def _by_the_history(move: MoveStall) -> str:
+    if move.pause_ms is None:
+        return "–"
+    return f"{'≥ ' if move.at_least else ''}{move.pause_ms:.0f} ±{move.error_ms:.0f}"
 
 
 def _stall_line(event: EventReport) -> str:

@@ -20,7 +20,10 @@ AFTER_STABLE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class MoveStall:
-    """One partition's move in an event: its longest stall there by the rows, and its pause by the history (`None` = none)."""
+    """One partition's move in an event: its longest stall there by the rows, and its pause by the history (`None` = none).
+
+    `at_least`: nobody knows when the giver's last record passed, so the pause counts from the plan.
+    """
 
     event: str
     partition: int
@@ -31,6 +34,7 @@ class MoveStall:
     stall_ms: float
     pause_ms: float | None
     error_ms: float | None
+    at_least: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +92,10 @@ def _event(event: Event, evidence: Evidence, verdict: Verdict, found: dict[int, 
     )
 
 
-def _pause_ms(one: Pause | None) -> tuple[float | None, float | None]:
-    return (None, None) if one is None or one.wait_s is None else (_ms(one.wait_s), _ms(one.error_s))
+def _pause_ms(one: Pause | None) -> tuple[float | None, float | None, bool]:
+    if one is None or one.wait_s is None:
+        return None, None, False
+    return _ms(one.wait_s), _ms(one.error_s), one.least
 
 
 def _ms(seconds: float) -> float:

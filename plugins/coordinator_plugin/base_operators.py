@@ -11,11 +11,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, NoReturn
 
 from airflow.sdk import BaseOperator, BaseOperatorLink, Context
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, DagRunTriggerException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, DagRunTriggerException
 from airflow.sdk.execution_time.xcom import XCom
 from airflow.triggers.base import BaseTrigger
 from airflow.utils.helpers import build_airflow_dagrun_url
 
+from coordinator_plugin.airflow_versions import CAN_RUN_LATER
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused
 from coordinator_tasks.core.model import Actor
@@ -90,12 +91,14 @@ class TriggerRunOperator(UntemplatedOperator):
         self.run_after: datetime | None = None
 
     def execute(self, context: Context) -> None:  # noqa: ARG002 - Airflow's signature
-        """Ask for the run, which ends the task: skipped if the run exists."""
+        """Ask for the run, which ends the task: skipped if the run exists, or if this Airflow starts none for later."""
+        if self.run_after is not None and not CAN_RUN_LATER:
+            raise AirflowSkipException("this Airflow starts no run for later: reconcile continues within a minute")
+        later: dict[str, Any] = {"run_after": self.run_after} if CAN_RUN_LATER else {}
         raise DagRunTriggerException(
             trigger_dag_id=self.trigger_dag_id,
             dag_run_id=self.trigger_run_id or f"manual__{datetime.now(UTC).isoformat()}_{secrets.token_hex(4)}",
             conf=dict(self.conf or {}),
-            run_after=self.run_after,
             reset_dag_run=False,
             skip_when_already_exists=True,
             wait_for_completion=False,
@@ -103,6 +106,7 @@ class TriggerRunOperator(UntemplatedOperator):
             failed_states=[],
             poke_interval=0,
             deferrable=False,
+            **later,
         )
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowSkipException, TaskAwaitingInput, TaskDeferred
+from airflow.sdk.exceptions import AirflowSkipException
 
+from coordinator_plugin.airflow_versions import WAITING
 from coordinator_plugin.base_operators import ClusterOperator, actor_of
 from coordinator_plugin.links import ClusterPageLink
 from coordinator_plugin.steps import held_up
@@ -67,7 +68,7 @@ class QuestionOperator(ClusterOperator, HITLOperator):
         with self.coordinator() as coordinator:
             ask = self._about_consumer if context["params"]["consumer"] else self._about_unowned
             ask(coordinator, context)
-        with suppress(TaskAwaitingInput, TaskDeferred):  # Airflow's own wait, which a topic's change cannot end
+        with suppress(*WAITING):  # Airflow's own wait, which a topic's change cannot end
             super().execute(context)
         trigger = QuestionTrigger(
             cluster=self.cluster,

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_tasks.adapters.server_versions import kafka_versions, zookeeper_versions
+from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.settings import TRANSACTIONAL_FENCE
@@ -42,6 +44,8 @@ def rebalance(zookeeper: str, kafka: str, fence: str) -> None:
 def broker(request: pytest.FixtureRequest, tmp_path: Path, record_property: Record) -> Iterator[str]:
     record_property("kafka", request.param)
     with server_versions.kafka_of(request.param), EmbeddedKafka(tmp_path / "kafka") as server:
+        told = kafka_versions([server.bootstrap_servers], {})
+        assert told == {server.bootstrap_servers: request.param.rpartition(".")[0]}, "what the command doctor shows"
         yield server.bootstrap_servers
 
 
@@ -60,6 +64,7 @@ def test_a_rebalance_on_a_broker_of_this_version(zookeeper: EmbeddedZooKeeper, b
 def test_a_rebalance_on_a_zookeeper_of_this_version(
     store: EmbeddedZooKeeper, kafka: EmbeddedKafka, record_property: Record
 ) -> None:
-    said = store.ask("srvr").splitlines()[0]
-    record_property("says", said.removeprefix("Zookeeper version: ").partition("-")[0])
+    (said,) = zookeeper_versions(store.connect_string, ZooKeeperAccess()).values()
+    assert said in server_versions.ZOOKEEPER
+    record_property("says", said)
     rebalance(store.connect_string, kafka.bootstrap_servers, "")

@@ -17,7 +17,7 @@ from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.embedded.ports import free_port
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.wiring import Settings
-from tests.certificates import DAY, Authority, Pair
+from tests.certificates import DAY, Authority, Pair, tls_settings
 
 QUICK_S = 40.0  # less than the 60 s that every attempt here may take; a quiet machine needs 1 s
 ADA, EVE = ZooKeeperAccess("ada", "pw"), ZooKeeperAccess("eve", "other")
@@ -43,18 +43,6 @@ class Site:
 
     def access(self, pair: Pair) -> ZooKeeperAccess:
         return ZooKeeperAccess(ca=str(self.site.ca), certificate=str(pair.certificate), key=str(pair.key))
-
-
-def tls_settings(authority: Authority, pair: Pair, port: int, client_auth: str = "need") -> dict[str, str]:
-    return {
-        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
-        "secureClientPort": str(port),
-        "ssl.keyStore.location": str(pair.both),
-        "ssl.keyStore.type": "PEM",
-        "ssl.trustStore.location": str(authority.ca),
-        "ssl.trustStore.type": "PEM",
-        "ssl.clientAuth": client_auth,
-    }
 
 
 def acl_of(made: Site, path: str, access: ZooKeeperAccess) -> object:

@@ -7,6 +7,8 @@ import pytest
 
 from coordinator_tasks.adapters.access_lists import AccessLists
 from coordinator_tasks.cli import main
+from coordinator_tasks.core.kafka_rights import Side
+from coordinator_tasks.doctor import examine
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.ports import free_port
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
@@ -50,6 +52,7 @@ def test_the_doctor_finds_nothing_on_a_healthy_site_and_names_what_is_wrong_on_b
         theirs = replace(as_consumer(site), status_token=settings.status_token)
         code, results, _ = examined(settings, monkeypatch, capsys)
         assert (code, set(results.values())) == (0, {"ok"})
+        assert versions_of(settings) == {"ZooKeeper versions": "3.9.5", "Kafka versions": "4.3"}
         assert {"ZooKeeper folders", "ZooKeeper nodes", "clocks", f"Kafka: Describe on topic {site.topic}"} <= set(
             results
         )
@@ -75,6 +78,11 @@ def test_the_doctor_finds_nothing_on_a_healthy_site_and_names_what_is_wrong_on_b
         assert results["status token"] == "warning"
     finally:
         site.close()
+
+
+def versions_of(settings: Settings) -> dict[str, str]:
+    found = examine(settings, Side.COORDINATOR)
+    return {one.check: one.says for one in found if one.check.endswith("versions")}
 
 
 def open_to_consumers() -> list[object]:

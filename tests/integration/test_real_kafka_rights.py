@@ -2,14 +2,10 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
-from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
-from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from confluent_kafka.admin._acl import AclBinding, AclBindingFilter
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.kafka_rights import Resource, Right, Side, needed, transactional_ids
@@ -24,74 +20,16 @@ from tests.certificates import Authority
 from tests.fakes.cluster import PERSON
 from tests.integration.agent_site import Site, Traffic, wait_for
 from tests.integration.real_site import LIMIT_S, Managed
-from tests.sasl_kafka import SaslKafka
+from tests.integration.secure_kafka import Secure, secure_kafka
 
 pytestmark = pytest.mark.integration
 ALL = range(2)
-MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
-KINDS = {
-    Resource.TOPIC: ResourceType.TOPIC,
-    Resource.GROUP: ResourceType.GROUP,
-    Resource.TRANSACTIONAL_ID: ResourceType.TRANSACTIONAL_ID,
-}
-OPERATIONS = {"Describe": AclOperation.DESCRIBE, "Read": AclOperation.READ, "Write": AclOperation.WRITE}
-
-
-@dataclass(frozen=True, slots=True)
-class Secure:
-    """A broker that asks for rights; on its open listener everybody has all of them."""
-
-    broker: SaslKafka
-    folder: Path
-    site: Authority
-    certificates: bool
-
-    def kafka(self, side: Side) -> dict[str, str]:
-        """The Kafka settings of one side's account."""
-        common = {
-            "bootstrap.servers": self.broker.sasl_bootstrap_servers,
-            "ssl.ca.location": str(self.site.ca),
-            "log_level": "1",
-        }
-        if not self.certificates:
-            login = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": side.value, "sasl.password": f"{side}-pw"}
-            return {**common, "security.protocol": "SASL_SSL", **login}
-        pair = self.site.sign(side.value)
-        files = {"ssl.certificate.location": str(pair.certificate), "ssl.key.location": str(pair.key)}
-        return {**common, "security.protocol": "SSL", **files}
-
-    def principal(self, side: Side) -> str:
-        return f"User:CN={side}" if self.certificates else f"User:{side}"
-
-    def admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.broker.bootstrap_servers, "log_level": "1"})
 
 
 @pytest.fixture(scope="module", params=["SCRAM", "certificates"])
 def secure(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
-    folder, certificates = tmp_path_factory.mktemp("secure"), request.param == "certificates"
-    site = Authority(folder, "site")
-    listener = "listener.name.sasl."
-    settings = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",
-        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:{'SSL' if certificates else 'SASL_SSL'}",
-        f"{listener}sasl.enabled.mechanisms": "SCRAM-SHA-512",
-        f"{listener}scram-sha-512.sasl.jaas.config": f"{MODULE} required;",
-        f"{listener}ssl.client.auth": "required" if certificates else "none",
-        f"{listener}ssl.keystore.type": "PEM",
-        f"{listener}ssl.keystore.location": str(site.sign("broker").both),
-        f"{listener}ssl.truststore.type": "PEM",
-        f"{listener}ssl.truststore.location": str(site.ca),
-    }
-    with SaslKafka(folder / "kafka", users={"nobody": "x"}, settings=settings) as broker:
-        made = Secure(broker, folder, site, certificates)
-        users = [] if certificates else [side.value for side in Side]
-        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-        upserts = [UserScramCredentialUpsertion(user, info, f"{user}-pw".encode()) for user in users]
-        admin = made.admin()
-        for done in admin.alter_user_scram_credentials(upserts).values() if upserts else ():  # type: ignore[arg-type]
-            done.result(30)
+    folder = tmp_path_factory.mktemp("secure")
+    with secure_kafka(folder, Authority(folder, "site"), certificates=request.param == "certificates") as made:
         yield made
 
 
@@ -113,10 +51,7 @@ class RightsSite(Site):
             Resource.GROUP: self.group,
             Resource.TRANSACTIONAL_ID: transactional_ids(self.cluster),
         }
-        prefixed = right.resource is Resource.TRANSACTIONAL_ID
-        pattern = ResourcePatternType.PREFIXED if prefixed else ResourcePatternType.LITERAL
-        who = (self.secure.principal(side), "*", OPERATIONS[right.operation], AclPermissionType.ALLOW)
-        return AclBinding(KINDS[right.resource], names[right.resource], pattern, *who)
+        return self.secure.binding(side, right, names[right.resource])
 
     def grant(self, side: Side, right: Right) -> None:
         admin = self.secure.admin()
@@ -225,6 +160,7 @@ def consumer_without(site: RightsSite, right: Right) -> None:
         with managed.looping():
             named = f"{right.resource.replace('-', ' ')} authorization failed"
             wait_for(lambda: any(named in text.lower() for text in consumer.reports), f"it says: {named}", LIMIT_S)
+            assert [text for text in consumer.reports if "does not answer" in text] == [], "the broker has answered"
     finally:
         consumer.close()
 

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from coordinator_tasks.adapters import broker, kafka
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffsets
-from coordinator_tasks.core.errors import KafkaUnavailable
+from coordinator_tasks.core.errors import KafkaUnavailable, Refused
 from coordinator_tasks.core.model import Committed, Token
 
 
@@ -90,6 +90,24 @@ def test_that_all_brokers_are_down_does_not_hide_why(monkeypatch: pytest.MonkeyP
     broker._troubles.clear()  # as at the next request
     broker._trouble(down)
     assert "no answer (Connection refused)" in str(broker.unavailable("no answer"))
+
+
+def test_a_group_that_we_may_not_ask_for_is_named_as_that_and_no_other_group_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = admin(monkeypatch, [], limit_s=0.05)
+    no_answer = [KafkaError._TIMED_OUT]
+    monkeypatch.setattr(made._broker, "_reader", lambda *_: Reader(no_answer * 10))
+    denied = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED, "Group authorization failed")
+    made._broker._reader_trouble("g", denied)
+    answers = made.committed({"g": {"t": [0]}, "other": {"t": [0]}})
+    assert isinstance(answers["g"], Refused)
+    assert "does not let this user ask for group 'g': Group authorization failed; grant it" in str(answers["g"])
+    assert isinstance(answers["other"], KafkaUnavailable)
+    monkeypatch.setattr(made._broker, "_reader", lambda *_: Reader([]))
+    assert made.committed({"g": {"t": [0]}}) == {"g": {}}
+    monkeypatch.setattr(made._broker, "_reader", lambda *_: Reader(no_answer * 10))
+    assert isinstance(made.committed({"g": {"t": [0]}})["g"], KafkaUnavailable), "the right was granted since"
 
 
 class Meanwhile(dict[int, Token]):

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from coordinator_tasks import __version__
+from coordinator_tasks import __version__, installed
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, ZooKeeperRegistry, claim_incarnation
 from coordinator_tasks.allowed_launches import AllowedLaunches
-from coordinator_tasks.cli import app, main, version
+from coordinator_tasks.cli import app, main
 from coordinator_tasks.cli.base import user
 from coordinator_tasks.core.codecs.codec import decode_node, decode_release, encode_release
 from coordinator_tasks.core.codecs.member_codec import encode_claim, encode_directive
@@ -570,7 +570,7 @@ def test_without_settings_it_says_what_to_set(
 
 
 def test_version_says_what_is_installed_and_which_formats_are_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(version, "PACKAGES", ("kazoo", "no-such-package"))
+    monkeypatch.setattr(installed, "PACKAGES", ("kazoo", "no-such-package"))
     found = json.loads(run("version", "--json")[1])
     assert found["coordinator"] == __version__
     assert set(found["packages"]) == {"kazoo", "librdkafka"}

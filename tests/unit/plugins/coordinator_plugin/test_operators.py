@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import DagRunTriggerException
 from airflow.sdk import DAG, Asset, BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 from airflow.sdk.execution_time.context import OutletEventAccessors
-from coordinator_plugin import hook, operators
+from coordinator_plugin import base_operators, hook, operators
 from coordinator_plugin.operators import ContinueOperator, PlanOperator
 from coordinator_plugin.steps import IDLE_PAUSE_S, LeftOver, continuation
 
@@ -178,3 +178,13 @@ def test_a_run_looks_again_for_an_owner_that_is_absent_and_not_once_its_partitio
 def test_a_run_that_leaves_nothing_over_is_the_last_one(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AirflowSkipException, match="nothing is left over"):
         goes_on(shop, monkeypatch)
+
+
+def test_an_airflow_that_starts_no_run_for_later_leaves_the_pause_to_reconcile(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base_operators, "CAN_RUN_LATER", False)
+    left = LeftOver(("orders",), "digest", now=False, pause_s=60.0)
+    monkeypatch.setattr(operators, "continuation", lambda *_: left)
+    with pytest.raises(AirflowSkipException, match="reconcile continues within a minute"):
+        goes_on(shop, monkeypatch, ["orders"])

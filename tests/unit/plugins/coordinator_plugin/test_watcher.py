@@ -35,6 +35,15 @@ def changed(event: TriggerEvent) -> list[str]:
     return found
 
 
+def test_an_airflow_without_a_store_for_triggers_begins_with_nothing_seen() -> None:
+    trigger = watching(Store())
+    del trigger.asset_state_store
+    assert asyncio.run(trigger._load()) == {}
+    trigger._unstored_since_s = 0.0
+    asyncio.run(trigger._store())
+    assert trigger._unstored_since_s is None
+
+
 def test_the_watcher_tells_each_change_once_and_remembers_it_over_a_restart(
     shop: Cluster, borrowed: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:

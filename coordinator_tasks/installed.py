@@ -1,0 +1,37 @@
+"""What is installed here: the release, the packages that it works with, and the stored formats that it reads and writes."""
+
+import platform
+from dataclasses import dataclass
+from importlib import metadata
+
+from coordinator_tasks import __version__
+from coordinator_tasks.core.codecs.shape import VERSION
+from coordinator_tasks.core.model import FORMATS
+from coordinator_tasks.wiring import librdkafka_version
+
+PACKAGES = ("kazoo", "confluent-kafka", "pyspark", "pyspark-client", "apache-airflow")
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """`packages`: name → version, of those that are here. `fields`: those of the topic node that 0.1.0 does not read."""
+
+    coordinator: str
+    python: str
+    packages: dict[str, str]
+    format: int
+    fields: tuple[str, ...]
+
+
+def installed() -> Installed:
+    """Asks the environment of this process; connects to nothing."""
+    packages = {name: found for name in PACKAGES if (found := _version_of(name))}
+    packages["librdkafka"] = librdkafka_version()
+    return Installed(__version__, platform.python_version(), packages, VERSION, FORMATS)
+
+
+def _version_of(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""

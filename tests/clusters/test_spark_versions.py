@@ -1,0 +1,167 @@
+"""A plain environment with PySpark of each version and our wheel, without Airflow: records get into a table, on careful servers."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from coordinator_tasks.core.codecs import codec
+from coordinator_tasks.core.kafka_rights import Side
+from coordinator_tasks.core.model import State
+from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.wiring import open_coordinator
+from tests.clusters.environments import Environment, build_wheel, new_environment
+from tests.clusters.secure_site import SecureSite, secure_site
+from tests.integration.airflow_site import eventually, state_of
+from tests.integration.spark_submit import SUBMIT
+
+pytestmark = [pytest.mark.clusters, pytest.mark.timeout(1_500)]
+Record = Callable[[str, object], None]
+WORKS, FAILS = ("4.2.0", "4.3.0"), ("4.0.0", "4.1.0")
+TOPIC, GROUP, PARTITIONS = "orders", "orders-billing", 4
+ORDER = {"order_id": "o1", "product": "tea", "quantity": 2, "price": "1.50", "ordered_at": "2026-11-21T08:15:00Z"}
+COORDINATOR_IMPORTS = """
+import sys
+from coordinator_tasks.cli import main
+try:
+    main(["topics"])
+except SystemExit as end:
+    assert not end.code, end.code
+assert not {"airflow", "pyspark"} & sys.modules.keys(), "a coordinator imports neither"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSite:
+    """One environment for everything: the plain loop as the coordinator, and Spark's drivers."""
+
+    site: SecureSite
+    environment: Environment
+
+    def process(self, name: str, side: Side, *command: str) -> ManagedProcess:
+        """A process with the settings of its side; its working folder is not the checkout."""
+        env = {**self.environ(side), "PYTHONPATH": ""}
+        spec = ProcessSpec(name, command, self.site.folder / f"{name}.log", env=env, cwd=self.site.folder)
+        return ManagedProcess(spec, ready=lambda: True)
+
+    def environ(self, side: Side) -> dict[str, str]:
+        python = str(self.environment.python)
+        settings = str(self.site.settings_file(side))
+        return self.environment.environ(COORDINATOR_SETTINGS=settings, PYSPARK_PYTHON=python)
+
+    def coordinator(self) -> ManagedProcess:
+        return self.process("coordinator", Side.COORDINATOR, self.environment.program("coordinator"), "run")
+
+    def consumer(self, name: str) -> ManagedProcess:
+        """A driver by spark-submit, which writes into the table."""
+        (application,) = self.environment.folder.glob("lib/*/site-packages/spark_apps/main.py")
+        pipeline = (
+            "--pipeline",
+            f"{TOPIC}=spark_apps.pipelines.orders:build",
+            "--set",
+            f"database=sqlite:///{self.table}",
+        )
+        own = ("--consumer", name, "--run-folder", str(self.site.folder / name))
+        submit = (self.environment.program("spark-submit"), *SUBMIT[1:])
+        return self.process(name, Side.CONSUMER, *submit, str(application), *own, *pipeline)
+
+    @property
+    def table(self) -> Path:
+        return self.site.folder / "orders.sqlite"
+
+    def rows(self) -> set[tuple[int, int]]:
+        """Partition and offset of every row."""
+        if not self.table.exists():
+            return set()
+        with closing(sqlite3.connect(self.table, timeout=30.0)) as connection:
+            try:
+                return set(connection.execute("SELECT partition, offset FROM orders"))
+            except sqlite3.OperationalError:  # the table is made with the first batch
+                return set()
+
+
+def owners(c: Coordinator) -> dict[int, str]:
+    """Partition → consumer, once the topic is Stable."""
+    if state_of(c, TOPIC) is not State.STABLE:
+        return {}
+    return dict(codec.decode_node("", c.zk.get(c.paths.topic(TOPIC)).data).assignments)
+
+
+@contextmanager
+def spark_site(folder: Path, version: str) -> Iterator[SparkSite]:
+    environment = new_environment(folder / "environment")
+    environment.install(f"pyspark=={version}", f"{build_wheel(folder / 'dist')}[spark]")
+    environment.check()
+    assert "apache-airflow" not in environment.packages()
+    with secure_site(folder / "site") as site:
+        yield SparkSite(site, environment)
+
+
+@pytest.mark.parametrize("version", WORKS)
+def test_spark_of_this_version_gets_records_into_a_table_without_airflow(
+    version: str, tmp_path: Path, record_property: Record
+) -> None:
+    with spark_site(tmp_path, version) as made, ExitStack() as ending:
+        site = made.site
+        site.make_topic(TOPIC, GROUP, PARTITIONS)
+        first, second, loop = made.consumer("a"), made.consumer("b"), made.coordinator()
+        for one in (first, second, loop):
+            ending.callback(one.kill)
+        env = {**made.environ(Side.COORDINATOR)}
+        made.environment.run("coordinator", "add-topic", TOPIC, "--group", GROUP, env=env)
+        loop.start()
+        with open_coordinator(site.settings(Side.COORDINATOR)) as c:
+            first.start()
+            eventually(lambda: set(owners(c).values()) == {"a"})
+            site.produce(TOPIC, PARTITIONS, 25, ORDER)
+            eventually(lambda: len(made.rows()) == 25 * PARTITIONS)
+            second.start()
+            eventually(lambda: set(owners(c).values()) == {"a", "b"})
+            site.produce(TOPIC, PARTITIONS, 25, ORDER)
+            eventually(lambda: len(made.rows()) == 50 * PARTITIONS)
+            os.kill(driver_of(first), signal.SIGTERM)
+            eventually(lambda: set(owners(c).values()) == {"b"})
+            eventually(lambda: not first.running)
+            site.produce(TOPIC, PARTITIONS, 25, ORDER)
+            eventually(lambda: len(made.rows()) == 75 * PARTITIONS)
+            made.environment.run("python", "-c", COORDINATOR_IMPORTS, env=env)
+        record_property("rows", len(made.rows()))
+
+
+def driver_of(process: ManagedProcess) -> int:
+    """The Python process of a driver, which spark-submit has started."""
+    listed = subprocess.run(
+        ["ps", "-s", str(process.pid), "-o", "pid=,args="], capture_output=True, text=True, check=True
+    )
+    (found,) = (
+        line for line in listed.stdout.splitlines() if "spark_apps/main.py" in line and "SparkSubmit" not in line
+    )
+    return int(found.split()[0])
+
+
+@pytest.mark.parametrize("version", FAILS)
+def test_an_older_spark_is_refused_with_the_versions_that_work(version: str, tmp_path: Path) -> None:
+    environment = new_environment(tmp_path / "environment")
+    wheel = build_wheel(tmp_path / "dist")
+    environment.install(str(wheel), f"pyspark=={version}")
+    with pytest.raises(AssertionError, match=r"pyspark>=4\.2"):
+        environment.install(f"pyspark=={version}", f"{wheel}[spark]")
+    said = subprocess.run(
+        [str(environment.python), "-m", "spark_apps.main", "--consumer", "a"],
+        env=environment.environ(),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert said.returncode != 0
+    assert f"Spark {version} does not tell a Python data source where a batch begins" in said.stderr
+    assert said.stderr.splitlines()[-1].endswith("use Spark 4.2 or later, and the same version of pyspark")
