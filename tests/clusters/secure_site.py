@@ -64,9 +64,16 @@ class SecureSite:
 
     def settings_file(self, side: Side) -> Path:
         """With the settings of a side, for its owner only."""
-        path = self.folder / f"{side}.json"
+        return self._private(f"{side}.json", self.plain(side))
+
+    def kafka_file(self, side: Side) -> Path:
+        """With Kafka's settings of a side alone, in the same way."""
+        return self._private(f"{side}-kafka.json", self.kafka.kafka(side))
+
+    def _private(self, name: str, content: Mapping[str, Any]) -> Path:
+        path = self.folder / name
         path.touch(mode=0o600)
-        path.write_text(json.dumps(self.plain(side)))
+        path.write_text(json.dumps(content))
         return path
 
     def connections(self) -> dict[str, dict[str, Any]]:

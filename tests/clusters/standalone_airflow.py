@@ -9,6 +9,7 @@ from coordinator_tasks.embedded.airflow_client import AirflowClient
 from coordinator_tasks.embedded.errors import AirflowUnavailable
 from coordinator_tasks.embedded.ports import HOST, free_port
 from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
+from tests.airflow_calls import task_log, wait_for_run
 from tests.clusters.environments import Environment
 
 READY_LIMIT_S = 900.0  # six processes that import Airflow at once, on a machine that others use
@@ -88,14 +89,14 @@ class StandaloneAirflow(ManagedProcess):
     def run(self, dag_id: str, **conf: Any) -> None:
         """Start a DAG, and wait until it has succeeded."""
         run_id = self.client.trigger(dag_id, conf)
-        state = self.client.wait_for_run(dag_id, run_id, RUN_LIMIT_S)
+        state = wait_for_run(self.client, dag_id, run_id, RUN_LIMIT_S)
         assert state == "success", f"{dag_id}: {state}\n{self.logs(dag_id, run_id)}"
 
     def logs(self, dag_id: str, run_id: str) -> str:
         """The last lines of every task of a run."""
         tasks = self.client.task_instances(dag_id, run_id)
         return "\n".join(
-            f"{one['task_id']}: {one['state']}\n{self.client.task_log(dag_id, run_id, one['task_id'])[-1500:]}"
+            f"{one['task_id']}: {one['state']}\n{task_log(self.client, dag_id, run_id, one['task_id'])[-1500:]}"
             for one in tasks
         )
 

@@ -196,7 +196,7 @@ def rebalanced(story: Story, record: Record) -> Iterator[None]:
     """Two consumers, records, a drain: Airflow does all of it. Within the block the second consumer owns the topic."""
     airflow, site = story.airflow, story.site
     for name in MOVING:
-        airflow.client.unpause(PREFIX + name)
+        airflow.client.set_paused(PREFIX + name, paused=False)
     airflow.run(PREFIX + "add_topic", topic=TOPIC, group_id=GROUP, dry_run=False)
     with ExitStack() as ending, open_coordinator(site.settings(Side.COORDINATOR)) as c:
         first, second = story.consumer("a"), story.consumer("b")

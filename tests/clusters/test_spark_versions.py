@@ -54,7 +54,10 @@ class SparkSite:
     def environ(self, side: Side) -> dict[str, str]:
         python = str(self.environment.python)
         settings = str(self.site.settings_file(side))
-        return self.environment.environ(COORDINATOR_SETTINGS=settings, PYSPARK_PYTHON=python)
+        kafka = self.site.kafka_file(side)  # executors read their log-in from a file
+        return self.environment.environ(
+            COORDINATOR_SETTINGS=settings, ASSIGNED_KAFKA_SETTINGS_FILE=str(kafka), PYSPARK_PYTHON=python
+        )
 
     def coordinator(self) -> ManagedProcess:
         return self.process("coordinator", Side.COORDINATOR, self.environment.program("coordinator"), "run")
