@@ -31,7 +31,7 @@ TITLES = {
     "eager": "eager `range`",
     "cooperative": "`cooperative-sticky`",
     "cooperative-quick": "`cooperative-sticky`, heartbeat 0.5 s",
-    "cooperative-static": "the same with static members",
+    "cooperative-static": "`cooperative-sticky`, heartbeat 0.5 s, static members",
     "kip848-5s": "KIP-848, heartbeat 5 s",
     "kip848-1s": "KIP-848, heartbeat 1 s",
     "java-cooperative": "Java, `cooperative-sticky`, heartbeat 0.5 s",

@@ -155,16 +155,22 @@ def placed(text: str, made: str, place: str) -> str:
 
 
 def tables(readme: str, measurements: str) -> tuple[str, str]:
-    """Both texts with the tables of the results in them."""
-    plain, airflow = (
-        joined([json.loads((RESULTS / f"{name}.json").read_text())]) for name in ("handoff", "handoff-airflow")
-    )
-    readme = placed(readme, table(plain, PARTITIONS, airflow), HAND_OFFS)
+    """Both texts with the tables of the results in them; what was not measured keeps its table."""
+    plain, airflow = (kept(name) for name in ("handoff", "handoff-airflow"))
+    if plain is not None:
+        readme = placed(readme, table(plain, PARTITIONS, airflow), HAND_OFFS)
     for place, result in ((HAND_OFFS, plain), (UNDER_AIRFLOW, airflow)):
-        measured = sorted({cell["partitions"] for cell in result["summary"]})
-        every = [circumstances(result).capitalize(), *(details(result, one) for one in measured)]
-        measurements = placed(measurements, "\n\n".join(every), place)
+        if result is not None:
+            partitions = sorted({cell["partitions"] for cell in result["summary"]})
+            every = [circumstances(result).capitalize(), *(details(result, one) for one in partitions)]
+            measurements = placed(measurements, "\n\n".join(every), place)
     return readme, measurements
+
+
+def kept(name: str) -> dict[str, Any] | None:
+    """The result of this name with its summary; `None` = there is none."""
+    file = RESULTS / f"{name}.json"
+    return joined([json.loads(file.read_text())]) if file.exists() else None
 
 
 def main() -> None:
