@@ -39,6 +39,21 @@ GOOD = ("a", "b")
 FORM = Actor("airflow", "mallory", "dag", "run", "task", 1)
 FORMS = {name: action for name, action in ACTIONS.items() if action.form}
 FIELDS: Mapping[str, Mapping[str, Param]] = {name: fields(action) for name, action in FORMS.items()}
+GOOD_FIELDS: Mapping[str, Any] = {
+    "topic": "orders",
+    "group_id": "g",
+    "consumer": "a",
+    "why": "test",
+    "partitions": [0],
+    "to": "earliest",
+    "offsets": "orders,0,0",
+    "rebalance": "1-0",
+    "app": "billing",
+    "application": "main.py",
+    "consumers": ["billing-1"],
+    "count": 1,
+}
+"""A value of each field that has no default of its own, and of some that have one."""
 COMMANDS_ONCE = patch.object(typer.main, "get_command", cache(typer.main.get_command))
 """A process reads one command line, and building all commands for it takes five times as long as the rest."""
 MOST_EPOCHS = 40
@@ -133,24 +148,11 @@ def metadata(seed: int) -> Iterator[str]:
 def forms(seed: int) -> Iterator[str]:
     """A form of Airflow is filled in with anything that the form's own rules let pass."""
     chance, here = random.Random(seed), site()
-    good: Mapping[str, Any] = {
-        "topic": "orders",
-        "group_id": "g",
-        "start": "earliest",
-        "strategy": "",
-        "parameters": {},
-        "properties": {},
-        "consumer": "a",
-        "why": "test",
-        "minutes": 0,
-        "partitions": [0],
-        "to": "earliest",
-    }
     while True:
-        given = dict(good)
-        for name in chance.sample(sorted(good), chance.randint(1, 3)):
-            given[name] = chance.choice([*ODD_VALUES, *ODD_TEXTS[:-1], *ODD_NUMBERS, [2**40], {"x": "{{ ds }}"}])
         name, dry = chance.choice(sorted(FORMS)), chance.random() < 0.7
+        given = {field: GOOD_FIELDS.get(field, param.value) for field, param in FIELDS[name].items()}
+        for field in chance.sample(sorted(given), min(len(given), chance.randint(1, 3))):
+            given[field] = chance.choice([*ODD_VALUES, *ODD_TEXTS[:-1], *ODD_NUMBERS, [2**40], {"x": "{{ ds }}"}])
         before = _aside(here)
         try:
             given = {field: _passed(name, field, value) for field, value in given.items()}
@@ -158,14 +160,13 @@ def forms(seed: int) -> Iterator[str]:
             yield ""
             continue
         problem = _asked(lambda c, g, d, n=name: FORMS[n].lines(c, g, FORM, dry_run=d), here, given, dry)
-        if not problem and _aside(here) != before and given["topic"] != "other":
+        if not problem and _aside(here) != before and given.get("topic") != "other":
             problem = "it has changed a topic that it does not name"
         yield f"{name} {given}: {problem}" if problem else ""
 
 
 def _passed(action: str, field: str, value: object) -> Any:
-    param = FIELDS[action].get(field)
-    return value if param is None else param.resolve(value)
+    return FIELDS[action][field].resolve(value)
 
 
 def _asked(act: Callable[..., object], here: Site, given: Mapping[str, Any], dry: bool) -> str:
@@ -221,6 +222,19 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "scale": ("{text}", "{number}", "--pattern", "{text}"),
     "redeploy": ("{text}", "--why", "{text}"),
     "history": ("{topic}", "--actions"),
+    "roll-back": ("{topic}", "{text}", "--why", "{text}", "--minutes", "{number}"),
+    "preview": (
+        "{topic}",
+        "--join",
+        "{number}",
+        "--leave",
+        "{consumer}",
+        "--strategy",
+        "{text}",
+        "--partitions",
+        "{number}",
+    ),
+    "simulate": ("--from", "{text}", "join={number}"),
     "set-fleet": (
         "{text}",
         "--application",
