@@ -87,7 +87,7 @@ def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
         old = fleet.replaced[consumer]
         claim = claims.get(consumer)
         if claim is not None and (claim.incarnation > old or old in claim.ended):
-            if _lift(c, mine[consumer]):
+            if _end_draining(c, mine[consumer]):
                 yield f"{consumer} has left: it is launched again as the fleet {fleet.app} says now"
             return
     pending = _pending(c, fleet)
@@ -122,7 +122,7 @@ def _is_ours(directive: Directive, app: str) -> bool:
     return draining is not None and not draining.incarnation and (draining.by, draining.why) == (app, _WHY)
 
 
-def _lift(c: Coordinator, directive: Directive) -> bool:
+def _end_draining(c: Coordinator, directive: Directive) -> bool:
     return written(c.zk, [_put(c, replace(directive, draining=None))])
 
 

@@ -84,7 +84,7 @@ def preview(c: Coordinator, topic: str, rebalance: str, *, for_s: float = 0.0, b
     if view.node is None:
         raise Refused(f"topic {topic!r} is not planned yet, so there is nothing to roll back")
     able = machine.able(view, what_if.world_of(site, topic), c.policy)
-    now_at = what_if.targets(view)
+    now_at = what_if.due_owners(view)
     then = rollback.before(now_at, undone(c, topic, rebalance))
     assignments, gone, newer = dict[int, str](), dict[str, tuple[int, ...]](), list[int]()
     for partition in view.partitions:

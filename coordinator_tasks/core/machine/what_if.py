@@ -188,7 +188,7 @@ class _Replay:
     def __init__(self, site: Site, policy: Policy) -> None:
         self.site, self.policy = site, policy
         self._loads = {name: loads(site.world.answers, view) for name, view in site.topics.items()}
-        self._givers = {name: targets(view) for name, view in site.topics.items()}
+        self._givers = {name: due_owners(view) for name, view in site.topics.items()}
         self._decided: dict[str, list[Decision]] = {name: [] for name in site.topics}
         self._last: dict[str, Decision] = {}
 
@@ -231,7 +231,7 @@ class _Replay:
         return replace(answer, topics=topics)
 
     def _outcome(self, name: str, view: TopicView) -> Outcome:
-        before, after = self._givers[name], targets(view)
+        before, after = self._givers[name], due_owners(view)
         moved = sorted(p for p in before.keys() | after.keys() if before.get(p, "") != after.get(p, ""))
         told = [one.explanation.summary for one in self._decided[name] if one.explanation is not None]
         last = self._last[name]
@@ -268,7 +268,7 @@ def _written(view: TopicView, decision: Decision) -> TopicView:
     return replace(view, config=config, node=decision.node or view.node, state=state, releases={})
 
 
-def targets(view: TopicView) -> dict[int, str]:
+def due_owners(view: TopicView) -> dict[int, str]:
     """Partition → who has it or is to have it."""
     draft: Draft = draft_of(view, "")
     return {p: target for p in view.partitions if (target := draft.target(p)) is not None}
