@@ -109,7 +109,7 @@ def test_form_and_command_preview_the_same_and_the_file_replays_it(
     assert "then bob 3, new-1 3" in out
     code, out, error = typed(settings, "preview", TOPIC, "--leave", "zoe")
     assert (code, out) == (2, "")
-    assert error == "error: consumer 'zoe' is not registered (registered: ann, bob); name one of these\n"
+    assert error == "error: KPC-010: consumer 'zoe' is not registered (registered: ann, bob); name one of these\n"
     assert coordinator.zk.get(coordinator.paths.topic(TOPIC)) == before
 
 

@@ -98,4 +98,4 @@ def test_settings_that_cannot_be_used_are_a_finding(
         main(["doctor"])
     said = capsys.readouterr().out
     assert ended.value.code == 2
-    assert "settings  failed  no ZooKeeper address is set" in said
+    assert "settings  failed  KPC-020: no ZooKeeper address is set" in said

@@ -74,7 +74,7 @@ def test_the_section_of_the_configuration_has_every_option(info: dict[str, Any])
 
 def test_the_page_of_the_installation_names_every_option_with_its_default() -> None:
     page = (Path(__file__).parents[4] / "docs" / "install.md").read_text()
-    rows = dict(re.findall(r"^   \| `(\w+)` \| (`\w+` \| \S+) \|", page, re.MULTILINE))
+    rows = dict(re.findall(r"^\| `(\w+)` \| (`\w+` \| \S+) \|", page, re.MULTILINE))
     assert rows == {
         name: f"`{one.variable}` | {f'`{one.default}`' if one.default else 'empty'}"
         for name, one in site_options.OPTIONS.items()
