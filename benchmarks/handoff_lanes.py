@@ -249,6 +249,9 @@ class ForkedLane(Lane):
 
     forks: ForkServerContext = field(kw_only=True)
     waiting: dict[str, tuple[BaseProcess, Event]] = field(default_factory=dict, kw_only=True)
+    told: list[Event] = field(
+        default_factory=list, kw_only=True
+    )  # one that nobody keeps is gone before a slow process opens it
 
     @abstractmethod
     def order(self, consumer: str) -> tuple[Callable[..., None], ClientOrder | OurOrder]:
@@ -264,6 +267,7 @@ class ForkedLane(Lane):
     def spawn(self, consumer: str) -> BaseProcess | ManagedProcess:
         process, begin = self.waiting.pop(consumer)
         begin.set()
+        self.told.append(begin)
         return process
 
     def close(self) -> None:
