@@ -1,6 +1,6 @@
 """What services and adapters share of ZooKeeper: lists that may be missing, and writes under guards."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from coordinator_tasks.core.errors import CoordinatorError, LookAgain, NodeMissing
@@ -24,6 +24,19 @@ def find_many(zk: ZooKeeper, paths: Mapping[K, str]) -> dict[K, Node]:
     """The nodes at these paths, by their keys; a missing node is left out."""
     nodes = zk.get_many(list(paths.values()))
     return {key: node for key, node in zip(paths, nodes, strict=True) if node is not None}
+
+
+def numbered(zk: ZooKeeper, folder: str) -> list[str]:
+    """The names of a folder's records, oldest first; any other child is no record."""
+    return [name for name in children(zk, folder) if name.isascii() and name.isdigit()]
+
+
+def newest_first(zk: ZooKeeper, folder: str, names: Sequence[str], chunk: int) -> Iterator[tuple[str, str, Node]]:
+    """Name, path and node of these records, read so many at once; `names` are the oldest first. One pruned meanwhile is left out."""
+    for end in range(len(names), 0, -chunk):
+        paths = {name: f"{folder}/{name}" for name in reversed(names[max(0, end - chunk) : end])}
+        for name, node in find_many(zk, paths).items():
+            yield name, paths[name], node
 
 
 def put(path: str, data: bytes, version: int) -> Operation:

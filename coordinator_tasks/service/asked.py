@@ -13,7 +13,7 @@ from typing import Any, cast
 from coordinator_tasks.core.codecs.history_codec import decode_asked, encode_asked
 from coordinator_tasks.core.model import Actor, Asked, Change
 from coordinator_tasks.core.ports import Create, Delete, Operation, SetData, Stat, ZooKeeper
-from coordinator_tasks.core.znodes import children, find_many
+from coordinator_tasks.core.znodes import newest_first, numbered
 from coordinator_tasks.service.coordinator import Coordinator
 
 MAX_CHARS = 500
@@ -34,15 +34,12 @@ def asked(c: Coordinator, about: str = "", limit: int = 100) -> tuple[Asked, ...
 
 def names(c: Coordinator) -> list[str]:
     """The names of the records, oldest first."""
-    return [name for name in children(c.zk, c.paths.asked) if name.isascii() and name.isdigit()]
+    return numbered(c.zk, c.paths.asked)
 
 
 def _backwards(c: Coordinator) -> Iterator[Asked]:
-    listed = names(c)
-    for end in range(len(listed), 0, -_CHUNK):
-        paths = {name: f"{c.paths.asked}/{name}" for name in reversed(listed[max(0, end - _CHUNK) : end])}
-        for name, node in find_many(c.zk, paths).items():
-            yield decode_asked(paths[name], node.data, int(name))
+    for name, path, node in newest_first(c.zk, c.paths.asked, names(c), _CHUNK):
+        yield decode_asked(path, node.data, int(name))
 
 
 @dataclass(frozen=True, slots=True)

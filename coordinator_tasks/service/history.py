@@ -10,7 +10,7 @@ from coordinator_tasks.core.errors import LookAgain
 from coordinator_tasks.core.model import Actor, Move, Pauses, Record, State
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Delete
-from coordinator_tasks.core.znodes import children, find_many
+from coordinator_tasks.core.znodes import children, newest_first, numbered
 from coordinator_tasks.service import asked
 from coordinator_tasks.service.coordinator import Coordinator
 
@@ -85,16 +85,13 @@ def _summed_up(topic: str, group: list[Record]) -> Rebalance:
 
 def backwards(c: Coordinator, topic: str, chunk: int = _CHUNK) -> Iterator[Record]:
     """All records, newest first, read in chunks; a record pruned meanwhile is left out."""
-    listed = names(c, topic)
-    for end in range(len(listed), 0, -chunk):
-        paths = {name: f"{c.paths.history(topic)}/{name}" for name in reversed(listed[max(0, end - chunk) : end])}
-        for name, node in find_many(c.zk, paths).items():
-            yield decode_record(paths[name], node.data, int(name))
+    for name, path, node in newest_first(c.zk, c.paths.history(topic), names(c, topic), chunk):
+        yield decode_record(path, node.data, int(name))
 
 
 def names(c: Coordinator, topic: str) -> list[str]:
     """The records' names, oldest first; any other child is no record."""
-    return [name for name in children(c.zk, c.paths.history(topic)) if name.isascii() and name.isdigit()]
+    return numbered(c.zk, c.paths.history(topic))
 
 
 def prune(c: Coordinator, topic: str, keep: int = KEEP) -> int:

@@ -27,7 +27,7 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.pauses import Moved, Span
 from coordinator_tasks.core.ports import Node, SetData, Stat
-from coordinator_tasks.core.znodes import find_many
+from coordinator_tasks.core.znodes import find_many, newest_first
 from coordinator_tasks.service import history, store
 from coordinator_tasks.service.coordinator import Coordinator
 
@@ -84,12 +84,6 @@ def complete_within(c: Coordinator, topics: Collection[str], limit_s: float) -> 
         topics = left
         c.clock.sleep(AGAIN_S)
     return left
-
-
-def earlier(c: Coordinator, topic: str, rebalances: int = 20) -> tuple[Pause, ...]:
-    """The pauses of the partitions that moved in the last rebalances of a topic, newest first. Raises `Malformed`."""
-    found = history.rebalances(c, [topic], rebalances)
-    return tuple(one for rebalance in found if rebalance.pauses is not None for one in rebalance.pauses.measured)
 
 
 # What has ended ------------------------------------------------------------------------------------------------------
@@ -166,14 +160,12 @@ def _ended(c: Coordinator, topic: str) -> _Ended | None:
 
 def _last_records(c: Coordinator, topic: str) -> tuple[_Written, ...]:
     """The records of the last rebalance, oldest first."""
-    names, found = history.names(c, topic), list[_Written]()
-    for end in range(len(names), 0, -_CHUNK):
-        paths = {name: f"{c.paths.history(topic)}/{name}" for name in reversed(names[max(0, end - _CHUNK) : end])}
-        for name, node in find_many(c.zk, paths).items():
-            record = decode_record(paths[name], node.data, int(name))
-            if found and record.rebalance != found[0].record.rebalance:
-                return tuple(reversed(found))
-            found.append(_Written(record, node))
+    found: list[_Written] = []
+    for name, path, node in newest_first(c.zk, c.paths.history(topic), history.names(c, topic), _CHUNK):
+        record = decode_record(path, node.data, int(name))
+        if found and record.rebalance != found[0].record.rebalance:
+            break
+        found.append(_Written(record, node))
     return tuple(reversed(found))
 
 

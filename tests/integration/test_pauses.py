@@ -19,10 +19,10 @@ from coordinator_tasks.demo.evidence import Produced, Row
 from coordinator_tasks.demo.stalls import Stall
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import pauses
 from coordinator_tasks.wiring import open_coordinator
 from tests.integration.agent_site import Site, Traffic, wait_for
 from tests.integration.real_site import LIMIT_S, Managed
+from tests.stored_pauses import stored_pauses
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).resolve().parents[2]
@@ -201,4 +201,4 @@ def test_the_pauses_in_the_history_are_those_of_the_rows(
     assert median(errors_s) < 0.010
     assert outside <= len(errors_s) / 10
     with open_coordinator(site.settings) as c:
-        assert len(pauses.earlier(c, site.topic)) >= len(errors_s)
+        assert len(stored_pauses(c, site.topic)) >= len(errors_s)

@@ -23,6 +23,7 @@ from coordinator_tasks.service import history, pauses, upkeep
 from coordinator_tasks.service.loop import MEASURE_S, _Measures
 from coordinator_tasks.service.transitions import Outcome, TopicReport
 from tests.fakes.zookeeper import FakeZooKeeper
+from tests.stored_pauses import stored_pauses
 from tests.world.site import Site, stable_site
 
 TAKEN = Taken(5, 1.0, 0.01, 0.02)
@@ -93,7 +94,7 @@ def test_what_nobody_has_said_yet_is_missing_and_comes_later(site: Site) -> None
     assert one.wait_s == pytest.approx(1.25, abs=0.01)
     assert one.released_at == pytest.approx(site.clock.now() - 2)
     assert one.first_at == pytest.approx(site.clock.now() - 1, abs=0.01)
-    assert pauses.earlier(site.coordinator, "orders") == found.measured
+    assert stored_pauses(site.coordinator, "orders") == found.measured
     assert [one.pauses for one in history.rebalances(site.coordinator, ["orders"], 2)] == [found, None]
 
 
@@ -262,7 +263,7 @@ def test_the_loop_looks_more_and_more_seldom_until_all_is_measured(site: Site) -
     site.clock.advance(4)
     measures.do(site.coordinator, [])
     assert measures.until == {}
-    assert pauses.earlier(site.coordinator, "orders")
+    assert stored_pauses(site.coordinator, "orders")
 
 
 def test_the_loop_gives_up_after_a_while(site: Site) -> None:
