@@ -2,33 +2,15 @@
 
 import json
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from coordinator_tasks.cli import main
 from coordinator_tasks.service.topics import add_topic
 from tests.fakes.cluster import PERSON
-from tests.world.shop import Shop, open_shop
+from tests.world.shop import Shop
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def shop() -> Shop:
-    return open_shop()
-
-
-@pytest.fixture
-def run(shop: Shop, capsys: pytest.CaptureFixture[str]) -> Run:
-    def command(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(arguments, lambda: nullcontext(shop.coordinator))
-        captured = capsys.readouterr()
-        return int(str(ended.value.code)), captured.out, captured.err
-
-    return command
 
 
 def test_describe_has_the_columns_of_kafkas_tool_in_its_order(run: Run) -> None:

@@ -9,16 +9,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
 
 import pytest
 
-from coordinator_tasks.cli import main
 from coordinator_tasks.cli.progress import Waiting
 from coordinator_tasks.service import directives
 from coordinator_tasks.service.topics import configuration
 from coordinator_tasks.tables import Table
-from tests.world.shop import Shop, open_shop
+from tests.world.shop import Shop
 
 Run = Callable[..., tuple[int, str, str]]
 LISTS = {
@@ -33,22 +31,6 @@ LISTS = {
     "offsets reset": ("--all-topics", "--to-latest"),
     "version": (),
 }
-
-
-@pytest.fixture
-def shop() -> Shop:
-    return open_shop()
-
-
-@pytest.fixture
-def run(shop: Shop, capsys: pytest.CaptureFixture[str]) -> Run:
-    def command(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(arguments, lambda: nullcontext(shop.coordinator))
-        captured = capsys.readouterr()
-        return int(str(ended.value.code)), captured.out, captured.err
-
-    return command
 
 
 @pytest.mark.parametrize("command", LISTS)

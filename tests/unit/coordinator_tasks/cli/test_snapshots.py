@@ -3,12 +3,10 @@
 import json
 import os
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from coordinator_tasks.cli import main
 from coordinator_tasks.cli.base import user
 from coordinator_tasks.service.history import rebalances
 from tests.world.site import Site, stable_site
@@ -22,17 +20,6 @@ def shop() -> Site:
     site.starts("b")
     site.settles()
     return site
-
-
-@pytest.fixture
-def run(shop: Site, capsys: pytest.CaptureFixture[str]) -> Run:
-    def command(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(arguments, lambda: nullcontext(shop.coordinator))
-        shown = capsys.readouterr()
-        return int(ended.value.code or 0), shown.out, shown.err
-
-    return command
 
 
 @pytest.fixture

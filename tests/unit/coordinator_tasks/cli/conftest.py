@@ -1,0 +1,34 @@
+"""A shop, and commands that are typed in it. A file may have a `shop` of its own, with a coordinator."""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Protocol
+
+import pytest
+
+from coordinator_tasks.cli import main
+from coordinator_tasks.service.coordinator import Coordinator
+from tests.world.shop import Shop, open_shop
+
+
+class HasCoordinator(Protocol):
+    @property
+    def coordinator(self) -> Coordinator: ...
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return open_shop()
+
+
+@pytest.fixture
+def run(shop: HasCoordinator, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs a command; returns its exit code, its output and its errors."""
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments, lambda: nullcontext(shop.coordinator))
+        captured = capsys.readouterr()
+        return int(str(ended.value.code)), captured.out, captured.err
+
+    return command
