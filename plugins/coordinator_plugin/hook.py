@@ -61,7 +61,13 @@ def zookeeper_settings(connection: "Connection") -> dict[str, Any]:
         )
     own = {name: value for name, value in extra.items() if name not in _OWN_EXTRAS}
     for name in _GROUPS:
-        own[name] = {**extra.get(name, {})}
+        group = extra.get(name, {})
+        if not isinstance(group, Mapping):
+            raise Refused(
+                f"the connection {connection.conn_id!r} gives {name!r} as {type(group).__name__}; write it in the extra as an "
+                "object in braces, or leave it out"
+            )
+        own[name] = {**group}
     if connection.login:
         own["zookeeper_access"] = {
             "user": connection.login,

@@ -56,3 +56,12 @@ def test_a_connection_without_a_host_is_refused_by_its_id() -> None:
         hook.zookeeper_settings(Connection(conn_id="zk", conn_type="generic"))
     with pytest.raises(Refused, match="'k' has no host"):
         hook.kafka_settings(Connection(conn_id="k", conn_type="kafka"))
+
+
+@pytest.mark.parametrize("group", ["zookeeper_access", "policy", "parameters", "strategies"])
+@pytest.mark.parametrize("wrong", ["secret-text", ["secret-text"], 7])
+def test_a_group_of_settings_that_is_no_object_is_refused_without_its_value(group: str, wrong: object) -> None:
+    connection = Connection(conn_id="zk", conn_type="generic", host="zk1", extra=json.dumps({group: wrong}))
+    with pytest.raises(Refused, match=f"'zk' gives '{group}' as {type(wrong).__name__}") as refused:
+        hook.zookeeper_settings(connection)
+    assert "secret-text" not in str(refused.value)
