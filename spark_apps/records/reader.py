@@ -16,13 +16,14 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 from numpy.typing import NDArray
 
+from coordinator_tasks.core.errors import BadSettings
 from spark_apps.errors import DataLost, ReadFailed
 from spark_apps.records.batches import Range
 from spark_apps.records.columns import Columns
 from spark_apps.records.fast_fetch import FastClient
 from spark_apps.records.fetching import Client, ConsumeClient, Fetched, Problem
 from spark_apps.records.librdkafka import Unfit, unfit
-from spark_apps.records.settings_file import load_settings
+from spark_apps.records.settings_file import FILE_VARIABLE, SECRET_VARIABLE, load_settings
 
 BATCH_BYTES = 2_000_000
 MOST_MESSAGES = 20_000
@@ -100,8 +101,23 @@ _idle: dict[tuple[tuple[str, Any], ...], _Kept] = {}
 
 
 def client_settings(kafka: Mapping[str, str], settings_file: str) -> dict[str, Any]:
-    """All settings of the executor's Kafka client, in rising priority: defaults, options, the file, the fixed ones."""
-    return {**DEFAULT_SETTINGS, **kafka, **load_settings(settings_file), **FIXED_SETTINGS}
+    """All settings of the executor's Kafka client, in rising priority: defaults, options, the file, the fixed ones.
+
+    Raises `BadSettings` if a log-in by password has none: librdkafka would try until the time-out.
+    """
+    settings = {**DEFAULT_SETTINGS, **kafka, **load_settings(settings_file), **FIXED_SETTINGS}
+    mechanism = str(settings.get("sasl.mechanism", settings.get("sasl.mechanisms", ""))).upper()
+    by_password = mechanism == "PLAIN" or mechanism.startswith("SCRAM-")
+    if (
+        "SASL" in str(settings.get("security.protocol", "")).upper()
+        and by_password
+        and not settings.get("sasl.password")
+    ):
+        raise BadSettings(
+            f"Kafka asks for a log-in by {mechanism}, and the executors have no sasl.password: name a file with it by the option "
+            f"kafkaSettingsFile, or set {FILE_VARIABLE} or {SECRET_VARIABLE} for them"
+        )
+    return settings
 
 
 def read(job: Job) -> Iterator[pa.RecordBatch]:

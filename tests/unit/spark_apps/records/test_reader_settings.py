@@ -1,0 +1,47 @@
+"""What an executor's Kafka client is given."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from coordinator_tasks.core.errors import BadSettings
+from spark_apps.records.reader import client_settings
+from spark_apps.records.settings_file import FILE_VARIABLE, SECRET_VARIABLE
+
+
+@pytest.fixture(autouse=True)
+def nothing_around(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (FILE_VARIABLE, SECRET_VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("protocol", ["SASL_SSL", "sasl_plaintext"])
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "scram-sha-512"])
+def test_a_log_in_by_password_without_one_is_refused_at_once(protocol: str, mechanism: str) -> None:
+    kafka = {"security.protocol": protocol, "sasl.mechanism": mechanism, "sasl.username": "alice"}
+    with pytest.raises(BadSettings, match=f"log-in by {mechanism.upper()}, and the executors have no sasl.password"):
+        client_settings(kafka, "")
+
+
+def test_the_password_of_the_file_is_enough(tmp_path: Path) -> None:
+    file = tmp_path / "kafka.json"
+    file.touch(mode=0o600)
+    file.write_text(json.dumps({"sasl.password": "p"}))
+    kafka = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
+    assert client_settings(kafka, str(file))["sasl.password"] == "p"
+
+
+@pytest.mark.parametrize(
+    "kafka",
+    [
+        {},
+        {"security.protocol": "SSL"},
+        {"security.protocol": "PLAINTEXT", "sasl.mechanism": "PLAIN"},
+        {"security.protocol": "SASL_SSL"},
+        {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"},
+        {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"},
+    ],
+)
+def test_other_log_ins_need_no_password(kafka: dict[str, str]) -> None:
+    assert client_settings(kafka, "").items() >= kafka.items()
