@@ -29,7 +29,9 @@ RECORDS = 3_000
 """In each of the four partitions before anything is read."""
 
 
-def spark_process(name: str, folder: Path, port: int, main: str, *arguments: str) -> ManagedProcess:
+def spark_process(
+    name: str, folder: Path, port: int, main: str, *arguments: str, conf: tuple[str, ...] = ()
+) -> ManagedProcess:
     # Executors must find our packages where the application ships them, not by this environment.
     env = {
         "PYTHONPATH": "",
@@ -38,7 +40,8 @@ def spark_process(name: str, folder: Path, port: int, main: str, *arguments: str
         "PYSPARK_PYTHON": sys.executable,
     }
     classes = f"{_find_spark_home()}/jars/*"
-    argv = (str(find_java().executable), *QUICK_START_OPTIONS, "-Xmx256m", "-cp", classes, main, *arguments)
+    own = [f"-D{one}" for one in conf]
+    argv = (str(find_java().executable), *QUICK_START_OPTIONS, "-Xmx256m", *own, "-cp", classes, main, *arguments)
     spec = ProcessSpec(name=name, argv=argv, log_path=folder / f"{name}.log", env=env)
     return ManagedProcess(spec, ready=lambda: listening(port))
 

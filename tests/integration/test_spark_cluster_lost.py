@@ -1,16 +1,18 @@
-"""A consumer of `main.py` on a standalone cluster whose master dies and comes back within seconds.
+"""A consumer of `main.py` on a standalone cluster that loses its master for seconds, or takes a worker out of service.
 
 Its executors do not find our packages by themselves. After the master's return it has none and never gets any: it has to say
-so, show the true lag, and be ended by its launcher when its partitions are to go to others.
+so, show the true lag, and be ended by its launcher when its partitions are to go to others. When a worker is decommissioned,
+Spark moves the executor, and the consumer goes on.
 """
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,7 @@ from coordinator_tasks.run_folder import RunFolder, write_private
 from coordinator_tasks.service import history
 from coordinator_tasks.settings import plain_settings
 from coordinator_tasks.wiring import open_coordinator
+from tests.audit_rows import read_audit
 from tests.integration.agent_site import Site, wait_for
 from tests.integration.real_site import Managed
 from tests.integration.spark_submit import JAVA_OPTIONS, SUBMIT
@@ -34,32 +37,40 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 LIMIT_S = 300.0
 AWAY_S = 5.0
 STOP_S = 10
+DECOMMISSION = "spark.decommission.enabled=true"
 
 
 @dataclass
 class Cluster:
-    """A master and a worker with one core."""
+    """A master, and workers with one core each."""
 
+    folder: Path
     master: ManagedProcess
     url: str
+    workers: list[ManagedProcess] = field(default_factory=list)
+
+    def add_worker(self) -> None:
+        page, name = free_port(), f"worker-{len(self.workers)}"
+        size = ("--host", HOST, "--cores", "1", "--memory", "512m", "--webui-port", str(page))
+        work = ("--work-dir", str(self.folder / name), self.url)
+        main = "org.apache.spark.deploy.worker.Worker"
+        self.workers.append(spark_process(name, self.folder, page, main, *size, *work, conf=(DECOMMISSION,)))
+        self.workers[-1].start(READY_S)
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    port, page, deploy = free_port(), free_port(), "org.apache.spark.deploy"
+    port = free_port()
     where = ("--host", HOST, "--port", str(port), "--webui-port", str(free_port()))
-    master = spark_process("master", tmp_path, port, f"{deploy}.master.Master", *where)
-    url = f"spark://{HOST}:{port}"
-    size = ("--host", HOST, "--cores", "1", "--memory", "512m", "--webui-port", str(page))
-    work = ("--work-dir", str(tmp_path / "work"), url)
-    worker = spark_process("worker", tmp_path, page, f"{deploy}.worker.Worker", *size, *work)
+    master = spark_process("master", tmp_path, port, "org.apache.spark.deploy.master.Master", *where)
+    made = Cluster(tmp_path, master, f"spark://{HOST}:{port}")
     try:
         master.start(READY_S)
-        worker.start(READY_S)
-        yield Cluster(master, url)
+        made.add_worker()
+        yield made
     finally:
-        worker.stop()
-        master.stop()
+        for process in (*made.workers, master):
+            process.stop()
 
 
 @dataclass
@@ -100,7 +111,9 @@ def launched(
     folder.path.mkdir(parents=True)
     write_private(folder.settings, plain_settings(site.settings))
     conf = {"spark.driver.host": HOST, "spark.driver.bindAddress": HOST, "spark.executor.memory": "512m"}
-    options = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
+    options = [
+        part for one in (*(f"{name}={value}" for name, value in conf.items()), DECOMMISSION) for part in ("--conf", one)
+    ]
     command = [
         *(sys.executable, "-m", "spark_apps.launch.launcher", "--cluster", site.cluster, "--consumer", "a"),
         *("--base", str(base), "--stop-limit", "20", "--"),
@@ -155,3 +168,24 @@ def test_a_consumer_whose_master_was_away_for_seconds_says_so_shows_its_lag_and_
         causes = [record.cause for record in history.records(c, site.topic, 20)]
     assert any(cause.startswith("gone: a (") and cannot in cause for cause in causes), causes
     wait_for(lambda: [one.offset for one in site.committed().values()] == [read + 804] * 2, "b reads all", LIMIT_S)
+
+
+def test_a_worker_is_decommissioned_and_the_same_consumer_reads_on_elsewhere(
+    cluster: Cluster, launched: Launched, tmp_path: Path
+) -> None:
+    """Spark's own signal for a worker that leaves its service, as a host that is drained sends it."""
+    site = launched.site
+    site.produce(20)
+    launched.wait_for_committed(20)
+    before = site.status("a").incarnation
+    cluster.add_worker()
+    os.kill(cluster.workers[0].pid, signal.SIGPWR)
+    wait_for(
+        lambda: list((cluster.folder / "worker-1").glob("app-*/*")), "an executor starts on the other worker", LIMIT_S
+    )
+    for read in (20, 25):
+        site.produce(5, start=read)
+        launched.wait_for_committed(read + 5)
+    assert (site.status("a").incarnation, launched.health) == (before, "ok")
+    rows = [(row["partition"], row["offset"]) for row in read_audit(tmp_path / "rows")]
+    assert sorted(rows) == [(partition, offset) for partition in range(site.partitions) for offset in range(30)]
