@@ -16,7 +16,7 @@ from coordinator_tasks.embedded.cache import cache_folder
 from coordinator_tasks.embedded.jars import JarSet, Resolution
 
 CHECKSUMS = Path(__file__).parent / "checksums"
-KAFKA = ("3.9.1", "4.0.1", jars.KAFKA_VERSION)
+KAFKA = ("3.9.1", "4.0.1", "4.1.1", "4.2.0", jars.KAFKA_VERSION)
 OF_SPARK = ("slf4j", "log4j", "snappy")
 ZOOKEEPER = ("3.8.4", "3.9.5")
 """The last of both is what the other tests run on."""

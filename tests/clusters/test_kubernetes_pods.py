@@ -184,8 +184,11 @@ def test_a_driver_pod_registers_reads_hands_over_and_leaves_when_it_is_deleted(
         record_property("rows_s", round(shop.grown("rows of a"), 1))
         (pod,) = shop.running()
         assert urlsplit(shop.address()).hostname == pod["status"]["podIP"]
-        logs = shop.cluster.kubectl("logs", pod["metadata"]["name"])
-        assert not [secret for secret in (PASSWORD, TOKEN) if secret in logs]
+        names = [one["metadata"]["name"] for one in shop.cluster.ask(PODS)["items"]]
+        shown = "".join(shop.cluster.kubectl("logs", name) for name in names)
+        shown += shop.cluster.kubectl("get", "pods,configmaps,services,events", "--output=json")
+        assert pod["metadata"]["name"] in shown
+        assert not [secret for secret in (PASSWORD, TOKEN) if secret in shown]
 
         managed.join("b")
         assert sorted(shop.stable("ab").values()) == ["a", "a", "b", "b"]
