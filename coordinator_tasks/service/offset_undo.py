@@ -75,7 +75,7 @@ def _undoable(c: Coordinator, topic: str, rebalance: str) -> Undo:
         raise BadOffsets(f"{where} has no reset of offsets; the command history shows what there is")
     if plans[0].inputs != config.topic_id and plans[0].inputs:
         raise BadOffsets(
-            f"the reset {wanted} of topic {topic!r} is older than the topic, which was created anew in Kafka: its offsets "
+            f"the reset {wanted} of topic {topic!r} is older than the topic, which was recreated in Kafka: its offsets "
             "mean other records; reset to a position instead"
         )
     return _summed_up(topic, wanted, plans)

@@ -126,7 +126,7 @@ def note_absence(
 
     Gone = its own address, which has answered us before, has refused for a session time-out. A proxy's refusal proves
     nothing, and neither does one from the loopback address after another boot (`same_boot` False). A time that lies ahead
-    was noted by a clock that has jumped, and would keep us waiting until then: it is noted anew.
+    was noted by a clock that has jumped, and would keep us waiting until then, so a new note replaces it.
     """
     if isinstance(answer, ConsumerStatus) and answer.incarnation == incarnation:
         return None, False

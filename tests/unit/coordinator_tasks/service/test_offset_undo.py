@@ -115,7 +115,7 @@ def test_a_reset_of_a_former_topic_of_this_name_is_not_taken_back(shop: Shop) ->
     shop.settle()
     shop.kafka.create_topic("orders", 3)
     add_topic(shop.coordinator, "orders", "g", actor=PERSON)
-    with pytest.raises(Refused, match="is older than the topic, which was created anew in Kafka"):
+    with pytest.raises(Refused, match="is older than the topic, which was recreated in Kafka"):
         offset_undo.preview(shop.coordinator, "orders")
 
 
