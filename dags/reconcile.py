@@ -11,7 +11,7 @@ from coordinator_plugin.upkeep import ReconcileOperator
 DOCS = """
 ### Reconcile
 Correctness relies on this DAG; events only make the work faster. It reads the partition lists from Kafka, prunes the histories,
-and searches due topics, missing consumers and stuck topics. It starts `rebalance`, `consumers` and `stuck_topic` for them,
+audits who owns what, and searches due topics, missing consumers and stuck topics. It starts `rebalance`, `consumers` and `stuck_topic` for them,
 unless these are under way.
 """
 WAKES = ("rebalance", "consumers", "stuck_topic")

@@ -2,20 +2,21 @@
 
 from airflow.sdk import DAG
 from coordinator_plugin.clusters import Cluster, clusters
-from coordinator_plugin.dagparts import blocker_param, cluster_dag, notifiers, topic_param
+from coordinator_plugin.dagparts import audit_param, blocker_param, cluster_dag, notifiers, topic_param
 from coordinator_plugin.question import ApplyAnswerOperator, QuestionOperator
 
 DOCS = """
 ### Stuck topic
 `reconcile` starts it once for each topic and blocker. A person answers: **wait**, or **isolate** the consumer, whose
 partitions then go to others without its confirmation. Without an answer it waits, and asks again later.
-It also starts for a Stable topic with partitions without an owner: it then names them, and says what to do.
+It also starts for a Stable topic with partitions without an owner: it then names them, and says what to do. With `audit` it names
+what the ownership audit has found.
 """
 
 
 def build(cluster: Cluster) -> DAG:
     """The DAG of one cluster."""
-    params = {"topic": topic_param(), "consumer": blocker_param()}
+    params = {"topic": topic_param(), "consumer": blocker_param(), "audit": audit_param()}
     with cluster_dag(cluster, "stuck_topic", DOCS, params, schedule=None, max_active_runs=50) as dag:
         ask = QuestionOperator(task_id="ask", cluster=cluster.name, notifiers=notifiers(cluster))
         ask >> ApplyAnswerOperator(task_id="apply_answer", cluster=cluster.name, question=ask.task_id)

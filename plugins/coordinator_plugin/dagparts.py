@@ -89,6 +89,12 @@ def blocker_param() -> Param:
     return Param("", type="string", pattern=pattern, title="Consumer", description="None = partitions have no owner.")
 
 
+def audit_param() -> Param:
+    """Whether a question is about the ownership audit."""
+    description = "Partitions have two owners, or somebody commits what is not theirs."
+    return Param(False, type="boolean", title="Ownership audit", description=description)
+
+
 def dry_run_param(default: bool = True) -> Param:
     """The field for a dry run."""
     description = "Say what would be done, and change nothing."

@@ -14,11 +14,11 @@ from coordinator_plugin.airflow_versions import WAITING
 from coordinator_plugin.base_operators import ClusterOperator, actor_of
 from coordinator_plugin.links import ClusterPageLink
 from coordinator_plugin.steps import held_up
-from coordinator_plugin.stuck_topics import ASK_AGAIN_S, unowned_of
+from coordinator_plugin.stuck_topics import ASK_AGAIN_S, disputes, unowned_of
 from coordinator_plugin.triggers import QuestionTrigger
 from coordinator_tasks.core.names import check_consumer, check_topic
 from coordinator_tasks.core.partition_text import named
-from coordinator_tasks.service import directives, overview, transitions
+from coordinator_tasks.service import audit, directives, overview, transitions
 from coordinator_tasks.service.asked import recording
 from coordinator_tasks.service.coordinator import Coordinator
 
@@ -42,14 +42,22 @@ Nobody owns **{partitions}** of topic **{topic}** of cluster **{cluster}**, and 
 Start a consumer that has a pipeline for the topic: it is given them at once. The question comes again while they have no
 owner.
 """
+DISPUTED = """
+What ZooKeeper, the consumers and the commits in Kafka say of topic **{topic}** of cluster **{cluster}** does not agree:
+
+{findings}
+
+Nothing was changed. The question comes again while this lasts; `audit {topic}` shows the present state.
+"""
 SHOWN_TOPICS = 10
+SHOWN_FINDINGS = 10
 
 
 class QuestionOperator(ClusterOperator, HITLOperator):
     """Asks whether to wait for the run's `consumer`, which holds up the run's `topic`, or to isolate it.
 
-    Without a consumer it names the topic's partitions without an owner: there is nobody to isolate. The triggerer withdraws
-    the question when the topic is removed or not stuck any more.
+    Without a consumer it names the topic's partitions without an owner, or with `audit` those that are disputed: there is nobody
+    to isolate. The triggerer withdraws the question when the topic is removed or not stuck any more; a disputed one stands.
     """
 
     operator_extra_links = (ClusterPageLink(),)
@@ -65,9 +73,14 @@ class QuestionOperator(ClusterOperator, HITLOperator):
 
     def execute(self, context: Context) -> Any:
         """Ask with the present problem; ask nobody if it has ended."""
+        params = context["params"]
         with self.coordinator() as coordinator:
-            ask = self._about_consumer if context["params"]["consumer"] else self._about_unowned
+            about_unowned = self._about_audit if params.get("audit") else self._about_unowned
+            ask = self._about_consumer if params["consumer"] else about_unowned
             ask(coordinator, context)
+        if params.get("audit"):
+            super().execute(context)  # Airflow's own wait: what two looks have found, one look does not take back
+            return
         with suppress(*WAITING):  # Airflow's own wait, which a topic's change cannot end
             super().execute(context)
         trigger = QuestionTrigger(
@@ -104,6 +117,16 @@ class QuestionOperator(ClusterOperator, HITLOperator):
         self.body = UNOWNED.format(
             topic=topic, cluster=c.paths.cluster, partitions=named(unowned), sentence=_one_line(report.reason)
         )
+
+    def _about_audit(self, c: Coordinator, context: Context) -> None:
+        topic = check_topic(context["params"]["topic"])
+        found = disputes(audit.audit(c, [topic]))
+        if not found:
+            raise AirflowSkipException(f"the audit of {topic} finds nothing now: nobody is asked")
+        self.options = [WAIT]
+        self.subject = f"ownership of {topic} is disputed"
+        shown = "\n\n".join(f"    {_one_line(one.told)}" for one in found[:SHOWN_FINDINGS])
+        self.body = DISPUTED.format(topic=topic, cluster=c.paths.cluster, findings=shown)
 
 
 class ApplyAnswerOperator(ClusterOperator):

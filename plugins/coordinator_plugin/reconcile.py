@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinator_plugin.stuck_topics import MAX_QUESTIONS, Question, questions, questions_of_unowned
+from coordinator_plugin.stuck_topics import MAX_QUESTIONS, Question, questions, questions_of_audit, questions_of_unowned
 from coordinator_tasks.core.partition_text import named
-from coordinator_tasks.service import fleet, overview, transitions, upkeep
+from coordinator_tasks.service import audit, fleet, overview, transitions, upkeep
 from coordinator_tasks.service.coordinator import Coordinator
 
 
@@ -33,7 +33,9 @@ def reconcile(c: Coordinator) -> Findings:
     lines.extend(said)
     unowned = overview.unowned(c)
     lines.extend(f"{topic}: nobody owns {named(partitions)}" for topic, partitions in unowned.items())
-    found = (*questions(c, due), *questions_of_unowned(c, unowned))
+    audited = audit.audit(c, managed, always=False)
+    lines += [*audited.problems, *(one.told for one in audited.findings)]
+    found = (*questions(c, due), *questions_of_unowned(c, unowned), *questions_of_audit(c, audited))
     lines.extend(f"{one.topic} is held up by {one.consumer}: {one.sentence}" for one in found if one.consumer)
     return Findings(due, missing, found[:MAX_QUESTIONS], lines)
 

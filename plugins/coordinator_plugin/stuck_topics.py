@@ -9,9 +9,11 @@ from typing import Any
 from coordinator_plugin.steps import held_up
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.errors import Malformed, NotManaged
+from coordinator_tasks.core.machine.audit import Finding, Kind
 from coordinator_tasks.core.model import State
 from coordinator_tasks.core.partition_text import named
-from coordinator_tasks.service import overview, store
+from coordinator_tasks.service import audit, overview, store
+from coordinator_tasks.service.audit import Audit
 from coordinator_tasks.service.coordinator import Coordinator
 
 ASK_AGAIN_S = 900.0
@@ -20,16 +22,21 @@ MAX_QUESTIONS = 20
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A topic that is not Stable for too long, and one consumer that holds it up; no consumer = nobody owns it."""
+    """A topic that is not Stable for too long, and one consumer that holds it up; no consumer = nobody owns it.
+
+    `audit`: two consumers have one partition, or somebody commits what is not theirs.
+    """
 
     topic: str
     consumer: str
     sentence: str
     run_id: str
+    audit: bool = False
 
     def plain(self) -> dict[str, Any]:
         """Arguments of the run that asks: only names, because the run reads the rest itself."""
-        return {"trigger_run_id": self.run_id, "conf": {"topic": self.topic, "consumer": self.consumer}}
+        about = {"audit": True} if self.audit else {}
+        return {"trigger_run_id": self.run_id, "conf": {"topic": self.topic, "consumer": self.consumer, **about}}
 
 
 def questions(c: Coordinator, due: Sequence[str]) -> Iterator[Question]:
@@ -48,8 +55,24 @@ def questions_of_unowned(c: Coordinator, unowned: Collection[str]) -> Iterator[Q
         yield Question(topic, "", "", _run_id(topic, "", *overdue))
 
 
+def questions_of_audit(c: Coordinator, found: Audit) -> Iterator[Question]:
+    """One for each topic with an alarm of the ownership audit; partitions without an owner have their own questions."""
+    told: dict[str, list[str]] = {}
+    for one in disputes(found):
+        told.setdefault(one.topic, []).append(one.told)
+    for topic, lines in told.items():
+        digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:8]
+        run_id = f"audit__{topic[:60]}__{digest}__{int(c.clock.now() // ASK_AGAIN_S)}"
+        yield Question(topic, "", "; ".join(lines), run_id, audit=True)
+
+
+def disputes(found: Audit) -> list[Finding]:
+    """The alarms about partitions that somebody has, or commits, against ZooKeeper's word."""
+    return [one for one in found.alarms if one.code != Kind.NO_OWNER]
+
+
 def sentences(c: Coordinator) -> Iterator[str]:
-    """A line for each topic that cannot be read, is stuck, or has partitions without an owner, with the reason."""
+    """A line for each topic that cannot be read, is stuck, has partitions without an owner or two, with the reason."""
     found = overview.topics(c)
     stuck = _overdue(c, [one.topic for one in found])
     for one in found:
@@ -60,6 +83,7 @@ def sentences(c: Coordinator) -> Iterator[str]:
             yield f"{one.topic} is stuck in {one.state}: {one.reason}{held}"
         elif one.unowned:
             yield f"nobody owns {named(one.unowned)} of {one.topic}: {one.reason}"
+    yield from (one.told for one in disputes(audit.audit(c, always=False)))
 
 
 def still_asked(c: Coordinator, topic: str, consumer: str) -> bool:

@@ -10,6 +10,7 @@ import coordinator_tasks
 import spark_apps
 from coordinator_tasks.cli import USAGE_CODE
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, NotManaged
+from coordinator_tasks.core.machine.audit import MEND, Kind
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "errors.md"
@@ -38,13 +39,14 @@ def test_each_kind_has_a_code_that_no_other_has() -> None:
     found = kinds()
     assert len(found) > 30
     assert {kind.__name__ for kind in found if "code" not in vars(kind)} == set()
-    codes = Counter(kind.code for kind in found)
+    codes = Counter([*(kind.code for kind in found), *Kind])
+    assert MEND.keys() == set(Kind)
     assert [code for code, times in codes.items() if times > 1] == []
     assert all(re.fullmatch(r"KPC-\d{3}", code) for code in codes)
 
 
 def test_the_page_has_a_paragraph_for_each_code_and_no_other() -> None:
-    assert paragraphs().keys() == {kind.code for kind in kinds()} | {USAGE_CODE}
+    assert paragraphs().keys() == {kind.code for kind in kinds()} | {USAGE_CODE} | set(Kind)
     assert all(len(text.split(". ")) > 1 for text in paragraphs().values()), "what, why and what next"
     codes = re.findall(r"^### (KPC-\d{3})$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert codes == sorted(set(codes))

@@ -29,6 +29,7 @@ LISTS = {
     "explain": ("orders",),
     "offsets describe": (),
     "offsets reset": ("--all-topics", "--to-latest"),
+    "audit": (),
     "version": (),
 }
 

@@ -6,7 +6,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowSkipException
 from coordinator_plugin import question
 from coordinator_plugin.reconcile import reconcile
-from coordinator_plugin.stuck_topics import ASK_AGAIN_S
+from coordinator_plugin.stuck_topics import ASK_AGAIN_S, sentences
 
 from coordinator_tasks.service import directives, topics, transitions
 from tests.fakes.cluster import PERSON, Cluster
@@ -54,3 +54,39 @@ def test_partitions_that_nobody_owns_are_told_at_once_and_asked_about_when_that_
     assert reconcile(c).questions == ()
     with pytest.raises(AirflowSkipException, match="nobody is asked"):
         ask._about_unowned(c, cast(Any, {"params": asked.plain()["conf"]}))
+
+
+def test_a_disputed_partition_is_asked_about_at_once_and_stays_the_same_question(shop: Cluster) -> None:
+    c = shop.coordinator
+    shop.join("a")
+    stable(shop, "orders", dict.fromkeys(range(4), "a"))
+    shop.kafka.members["g"] = ("tool at 10.0.0.7",)
+    found = reconcile(c)
+    assert any(line.startswith("KPC-082: orders: tool at 10.0.0.7 subscribes with group g") for line in found.lines)
+    (asked,) = found.questions
+    assert asked.plain()["conf"] == {"topic": "orders", "consumer": "", "audit": True}
+    assert asked.run_id.startswith("audit__orders__")
+    assert reconcile(c).questions == (asked,)
+    shop.clock.sleep(ASK_AGAIN_S)
+    (later,) = reconcile(c).questions
+    assert later.run_id != asked.run_id
+    assert any(line.startswith("KPC-082: orders: tool") for line in sentences(c))
+
+    ask = question.QuestionOperator(task_id="ask")
+    ask._about_audit(c, cast(Any, {"params": asked.plain()["conf"]}))
+    assert (ask.subject, ask.options) == ("ownership of orders is disputed", [question.WAIT])
+    assert "    KPC-082: orders: tool at 10.0.0.7 subscribes with group g" in str(ask.body)
+
+    shop.kafka.members.clear()
+    assert reconcile(c).questions == ()
+    with pytest.raises(AirflowSkipException, match="finds nothing now"):
+        ask._about_audit(c, cast(Any, {"params": asked.plain()["conf"]}))
+
+
+def test_a_partition_whose_owner_does_not_run_it_is_told_and_not_asked_about_at_once(shop: Cluster) -> None:
+    shop.join("a")
+    stable(shop, "orders", dict.fromkeys(range(4), "a"))
+    shop.join("b")
+    found = reconcile(shop.coordinator)
+    assert any(line.startswith("KPC-085: partitions 0-3 of orders: a, its owner") for line in found.lines)
+    assert found.questions == ()

@@ -1,0 +1,62 @@
+"""The ownership audit as a command."""
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from coordinator_tasks.cli.base import HELD_EXIT, Format, Json, Output, Topics, how_of, listed, managed, opened
+from coordinator_tasks.core.partition_text import ranges
+from coordinator_tasks.service import audit as service
+from coordinator_tasks.service.audit import BETWEEN_S, Audit
+from coordinator_tasks.tables import NOBODY, Table
+
+commands = typer.Typer()
+
+
+@commands.command()
+def audit(
+    context: typer.Context,
+    topics: Topics = None,
+    between: Annotated[
+        float, typer.Option("--for", min=1.0, max=600.0, help="Seconds between the two looks.")
+    ] = BETWEEN_S,
+    how: Output = Format.TABLE,
+    json: Json = False,
+) -> None:
+    """Compare ZooKeeper's owners, the consumers' own answers and the commits in Kafka, twice; and say who commits what.
+
+    Exit code 1 if a partition has two owners, no owner, or an intruder. Changes nothing.
+    """
+    with opened(context) as c:
+        found = service.audit(c, managed(c, topics), between_s=between)
+    listed(found, how_of(how, json), _text, _findings)
+    if found.alarms:
+        raise typer.Exit(HELD_EXIT)
+
+
+def _text(found: Audit) -> str:
+    who = _committers(found)
+    to_do = dict.fromkeys(f"- {one.code}: {one.mend}" for one in found.findings)
+    parts = [str(_findings(found, mend=False)), *(["", "To do:", *to_do] if to_do else []), "", str(who)]
+    parts += [line for problem in found.problems for line in ("", f"left out: {problem}")]
+    return "\n".join(parts)
+
+
+def _findings(found: Audit, *, mend: bool = True) -> Table:
+    rows: Iterable[tuple[str, ...]] = (
+        (one.code, one.topic or NOBODY, ranges(one.partitions) or NOBODY, one.says, *([one.mend] if mend else []))
+        for one in found.findings
+    )
+    headers = ("code", "topic", "partitions", "found", *(["to do"] if mend else []))
+    return Table(headers, rows, "every partition has one owner, who runs it and commits it")
+
+
+def _committers(found: Audit) -> Table:
+    span = f"in {found.between_s:g} s"
+    rows = [
+        (one.topic, one.who, str(len(one.partitions)), ranges(one.partitions), str(one.commits), str(one.records))
+        for one in found.committers
+    ]
+    headers = ("topic", "committed by", "partitions", "which", f"changed {span}", f"records {span}")
+    return Table(headers, rows, "nothing is committed")

@@ -1,0 +1,113 @@
+"""The ownership audit of a running cluster: two looks at what `core.machine.audit` compares. Writes nothing."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from coordinator_tasks import __version__
+from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, Refused
+from coordinator_tasks.core.machine import audit as rules
+from coordinator_tasks.core.machine.audit import Committer, Finding, Trace
+from coordinator_tasks.core.machine.world import TopicView
+from coordinator_tasks.core.model import Committed
+from coordinator_tasks.service import observe, store, transitions
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.fleet import CODE, fleets
+
+BETWEEN_S = 2.5
+"""Between two looks: longer than a hand-off, and than an owner needs to commit over somebody else's commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """The result. `problems`: what could not be looked at; `between_s` between the looks, 0 = one look was enough."""
+
+    findings: tuple[Finding, ...] = ()
+    committers: tuple[Committer, ...] = ()
+    problems: tuple[str, ...] = ()
+    between_s: float = 0.0
+
+    @property
+    def alarms(self) -> tuple[Finding, ...]:
+        """The findings that a person should look at soon."""
+        return tuple(one for one in self.findings if one.alarm)
+
+
+@dataclass(slots=True)
+class _Look:
+    traces: dict[str, set[Trace]] = field(default_factory=dict)
+    committed: dict[str, Mapping[int, Committed]] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def audit(c: Coordinator, names: Collection[str] = (), *, between_s: float = BETWEEN_S, always: bool = True) -> Audit:
+    """Audit these topics (none = all). A second look comes after `between_s`, with `always` False only if it is needed.
+
+    What cannot be read of one topic, group or consumer hides nothing else. Raises `StoreUnavailable` and
+    `DiscoveryUnavailable`.
+    """
+    first = _look(c, names or transitions.topics(c))
+    doubtful = [topic for topic, found in first.traces.items() if always or rules.suspicious(found)]
+    second = first
+    if doubtful:
+        c.clock.sleep(between_s)
+        second = _look(c, doubtful)
+    found = list(first.findings)
+    who: list[Committer] = []
+    for topic, traces in sorted(first.traces.items()):
+        found += rules.findings(topic, traces, second.traces.get(topic, ()))
+        if topic in second.committed and second is not first:
+            who += rules.committers(topic, first.committed.get(topic, {}), second.committed[topic])
+    found.sort(key=lambda one: one.code)
+    problems = dict.fromkeys((*first.problems, *second.problems))
+    return Audit(tuple(found), tuple(who), tuple(problems), between_s if doubtful else 0.0)
+
+
+def _look(c: Coordinator, names: Collection[str]) -> _Look:
+    look, views = _Look(), list[TopicView]()
+    c.zk.sync()
+    for name in sorted(set(names)):
+        try:
+            views.append(store.load(c.zk, c.paths, name).view)
+        except (Malformed, Refused, LookAgain) as error:
+            look.problems.append(f"{name} is not audited: {error.told}")
+    snapshot = observe.snapshot(c, transitions.topics(c), note=False)
+    look.findings = rules.old_code(snapshot.world.members, fleets(c), __version__, CODE)
+    look.problems += [f"{consumer}: {problem}" for consumer, problem in sorted(snapshot.world.unclear.items())]
+    offsets, subscribers = _offsets(c, views, look), _subscribers(c, views, look)
+    for view in views:
+        known = offsets.get(view.topic)
+        world = replace(snapshot.world, committed=known)
+        who = subscribers.get(view.config.group_id, ())
+        look.traces[view.topic] = rules.traces(view, world, c.policy, c.paths.cluster, who)
+        if known is not None:
+            look.committed[view.topic] = known
+    return look
+
+
+def _offsets(c: Coordinator, views: Collection[TopicView], look: _Look) -> dict[str, Mapping[int, Committed]]:
+    """Topic → its committed offsets; without an answer the topic is audited without them."""
+    found: dict[str, Mapping[int, Committed]] = {}
+    try:
+        answers = observe.committed(c, views)
+    except CoordinatorError as error:
+        look.problems.append(f"the committed offsets are not audited: {error.told}")
+        return found
+    for topic, answer in answers.items():
+        if isinstance(answer, Mapping):
+            found[topic] = answer
+        else:
+            why = answer.told if answer is not None else "Kafka does not answer"
+            look.problems.append(f"the committed offsets of {topic} are not audited: {why}")
+    return found
+
+
+def _subscribers(c: Coordinator, views: Collection[TopicView], look: _Look) -> dict[str, tuple[str, ...]]:
+    """Group → its members in Kafka; Kafka refuses every commit of ours while there is one."""
+    found: dict[str, tuple[str, ...]] = {}
+    for group in sorted({view.config.group_id for view in views}):
+        try:
+            found[group] = c.kafka.group_members(group)
+        except CoordinatorError as error:
+            look.problems.append(f"the members of group {group} are not audited: {error.told}")
+    return found

@@ -1,0 +1,269 @@
+"""What the audit of ownership finds when ZooKeeper, the consumers and the commits in Kafka do not agree."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from coordinator_tasks.core.machine.audit import (
+    ALARMS,
+    Committer,
+    Finding,
+    Kind,
+    committers,
+    findings,
+    old_code,
+    suspicious,
+    traces,
+)
+from coordinator_tasks.core.model import Committed, Fleet, RunningPartition, Token
+from tests.world.scene import TOPIC, Scene, member, running, stable
+
+CLUSTER = "shop"
+
+
+def audited(first: Scene, second: Scene | None = None, subscribers: tuple[str, ...] = ()) -> list[Finding]:
+    """The findings of two looks; the same twice if there is only one scene."""
+    looks = [traces(one.view(), one.world(), one.policy, CLUSTER, subscribers) for one in (first, second or first)]
+    return findings(TOPIC, *looks)
+
+
+def committing(scene: Scene) -> Scene:
+    """Every owner's commit is in Kafka."""
+    assert scene.node is not None
+    node = scene.node
+    scene.committed = {
+        p: Committed(10, Token(node.since[p], node.incarnations[owner], node.generation), owner, CLUSTER, "id-1")
+        for p, owner in node.assignments.items()
+    }
+    return scene
+
+
+def commit(scene: Scene, partition: int, **changes: Any) -> Scene:
+    assert scene.committed is not None
+    scene.committed = {**scene.committed, partition: replace(scene.committed[partition], **changes)}
+    return scene
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return committing(stable("a", "b"))
+
+
+def kinds(found: list[Finding]) -> list[Kind]:
+    return [Kind(one.code) for one in found]
+
+
+def test_nothing_is_found_where_all_three_agree(scene: Scene) -> None:
+    assert audited(scene) == []
+    assert not suspicious(traces(scene.view(), scene.world(), scene.policy, CLUSTER))
+
+
+def test_two_consumers_that_run_one_partition_are_both_named(scene: Scene) -> None:
+    assert scene.node is not None
+    (taken, *_) = scene.owned["a"]
+    own = scene.node.since[scene.owned["b"][0]]
+    scene.says(
+        "b", running=running({**dict.fromkeys(scene.owned["b"], own), taken: 1}, generation=scene.node.generation)
+    )
+    (one,) = audited(scene)
+    assert (one.code, one.partitions, one.who, one.alarm) == ("KPC-080", (taken,), "a, b", True)
+    assert "both run it, and ZooKeeper names a" in one.says
+    assert one.told.startswith("KPC-080: partition ")
+    assert one.told.endswith("isolate the consumer that ZooKeeper does not name, and end its process")
+
+
+def test_what_two_looks_do_not_both_find_is_a_hand_off_and_no_finding(scene: Scene) -> None:
+    later = committing(stable("a", "b"))
+    (taken, *_) = scene.owned["a"]
+    scene.says("b", running=running(dict.fromkeys((*scene.owned["b"], taken), 1)))
+    assert suspicious(traces(scene.view(), scene.world(), scene.policy, CLUSTER))
+    assert audited(scene, later) == audited(later, scene) == []
+
+
+def test_a_consumer_that_runs_what_it_was_never_given_is_an_intruder(scene: Scene) -> None:
+    mine, theirs = scene.owned["a"], scene.owned["b"]
+    scene.says("a", running=running(dict.fromkeys(mine, 1)))
+    scene.says("b", running=running(dict.fromkeys(theirs[1:], 1)))
+    scene.joins("c").acts("c", runs=theirs[:1])
+    found = audited(scene)
+    assert [(one.code, one.partitions, one.who) for one in found if one.who == "c"] == [("KPC-082", (theirs[0],), "c")]
+
+
+def test_another_incarnation_of_the_owner_is_an_intruder(scene: Scene) -> None:
+    answer = scene.answers["a"]
+    scene.answers["a"] = replace(answer, incarnation=7)  # type: ignore[arg-type]
+    found = audited(scene)
+    assert [Kind(one.code) for one in found] == [Kind.INTRUDER, Kind.NO_WORD]
+    assert "a (incarnation 7) runs it, and ZooKeeper names a" in found[0].says
+
+
+def test_a_giver_and_a_consumer_that_is_asked_to_close_may_run_what_moves(scene: Scene) -> None:
+    scene.joins("c")
+    scene.step()
+    assert scene.node is not None
+    assert scene.node.handoff
+    assert kinds(audited(scene)) == [Kind.NO_WORD, Kind.NO_WORD], "the givers have not read the plan yet"
+    for giver in ("a", "b"):
+        scene.says(giver, acted_epoch=scene.node.epoch)
+    assert audited(scene) == []
+
+
+def test_partitions_without_an_owner_are_found_and_those_in_flight_are_not(scene: Scene) -> None:
+    assert scene.node is not None
+    scene.node = replace(scene.node, assignments={p: c for p, c in scene.node.assignments.items() if p != 2})
+    (one,) = [one for one in audited(scene) if one.who == ""]
+    assert (one.code, one.partitions, one.says) == ("KPC-081", (2,), "partition 2 of orders: nobody owns it")
+    assert scene.state is not None
+    scene.state = replace(scene.state, to_start={"a": (2,)})
+    assert [one for one in audited(scene) if one.who == ""] == []
+
+
+@pytest.mark.parametrize(
+    ("happens", "kind", "says"),
+    [
+        (lambda scene: scene.dies("a"), Kind.NO_OWNER, "a, its owner, has ended"),
+        (lambda scene: scene.vanishes("a"), Kind.NO_OWNER, "a, its owner, is not registered and does not answer"),
+        (lambda scene: scene.is_silent("a"), Kind.NO_WORD, "a, its owner, is registered and does not answer"),
+        (lambda scene: scene.says("a", running={}), Kind.NO_OWNER, "a owns it and does not run it"),
+        (lambda scene: scene.says("a", acted_epoch=0), Kind.NO_WORD, "does not follow ZooKeeper"),
+        (lambda scene: scene.says("a", generation="g0"), Kind.NO_WORD, "does not follow ZooKeeper"),
+        (lambda scene: scene.joins("a"), Kind.NO_WORD, "a, its owner, says nothing of the topic"),
+    ],
+    ids=["ended", "absent", "silent", "does not run", "older epoch", "older generation", "without the topic"],
+)
+def test_an_owner_that_does_not_run_its_partitions_is_named_with_all_of_them(
+    scene: Scene, happens: Any, kind: Kind, says: str
+) -> None:
+    mine = tuple(scene.owned["a"])
+    happens(scene)
+    (one,) = audited(scene)
+    assert (Kind(one.code), one.partitions, one.who, one.alarm) == (kind, mine, "a", kind in ALARMS)
+    assert says in one.says
+
+
+def test_an_isolated_owner_is_named(scene: Scene) -> None:
+    scene.is_isolated("a")
+    assert [(one.code, one.who) for one in audited(scene)] == [("KPC-081", "a")]
+
+
+def test_a_consumer_that_runs_an_older_holding_than_it_is_granted_is_stale(scene: Scene) -> None:
+    assert scene.node is not None
+    (first, *_) = scene.owned["a"]
+    scene.node = replace(scene.node, since={**scene.node.since, first: scene.node.since[first] + 1})
+    found = [one for one in audited(scene) if one.partitions == (first,)]
+    assert kinds(found) == [Kind.STALE]
+    assert "a runs it under epoch" in found[0].says
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "says", "lasting"),
+    [
+        (
+            {"token": None, "owner": "", "cluster": ""},
+            Kind.INTRUDER,
+            "somebody without a token has committed it",
+            False,
+        ),
+        ({"cluster": "other"}, Kind.INTRUDER, "of cluster 'other' commits it as well", False),
+        ({"token": Token(0, 1, "g1"), "owner": "b"}, Kind.STALE, "b has committed it under epoch 0, over a", True),
+        ({"topic_id": "id-0"}, Kind.STALE, "a has committed it for a former topic of this name", True),
+        (
+            {"token": Token(9, 2, "g1"), "owner": "b"},
+            Kind.INTRUDER,
+            "b has committed it under epoch 9, and a runs",
+            True,
+        ),
+        ({"token": Token(2**40, 2, "g1"), "owner": "b"}, Kind.INTRUDER, "which the topic cannot have reached", True),
+    ],
+    ids=["no token", "another cluster", "older token", "former topic", "newer token", "impossible epoch"],
+)
+def test_a_commit_that_is_not_the_owners_is_named(
+    scene: Scene, changes: dict[str, Any], kind: Kind, says: str, lasting: bool
+) -> None:
+    (first, *_) = scene.owned["a"]
+    good = committing(stable("a", "b"))
+    commit(scene, first, **changes)
+    (one,) = audited(scene)
+    assert (Kind(one.code), one.partitions, one.alarm) == (kind, (first,), True)
+    assert says in one.says
+    assert len(audited(scene, good)) == len(audited(good, scene)) == (0 if lasting else 1)
+
+
+def test_an_owner_that_has_started_and_has_no_commit_is_named(scene: Scene) -> None:
+    assert scene.committed is not None
+    (first, *_) = scene.owned["a"]
+    del scene.committed[first]
+    (one,) = audited(scene)
+    assert (one.code, one.says) == (
+        "KPC-085", f"partition {first} of orders: nothing is committed, though a says that its start is",
+    )  # fmt: skip
+
+
+def test_a_commit_says_nothing_before_the_owner_has_committed_its_start(scene: Scene) -> None:
+    assert scene.node is not None
+    (first, *_) = scene.owned["a"]
+    commit(scene, first, token=None)
+    one = RunningPartition(10, Token(scene.node.since[first], 1, scene.node.generation), started=False)
+    rest = dict.fromkeys(scene.owned["a"][1:], 1)
+    starting = {**running(rest, generation=scene.node.generation), first: one}
+    scene.says("a", running=starting)
+    assert audited(scene) == []
+    scene.says("a", running={**starting, first: replace(one, started=True, closing=True)})
+    assert audited(scene) == []
+
+
+def test_without_kafkas_answer_the_commits_are_left_out(scene: Scene) -> None:
+    scene.committed = None
+    assert audited(scene) == []
+
+
+def test_a_client_that_subscribes_with_the_group_is_an_intruder(scene: Scene) -> None:
+    (one,) = audited(scene, subscribers=("tool at 10.0.0.7",))
+    assert (one.code, one.partitions) == ("KPC-082", ())
+    assert one.says == "orders: tool at 10.0.0.7 subscribes with group g: Kafka refuses all other commits"
+
+
+def test_one_bad_consumer_hides_nothing_of_the_others(scene: Scene) -> None:
+    scene.is_silent("a")
+    commit(scene, scene.owned["b"][0], token=None)
+    assert kinds(audited(scene)) == [Kind.INTRUDER, Kind.NO_WORD]
+
+
+def test_a_removed_topic_is_not_audited_and_one_without_a_plan_has_no_owners(scene: Scene) -> None:
+    planned = scene.node
+    scene.node = None
+    assert [one.partitions for one in audited(scene)] == [(0, 1, 2, 3)]
+    scene.node = planned
+    scene.dies("a")
+    scene.config = replace(scene.config, removed=True)
+    assert audited(scene) == []
+
+
+def test_committers_are_counted_by_what_changed_between_the_looks() -> None:
+    own = Token(3, 1, "g1")
+    first = {0: Committed(10, own, "a"), 1: Committed(5, own, "a"), 2: Committed(7)}
+    second = {0: Committed(14, own, "a"), 1: Committed(5, own, "a"), 2: Committed(2), 3: Committed(1, own, "b")}
+    assert committers("orders", first, second) == [
+        Committer("orders", "a", (0, 1), 1, 4),
+        Committer("orders", "b", (3,), 1, 0),
+        Committer("orders", "nobody with a token", (2,), 1, 0),
+    ]
+
+
+def test_consumers_of_another_release_or_version_of_the_code_are_named() -> None:
+    members = {
+        "a": member("a", release="0.3.0", attributes={"code": "v2"}),
+        "b": member("b", release="0.2.0", attributes={"code": "v1"}),
+        "c": member("c"),
+        "d": replace(member("d"), problem="cannot be read"),
+        "e": member("e", release="0.3.0"),
+    }
+    fleets = [Fleet("app", "app.py", ("a", "b", "e"), code="v2", replaced={"e": 1})]
+    found = old_code(members, fleets, "0.3.0", "code")
+    assert [one.says for one in found] == [
+        "b runs release 0.2.0, and the coordinator release 0.3.0",
+        "b runs code v1, and its fleet app asks for v2",
+        "c runs a release that does not say its number, and the coordinator release 0.3.0",
+    ]
+    assert not any(one.alarm for one in found)
