@@ -77,7 +77,7 @@ class Stopwatch:
     def __init__(self) -> None:
         self.longest: dict[str, float] = {}
         for name, module, function in (
-            ("look_s", observe, "look"),
+            ("look_s", observe, "snapshot"),
             ("plan_s", transitions, "decide"),
             ("commit_s", store, "commit"),
         ):
