@@ -61,7 +61,7 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.protocol import claims, holding
 from spark_apps.agent.process.agent import AgentTiming
-from spark_apps.agent.zookeeper.view import LEARNT_AT_ONCE, POLLED_BYTES_S
+from spark_apps.agent.zookeeper.view import LEARNT_AT_ONCE, poll_after_s
 
 POLL_S = AgentTiming().poll_s
 SESSION_MS = 10_000
@@ -307,7 +307,7 @@ class Light:
     async def _look(self, seen: set[str]) -> None:
         topic, mine = self.fleet.topic, (self.name, self.incarnation)
         if self.fleet.paths.topic(topic) in seen and (node := await self._topic()) is not None:
-            self._topic_at = time.monotonic() + len(node[0]) / POLLED_BYTES_S
+            self._topic_at = time.monotonic() + poll_after_s(node[0])
             share = self.fleet.pictures.share(node[0], node[1].mzxid, self.name)
             if holding.accepts(self._picture, share) is holding.Reading.ACT:
                 self._picture = share

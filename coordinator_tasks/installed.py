@@ -14,7 +14,7 @@ PACKAGES = ("kazoo", "confluent-kafka", "pyspark", "pyspark-client", "apache-air
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """`packages`: name → version, of those that are here. `fields`: those of the topic node that 0.1.0 does not read."""
+    """`packages`: name → version, of those that are here. `fields`: what this release reads of the topic node, and an older one does not."""
 
     coordinator: str
     python: str

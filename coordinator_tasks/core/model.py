@@ -185,9 +185,10 @@ class TopicConfig:
 
 CONFIGURED = tuple(one.name for one in fields(TopicConfig) if one.name in TopicNode.__dataclass_fields__)
 """What a topic's node repeats of its configuration."""
-SEEKS, PROPERTIES = "seeks", "properties"
-FORMATS = (SEEKS, PROPERTIES)
-"""What this release reads in a topic's node and 0.1.0 does not: a consumer of 0.1.0 refuses such a node, and holds."""
+SEEKS, PROPERTIES, PACKED = "seeks", "properties", "packed"
+FORMATS = (SEEKS, PROPERTIES, PACKED)
+"""What this release reads in a topic's node and an older one does not: 0.1.0 none of it, 0.2.0 not the packed form. A consumer
+that does not read it refuses such a node, and holds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,8 @@ def because(why: str) -> str:
     return f": {why}" if why else ""
 
 
-def numbers(text: str) -> tuple[int, ...]:
-    """The partitions of a text that `ranges` has written, ascending. Raises `ValueError`."""
+def numbers(text: str, most: int | None = None) -> tuple[int, ...]:
+    """The partitions of a text that `ranges` has written, ascending. Raises `ValueError`, also for more than `most`."""
     found: list[int] = []
     for part in text.split(",") if text else ():
         first, dash, last = part.partition("-")
@@ -52,5 +52,7 @@ def numbers(text: str) -> tuple[int, ...]:
         end = int(last) if dash else begin
         if not (found[-1] if found else -1) < begin <= end <= begin + MAX_PARTITIONS:
             raise ValueError(f"{part!r} is no range of partitions")
+        if most is not None and len(found) + end - begin >= most:
+            raise ValueError(f"it names more than {most} partitions")
         found += range(begin, end + 1)
     return tuple(found)

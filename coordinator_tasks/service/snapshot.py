@@ -40,6 +40,8 @@ from coordinator_tasks.service.sites import site_of
 
 KIND = "partition coordinator snapshot"
 MAX_BYTES = 64 * 1024 * 1024
+PACK_OVER = 500_000
+"""Bytes of a topic's node: a longer one is in the packed form, because a node is read with ZooKeeper's limit."""
 MAX_RECORDS = 500
 """The newest records of each topic; they tell how long moves took."""
 _NOWHERE = "http://localhost:1"
@@ -111,7 +113,7 @@ def _topic_body(view: TopicView, records: tuple[Record, ...]) -> dict[str, Any]:
     found = view.description
     return {
         "config": json.loads(codec.encode_config(_bare_config(view.config))),
-        "node": json.loads(codec.encode_node(view.node)) if view.node is not None else None,
+        "node": json.loads(codec.encode_node(view.node, PACK_OVER)) if view.node is not None else None,
         "state": json.loads(codec.encode_state(_bare_state(view.state))) if view.state is not None else None,
         "partitions": list(view.partitions),
         "topicId": found.topic_id if found is not None else "",

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.codecs.history_codec import encode_record
+from coordinator_tasks.core.codecs.packed import begins_packed
 from coordinator_tasks.core.errors import LookAgain, Malformed, NotManaged
 from coordinator_tasks.core.machine.decision import Decision
 from coordinator_tasks.core.machine.world import TopicView, World
@@ -51,6 +52,7 @@ def load(zk: ZooKeeper, paths: Paths, topic: str) -> Stored:
         state=codec.decode_state(state_path, state.data) if state is not None else None,
         partitions=_partitions(zk, paths, topic),
         releases=releases(zk, paths, topic, topic_node.handoff if topic_node is not None else ()),
+        packed=topic_node is not None and node is not None and begins_packed(node.data),
     )
     if view.config.topic != topic:
         raise Malformed(config_path, f"is the configuration of topic {view.config.topic!r}")
@@ -136,7 +138,7 @@ def writes(
         operations = [SetData(paths.config(topic), codec.encode_config(config), versions.config)]
     operations += [put(paths.state(topic), codec.encode_state(decision.state), versions.state)]
     if decision.node is not None:
-        operations += [put(paths.topic(topic), codec.encode_node(decision.node), versions.node)]
+        operations += [put(paths.topic(topic), codec.encode_node(decision.node, decision.pack_over), versions.node)]
     else:
         operations += [Check(paths.topic(topic), versions.node)]
     operations += _guards(paths, decision, world)

@@ -390,7 +390,7 @@ def _nudge(c: Coordinator, stored: Stored, snapshot: Snapshot) -> None:
         claim = world.claims.get(consumer)
         if claim is not None and presence(consumer, incarnation, world, c.policy) is Presence.DETACHED:
             member = Member(consumer, incarnation, claim.address, claim.boot_id)
-            c.statuses.post_topic(member, stored.view.topic, codec.encode_node(node))
+            c.statuses.post_topic(member, stored.view.topic, codec.encode_node(node, 0 if stored.view.packed else None))
 
 
 _OUTCOMES = {

@@ -10,8 +10,9 @@ from typing import TypeVar
 from zlib import crc32
 
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry, claim_incarnation
+from coordinator_tasks.core.codecs.packed import begins_packed
 from coordinator_tasks.core.errors import IdInUse, LookAgain, Refused, StoreUnavailable
-from coordinator_tasks.core.model import ConsumerStatus, Member, TopicNode
+from coordinator_tasks.core.model import FORMATS, PROPERTIES, SEEKS, ConsumerStatus, Member, TopicNode
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Clock
 from coordinator_tasks.core.protocol.claims import MAX_STEP
@@ -179,7 +180,8 @@ class Consumer(Host):
             return
         identity = Identity(self.consumer, self._cluster, self.incarnation)
         self.topics = Queries(identity, self.clock)
-        member = Member(self.consumer, self.incarnation, self.address, "boot", process=self.name)
+        formats = (SEEKS, PROPERTIES) if self.session.older else FORMATS
+        member = Member(self.consumer, self.incarnation, self.address, "boot", process=self.name, formats=formats)
         registry = ZooKeeperRegistry(self.session, self._paths, self.clock, is_gone=self.on_ask_process)
         self.agent = Agent(
             self.session,
@@ -282,4 +284,5 @@ class Consumer(Host):
         return self.agent.status()
 
     def _posted(self, topic: str, raw: bytes) -> bool:
-        return self.agent is not None and self.agent.posted(topic, raw)
+        unreadable = self.session.older and begins_packed(raw)
+        return self.agent is not None and not unreadable and self.agent.posted(topic, raw)

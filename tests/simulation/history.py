@@ -106,7 +106,9 @@ def generate(seed: int) -> tuple[Setup, list[Action]]:
             actions.append(Action(rng.choices(names, weights)[0], rng.randrange(1000), rng.randrange(1000)))
     if seed % 3 == 1:
         setup, actions = _with_a_registry(seed, setup, actions)
-    return _without_all(seed, setup, actions) if seed % 5 == 2 else (setup, actions)
+    if seed % 5 == 2:
+        setup, actions = _without_all(seed, setup, actions)
+    return (_packed(seed, setup), actions) if seed % 7 == 6 else (setup, actions)
 
 
 def _with_a_registry(seed: int, setup: Setup, actions: list[Action]) -> tuple[Setup, list[Action]]:
@@ -142,6 +144,11 @@ def _without_all(seed: int, setup: Setup, actions: list[Action]) -> tuple[Setup,
         at = rng.randrange(len(actions) * 2 // 3, len(actions) + 1)
         actions.insert(at, Action(rng.choice(_GOES).name, rng.randrange(1000), rng.randrange(1000)))
     return replace(setup, returns=rng.randrange(setup.consumers)), actions
+
+
+def _packed(seed: int, setup: Setup) -> Setup:
+    """A seventh of the seeds packs its nodes, most of them with processes of an older release among the others."""
+    return replace(setup, packs=True, older=random.Random(f"packed {seed}").choice((0, 2, 3, 5)))
 
 
 def run_seed(seed: int, *, traced: bool = False) -> Outcome:

@@ -96,7 +96,7 @@ def mood(fault: Fault) -> Act:
 def post_doubled(world: World, a: int, b: int) -> None:
     """A topic node that was posted some time ago arrives once more."""
     one, post = pick([c for c in running(world) if c.agent is not None], a), pick(world.posts, b)
-    if one is not None and one.agent is not None and post is not None and one.agent.posted(*post):
+    if one is not None and one.agent is not None and post is not None and one.listener.posted(*post):
         world.effect(Fault.POST_DOUBLED)
 
 

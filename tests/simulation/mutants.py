@@ -642,7 +642,7 @@ MUTANTS = (
     Mutant("_overdue", "if c.policy.hold_absent:", "if False:", "a site may hold for a person instead of isolating"),
     Mutant(
         "_nudge",
-        "c.statuses.post_topic(member, stored.view.topic, codec.encode_node(node))",
+        "c.statuses.post_topic(member, stored.view.topic, codec.encode_node(node, 0 if stored.view.packed else None))",
         "pass",
         "who is detached is posted the node that it has to act on",
     ),
@@ -963,6 +963,48 @@ MUTANTS = (
         "owns or not self.view.config.properties",
         "not self.view.config.properties",
         "an owner that cannot read the properties keeps its partitions until it is newer or gone",
+    ),
+    Mutant(
+        "pack_over",
+        "PACKED not in one.formats and subscribes(one, view.topic)",
+        "False",
+        "a node is packed only if every registered consumer of the topic reads that",
+    ),
+    Mutant(
+        "packing._reads",
+        "return PACKED in member.formats",
+        "return True",
+        "a node is packed only if every owner reads that",
+    ),
+    Mutant(
+        "packing._reads",
+        "member.incarnation == incarnation",
+        "True",
+        "a registration says what its own incarnation reads",
+    ),
+    Mutant(
+        "packing._reads",
+        "return view.packed and view.node is not None and view.node.incarnations.get(consumer) == incarnation",
+        "return True",
+        "who is not registered may read plain nodes alone",
+    ),
+    Mutant(
+        "packing._reads",
+        "view.node.incarnations.get(consumer) == incarnation",
+        "True",
+        "who runs something beside a restored node may read plain nodes alone",
+    ),
+    Mutant(
+        "pack_over",
+        "if needs_packing(view, policy):",
+        "if False:",
+        "a node that does not fit plain stays packed",
+    ),
+    Mutant(
+        "Deciding._reads_node",
+        "PACKED in member.formats or not packing.needs_packing(self.view, self.policy)",
+        "True",
+        "nothing is given to a release that cannot read a node which fits only packed",
     ),
     Mutant(
         "with_leave", "if not leave.incarnation:", "if False:", "a consumer asks for the end of one incarnation alone"

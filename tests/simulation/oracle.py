@@ -12,6 +12,7 @@
   under that very epoch, or what it closes, and what by the stored node and state it may still run.
 - It acts on what it reads: on a newer node of the topic, and on its isolation.
 - Every owner looks at its committed entry in time, and acts on what it sees (`looks`).
+- Whom a node names can read the form in which it is written.
 - Every transition is one transaction with one record that tells from where to where; node and state agree.
 - Hold means hold: a consumer stops nothing without a reason, a frozen topic is not planned, and a partition that does
   not move keeps its holding.
@@ -25,6 +26,7 @@ from dataclasses import dataclass, field
 from coordinator_tasks.core.codecs.codec import decode_config, decode_node, decode_state
 from coordinator_tasks.core.codecs.history_codec import decode_record
 from coordinator_tasks.core.codecs.member_codec import decode_claim, decode_directive, decode_member
+from coordinator_tasks.core.codecs.packed import begins_packed
 from coordinator_tasks.core.machine import invariants
 from coordinator_tasks.core.model import (
     Committed,
@@ -196,6 +198,11 @@ class Oracle:
         self.grants.on_node(topic, node)
         if who == "restore":
             return
+        if begins_packed(now.data):
+            older = [one.name for one in self.consumers if one.alive and one.session.older]
+            named = [one.name for one in self.consumers if node.incarnations.get(one.consumer) == one.incarnation]
+            blind = sorted(set(older) & set(named))
+            self.expect("all read their node", not blind, f"{topic} is packed, and {blind} cannot read that")
         recovered = old is None or old.generation != node.generation
         if recovered:
             self.excuses.on_recovery(topic, node, self.heard.get(who, ()))

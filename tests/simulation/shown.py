@@ -11,6 +11,7 @@ from coordinator_tasks.core.codecs.member_codec import decode_directive
 from coordinator_tasks.core.model import TopicNode
 from coordinator_tasks.core.names import Paths
 from tests.simulation.consumer import Consumer
+from tests.simulation.zookeeper import UNREADABLE
 
 
 @dataclass
@@ -24,7 +25,7 @@ class Shown:
 
     def on_read(self, one: Consumer, path: str, data: bytes | None) -> None:
         folder, _, name = path.rpartition("/")
-        if folder == self.paths.assignments and data:
+        if folder == self.paths.assignments and data and data != UNREADABLE:
             nodes, node = self._nodes.setdefault(one.name, {}), decode_node(path, data)
             self._news[one.name] += nodes.get(name) is not node
             nodes[name] = node

@@ -36,7 +36,8 @@ class Setup:
     """What a history begins with. `by_tasks`: it is brought to its end by Airflow's tasks and not by the plain loop.
 
     `returns`: this one of the consumers comes back for certain when the faults end, by number; the others stay dead, or
-    isolated by a person, if they are then. `None` = they all come back. The others are the site's policy.
+    isolated by a person, if they are then. `None` = they all come back. `packs`: every node is packed that may be. `older`: so
+    often is a launched process of a release that reads no packed node (0 = never). The others are the site's policy.
     """
 
     consumers: int = 3
@@ -46,6 +47,8 @@ class Setup:
     hold_absent: bool = False
     rejoin_grace_s: float = 0.0
     returns: int | None = None
+    packs: bool = False
+    older: int = 0
 
 
 class World:
@@ -70,6 +73,7 @@ class World:
         self.oracle.partitions = lambda topic: len(self.brokers.logs[topic].ends)
         self.registry = Registry(self.kernel, self.effect, self._on_hidden)
         policy = replace(POLICY, hold_absent=setup.hold_absent, rejoin_grace_s=setup.rejoin_grace_s)
+        policy = replace(policy, pack_over_bytes=0) if setup.packs else policy
         self.site = Site(self.server, self.brokers, self.interfaces, self.registry, self.paths, policy)
         self.waits: Counter[tuple[Wait, State]] = Counter()
         self._waited: set[tuple[str, int, Wait]] = set()
@@ -219,6 +223,7 @@ class World:
         session = self.server.connect(self._hand, SESSION_S)
         one = Consumer(self.kernel, name, self._numbers, "shop", session, self.brokers)
         session.host = one
+        session.older = bool(self.setup.older) and self._numbers % self.setup.older == 0
         session.on_effect = self.effect
         session.on_watched = self._on_watched(one)
         one.on_pass = self._on_pass(one)  # type: ignore[method-assign,assignment]

@@ -6,10 +6,12 @@ client is paused or cut off is ended by the server after its time-out, which the
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TypeAlias
 
 from coordinator_tasks.adapters.zookeeper import check_size
+from coordinator_tasks.core.codecs.packed import begins_packed
 from coordinator_tasks.core.errors import NodeExists, NodeMissing, StoreUnavailable
 from coordinator_tasks.core.ports import (
     Connection,
@@ -26,6 +28,8 @@ from tests.simulation.faults import Fault
 from tests.simulation.kernel import Host, Kernel
 
 KEPT = 60  # transactions that a follower may lag behind at most
+UNREADABLE = b'{"version":3}'
+"""What a packed node is to an older release: of a format that it does not know."""
 
 
 Changes: TypeAlias = Mapping[str, Znode | None]
@@ -150,6 +154,7 @@ class Session:
         self.seen = server.zxid
         self.number = server.next_session()
         self.closed = False
+        self.older = False
         self.on_effect: Callable[[Fault], None] = lambda _fault: None
         self.on_watched: Callable[[str, Node | None], None] = lambda _path, _node: None
         self._timeout_s = timeout_s
@@ -350,7 +355,8 @@ class Session:
 
     def _read(self, path: str) -> Node | None:
         node = self._znode(path)
-        return None if node is None else self.server.shown(path, node)
+        found = None if node is None else self.server.shown(path, node)
+        return replace(found, data=UNREADABLE) if found and self.older and begins_packed(found.data) else found
 
 
 @lru_cache(1_000)

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from coordinator_tasks.core.assignors.weights import totals
+from coordinator_tasks.core.codecs.codec import encode_node
+from coordinator_tasks.core.codecs.packed import begins_packed
 from coordinator_tasks.core.machine import invariants
 from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, Verdict
 from coordinator_tasks.core.machine.machine import decide
@@ -81,6 +83,7 @@ class Scene:
     missing: bool = False
     fresh: str = "f00dfeed0badcafe"
     last: Decision | None = None
+    packed: bool = False  # the form of the stored node
 
     # What happens ----------------------------------------------------------------------------------------------------
 
@@ -183,7 +186,8 @@ class Scene:
     def view(self) -> TopicView:
         partitions = tuple(range(self.partitions))
         return TopicView(
-            self.config, self.node, self.state, partitions, dict(self.releases), self.description, self.missing
+            *(self.config, self.node, self.state, partitions, dict(self.releases)),
+            *(self.description, self.missing, self.packed),
         )
 
     def world(self) -> World:
@@ -218,6 +222,8 @@ class Scene:
             assert of_step(self.node, decision.node) == []
         assert decision.record.source is (self.state.state if self.state is not None else State.INITIAL)
         assert decision.record.target is decision.state.state
+        if decision.node is not None:
+            self.packed = begins_packed(encode_node(decision.node, decision.pack_over))
         self.node, self.state, self.last = node, decision.state, decision
         return decision
 

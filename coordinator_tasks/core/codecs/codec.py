@@ -5,9 +5,10 @@ added to a known version; only the coordinator writes topic nodes, so nothing is
 """
 
 from coordinator_tasks.core.codecs import kinds
+from coordinator_tasks.core.codecs.packed import PACKED_VERSION, is_packed, packed, unpacked
 from coordinator_tasks.core.codecs.shape import VERSION, Item, Kind, Shape
 from coordinator_tasks.core.fetch_properties import usable
-from coordinator_tasks.core.fields import Fields
+from coordinator_tasks.core.fields import Fields, dump
 from coordinator_tasks.core.model import (
     Ago,
     Handoff,
@@ -135,14 +136,23 @@ _CONFIG = Shape(
     },
 )
 
-encode_node = _NODE.encode
 encode_release = _RELEASE.encode
 encode_state, decode_state = _STATE.encode, _STATE.decode
 encode_config, decode_config = _CONFIG.encode, _CONFIG.decode
 
 
+def encode_node(node: TopicNode, pack_over: int | None = None) -> bytes:
+    """A topic's node; in the packed form if the plain one has more than `pack_over` bytes (`None` = never)."""
+    body = _NODE.write(node)
+    plain = dump(VERSION, body)
+    return plain if pack_over is None or len(plain) <= pack_over else packed(body)
+
+
 def decode_node(path: str, raw: bytes) -> TopicNode:
-    fields = Fields.parse(path, raw, VERSION)
+    """A topic's node of either form."""
+    fields = Fields.parse(path, raw, PACKED_VERSION)
+    if is_packed(fields):
+        fields = unpacked(fields)
     node = _NODE.read(fields)
     twice = node.assignments.keys() & node.handoff.keys()
     if twice:

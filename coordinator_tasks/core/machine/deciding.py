@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from coordinator_tasks.core.machine import causes, rollback
+from coordinator_tasks.core.machine import causes, packing, rollback
 from coordinator_tasks.core.machine.confirm import blockers, not_running, why_not_closed, why_not_started
 from coordinator_tasks.core.machine.decision import Decision, Step, Verdict
 from coordinator_tasks.core.machine.draft import Draft, by_consumer, draft_of, label, node_of, unless_same
@@ -13,6 +13,7 @@ from coordinator_tasks.core.machine.recovery import noted
 from coordinator_tasks.core.machine.table import Signal, next_state, signal_of_plan
 from coordinator_tasks.core.machine.world import LOST, Policy, Presence, TopicView, World
 from coordinator_tasks.core.model import (
+    PACKED,
     PROPERTIES,
     SEEKS,
     Actor,
@@ -75,7 +76,8 @@ class Deciding:
     def _reads_node(self, member: Member, *, owns: bool) -> bool:
         """A release that does not know a field of the topic's node refuses the node, and keeps what it has."""
         seeks = not self.draft.seeks or SEEKS in member.formats
-        return seeks and (owns or not self.view.config.properties or PROPERTIES in member.formats)
+        packed = PACKED in member.formats or not packing.needs_packing(self.view, self.policy)
+        return seeks and packed and (owns or not self.view.config.properties or PROPERTIES in member.formats)
 
     def planning(self, able: Mapping[str, int]) -> Planning:
         """What the strategy answers for the draft as it is now."""
@@ -298,7 +300,12 @@ class Deciding:
         stands = written or self.view.node
         record = self._record(state, node, stands.epoch if stands is not None else 0, confirmed or {})
         decision = Decision(Verdict.WRITE, cause, state, written, record, self.relies_on)
-        return replace(decision, explanation=self.draft.explanation, ends_rollback=bool(self.ended))
+        return replace(
+            decision,
+            explanation=self.draft.explanation,
+            ends_rollback=bool(self.ended),
+            pack_over=packing.pack_over(self.view, self.world, self.draft, self.policy),
+        )
 
     def _record(
         self, state: TopicState, node: TopicNode, epoch: int, confirmed: Mapping[str, tuple[int, ...]]

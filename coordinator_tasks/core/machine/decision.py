@@ -34,7 +34,8 @@ class Decision:
     `relies_on`: consumers that count as closed without their own confirmation; the write is guarded by the versions of
     their `ids` and `directives` nodes. `blockers`: consumer → what is missing from it. `wake_in_s`: look again then.
     `explanation`: why the strategy moves what it moves, and nothing else. `left_out`: sentences about single consumers
-    and offsets that are wrong and therefore do not count. `ends_rollback`: the configuration loses its roll back.
+    and offsets that are wrong and therefore do not count. `ends_rollback`: the configuration loses its roll back. `pack_over`: the
+    node is packed if it has more bytes (`None` = never).
     """
 
     verdict: Verdict
@@ -48,3 +49,4 @@ class Decision:
     explanation: Explanation | None = None
     left_out: tuple[str, ...] = ()
     ends_rollback: bool = False
+    pack_over: int | None = None

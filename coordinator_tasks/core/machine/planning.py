@@ -7,15 +7,15 @@ from coordinator_tasks.core.assignors import Assignor, Explaining, Measuring, Pr
 from coordinator_tasks.core.assignors.explain import Asked, RolledBack, explained, shortened
 from coordinator_tasks.core.assignors.weights import PARAMETER, Measure, measured
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.core.machine import rollback
+from coordinator_tasks.core.machine import packing, rollback
 from coordinator_tasks.core.machine.draft import Draft
+from coordinator_tasks.core.machine.packing import ENTRY_BYTES
 from coordinator_tasks.core.machine.presence import is_draining, is_leaving, presence
 from coordinator_tasks.core.machine.world import Policy, Presence, TopicView, World
 from coordinator_tasks.core.model import Explanation, Reason
 from coordinator_tasks.core.names import MAX_ID_BYTES
 
-# Bytes of JSON with numbers of four digits for partitions and up to seven for epochs.
-_ENTRY_BYTES = 26  # an assigned partition in the topic node, beside its owner's id
+# Bytes of JSON with numbers of five digits for partitions and up to seven for epochs.
 _START_BYTES = 30  # a partition in flight in the state and the record
 _HANDOFF_BYTES = 80  # a hand-off in node, state and record, beside the two ids
 _CONSUMER_BYTES = 60  # a consumer in the node's incarnations, the state's targets and lists, beside its id in each
@@ -165,10 +165,12 @@ class Planning:
 
     def _spare(self) -> int:
         """How many bytes of the transaction are left for moves and their reasons."""
-        taken = len(self.view.partitions) * (self._longest + _ENTRY_BYTES) + len(self.draft.in_flight()) * _START_BYTES
+        over = packing.pack_over(self.view, self.world, self.draft, self.policy)
+        taken = packing.assigned_bytes(len(self.view.partitions), self._longest, self.able, over)
+        taken += len(self.draft.in_flight()) * _START_BYTES
         taken += len(self.draft.handoff) * (_HANDOFF_BYTES + 2 * self._longest)
         if self.view.config.rollback is not None:  # a plan that ends it writes the configuration as well
-            taken += len(self.view.config.pins) * (self._longest + _ENTRY_BYTES)
+            taken += len(self.view.config.pins) * (self._longest + ENTRY_BYTES)
         taken += len(self.able) * (_CONSUMER_LISTS * self._longest + _CONSUMER_BYTES)
         return self.policy.max_write_bytes - taken
 

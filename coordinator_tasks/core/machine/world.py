@@ -26,7 +26,8 @@ from coordinator_tasks.core.model import (
 class Policy:
     """The waiting times and limits of a site, in seconds where a name ends in `_s`.
 
-    `hold_absent`: a person, never the platform, isolates a consumer that is absent and silent.
+    `hold_absent`: a person, never the platform, isolates a consumer that is absent and silent. `pack_over_bytes`: a topic's node
+    that is longer is packed, if all who act on it can read that.
     """
 
     settle_s: float = 1.0
@@ -40,6 +41,7 @@ class Policy:
     flap_backoff_s: float = 15.0
     max_restarts: int = 3
     max_write_bytes: int = 900 * 1024
+    pack_over_bytes: int = 64 * 1024
     strategies: Strategies = field(default_factory=Strategies)
 
 
@@ -48,6 +50,7 @@ class TopicView:
     """One topic as read from ZooKeeper: `partitions` are its partition nodes, `releases` what they hold.
 
     `description` is what Kafka says, or `None` while the brokers do not answer; `missing` = Kafka has no such topic.
+    `packed`: the node is stored in the packed form.
     """
 
     config: TopicConfig
@@ -57,6 +60,7 @@ class TopicView:
     releases: Mapping[int, Release] = field(default_factory=dict)
     description: TopicDescription | None = None
     missing: bool = False
+    packed: bool = False
 
     @property
     def topic(self) -> str:

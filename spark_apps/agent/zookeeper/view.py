@@ -22,8 +22,13 @@ from spark_apps.agent.zookeeper.watches import Watches
 
 MAX_RELEASES_AT_ONCE = 500
 LEARNT_AT_ONCE = 200
-POLLED_BYTES_S = 10_000.0
-"""The most that polls read of one topic's node: all consumers read all of it."""
+POLLED_BYTES_S, MAX_POLL_S = 1_000.0, 30.0
+"""So much do polls read of one topic's node, and so seldom: all consumers read all of it. Its watch tells of each write."""
+
+
+def poll_after_s(data: bytes) -> float:
+    """How long after a read of a topic's node a poll reads it again."""
+    return min(MAX_POLL_S, len(data) / POLLED_BYTES_S)
 
 
 class SessionChanged(Unavailable):
@@ -183,7 +188,7 @@ class View:
         if not self._due(path, polling and now >= self._poll_at.get(topic, 0.0)):
             return
         node = self._find(path)
-        self._poll_at[topic] = now + (len(node.data) if node is not None else 0) / POLLED_BYTES_S
+        self._poll_at[topic] = now + (poll_after_s(node.data) if node is not None else 0.0)
         known = topic in self._topics.names()
         try:
             # An empty text is no JSON: a node that has vanished is one that cannot be read.

@@ -1,0 +1,118 @@
+"""The packed form of a topic's node: the same fields in a tenth of the bytes.
+
+`{"version": 2, "packed": TEXT}`. The text is zlib's form, in Base64, of a JSON object. It has the plain form's fields, but
+columns in place of the objects by partition: consumers are numbered, and `assigned` and `moving` list partitions as ranges.
+"""
+
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from coordinator_tasks.core.fields import Fields, dump
+from coordinator_tasks.core.partition_text import numbers, ranges
+
+PACKED_VERSION = 2
+MAX_UNPACKED_BYTES = 8_000_000
+"""A node of 200,000 partitions has fewer. A text that unpacks to more is refused before it fills the memory."""
+_NAME = "packed"
+_BEGIN = dump(PACKED_VERSION, {_NAME: ""})[: -len(b'"}')]
+_COLUMNS = ("assignments", "since", "handoff", "incarnations")
+
+
+def packed(body: Mapping[str, Any]) -> bytes:
+    """The bytes of a topic's node from the fields of its plain form."""
+    assignments, since, handoff, incarnations = (body[name] for name in _COLUMNS)
+    entries = handoff.values()
+    names = sorted({*assignments.values(), *incarnations, *(e["from"] for e in entries), *(e["to"] for e in entries)})
+    index = {name: number for number, name in enumerate(names)}
+    columns = {
+        "consumers": names,
+        "incarnations": [incarnations.get(name) for name in names],
+        "assigned": ranges(map(int, assignments)),
+        "owners": [index[name] for name in assignments.values()],
+        "since": [since[partition] for partition in assignments],
+        "moving": ranges(map(int, handoff)),
+        "givers": [index[entry["from"]] for entry in entries],
+        "takers": [index[entry["to"]] for entry in entries],
+        "epochs": [entry["epoch"] for entry in entries],
+    }
+    rest = {name: value for name, value in body.items() if name not in _COLUMNS}
+    # The columns are numbers that hardly repeat: this strategy counts on frequent digits, and saves some 6 %.
+    packer = zlib.compressobj(wbits=zlib.MAX_WBITS, memLevel=zlib.DEF_MEM_LEVEL, strategy=zlib.Z_FILTERED)
+    deflated = packer.compress(dump(PACKED_VERSION, {**rest, **columns})) + packer.flush()
+    return dump(PACKED_VERSION, {_NAME: b64encode(deflated).decode()})
+
+
+def unpacked(fields: Fields) -> Fields:
+    """The fields of the plain form. Raises `Malformed` for a text that is too long, damaged, or not of this form."""
+    inner = Fields.parse(fields.path, _inflated(fields), PACKED_VERSION, MAX_UNPACKED_BYTES)
+    names = inner.texts("consumers")
+    assigned, moving = _partitions(inner, "assigned", "owners"), _partitions(inner, "moving", "givers")
+    owners, since = _named(inner, "owners", names), _column(inner, "since", len(assigned))
+    givers, takers = _named(inner, "givers", names), _named(inner, "takers", names)
+    epochs = _column(inner, "epochs", len(moving))
+    if len(takers) != len(moving):
+        raise inner.bad("takers", f"has {len(takers)} entries for {len(moving)} partitions")
+    incarnations = _column(inner, "incarnations", len(names))
+    columns = {
+        "assignments": dict(zip(assigned, owners, strict=True)),
+        "since": dict(zip(assigned, since, strict=True)),
+        "handoff": {
+            partition: {"from": giver, "to": taker, "epoch": epoch}
+            for partition, giver, taker, epoch in zip(moving, givers, takers, epochs, strict=True)
+        },
+        "incarnations": {name: one for name, one in zip(names, incarnations, strict=True) if one is not None},
+    }
+    return Fields(fields.path, {**inner.data, **columns})
+
+
+def is_packed(fields: Fields) -> bool:
+    """Whether the object of a topic's node is of this form."""
+    return fields.number("version", default=1) == PACKED_VERSION
+
+
+def begins_packed(raw: bytes) -> bool:
+    """Whether the bytes of a readable node are of this form, as `packed` writes it; without reading them."""
+    return raw.startswith(_BEGIN)
+
+
+def _inflated(fields: Fields) -> bytes:
+    try:
+        deflated, unpacker = b64decode(fields.text(_NAME), validate=True), zlib.decompressobj()
+        found = unpacker.decompress(deflated, MAX_UNPACKED_BYTES)
+    except (ValueError, zlib.error) as error:
+        raise fields.bad(_NAME, f"cannot be unpacked ({error})") from error
+    if unpacker.unconsumed_tail:
+        raise fields.bad(_NAME, f"unpacks to more than {MAX_UNPACKED_BYTES} bytes")
+    if not unpacker.eof or unpacker.unused_data:
+        raise fields.bad(_NAME, "is cut off, or has more behind its end")
+    return found
+
+
+def _partitions(fields: Fields, name: str, column: str) -> list[str]:
+    """The partitions of a text of ranges, as keys; as many as `column` has entries."""
+    entries = len(_column(fields, column))
+    try:
+        found = numbers(fields.text(name), most=entries)
+    except ValueError as error:
+        raise fields.bad(name, f"is no list of partitions ({error})") from error
+    if len(found) != entries:
+        raise fields.bad(name, f"names {len(found)} partitions, and {column!r} has {entries} entries")
+    return [str(partition) for partition in found]
+
+
+def _column(fields: Fields, name: str, entries: int | None = None) -> Sequence[Any]:
+    """A list; what is in it is checked with the plain form."""
+    found = fields.data.get(name)
+    if not isinstance(found, list) or entries not in (None, len(found)):
+        raise fields.bad(name, f"is not a list{'' if entries is None else f' of {entries} entries'}")
+    return found
+
+
+def _named(fields: Fields, name: str, names: Sequence[str]) -> list[str]:
+    """The consumers that a column of their numbers names."""
+    found = _column(fields, name)
+    if not all(type(one) is int and 0 <= one < len(names) for one in found):
+        raise fields.bad(name, f"has another entry than a number from 0 to {len(names) - 1}")
+    return [names[one] for one in found]

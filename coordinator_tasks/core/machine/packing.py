@@ -1,0 +1,53 @@
+"""In which form a topic's node is written: packed only if everybody who acts on it reads that."""
+
+from collections.abc import Collection
+
+from coordinator_tasks.core.machine.draft import Draft
+from coordinator_tasks.core.machine.presence import subscribes
+from coordinator_tasks.core.machine.world import Policy, TopicView, World
+from coordinator_tasks.core.model import PACKED
+
+# Bytes of JSON with numbers of four digits for partitions and up to seven for epochs.
+ENTRY_BYTES = 26  # an assigned partition in the plain form, beside its owner's id
+_PACKED_ENTRY_BYTES = 7  # in the packed form, if owners and epochs are as mixed as they can be
+_PACKED_CONSUMER_BYTES = 12  # beside its id
+
+
+def pack_over(view: TopicView, world: World, draft: Draft, policy: Policy) -> int | None:
+    """The draft's node is packed if it has more bytes; `None` = it is written plain, because somebody reads no other form.
+
+    A registration says which forms a consumer reads. An owner that is not registered reads the packed form if it stands in a
+    stored node of that form: nothing is packed before all who stand in it can read it.
+    """
+    if needs_packing(view, policy):
+        return 0
+    registered = [one for one in world.members.values() if not one.problem]
+    if any(PACKED not in one.formats and subscribes(one, view.topic) for one in registered):
+        return None
+    incarnations = draft.incarnations
+    all_read = all(_reads(view, world, consumer, incarnations.get(consumer, 0)) for consumer in draft.holders())
+    return policy.pack_over_bytes if all_read else None
+
+
+def needs_packing(view: TopicView, policy: Policy) -> bool:
+    """Whether the stored node is packed and too large for the plain form: who cannot read it gets nothing of the topic."""
+    if not view.packed or view.node is None:
+        return False
+    longest = max(map(len, view.node.incarnations), default=0)
+    return len(view.partitions) * (longest + ENTRY_BYTES) > policy.max_write_bytes
+
+
+def assigned_bytes(partitions: int, longest: int, consumers: Collection[str], over: int | None) -> int:
+    """How many bytes of a node its assigned partitions take, with ids of up to `longest` characters; `over`: see `pack_over`."""
+    plain = partitions * (longest + ENTRY_BYTES)
+    if over is None or plain <= over:
+        return plain
+    packed = partitions * _PACKED_ENTRY_BYTES + len(consumers) * (longest + _PACKED_CONSUMER_BYTES)
+    return min(plain, max(packed, over))
+
+
+def _reads(view: TopicView, world: World, consumer: str, incarnation: int) -> bool:
+    member = world.members.get(consumer)
+    if member is not None and member.incarnation == incarnation and not member.problem:
+        return PACKED in member.formats
+    return view.packed and view.node is not None and view.node.incarnations.get(consumer) == incarnation

@@ -1,0 +1,125 @@
+"""A topic's node is packed only if everybody who acts on it reads that, whatever release comes and goes."""
+
+from dataclasses import replace
+
+import pytest
+
+from coordinator_tasks.core.machine.decision import Verdict
+from coordinator_tasks.core.machine.world import Policy
+from coordinator_tasks.core.model import FORMATS, PROPERTIES, SEEKS
+from tests.world.scene import Scene, stable
+
+OLDER = (SEEKS, PROPERTIES)
+"""What 0.2.0 reads."""
+SMALL = Policy(pack_over_bytes=0)
+
+
+def older(there: Scene, consumer: str) -> Scene:
+    there.members[consumer] = replace(there.members[consumer], formats=OLDER)
+    return there
+
+
+def written(there: Scene) -> bool:
+    """Whether the next plan packs the node."""
+    decision = there.decide()
+    assert decision.verdict is Verdict.WRITE
+    there.write(decision)
+    return there.packed
+
+
+def test_a_node_that_all_can_read_is_packed_if_it_is_long_enough() -> None:
+    assert written(stable("a", "b", policy=SMALL).joins("c"))
+    assert not written(stable("a", "b").joins("c"))
+
+
+def test_an_older_consumer_that_registers_gets_a_plain_node_and_its_partitions() -> None:
+    there = stable("a", "b", policy=SMALL)
+    assert there.packed
+    there.joins("c", formats=OLDER)
+    assert not written(there)
+    there.settles()
+    assert not there.packed
+    assert sorted(there.counts().values()) == [1, 1, 2]
+    assert "c" in there.counts()
+
+
+def test_an_older_consumer_that_owns_nothing_keeps_the_node_plain_as_well() -> None:
+    there = stable("a", "b", partitions=2, policy=SMALL).joins("c", formats=OLDER).settles()
+    assert "c" not in there.counts()
+    there.config = replace(there.config, paused=frozenset({1}))
+    assert not written(there)
+
+
+def test_an_older_consumer_of_other_topics_does_not_count() -> None:
+    there = stable("a", "b", policy=SMALL).joins("c")
+    there.joins("d", formats=OLDER, topics=("another",))
+    assert written(there)
+
+
+def test_an_older_owner_counts_also_if_it_wants_the_topic_no_more() -> None:
+    there = stable("a", "b", "c", policy=SMALL)
+    there.packed = False
+    there.members["c"] = replace(there.members["c"], formats=OLDER, topics=("another",))
+    assert not written(there.joins("d"))
+
+
+def test_when_the_last_older_consumer_is_gone_the_next_write_is_packed() -> None:
+    there = older(stable("a", "b", "c", policy=SMALL), "c")
+    there.packed = False
+    there.joins("d")
+    assert not written(there.settles().joins("e"))
+    there.settles().dies("c")
+    assert written(there)
+
+
+def test_an_owner_that_is_not_registered_reads_what_it_stands_in() -> None:
+    there = stable("a", "b", "c", policy=SMALL)
+    assert there.packed
+    assert written(there.vanishes("c", answers=True).joins("d"))
+
+
+def test_an_owner_that_is_not_registered_may_read_no_packed_node_if_it_stands_in_a_plain_one() -> None:
+    there = stable("a", "b", "c", policy=SMALL)
+    there.packed = False
+    assert not written(there.vanishes("c", answers=True).joins("d"))
+
+
+def test_a_newer_process_of_an_id_says_nothing_of_its_former_one() -> None:
+    """The former one is detached: it still owns its partitions under a plain node, and may be an older release."""
+    there = stable("a", "b", "c", policy=SMALL)
+    there.packed = False
+    there.joins("c", incarnation=2).joins("d")
+    assert there.node is not None
+    assert there.node.incarnations["c"] == 1
+    assert not written(there)
+
+
+def test_who_stands_in_a_restored_packed_node_is_not_who_is_found_to_run_something() -> None:
+    """ZooKeeper got a packed node back that does not name `c`, which owns partitions by a later, plain one."""
+    there = stable("a", "b", policy=SMALL)
+    node, state = there.node, there.state
+    assert there.packed
+    there.joins("c", formats=OLDER).settles()
+    there.node, there.state, there.packed = node, state, True
+    there.vanishes("c", answers=True)
+    assert not written(there)
+    assert there.node is not None
+    assert "c" in there.node.incarnations
+
+
+@pytest.mark.parametrize("formats", [OLDER, FORMATS], ids=["an older one gets nothing", "a newer one gets its part"])
+def test_a_node_that_only_fits_packed_stays_packed(formats: tuple[str, ...]) -> None:
+    there = stable("a", "b", partitions=50, policy=SMALL)
+    there.policy = replace(SMALL, max_write_bytes=50 * 27 - 1)
+    there.joins("c", formats=formats).joins("d")
+    there.settles(40)
+    assert there.packed
+    assert "d" in there.counts()
+    assert ("c" in there.counts()) == (formats == FORMATS)
+
+
+def test_a_node_that_fits_plain_is_plain_again_for_an_older_consumer() -> None:
+    there = stable("a", "b", partitions=50, policy=SMALL)
+    there.policy = replace(SMALL, max_write_bytes=50 * 27)
+    there.joins("c", formats=OLDER)
+    assert not written(there)
