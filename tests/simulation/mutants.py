@@ -568,6 +568,25 @@ MUTANTS = (
         "if not all(why_not_closed(",
         "every possible owner confirms that it has closed",
     ),
+    Mutant(
+        "Deciding._closed",
+        "self.world) for c in owners):",
+        "self.world) for c in owners | set(self.world.members)):",
+        "who joins while a close is awaited is not waited for",
+    ),
+    Mutant(
+        "Draft.drop_lost",
+        "closed = owners & set(lost)",
+        "closed: set[str] = set()",
+        "a hand-off from a lost giver ends without its release",
+    ),
+    Mutant("Draft.drop_lost", "if taker in lost:", "if False:", "a hand-off to a lost taker is taken back"),
+    Mutant(
+        "Planning._flight",
+        "{p for p in self.draft.in_flight() if not self._taker_drains(p)}",
+        "set()",
+        "a further plan takes back nothing that is under way",
+    ),
     # Who is there
     Mutant("ZooKeeperDiscovery.members", "self._zk.sync()", "pass", "who is registered is read after a sync"),
     Mutant("observe.snapshot", "c.zk.sync()", "pass", "what was asked of a consumer is read after a sync"),

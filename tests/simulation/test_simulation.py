@@ -223,3 +223,11 @@ def test_every_mutant_stands_under_a_sentence_of_the_protocol() -> None:
     rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")]
     listed = [rule for row in rows[1:] if len(row) == 2 for rule in row[1].split("; ")]
     assert sorted(listed) == sorted(mutant.rule for mutant in MUTANTS)
+
+
+def test_every_defect_that_others_had_is_put_back_by_mutants_that_are_there() -> None:
+    text = (ROOT / "docs" / "reliability.md").read_text()
+    table = text.split("## Defects that others had to fix\n")[1].split("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) == 6
+    assert {rule for _, rules in rows for rule in rules.split("; ")} <= {mutant.rule for mutant in MUTANTS}
