@@ -1,0 +1,109 @@
+"""The ownership audit on real servers: while partitions move, with a foreign commit, and with a consumer that was isolated and lives on."""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from confluent_kafka import Consumer as KafkaConsumer
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from coordinator_tasks.core.model import ConsumerStatus
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service import directives
+from coordinator_tasks.service.audit import Audit, audit
+from coordinator_tasks.wiring import open_coordinator
+from tests.integration.agent_site import Site, Traffic, wait_for
+from tests.integration.real_site import LIMIT_S, Managed
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def managed(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[Managed]:
+    made = Managed(Site(zookeeper.connect_string, kafka.bootstrap_servers))
+    yield made
+    made.close()
+
+
+def alarms(found: Audit) -> list[tuple[str, tuple[int, ...]]]:
+    return [(one.code, one.partitions) for one in found.alarms]
+
+
+def test_joins_and_drains_under_load_are_no_finding_and_an_intruder_is(managed: Managed) -> None:
+    site = managed.site
+    managed.join("a")
+    with managed.looping(), open_coordinator(site.settings) as c:
+        managed.stable("a")
+        traffic = Traffic(site)
+        managed.ledger.grown(range(site.partitions), "records flow")
+        managed.join("b")
+        moving = [audit(c, between_s=1.0, always=False) for _ in range(5)]
+        owners = managed.stable("ab")
+        quiet = audit(c)
+        assert [alarms(one) for one in (*moving, quiet)] == [[]] * 6
+        assert {one.who: one.partitions for one in quiet.committers} == {
+            who: tuple(sorted(p for p, owner in owners.items() if owner == who)) for who in ("a", "b")
+        }
+        assert all(one.records > 0 for one in quiet.committers), "records flow between the two looks"
+
+        intrude = AdminClient(site.settings.kafka)
+        found: list[tuple[str, tuple[int, ...]]] = []
+
+        def seen() -> bool:
+            place = TopicPartition(site.topic, 0, 1)
+            for future in intrude.alter_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(site.group, [place])]
+            ).values():
+                future.result(10)
+            found[:] = alarms(audit(c, between_s=1.0, always=False))
+            return bool(found)
+
+        wait_for(seen, "the audit sees a commit without a token before its owner overwrites it", LIMIT_S)
+        assert found == [("KPC-082", (0,))]
+        sent = traffic.close()
+        managed.consumed(sent)
+    managed.judge(sent)
+
+
+def test_a_consumer_that_was_isolated_and_does_not_hear_of_it_is_the_second_owner(managed: Managed) -> None:
+    site = managed.site
+    one = managed.join("a")
+    with managed.looping(), open_coordinator(site.settings) as c:
+        managed.stable("a")
+        managed.join("b")
+        owners = managed.stable("ab")
+        mine = tuple(sorted(p for p, owner in owners.items() if owner == "a"))
+        last = one.status
+        directives.isolate(c, "a", by="ada", why="wrong results")
+        managed.stable("b")
+        assert alarms(audit(c, between_s=1.0)) == []
+        _goes_on_saying(one, last)
+        found = audit(c, between_s=1.0, always=False)
+        assert ("KPC-080", mine) in alarms(found)
+        (both,) = [finding for finding in found.findings if finding.code == "KPC-080"]
+        assert (both.who, both.alarm) == ("a, b", True)
+        assert "ZooKeeper names b" in both.says
+
+
+def _goes_on_saying(consumer: object, status: ConsumerStatus) -> None:
+    """Its interface answers as before, as that of a process that stands still does."""
+    agent = consumer.consumer.process.agent  # type: ignore[attr-defined]
+    agent.status = lambda: status
+
+
+def test_a_client_that_subscribes_with_the_group_is_named(managed: Managed) -> None:
+    site = managed.site
+    managed.join("a")
+    with managed.looping(), open_coordinator(site.settings) as c:
+        managed.stable("a")
+        settings = {**site.settings.kafka, "group.id": site.group, "client.id": "tool"}
+        with closing(KafkaConsumer(settings)) as intruder:
+            intruder.subscribe([site.topic])
+
+            def joined() -> list[str]:
+                intruder.poll(0.2)
+                return [one.who for one in audit(c, between_s=1.0, always=False).alarms]
+
+            wait_for(lambda: any(who.startswith("tool at ") for who in joined()), "the audit names it", LIMIT_S)
