@@ -12,6 +12,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin._acl import AclOperation
+from confluent_kafka.admin._config import ConfigResource
 
 from coordinator_tasks.adapters.broker import DEFAULT_LIMIT_S, Broker
 from coordinator_tasks.core.errors import Refused
@@ -21,6 +22,7 @@ from coordinator_tasks.library_log import LIBRARY_LOG
 
 _GROUP_DENIED = KafkaError.GROUP_AUTHORIZATION_FAILED
 _OPERATIONS = {"Describe": AclOperation.DESCRIBE, "Read": AclOperation.READ}
+_RETENTION = "offsets.retention.minutes"
 _NO_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART,)
 
 
@@ -36,6 +38,21 @@ class KafkaRights:
             lambda client, time_out: {"": client.describe_cluster(request_timeout=time_out)}
         ).only("the cluster")
         return tuple(sorted(f"{node.host}:{node.port}" for node in answer.nodes))
+
+    def offsets_kept_s(self) -> float | None:
+        """How long a broker keeps the offsets of a group after its last commit; `None` = this account may not ask."""
+        answer = self._broker.results(
+            lambda client, time_out: {"": client.describe_cluster(request_timeout=time_out)}
+        ).only("the cluster")
+        one = ConfigResource(ConfigResource.Type.BROKER, str(answer.nodes[0].id))
+        try:
+            found = self._broker.results(
+                lambda client, time_out: client.describe_configs([one], request_timeout=time_out)
+            ).only("the broker's configuration")
+        except Refused:
+            return None
+        entry = found.get(_RETENTION)
+        return float(entry.value) * 60 if entry is not None and entry.value else None
 
     def has(self, right: Right, topic: str, group: str, cluster: str) -> bool:
         """Whether the account has this right on the topic, on the group, or on the cluster's transactional ids."""

@@ -1,6 +1,7 @@
 """Commands for the rights of coordinator and consumers."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Annotated
 
 import typer
@@ -10,10 +11,15 @@ from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.kafka_rights import Side
 from coordinator_tasks.doctor import Finding, Result, examine, failed
+from coordinator_tasks.doctor import airflow as airflow_checks
 from coordinator_tasks.tables import Table
 from coordinator_tasks.wiring import set_access_lists
 
 REFUSED_EXIT = 2
+AIRFLOW = (
+    "Examine the Airflow at this address as well, such as http://HOST:8080; the log-in is COORDINATOR_AIRFLOW_TOKEN, or "
+    "COORDINATOR_AIRFLOW_USER and COORDINATOR_AIRFLOW_PASSWORD."
+)
 commands = typer.Typer()
 
 
@@ -33,6 +39,7 @@ def doctor(
     ] = None,
     topic: Annotated[list[str] | None, typer.Option(help="Besides the managed topics; repeatable.")] = None,
     group: Annotated[str, typer.Option(help="The consumer group of --topic.")] = "",
+    airflow: Annotated[str, typer.Option(help=AIRFLOW)] = "",
     how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:
@@ -42,6 +49,7 @@ def doctor(
     """
     if bool(topic) != bool(group):
         raise Refused("--topic and --group belong together; give both, or neither")
+    api = airflow_checks.Api(airflow) if airflow else None
     try:
         settings = given_settings()
     except Refused as error:
@@ -50,7 +58,8 @@ def doctor(
     side = side or (Side.CONSUMER if settings.zookeeper_access.coordinator else Side.COORDINATOR)
     found: list[Finding] = []
     with waiting.shown("doctor"):
-        for one in examine(settings, side, dict.fromkeys(topic or (), group)):
+        checks = examine(settings, side, dict.fromkeys(topic or (), group))
+        for one in chain(checks, airflow_checks.examine(api, settings.cluster) if api is not None else ()):
             found.append(one)
             waiting.says(f"doctor, behind {one.check}")
     _show(found, how_of(how, json))

@@ -48,7 +48,7 @@ def test_joins_and_drains_under_load_are_no_finding_and_an_intruder_is(managed: 
         }
         assert all(one.records > 0 for one in quiet.committers), "records flow between the two looks"
 
-        intrude = AdminClient(site.settings.kafka)
+        intrude = AdminClient(dict(site.settings.kafka))
         found: list[tuple[str, tuple[int, ...]]] = []
 
         def seen() -> bool:

@@ -1,0 +1,293 @@
+"""Airflow's part, asked of its public API (v2): what runs, what is paused or missing, which settings slow transitions down.
+
+The API is there wherever a browser reaches Airflow, and tells what its services see. Only reads.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from coordinator_tasks.core.errors import BadSettings, CoordinatorError, NoAccess, NodeMissing, Unavailable
+from coordinator_tasks.core.partition_text import shown
+from coordinator_tasks.doctor.findings import Finding, Result, broken
+
+LIMIT_S = 10.0
+RECENT_S = 300.0  # `reconcile` runs every minute
+PLUGIN = "coordinator"
+DAGS = {"rebalance": True, "reconcile": True, "consumers": False, "stuck_topic": False}
+"""Plain id of a DAG → whether nothing is planned without it."""
+CONNECTIONS = ("zookeeper_default", "kafka_default")
+USER, PASSWORD, TOKEN = "COORDINATOR_AIRFLOW_USER", "COORDINATOR_AIRFLOW_PASSWORD", "COORDINATOR_AIRFLOW_TOKEN"
+_SERVICES = {
+    "metadatabase": "start Airflow's database",
+    "scheduler": "start `airflow scheduler`: without it no task runs",
+    "dag_processor": "start `airflow dag-processor`: without it no DAG is read",
+    "triggerer": "start `airflow triggerer`: without it waits, questions and the watcher of ZooKeeper stand still",
+}
+_SLOW: Mapping[tuple[str, str], tuple[Callable[[str], bool], str]] = {
+    ("core", "lazy_load_plugins"): (lambda value: value.lower() == "false", "False"),
+    ("scheduler", "scheduler_idle_sleep_time"): (lambda value: float(value) <= 0.5, "0.1"),
+    ("scheduler", "task_instance_heartbeat_timeout"): (lambda value: float(value) <= 120, "60"),
+    ("workers", "execution_api_timeout"): (lambda value: float(value) >= 15, "30"),
+    ("core", "parallelism"): (lambda value: int(value) >= 4, "8 or more"),
+}
+"""Section and option → whether the value is quick enough, and a value that is."""
+_UNANSWERED = (CoordinatorError, AttributeError, KeyError, TypeError, ValueError)
+"""No answer, or one of another shape than the API's."""
+Json = Any
+
+
+class Api:
+    """One Airflow, and a token or a user and password of `environ`. Raises `BadSettings` if these cannot be used."""
+
+    def __init__(
+        self, url: str, environ: Mapping[str, str] = os.environ, transport: httpx.BaseTransport | None = None
+    ) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise BadSettings(f"--airflow {url[:80]!r} is no address; give it as http://HOST:8080 or https://HOST")
+        if not environ.get(TOKEN) and not environ.get(USER):
+            raise BadSettings(f"Airflow's API needs a log-in; set {TOKEN}, or {USER} and {PASSWORD}")
+        self.url = url.rstrip("/")
+        self._environ = environ
+        self._http = httpx.Client(base_url=self.url, timeout=LIMIT_S, transport=transport)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def sign_in(self) -> None:
+        """By the token, or by the one that Airflow gives for user and password."""
+        token = self._environ.get(TOKEN, "")
+        if not token:
+            who = {"username": self._environ[USER], "password": self._environ.get(PASSWORD, "")}
+            token = str(self._sent("POST", "/auth/token", json=who)["access_token"])
+        self._http.headers["Authorization"] = f"Bearer {token}"
+
+    def get(self, path: str, **query: str | int | list[str]) -> Json:
+        """The decoded answer of one GET below `/api/v2`."""
+        return self._sent("GET", f"/api/v2{path}", params=query, headers={"Accept": "application/json"})
+
+    def _sent(self, method: str, path: str, **options: Any) -> Json:
+        try:
+            answer = self._http.request(method, path, **options)
+            if answer.status_code in (401, 403):
+                raise NoAccess(
+                    f"Airflow refuses {path} to this user: give it the right to read it, or correct the log-in"
+                )
+            if answer.status_code == 404:
+                raise NodeMissing(f"Airflow at {self.url} has no {path}")
+            answer.raise_for_status()
+            return answer.json()
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+            said = _line(error) or type(error).__name__
+            raise Unavailable(
+                f"Airflow at {self.url} gave no answer to {path} ({said}); check that it runs there"
+            ) from error
+
+
+def examine(api: Api, cluster: str) -> Iterator[Finding]:
+    """All checks of one cluster in this Airflow. An answer that cannot be had stops no other check."""
+    with closing(api) as asked:
+        try:
+            yield from _health(asked)
+            asked.sign_in()
+            version = _line(asked.get("/version")["version"])
+        except NoAccess as error:
+            yield broken("Airflow", error)
+            return
+        except _UNANSWERED as error:
+            yield _unanswered("Airflow", error)
+            return
+        yield Finding("Airflow", Result.OK, f"{asked.url} answers; version {version}")
+        found: dict[str, Json] = {}
+        parts: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
+            ("Airflow plugin", lambda: _plugin(asked)),
+            ("Airflow DAGs", lambda: _dags(asked, cluster, found)),
+            ("Airflow reconcile", lambda: _reconcile(asked, found)),
+            ("Airflow watcher", lambda: _watchers(asked, cluster)),
+            ("Airflow pools", lambda: _pools(asked, found)),
+            ("Airflow connections", lambda: _connections(asked)),
+            ("Airflow settings", lambda: _settings(asked)),
+        )
+        for check, part in parts:
+            try:
+                yield from part()
+            except _UNANSWERED as error:
+                yield _unanswered(check, error)
+
+
+def _unanswered(check: str, error: Exception) -> Finding:
+    if isinstance(error, NoAccess):
+        return Finding(check, Result.WARNING, f"not checked: {error}")
+    if isinstance(error, CoordinatorError):
+        return broken(check, error)
+    return Finding(
+        check, Result.FAILED, "the answer is not that of Airflow's API v2", "give the address of an Airflow from 3.2 on"
+    )
+
+
+def _line(text: object) -> str:
+    """One short line of what somebody else wrote."""
+    return " ".join("".join(one if one.isprintable() else " " for one in str(text)[:2000]).split())[:200]
+
+
+def _health(api: Api) -> Iterator[Finding]:
+    said = api.get("/monitor/health")
+    for service, mend in _SERVICES.items():
+        status = (said.get(service) or {}).get("status")
+        if status == "healthy":
+            yield Finding(f"Airflow {service}", Result.OK, "it is healthy")
+        else:
+            yield Finding(f"Airflow {service}", Result.FAILED, f"it is {_line(status or 'not there')}", mend)
+
+
+def _plugin(api: Api) -> Iterator[Finding]:
+    names = [one["name"] for one in api.get("/plugins", limit=1000)["plugins"]]
+    if PLUGIN in names:
+        yield Finding("Airflow plugin", Result.OK, "the api-server has it: pages and links are there")
+    else:
+        mend = "install the wheel beside Airflow, or put plugins/ into its plugins folder, and restart the api-server"
+        yield Finding("Airflow plugin", Result.FAILED, "the api-server does not have it", mend)
+    errors = [_line(one["filename"]) for one in api.get("/importErrors", limit=100)["import_errors"]]
+    if errors:
+        yield Finding(
+            "Airflow DAG files", Result.WARNING, f"not read: {shown(errors)}", "see Airflow's first page for each error"
+        )
+
+
+def _dags(api: Api, cluster: str, found: dict[str, Json]) -> Iterator[Finding]:
+    """Fills `found`: plain id → DAG, of those of the cluster."""
+    for dag in api.get("/dags", limit=1000, tags=["coordinator", cluster], tags_match_mode="all")["dags"]:
+        for name in DAGS:
+            if dag["dag_id"].removesuffix(f"__{cluster}").endswith(name):
+                found[name] = dag
+    for name, vital in DAGS.items():
+        check = f"Airflow DAG {name}"
+        worst = Result.FAILED if vital else Result.WARNING
+        if name not in found:
+            says = f"no DAG of it for cluster {cluster}"
+            yield Finding(
+                check,
+                worst,
+                says,
+                "add the cluster to COORDINATOR_CLUSTERS of Airflow's services, and see its import errors",
+            )
+        elif found[name]["is_paused"]:
+            yield Finding(
+                check, worst, f"{found[name]['dag_id']} is paused", f"`airflow dags unpause {found[name]['dag_id']}`"
+            )
+        else:
+            yield Finding(check, Result.OK, f"{found[name]['dag_id']} is on")
+
+
+def _reconcile(api: Api, found: Mapping[str, Json]) -> Iterator[Finding]:
+    """A run that ends well has used both connections, a worker and the plugin."""
+    if "reconcile" not in found or found["reconcile"]["is_paused"]:
+        return
+    path = f"/dags/{quote(found['reconcile']['dag_id'], safe='')}/dagRuns"
+    runs = api.get(path, limit=10, order_by="-run_after")["dag_runs"]
+    ended = [one for one in runs if one["state"] in ("success", "failed") and one["end_date"]]
+    if not ended:
+        yield Finding(
+            "Airflow reconcile", Result.WARNING, "it has not run to its end yet", "wait a minute, and see its runs"
+        )
+        return
+    ago_s = (datetime.now(UTC) - datetime.fromisoformat(ended[0]["end_date"])).total_seconds()
+    says = f"its last run ended as {_line(ended[0]['state'])} {ago_s:.0f} s ago"
+    if ended[0]["state"] == "failed":
+        yield Finding(
+            "Airflow reconcile",
+            Result.FAILED,
+            says,
+            "see the log of its task `look`: it names the connection or the right that is missing",
+        )
+    elif ago_s > RECENT_S:
+        yield Finding(
+            "Airflow reconcile",
+            Result.FAILED,
+            f"{says}, and it is due every minute",
+            "see whether scheduler and workers have free slots",
+        )
+    else:
+        yield Finding("Airflow reconcile", Result.OK, says)
+
+
+def _watchers(api: Api, cluster: str) -> Iterator[Finding]:
+    """Airflow gives a watcher its trigger once a DAG that follows the asset is on; a triggerer then runs it."""
+    for scope in ("topics", "fleet"):
+        name = f"zookeeper_{cluster}_{scope}"
+        assets = [one for one in api.get("/assets", name_pattern=name, limit=100)["assets"] if one["name"] == name]
+        check = f"Airflow watcher of {scope}"
+        if not assets or not assets[0]["watchers"]:
+            mend = "turn its DAG on, and restart the dag-processor; until then only `reconcile` finds changes, within a minute"
+            yield Finding(check, Result.FAILED, f"nothing watches ZooKeeper for asset {name}", mend)
+            continue
+        last = (assets[0].get("last_asset_event") or {}).get("timestamp")
+        yield Finding(check, Result.OK, f"a trigger watches it; last change told: {_line(last or 'none yet')}")
+
+
+def _pools(api: Api, found: Mapping[str, Json]) -> Iterator[Finding]:
+    """Airflow never runs a task whose pool is missing."""
+    pools: dict[str, str] = {}
+    for name, dag in found.items():
+        for task in api.get(f"/dags/{quote(dag['dag_id'], safe='')}/tasks")["tasks"]:
+            pools.setdefault(task["pool"] or "default_pool", name)
+    for pool, name in sorted(pools.items()):
+        check = f"Airflow pool {_line(pool)}"
+        try:
+            said = api.get(f"/pools/{quote(pool, safe='')}")
+        except NodeMissing:
+            yield Finding(
+                check,
+                Result.FAILED,
+                f"tasks of {name} need it, and it is not there",
+                f"`airflow pools set {_line(pool)} 8 coordinator`",
+            )
+            continue
+        slots, waiting = said["slots"], said["queued_slots"]
+        if slots > 0 or slots == -1:
+            yield Finding(check, Result.OK, f"{slots} slots, {said['open_slots']} open, {waiting} tasks wait")
+        else:
+            yield Finding(check, Result.FAILED, f"it has {slots} slots: no task of {name} ever runs", "give it slots")
+
+
+def _connections(api: Api) -> Iterator[Finding]:
+    for name in CONNECTIONS:
+        check = f"Airflow connection {name}"
+        try:
+            said = api.get(f"/connections/{name}")
+            yield Finding(
+                check, Result.OK, f"it is in Airflow's database; host {_line(said.get('host') or 'in its extra')}"
+            )
+        except NodeMissing:
+            says = "not in Airflow's database; it may be in the environment or in a secrets backend"
+            yield Finding(check, Result.OK, f"{says}: whether it works is shown by reconcile")
+
+
+def _settings(api: Api) -> Iterator[Finding]:
+    """Those of docs/operations.md, Airflow's own settings."""
+    try:
+        sections = api.get("/config")["sections"]
+    except NoAccess:
+        mend = "set [api] expose_config to non-sensitive-only, or compare them with docs/operations.md (Airflow's own settings)"
+        yield Finding(
+            "Airflow settings", Result.WARNING, "not checked: this Airflow does not show its configuration", mend
+        )
+        return
+    given = {(one["name"], option["key"]): _line(option["value"]) for one in sections for option in one["options"]}
+    slow = []
+    for place, (quick, better) in _SLOW.items():
+        try:
+            if place in given and not quick(given[place]):
+                slow.append((place, better))
+        except ValueError:
+            continue  # a hidden value
+    for (section, key), better in slow:
+        says = f"[{section}] {key} is {given[section, key]}: transitions take longer"
+        yield Finding(f"Airflow setting {key}", Result.WARNING, says, f"set it to {better}")
+    if not slow:
+        yield Finding("Airflow settings", Result.OK, "none of those that slow transitions down")

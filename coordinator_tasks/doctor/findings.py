@@ -1,0 +1,49 @@
+"""What an examination says: one finding for each check."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from coordinator_tasks.adapters.server_versions import NOT_TOLD
+from coordinator_tasks.core.errors import CoordinatorError
+
+
+class Result(StrEnum):
+    """`WARNING`: it works, and somebody may do more than necessary, or something works slower."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check: what it found in a sentence, and what to do about it (empty = nothing)."""
+
+    check: str
+    result: Result
+    says: str
+    mend: str = ""
+
+
+def broken(check: str, error: CoordinatorError) -> Finding:
+    """The finding of a check that could not be made."""
+    return Finding(check, Result.FAILED, str(error))
+
+
+def servers(check: str, versions: Mapping[str, str]) -> Finding:
+    """Each version once, with its servers where there are several versions; a server that is down tells none."""
+    places: dict[str, list[str]] = {}
+    for server, version in versions.items():
+        places.setdefault(version, []).append(server)
+    if len(places) == 1:
+        return Finding(check, Result.OK, next(iter(places)))
+    told = "; ".join(f"{version}: {', '.join(servers)}" for version, servers in sorted(places.items()))
+    if len(places.keys() - {NOT_TOLD}) < 2:
+        return Finding(check, Result.OK, told)
+    return Finding(check, Result.WARNING, told, "run the same version on all servers, unless an upgrade is under way")
+
+
+def failed(findings: Sequence[Finding]) -> bool:
+    """Whether something is missing."""
+    return any(one.result is Result.FAILED for one in findings)

@@ -1,0 +1,110 @@
+"""Kafka's part: the brokers, the rights one by one, foreign members of groups, and how long offsets are kept."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
+from coordinator_tasks.adapters.kafka_rights import KafkaRights
+from coordinator_tasks.adapters.server_versions import kafka_versions
+from coordinator_tasks.core.errors import CoordinatorError, Refused
+from coordinator_tasks.core.kafka_rights import Resource, Side, needed, transactional_ids
+from coordinator_tasks.core.partition_text import shown
+from coordinator_tasks.doctor.findings import Finding, Result, broken, servers
+from coordinator_tasks.settings import TRANSACTIONAL_FENCE, Settings
+
+MUST_KEEP_S = 2 * 3600.0
+SHOULD_KEEP_S = 24 * 3600.0
+
+
+def examine(settings: Settings, side: Side, topics: Mapping[str, str]) -> Iterator[Finding]:
+    """The brokers, each right on each topic and its group, and the groups themselves."""
+    try:
+        rights = KafkaRights(settings.kafka, settings.answer_timeout_s)
+        brokers = rights.brokers()
+    except CoordinatorError as error:
+        yield broken("Kafka", error)
+        return
+    yield Finding("Kafka", Result.OK, f"{settings.kafka['bootstrap.servers']} answers; brokers: {', '.join(brokers)}")
+    yield servers("Kafka versions", kafka_versions(brokers, settings.kafka))
+    if not topics:
+        yield Finding(
+            "Kafka rights", Result.WARNING, "not checked: no topic is managed", "name one with --topic and --group"
+        )
+    for topic, group in topics.items():
+        if not rights.has_topic(topic):
+            yield Finding(f"topic {topic}", Result.FAILED, "Kafka has no such topic", "create it, or correct the name")
+            continue
+        yield from _rights(settings, side, rights, topic, group)
+    yield from _groups(settings, sorted(set(topics.values())))
+    yield _retention(rights)
+
+
+def _rights(settings: Settings, side: Side, rights: KafkaRights, topic: str, group: str) -> Iterator[Finding]:
+    transactional = settings.fence == TRANSACTIONAL_FENCE
+    for right in needed(side, transactional=transactional):
+        name = {
+            Resource.TOPIC: topic,
+            Resource.GROUP: group,
+            Resource.TRANSACTIONAL_ID: transactional_ids(settings.cluster),
+        }[right.resource]
+        check, who = f"Kafka: {right.operation} on {right.resource} {name}", principal(settings.kafka)
+        try:
+            there = rights.has(right, topic, group, settings.cluster)
+        except CoordinatorError as error:
+            yield broken(check, error)
+            continue
+        if there:
+            yield Finding(check, Result.OK, f"{who} has it")
+        else:
+            command = right.command(name, who, settings.kafka["bootstrap.servers"])
+            yield Finding(check, Result.FAILED, f"{who} does not have it, and a {side} needs it", command)
+
+
+def _groups(settings: Settings, groups: Sequence[str]) -> Iterator[Finding]:
+    """Kafka refuses the commits of `assign()` consumers while anybody subscribes with their group."""
+    admin = ConfluentKafkaAdmin(settings.kafka, settings.answer_timeout_s)
+    for group in groups:
+        check = f"Kafka: members of group {group}"
+        try:
+            members = admin.group_members(group)
+        except Refused:
+            continue  # the right to describe it is a check of its own
+        except CoordinatorError as error:
+            yield broken(check, error)
+            continue
+        if not members:
+            yield Finding(check, Result.OK, "nobody else subscribes with it")
+            continue
+        says = f"{shown(members)} subscribes with it, so Kafka refuses every commit of the consumers"
+        yield Finding(check, Result.FAILED, says, "stop that client, or give it another group")
+
+
+def _retention(rights: KafkaRights) -> Finding:
+    """Owners commit idle partitions again each hour. Without consumers nobody does."""
+    check = "Kafka: expiry of offsets"
+    try:
+        kept_s = rights.offsets_kept_s()
+    except CoordinatorError as error:
+        return broken(check, error)
+    if kept_s is None:
+        return Finding(
+            check, Result.OK, "not told: only accounts with DescribeConfigs on the cluster may ask, and none is needed"
+        )
+    says = f"offsets.retention.minutes keeps a group's offsets for {kept_s / 3600:g} h after its last commit"
+    mend = "raise offsets.retention.minutes on the brokers to more than the longest time without consumers; the default is 7 days"
+    if kept_s < MUST_KEEP_S:
+        return Finding(check, Result.FAILED, f"{says}, and owners commit an idle partition once an hour", mend)
+    if kept_s < SHOULD_KEEP_S:
+        return Finding(
+            check, Result.WARNING, f"{says}: after that long without consumers a topic begins at its start rule", mend
+        )
+    return Finding(check, Result.OK, says)
+
+
+def principal(kafka: Mapping[str, str]) -> str:
+    """Who Kafka's brokers take us for, as far as the settings tell; their rules may map the name of a certificate."""
+    protocol = kafka.get("security.protocol", "").upper()
+    if protocol.startswith("SASL"):
+        return f"User:{kafka.get('sasl.username', 'NAME')}"
+    if protocol == "SSL" and kafka.get("ssl.certificate.location"):
+        return f"User:SUBJECT OF {kafka['ssl.certificate.location']}"
+    return "User:ANONYMOUS"

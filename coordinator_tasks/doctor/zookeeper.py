@@ -1,0 +1,160 @@
+"""ZooKeeper's part: folders, access lists, the session, the sizes of nodes, and clocks."""
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+from coordinator_tasks.adapters.access_lists import MEND
+from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
+from coordinator_tasks.adapters.zookeeper_rights import wrong_access_lists
+from coordinator_tasks.core.codecs.codec import decode_config, decode_node
+from coordinator_tasks.core.codecs.member_codec import decode_claim
+from coordinator_tasks.core.errors import Malformed
+from coordinator_tasks.core.kafka_rights import Side
+from coordinator_tasks.core.names import Paths, is_consumer, is_topic
+from coordinator_tasks.core.partition_text import counted
+from coordinator_tasks.core.ports import Create, Delete
+from coordinator_tasks.core.znodes import children, find_many
+from coordinator_tasks.doctor.findings import Finding, Result
+from coordinator_tasks.settings import Settings
+from coordinator_tasks.wiring import check_folders
+
+CLOCKS_S = 1.0
+JUTE_BYTES = 1024 * 1024 - 1
+"""The default of `jute.maxbuffer`; no command of a server tells the value that it has."""
+ROOMY = 0.7
+_SHOWN = 3
+
+
+def account(settings: Settings) -> str:
+    """Who may write the nodes, by the settings."""
+    access = settings.zookeeper_access
+    if not access.closes_nodes:
+        return "nodes are open"
+    return "coordinator and consumers have separate accounts" if access.separate else "one account for everybody"
+
+
+def examine(settings: Settings, side: Side, zk: KazooZooKeeper) -> Iterator[Finding]:
+    """The folders, the session and, as coordinator, every node and the clocks. Raises `CoordinatorError`."""
+    paths = Paths(settings.cluster)
+    if not settings.zookeeper_access.closes_nodes:
+        yield Finding(
+            "ZooKeeper folders",
+            Result.WARNING,
+            f"whoever reaches ZooKeeper may write below {paths.base}, which decides what launchers start",
+            "give coordinator and consumers log-ins: zookeeper_access (docs/operations.md, Separate ZooKeeper accounts)",
+        )
+    else:
+        check_folders(zk, paths)
+        yield Finding("ZooKeeper folders", Result.OK, "each folder gives every account what it needs, and not more")
+    yield _session(settings, zk)
+    yield _sizes(zk, paths, side)
+    if side is Side.COORDINATOR:
+        yield from _nodes(settings, zk, paths)
+        yield _clocks(zk, paths)
+        yield from _consumers_clocks(zk, paths)
+
+
+def _session(settings: Settings, zk: KazooZooKeeper) -> Finding:
+    granted, asked = zk.session_timeout_s, settings.session_timeout_s
+    if abs(granted - asked) < 1e-3:
+        return Finding(
+            "ZooKeeper session", Result.OK, f"the server grants the time-out of {asked:g} s that is asked for"
+        )
+    return Finding(
+        "ZooKeeper session",
+        Result.WARNING,
+        f"the server grants a time-out of {granted:g} s, and {asked:g} s are asked for: a death is noticed after {granted:g} s",
+        "set session_timeout_s between the server's minSessionTimeout and maxSessionTimeout, or change these (2 and 20 ticks)",
+    )
+
+
+def _sizes(zk: KazooZooKeeper, paths: Paths, side: Side) -> Finding:
+    """The largest node of those that grow with the site: a server drops a connection that sends a larger one."""
+    folders = (
+        [paths.assignments] if side is Side.CONSUMER else [paths.assignments, paths.states, paths.configs, paths.fleets]
+    )
+    wanted = [f"{folder}/{name}" for folder in folders for name in children(zk, folder)]
+    sizes = {path: len(node.data) for path, node in find_many(zk, {path: path for path in wanted}).items()}
+    path, size = max(sizes.items(), key=lambda item: item[1], default=(paths.base, 0))
+    said = f"the largest of {len(sizes)} nodes, {path}, has {size:,} bytes: {size / JUTE_BYTES:.0%} of jute.maxbuffer's default"
+    if size < ROOMY * JUTE_BYTES:
+        return Finding("ZooKeeper node sizes", Result.OK, said)
+    mend = "split the topic's consumers over shorter ids, or raise jute.maxbuffer on all servers to the same value"
+    return Finding("ZooKeeper node sizes", Result.WARNING, said, mend)
+
+
+def _nodes(settings: Settings, zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
+    if not settings.zookeeper_access.closes_nodes:
+        return
+    count, problems = wrong_access_lists(zk, paths.base)
+    if not problems:
+        yield Finding("ZooKeeper nodes", Result.OK, f"all {count} nodes have their access lists")
+        return
+    more = f" ({len(problems)} of {count} nodes)" if len(problems) > 1 else ""
+    yield Finding("ZooKeeper nodes", Result.FAILED, "; ".join(problems[:_SHOWN]) + more, MEND)
+
+
+def _clocks(zk: KazooZooKeeper, paths: Paths) -> Finding:
+    """By the time that the server gives to a node."""
+    zk.ensure(paths.base)
+    path = f"{paths.base}/doctor-{zk.session_id:x}"
+    before = time.time()
+    zk.transact([Create(path, ephemeral=True)])
+    at, after = zk.get(path).stat.created_at, time.time()
+    zk.transact([Delete(path)])
+    apart = max(before - at, at - after, 0.0)
+    if apart <= CLOCKS_S:
+        return Finding("clocks", Result.OK, f"this host and ZooKeeper are at most {CLOCKS_S:g} s apart")
+    return Finding(
+        "clocks",
+        Result.WARNING,
+        f"this host and ZooKeeper are {apart:.1f} s apart: waiting times, and the registry in a folder, count wrongly",
+        "synchronize the clocks (NTP) of all hosts",
+    )
+
+
+def _consumers_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
+    """By each consumer's last registration: its claim has its own time, and ZooKeeper stamps the node of that transaction."""
+    names = [name for name in children(zk, paths.members) if is_consumer(name)]
+    members = find_many(zk, {name: paths.member(name) for name in names})
+    apart: dict[str, float] = {}
+    for name, node in find_many(zk, {name: paths.id(name) for name in members}).items():
+        with suppress(Malformed):  # `status` names it
+            claim = decode_claim(paths.id(name), node.data, name, node.stat.version)
+            if claim.registrations:
+                apart[name] = claim.registrations[-1] - members[name].stat.created_at
+    wrong = sorted(name for name, seconds in apart.items() if abs(seconds) > CLOCKS_S)
+    if not wrong:
+        if apart:
+            says = f"the hosts of {counted(len(apart), 'consumer')} and ZooKeeper are at most {CLOCKS_S:g} s apart"
+            yield Finding("consumers' clocks", Result.OK, says)
+        return
+    said = "; ".join(
+        f"{name} is {abs(apart[name]):.1f} s {'ahead' if apart[name] > 0 else 'behind'}" for name in wrong[:_SHOWN]
+    )
+    more = f" ({len(wrong)} of {len(apart)} consumers)" if len(wrong) > _SHOWN else ""
+    yield Finding(
+        "consumers' clocks",
+        Result.WARNING,
+        f"by ZooKeeper's clock {said}{more}",
+        "synchronize the clocks (NTP) of all hosts",
+    )
+
+
+def managed(zk: KazooZooKeeper, paths: Paths, side: Side) -> dict[str, str]:
+    """Topic → group of the managed topics, from what this side may read; what cannot be read is left out."""
+    found = {}
+    folder = paths.configs if side is Side.COORDINATOR else paths.assignments
+    paths_of = {name: f"{folder}/{name}" for name in children(zk, folder) if is_topic(name)}
+    for name, node in find_many(zk, paths_of).items():
+        if not node.data:
+            continue
+        decode = decode_config if side is Side.COORDINATOR else decode_node
+        try:
+            one = decode(f"{folder}/{name}", node.data)
+        except Malformed:
+            continue  # `topics` names it
+        if not one.removed:
+            found[name] = one.group_id
+    return found

@@ -1,0 +1,91 @@
+"""`coordinator doctor --airflow` on a real Airflow, and the ownership audit in its reconcile."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
+from coordinator_tasks.doctor import Finding, Result
+from coordinator_tasks.doctor.airflow import PASSWORD, USER, Api, examine
+from coordinator_tasks.embedded.airflow import EmbeddedAirflow
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service import topics
+from coordinator_tasks.settings import Settings
+from coordinator_tasks.wiring import open_coordinator
+from tests.airflow_calls import task_log
+from tests.fakes.cluster import PERSON
+from tests.integration.airflow_site import airflow_of, all_stable, cluster_of, eventually
+from tests.integration.stub_consumer import StubConsumer
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+DAGS = {"rebalance", "reconcile", "consumers", "stuck_topic"}
+
+
+@pytest.fixture(scope="module")
+def settings(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Settings:
+    return cluster_of(zookeeper, kafka)
+
+
+@pytest.fixture(scope="module")
+def airflow(settings: Settings, airflow_factory: Callable[..., EmbeddedAirflow]) -> Iterator[EmbeddedAirflow]:
+    with airflow_of(settings, airflow_factory, DAGS) as server:
+        yield server
+
+
+def examined(airflow: EmbeddedAirflow, settings: Settings, password: str = "") -> dict[str, Finding]:
+    api = Api(airflow.base_url, {USER: airflow.username, PASSWORD: password or airflow.password})
+    return {one.check: one for one in examine(api, settings.cluster)}
+
+
+def test_the_doctor_finds_a_running_airflow_well_and_names_what_is_turned_off(
+    airflow: EmbeddedAirflow, settings: Settings
+) -> None:
+    found = eventually(lambda: _well(examined(airflow, settings)))
+    assert found["Airflow plugin"].result is Result.OK
+    assert found["Airflow pool default_pool"].result is Result.OK
+    assert {f"Airflow watcher of {scope}" for scope in ("topics", "fleet")} <= found.keys()
+    for name in ("stuck_topic", "reconcile"):
+        airflow.client.set_paused(name, True)
+    found = examined(airflow, settings)
+    assert found["Airflow DAG stuck_topic"].result is Result.WARNING
+    assert found["Airflow DAG reconcile"].result is Result.FAILED
+    assert found["Airflow DAG reconcile"].mend == "`airflow dags unpause reconcile`"
+    for name in ("stuck_topic", "reconcile"):
+        airflow.client.set_paused(name, False)
+    refused = examined(airflow, settings, password="wrong")
+    assert refused["Airflow"].result is Result.FAILED
+    assert "Airflow plugin" not in refused
+
+
+def _well(found: dict[str, Finding]) -> dict[str, Finding]:
+    """Once nothing has failed, and `reconcile` has run."""
+    bad = [one for one in found.values() if one.result is Result.FAILED]
+    return {} if bad or found["Airflow reconcile"].result is not Result.OK else found
+
+
+def test_reconcile_audits_and_asks_a_person_about_an_intruder(airflow: EmbeddedAirflow, settings: Settings) -> None:
+    topic, group, client = "audited", "audited-group", airflow.client
+    ConfluentKafkaAdmin(settings.kafka).create_topic(topic, 2)
+    with open_coordinator(settings) as c, StubConsumer(settings, "ann"):
+        topics.add_topic(c, topic, group, actor=PERSON)
+        eventually(lambda: all_stable(c, [topic]))
+        # The stub never commits, so the foreign commit stays.
+        place = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, 0)])
+        admin = AdminClient(dict(settings.kafka))  # it has to outlive its futures
+        for future in admin.alter_consumer_group_offsets([place]).values():
+            future.result(10)
+        asked = eventually(lambda: [r for r in client.dag_runs("stuck_topic") if r["dag_run_id"].startswith("audit__")])
+        path = f"/dags/stuck_topic/dagRuns/{asked[0]['dag_run_id']}/hitlDetails?limit=10"
+        (question,) = eventually(lambda: client.request("GET", path)["hitl_details"])
+        assert question["subject"] == f"ownership of {topic} is disputed"
+        assert "KPC-082: partition 0 of audited: somebody without a token has committed it over ann" in question["body"]
+        logs = [
+            task_log(client, "reconcile", one["dag_run_id"], "look")
+            for one in client.dag_runs("reconcile")
+            if one["state"] == "success"
+        ]
+        assert any("KPC-082: partition 0 of audited" in log for log in logs)
+        assert any("KPC-085: partition 1 of audited: nothing is committed" in log for log in logs)

@@ -1,0 +1,192 @@
+"""What the doctor says of an Airflow, by what its API answers."""
+
+import copy
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from coordinator_tasks.core.errors import BadSettings
+from coordinator_tasks.doctor import Finding, Result
+from coordinator_tasks.doctor.airflow import PASSWORD, TOKEN, USER, Api, examine
+
+Answers = dict[str, Any]
+HEALTHY = {"status": "healthy"}
+
+
+def dag(name: str, cluster: str = "main", *, paused: bool = False) -> Any:
+    return {"dag_id": name, "is_paused": paused, "tags": [{"name": "coordinator"}, {"name": cluster}]}
+
+
+def asset(scope: str) -> Any:
+    watchers = [{"name": "x", "trigger_id": 1}]
+    return {
+        "name": f"zookeeper_main_{scope}",
+        "watchers": watchers,
+        "last_asset_event": {"timestamp": "2026-11-25T01:00:00Z"},
+    }
+
+
+def run(state: str, ago_s: float) -> Any:
+    return {"state": state, "end_date": (datetime.now(UTC) - timedelta(seconds=ago_s)).isoformat()}
+
+
+def healthy() -> Answers:
+    names = ("rebalance", "reconcile", "consumers", "stuck_topic")
+    tasks = {f"/api/v2/dags/{name}/tasks": {"tasks": [{"pool": "default_pool"}]} for name in names}
+    option = {"key": "scheduler_idle_sleep_time", "value": "0.1"}
+    return {
+        "/api/v2/monitor/health": dict.fromkeys(("metadatabase", "scheduler", "dag_processor", "triggerer"), HEALTHY),
+        "/auth/token": {"access_token": "t"},
+        "/api/v2/version": {"version": "3.3.2"},
+        "/api/v2/plugins": {"plugins": [{"name": "coordinator"}]},
+        "/api/v2/importErrors": {"import_errors": []},
+        "/api/v2/dags": {"dags": [*map(dag, names), dag("rebalance__eu", "eu", paused=True)]},
+        "/api/v2/dags/reconcile/dagRuns": {"dag_runs": [{"state": "running", "end_date": None}, run("success", 20)]},
+        **tasks,
+        "/api/v2/assets": {"assets": [asset("topics"), asset("fleet")]},
+        "/api/v2/pools/default_pool": {"slots": 128, "open_slots": 120, "queued_slots": 0},
+        "/api/v2/connections/zookeeper_default": {"host": "zk1:2181"},
+        "/api/v2/connections/kafka_default": {"host": None},
+        "/api/v2/config": {"sections": [{"name": "scheduler", "options": [option]}]},
+    }
+
+
+def asked(answers: Answers, environ: dict[str, str] | None = None) -> tuple[list[Finding], list[httpx.Request]]:
+    requests: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        found = answers.get(request.url.path, 404)
+        return httpx.Response(found) if isinstance(found, int) else httpx.Response(200, json=found)
+
+    api = Api("http://airflow:8080/", environ or {USER: "ada", PASSWORD: "pw"}, httpx.MockTransport(answer))
+    return list(examine(api, "main")), requests
+
+
+def of(found: list[Finding], check: str) -> Finding:
+    (one,) = [one for one in found if one.check == check]
+    return one
+
+
+def test_a_healthy_airflow_is_ok_in_every_check_and_is_only_read() -> None:
+    found, requests = asked(healthy())
+    assert {one.result for one in found} == {Result.OK}, [one for one in found if one.result is not Result.OK]
+    assert of(found, "Airflow").says == "http://airflow:8080 answers; version 3.3.2"
+    assert [(one.method, one.url.path) for one in requests if one.method != "GET"] == [("POST", "/auth/token")]
+    (dags,) = [one for one in requests if one.url.path == "/api/v2/dags"]
+    assert (dags.url.params.get_list("tags"), dags.url.params["tags_match_mode"]) == (["coordinator", "main"], "all")
+    assert all(one.headers["authorization"] == "Bearer t" for one in requests[2:])
+
+
+def test_a_token_needs_no_password() -> None:
+    _, requests = asked(healthy(), {TOKEN: "given"})
+    assert [one for one in requests if one.method == "POST"] == []
+    assert requests[-1].headers["authorization"] == "Bearer given"
+
+
+CASES: dict[str, tuple[Callable[[Answers], Any], str, Result, str]] = {
+    "no triggerer": (
+        lambda a: a["/api/v2/monitor/health"].update(triggerer={"status": None}),
+        "Airflow triggerer", Result.FAILED, "waits, questions and the watcher of ZooKeeper stand still",
+    ),
+    "sick scheduler": (
+        lambda a: a["/api/v2/monitor/health"].update(scheduler={"status": "unhealthy"}),
+        "Airflow scheduler", Result.FAILED, "airflow scheduler",
+    ),
+    "no plugin": (lambda a: a["/api/v2/plugins"].update(plugins=[]), "Airflow plugin", Result.FAILED, "plugins folder"),
+    "broken DAG file": (
+        lambda a: a["/api/v2/importErrors"].update(import_errors=[{"filename": "reconcile.py"}]),
+        "Airflow DAG files", Result.WARNING, "error",
+    ),
+    "paused reconcile": (
+        lambda a: a["/api/v2/dags"]["dags"][1].update(is_paused=True),
+        "Airflow DAG reconcile", Result.FAILED, "airflow dags unpause reconcile",
+    ),
+    "paused stuck_topic": (
+        lambda a: a["/api/v2/dags"]["dags"][3].update(is_paused=True),
+        "Airflow DAG stuck_topic", Result.WARNING, "airflow dags unpause stuck_topic",
+    ),
+    "no DAG": (
+        lambda a: a["/api/v2/dags"].update(dags=[dag("rebalance__eu", "eu")]),
+        "Airflow DAG rebalance", Result.FAILED, "COORDINATOR_CLUSTERS",
+    ),
+    "failed reconcile": (
+        lambda a: a["/api/v2/dags/reconcile/dagRuns"].update(dag_runs=[run("failed", 5), run("success", 70)]),
+        "Airflow reconcile", Result.FAILED, "see the log of its task",
+    ),
+    "old reconcile": (
+        lambda a: a["/api/v2/dags/reconcile/dagRuns"].update(dag_runs=[run("success", 900)]),
+        "Airflow reconcile", Result.FAILED, "free slots",
+    ),
+    "no run yet": (
+        lambda a: a["/api/v2/dags/reconcile/dagRuns"].update(dag_runs=[]),
+        "Airflow reconcile", Result.WARNING, "wait a minute",
+    ),
+    "no watcher": (
+        lambda a: a["/api/v2/assets"]["assets"][0].update(watchers=[]),
+        "Airflow watcher of topics", Result.FAILED, "restart the dag-processor",
+    ),
+    "no asset": (lambda a: a["/api/v2/assets"].update(assets=[]), "Airflow watcher of fleet", Result.FAILED, "reconcile"),
+    "missing pool": (
+        lambda a: a["/api/v2/dags/consumers/tasks"].update(tasks=[{"pool": "launches"}]),
+        "Airflow pool launches", Result.FAILED, "airflow pools set launches",
+    ),
+    "empty pool": (
+        lambda a: a["/api/v2/pools/default_pool"].update(slots=0), "Airflow pool default_pool", Result.FAILED, "slots",
+    ),
+    "slow scheduler": (
+        lambda a: a["/api/v2/config"]["sections"][0]["options"][0].update(value="1"),
+        "Airflow setting scheduler_idle_sleep_time", Result.WARNING, "set it to 0.1",
+    ),
+    "hidden settings": (lambda a: a.update({"/api/v2/config": 403}), "Airflow settings", Result.WARNING, "expose_config"),
+    "plugins not allowed": (lambda a: a.update({"/api/v2/plugins": 403}), "Airflow plugin", Result.WARNING, ""),
+    "not this API": (lambda a: a.update({"/api/v2/dags": []}), "Airflow DAGs", Result.FAILED, "from 3.2 on"),
+    "error of the server": (lambda a: a.update({"/api/v2/assets": 500}), "Airflow watcher", Result.FAILED, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_wrong_is_named_with_what_to_do_and_stops_no_other_check(case: str) -> None:
+    change, check, result, mend = CASES[case]
+    answers = copy.deepcopy(healthy())
+    change(answers)
+    found, _ = asked(answers)
+    one = of(found, check)
+    assert one.result is result
+    assert mend in one.mend
+    assert of(found, "Airflow").result is Result.OK
+    assert any(other.check.startswith("Airflow setting") for other in found), "the last check is made"
+
+
+def test_connections_may_stand_elsewhere_than_in_the_database() -> None:
+    answers = healthy()
+    del answers["/api/v2/connections/kafka_default"]
+    one = of(asked(answers)[0], "Airflow connection kafka_default")
+    assert one.result is Result.OK
+    assert "it may be in the environment or in a secrets backend" in one.says
+
+
+def test_an_airflow_that_does_not_answer_or_refuses_the_log_in_is_one_finding() -> None:
+    (one,) = asked({})[0]
+    assert (one.check, one.result) == ("Airflow", Result.FAILED)
+    *health, refused = asked(healthy() | {"/auth/token": 401})[0]
+    assert len(health) == 4
+    assert (refused.check, refused.result) == ("Airflow", Result.FAILED)
+    assert "correct the log-in" in refused.says
+
+
+def test_a_value_that_somebody_else_wrote_is_one_short_line() -> None:
+    answers = healthy()
+    answers["/api/v2/connections/kafka_default"] = {"host": "a\n\x1b[31m" + "b" * 5000}
+    says = of(asked(answers)[0], "Airflow connection kafka_default").says
+    assert says.isprintable()
+    assert len(says) < 300
+
+
+@pytest.mark.parametrize(("url", "environ"), [("airflow:8080", {TOKEN: "t"}), ("http://airflow:8080", {})])
+def test_an_address_or_a_log_in_that_cannot_be_is_refused(url: str, environ: dict[str, str]) -> None:
+    with pytest.raises(BadSettings):
+        Api(url, environ)

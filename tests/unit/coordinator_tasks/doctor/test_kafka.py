@@ -1,0 +1,55 @@
+"""What the doctor says of a group's members and of how long offsets are kept."""
+
+from typing import Any, cast
+
+import pytest
+
+from coordinator_tasks.core.errors import KafkaUnavailable, NoAccess
+from coordinator_tasks.doctor import Finding, Result, kafka
+from coordinator_tasks.wiring import Settings
+
+SETTINGS = Settings("shop", "zk:2181", {"bootstrap.servers": "broker:9092"})
+
+
+def groups(monkeypatch: pytest.MonkeyPatch, answer: object) -> list[Finding]:
+    class Admin:
+        def __init__(self, *_: object) -> None: ...
+
+        def group_members(self, _group: str) -> object:
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    monkeypatch.setattr(kafka, "ConfluentKafkaAdmin", Admin)
+    return list(kafka._groups(SETTINGS, ["g"]))
+
+
+def test_another_client_of_a_group_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    (one,) = groups(monkeypatch, ())
+    assert (one.check, one.result) == ("Kafka: members of group g", Result.OK)
+    (one,) = groups(monkeypatch, ("tool at 10.0.0.7",))
+    assert one.result is Result.FAILED
+    assert one.says.startswith("tool at 10.0.0.7 subscribes with it")
+    (one,) = groups(monkeypatch, KafkaUnavailable("no answer"))
+    assert (one.result, one.says) == (Result.FAILED, "no answer")
+    assert groups(monkeypatch, NoAccess("denied")) == [], "the right is a check of its own"
+
+
+@pytest.mark.parametrize(
+    ("kept_s", "result", "says"),
+    [
+        (7 * 24 * 3600.0, Result.OK, "for 168 h"),
+        (None, Result.OK, "not told"),
+        (5 * 3600.0, Result.WARNING, "begins at its start rule"),
+        (3600.0, Result.FAILED, "once an hour"),
+    ],
+)
+def test_offsets_have_to_outlive_an_idle_topic(kept_s: float | None, result: Result, says: str) -> None:
+    class Rights:
+        def offsets_kept_s(self) -> float | None:
+            return kept_s
+
+    one = kafka._retention(cast(Any, Rights()))
+    assert one.result is result
+    assert says in one.says
+    assert bool(one.mend) is (result is not Result.OK)
