@@ -62,10 +62,11 @@ def _of_topic(c: Coordinator, topic: str, limit: int) -> list[Rebalance]:
         if record.rebalance not in groups and len(groups) == limit:
             break  # the groups are complete: a topic has one rebalance at a time
         groups.setdefault(record.rebalance, []).append(record)
-    return [_summed_up(topic, group[::-1]) for group in groups.values()]
+    return [summed_up(topic, group[::-1]) for group in groups.values()]
 
 
-def _summed_up(topic: str, group: list[Record]) -> Rebalance:
+def summed_up(topic: str, group: list[Record]) -> Rebalance:
+    """The rebalance of these records, the oldest first."""
     first, last = group[0], group[-1]
     over = last.target is State.STABLE
     return Rebalance(

@@ -25,6 +25,21 @@ def may_read_run(request: Request, user: GetUserDep) -> None:
     requires_access_dag("GET", DagAccessEntity.RUN, str(request.path_params["dag_id"]))(request, user)
 
 
+def readable_clusters(request: Request, user: GetUserDep) -> tuple[Cluster, ...]:
+    """The clusters whose pages this user may read. Answers 401 without a valid session of Airflow, 403 if there is none."""
+    found, refusal = [], HTTPException(403, "Forbidden")
+    for one in clusters():
+        try:
+            requires_access_dag("GET", DagAccessEntity.RUN, one.dag_id(REBALANCE))(request, user)
+        except HTTPException as error:
+            refusal = error
+        else:
+            found.append(one)
+    if not found:
+        raise refusal
+    return tuple(found)
+
+
 def cluster_of(name: str) -> Cluster:
     """The cluster of this name (empty = the default); raises 404 for an unknown one."""
     try:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from coordinator_plugin.clusters import dag_id
 from coordinator_plugin.pages_address import PREFIX
 from fastapi import Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from coordinator_tasks.core.move_ways import HOW
@@ -35,6 +35,11 @@ def page(request: Request, template: str, *, status: HTTPStatus = HTTPStatus.OK,
     return HTMLResponse(text, status, headers=_headers())
 
 
+def data(content: Any, status: HTTPStatus = HTTPStatus.OK) -> JSONResponse:
+    """JSON that no browser keeps, shows as a page, or takes for a script."""
+    return JSONResponse(content, status, headers=_headers())
+
+
 @cache
 def environment() -> Environment:
     """The templates' environment. It escapes everything: names and reasons come from consumers and people."""
@@ -56,6 +61,7 @@ def environment() -> Environment:
         "moment": words.moment,
         "partitions": words.partitions,
         "segment": lambda text: quote(str(text), safe=""),
+        "ran": words.ran,
         "run_path": words.run_path,
         "stood_still": sentence,
         "task_path": words.task_path,
@@ -79,7 +85,7 @@ def _headers() -> dict[str, str]:
     script, style = (_hash(str(texts[name])) for name in ("script", "style"))
     policy = (
         f"default-src 'none'; script-src {script}; style-src {style}; connect-src 'self'; img-src data:; "
-        "frame-ancestors 'self'; base-uri 'none'; form-action 'none'"
+        "frame-ancestors 'self'; base-uri 'none'; form-action 'self'"
     )
     return {
         "Content-Security-Policy": policy,

@@ -66,6 +66,17 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """Who was waited for: `consumer` confirmed `partitions` after `waited_s`; `over` = it has."""
+
+    consumer: str
+    verb: str
+    partitions: tuple[int, ...]
+    waited_s: float
+    over: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Story:
     """One rebalance. `headline` sums it up in one sentence; `causes` are those of its plans, in their order.
 
@@ -90,6 +101,26 @@ class Story:
         """The partitions that stood still for longest."""
         found = self.pauses.measured if self.pauses is not None else ()
         return tuple(sorted(found, key=lambda one: (-(one.wait_s or 0.0), one.partition))[:MOST_PAUSES])
+
+    @property
+    def waits(self) -> tuple[Wait, ...]:
+        """Who held it up, the longest first: the time from the plan to a close, and from the closes to a start."""
+        found: dict[tuple[str, str, float, bool], list[int]] = {}
+        now_s = self.began_at + self.lasted_s
+        for row in self.rows:
+            if row.replaced:
+                continue
+            closed_s = row.closed_s if row.closes else 0.0
+            if row.closes:
+                spent_s = row.closed_s if row.closed_s is not None else max(0.0, now_s - row.planned_at)
+                key = (row.giver or "its owners", "close", spent_s, row.closed_s is not None)
+                found.setdefault(key, []).extend(row.partitions)
+            if row.starts and closed_s is not None:
+                until_s = row.started_s if row.started_s is not None else max(0.0, now_s - row.planned_at)
+                key = (row.taker, "start", max(0.0, until_s - closed_s), row.started_s is not None)
+                found.setdefault(key, []).extend(row.partitions)
+        waits = (Wait(who, verb, tuple(sorted(ps)), s, over) for (who, verb, s, over), ps in found.items())
+        return tuple(sorted(waits, key=lambda one: (one.over, -one.waited_s, one.consumer)))
 
     @property
     def runs(self) -> tuple[Actor, ...]:

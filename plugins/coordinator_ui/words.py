@@ -39,6 +39,15 @@ def duration(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds >= 1 else f"{max(0, round(seconds * 1000))} ms"
 
 
+def signed(seconds: float) -> str:
+    """A time on an axis: `0`, `+120 ms`, `-1.5 s`."""
+    if abs(seconds) < 1e-9:
+        return "0"
+    size = abs(seconds)
+    text = f"{size * 1000:.4g} ms" if size < 1 else f"{size:.4g} s" if size < _MINUTE else duration(size)
+    return f"{'+' if seconds > 0 else '-'}{text}"
+
+
 def moment(at: float) -> str:
     """`2026-11-21 08:15:30 UTC`; a dash for 0."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if at else "–"
@@ -92,6 +101,13 @@ def actor(one: Actor) -> str:
         case "command":
             return "the command line" + (f" ({one.who})" if one.who else "")
     return one.who or one.kind or "unknown"
+
+
+def ran(one: Actor) -> str:
+    """A run of Airflow with the person who asked for it, or who else it was."""
+    if one.kind == "airflow":
+        return one.run + (f" for {one.who}" if one.who else "")
+    return actor(one)
 
 
 def task_path(one: Actor) -> str:

@@ -1,29 +1,27 @@
 """The pages in Airflow's UI over a cluster in memory: what they tell, that they escape it, and that nobody else may look."""
 
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
 from airflow.api_fastapi.core_api.security import get_user
 from coordinator_plugin.pages_address import PREFIX
 from coordinator_ui import access, pages, words
-from coordinator_ui.access import may_read_cluster, may_read_run
+from coordinator_ui.access import may_read_cluster, may_read_run, readable_clusters
 from coordinator_ui.reading import Reader
 from coordinator_ui.registration import EXTERNAL_VIEWS, FASTAPI_APPS
-from coordinator_ui.routes import Result, make_app, run_result, run_times
+from coordinator_ui.routes import Result, make_app
 from coordinator_ui.story import only, tell
 from fastapi import HTTPException
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
-from fastapi.testclient import TestClient
 
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry
-from coordinator_tasks.core.codecs.codec import encode_node, encode_state
-from coordinator_tasks.core.codecs.history_codec import encode_record, with_pauses
+from coordinator_tasks.core.codecs.codec import encode_node
+from coordinator_tasks.core.codecs.history_codec import with_pauses
 from coordinator_tasks.core.errors import Refused, StoreUnavailable
 from coordinator_tasks.core.model import (
     Actor,
@@ -35,10 +33,8 @@ from coordinator_tasks.core.model import (
     Pause,
     Pauses,
     Reason,
-    Record,
     State,
     TopicNode,
-    TopicState,
     Unmoved,
 )
 from coordinator_tasks.core.ports import Create, SetData
@@ -48,79 +44,7 @@ from coordinator_tasks.service.fleet import record_end
 from coordinator_tasks.service.history import Rebalance, rebalances
 from coordinator_tasks.service.overview import ConsumerOverview
 from tests.fakes.cluster import PERSON, Cluster
-
-NASTY = "<script>alert(1)</script>"
-
-
-@pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    """Topic `orders` of four partitions: a runs 0 and 1, b runs 2, and 3 is on its way from a to b."""
-    monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop")
-    cluster = Cluster()
-    cluster.kafka.create_topic("orders", 4)
-    topics.add_topic(cluster.coordinator, "orders", "readers", actor=PERSON)
-    cluster.join("a")
-    cluster.join("b")
-    return cluster
-
-
-def under_way(shop: Cluster) -> None:
-    node = TopicNode(
-        "broker:9092",
-        "readers",
-        3,
-        "g",
-        "id-1",
-        {0: "a", 1: "a", 2: "b"},
-        {0: 1, 1: 1, 2: 1},
-        incarnations={"a": 1, "b": 1},
-    )
-    state = TopicState(State.CLOSING, {"b": (3,)}, {"a": (3,)}, {3: 3}, "3-abc", 999_990.0, 999_990.0, "joined: b")
-    shop.zk.transact([SetData(shop.paths.topic("orders"), encode_node(node))])
-    shop.zk.transact([Create(shop.paths.state("orders"), encode_state(state))])
-
-
-def task(name: str, run: str = "run 1/x", who: str = "") -> Actor:
-    return Actor("airflow", who, "rebalance", run, name, 2)
-
-
-def write(shop: Cluster, source: State, target: State, at: float, *moves: Move, **more: Any) -> None:
-    values = {"cause": "joined: b", "actor": task("plan"), "rebalance": "2-abc", **more}
-    record = Record(
-        "orders", source, target, 2, "g", at=at, lasted_s=1.0, rebalance_s=at - 900_000.0, moves=moves, **values
-    )
-    shop.zk.transact([Create(f"{shop.paths.history('orders')}/", encode_record(record), sequence=True)])
-
-
-def a_hand_off(shop: Cluster, **more: Any) -> None:
-    moves = [Move(p, "a", "b", MoveKind.HANDOFF) for p in (1, 2, 3)]
-    write(shop, State.STABLE, State.CLOSING, 900_000.0, *moves, **more)
-    write(shop, State.CLOSING, State.STARTING, 900_001.5, confirmed={"a": (1, 2, 3)}, actor=task("start"))
-    write(shop, State.STARTING, State.STABLE, 900_002.25, confirmed={"b": (1, 2, 3)}, actor=task("settle"))
-
-
-def pages_of(
-    cluster: Cluster | Callable[[str], Any], *, allowed: bool = True, result: Result | None = None, **reader: Any
-) -> TestClient:
-    """A client of the pages; `allowed` = Airflow's own checks are passed."""
-
-    def connect(name: str) -> tuple[str, Callable[[], AbstractContextManager[Coordinator]]]:
-        return name, lambda: nullcontext(cluster.coordinator)  # type: ignore[union-attr]
-
-    app = make_app(Reader(connect if isinstance(cluster, Cluster) else cluster, **reader))
-    if allowed:
-        app.dependency_overrides[may_read_cluster] = lambda: None
-        app.dependency_overrides[may_read_run] = lambda: None
-        app.dependency_overrides[run_times] = lambda: (900_000.0, 900_010.0)
-        app.dependency_overrides[run_result] = lambda: result
-    return TestClient(app, root_path="/airflow" + PREFIX)
-
-
-def text_of(html: str) -> str:
-    """What a reader of the page sees, in one line."""
-    visible = re.sub(r"<(script|style|title)\b.*?</\1>|<[^>]+>", " ", html, flags=re.DOTALL)
-    return re.sub(r"\s+", " ", visible)
-
+from tests.unit.plugins.pages_site import NASTY, a_hand_off, pages_of, stable, task, text_of, under_way, write
 
 # What the pages tell ---------------------------------------------------------------------------------------------------
 
@@ -166,21 +90,6 @@ def test_the_overview_names_states_owners_consumers_and_who_holds_a_topic_up(sho
     assert "a live 1 http://a:9001" in said
     assert "b draining 1 http://b:9001" in said
     assert "draining by ada: new disk" in said
-
-
-def stable(shop: Cluster, owners: dict[int, str]) -> None:
-    node = TopicNode(
-        "broker:9092",
-        "readers",
-        3,
-        "g",
-        "id-1",
-        owners,
-        dict.fromkeys(owners, 1),
-        incarnations=dict.fromkeys(owners.values(), 1),
-    )
-    shop.zk.transact([SetData(shop.paths.topic("orders"), encode_node(node))])
-    shop.zk.transact([Create(shop.paths.state("orders"), encode_state(TopicState(State.STABLE)))])
 
 
 @pytest.mark.parametrize("path", ["/", "/clusters/shop/topics/orders"])
@@ -502,7 +411,8 @@ def test_every_route_only_reads_and_asks_airflow_who_it_is(route: Any) -> None:
     assert isinstance(route, APIRoute), "a route that is none of ours has no check"
     assert route.methods == {"GET"}
     assert uses(route.dependant, get_user), "anyone could open it"
-    assert uses(route.dependant, may_read_cluster) or uses(route.dependant, may_read_run), "any user could open it"
+    checks = (may_read_cluster, may_read_run, readable_clusters)
+    assert any(uses(route.dependant, check) for check in checks), "any user could open it"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,194 @@
+"""The rebalances of all topics of a cluster, newest first, chosen by a filter and in pages. Reads only what it needs.
+
+A topic's history is opened when its newest record is newer than everything else that is left. A request reads at most `MOST_READ`
+records; the page then says where the next one goes on.
+"""
+
+import heapq
+import math
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from coordinator_tasks.core.codecs.history_codec import decode_record
+from coordinator_tasks.core.errors import Malformed, Refused
+from coordinator_tasks.core.machine import rollback
+from coordinator_tasks.core.machine.what_if import due_owners
+from coordinator_tasks.core.model import Record, State
+from coordinator_tasks.core.znodes import find_many, newest_first
+from coordinator_tasks.service import history, store
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.history import Rebalance
+from coordinator_ui import words
+
+MOST_READ = 6_000
+"""Records that one request looks at."""
+MOST_TEXT = 200
+_CHUNK = 40
+_LATER = 200  # records after the wanted time, which may belong to a rebalance that began before it
+Key = tuple[float, str]
+"""Sorts newest first: minus the time of the first record, then the topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A filter; an empty text or 0 = any. Texts are found anywhere, in upper or lower case; times are those of the first record."""
+
+    topic: str = ""
+    consumer: str = ""
+    cause: str = ""
+    actor: str = ""
+    after_at: float = 0.0
+    before_at: float = 0.0
+
+    def takes(self, one: Rebalance) -> bool:
+        """Whether it is one of those."""
+        if not self.after_at <= one.began_at or (self.before_at and one.began_at >= self.before_at):
+            return False
+        consumers = {name for move in one.moves for name in (move.giver, move.taker) if name}
+        consumers |= {name for record in one.records for name in record.confirmed}
+        causes = [text for record in one.records for text in (record.cause, words.why(record.cause))]
+        actors = [f"{a.who} {a.dag} {a.run} {words.actor(a)}" for a in one.runs]
+        checks = ((self.topic, [one.topic]), (self.consumer, consumers), (self.cause, causes), (self.actor, actors))
+        return all(not text or any(text.casefold() in said.casefold() for said in listed) for text, listed in checks)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Rebalances, newest first; `rest` = everything before this key has not been looked at (`None` = there is no more)."""
+
+    found: tuple[Rebalance, ...] = ()
+    rest: Key | None = None
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What one request has read so far."""
+
+    records: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+def key_of(one: Rebalance) -> Key:
+    """Its place in the order."""
+    return -one.began_at, one.topic
+
+
+def rebalances(c: Coordinator, wanted: Wanted, limit: int, since: Key | None = None) -> Page:
+    """At most `limit` of them that come after `since` in the order. A history that cannot be read is a sentence in `problems`."""
+    reading = _Reading()
+    before_at = min(wanted.before_at or math.inf, -since[0] if since is not None else math.inf)
+    topics = [one for one in history.recorded(c) if wanted.topic.casefold() in one.casefold()]
+    found: list[Rebalance] = []
+    for one in _merged(c, topics, before_at, reading):
+        key = key_of(one)
+        if since is not None and key <= since:
+            continue
+        if one.began_at < wanted.after_at:
+            break
+        if wanted.takes(one):
+            found.append(one)
+        if len(found) == limit or reading.records >= MOST_READ:
+            return Page(tuple(found), key, tuple(reading.problems))
+    return Page(tuple(found), None, tuple(reading.problems))
+
+
+def _merged(c: Coordinator, topics: Sequence[str], before_at: float, reading: _Reading) -> Iterator[Rebalance]:
+    """The rebalances of these topics that began at or before a time, newest first."""
+    names = {topic: history.names(c, topic) for topic in topics}
+    newest = find_many(
+        c.zk, {topic: f"{c.paths.history(topic)}/{listed[-1]}" for topic, listed in names.items() if listed}
+    )
+    heap: list[tuple[Key, Rebalance | None, Iterator[Rebalance]]] = []
+    for topic, node in newest.items():
+        try:
+            at = decode_record(f"{c.paths.history(topic)}/{names[topic][-1]}", node.data, int(names[topic][-1])).at
+        except Malformed as error:
+            reading.problems.append(error.told)
+            continue
+        reading.records += 1
+        heapq.heappush(
+            heap, ((-min(at, before_at), topic), None, _of_topic(c, topic, names[topic], before_at, reading))
+        )
+    while heap:
+        (_, topic), one, rest = heapq.heappop(heap)
+        if one is not None:
+            yield one
+        try:
+            following = next(rest, None)
+        except Malformed as error:
+            reading.problems.append(error.told)
+            continue
+        if following is not None:
+            heapq.heappush(heap, (key_of(following), following, rest))
+
+
+def _of_topic(
+    c: Coordinator, topic: str, names: Sequence[str], before_at: float, reading: _Reading
+) -> Iterator[Rebalance]:
+    group: list[Record] = []
+    chosen = names if before_at == math.inf else names[: _upto(c, topic, names, before_at)]
+    for name, path, node in newest_first(c.zk, c.paths.history(topic), chosen, _CHUNK):
+        record = decode_record(path, node.data, int(name))
+        reading.records += 1
+        if group and record.rebalance != group[-1].rebalance:
+            if group[-1].at <= before_at:
+                yield history.summed_up(topic, group[::-1])
+            group = []
+        group.append(record)
+    if group and group[-1].at <= before_at:
+        yield history.summed_up(topic, group[::-1])
+
+
+def _upto(c: Coordinator, topic: str, names: Sequence[str], before_at: float) -> int:
+    """How many of the records may belong to a rebalance that began at or before this time. A binary search finds it."""
+    folder = c.paths.history(topic)
+
+    def record(name: str) -> Record | None:
+        node = c.zk.find(f"{folder}/{name}")
+        return decode_record(f"{folder}/{name}", node.data, int(name)) if node is not None else None
+
+    def later(name: str) -> bool:
+        found = record(name)
+        return found is not None and found.at > before_at
+
+    end = bisect_left(names, True, key=later)
+    for name, node in find_many(c.zk, {name: f"{folder}/{name}" for name in names[end : end + _LATER]}).items():
+        end += 1
+        if decode_record(f"{folder}/{name}", node.data, int(name)).target is State.STABLE:
+            break
+    return end
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Who had what: consumer → partitions, before and after a rebalance; `problem` = why that is not known."""
+
+    before: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    after: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    problem: str = ""
+
+
+def sides(c: Coordinator, one: Rebalance) -> Sides:
+    """The whole assignment on both sides of a rebalance: what is owned now, with all later moves taken back."""
+    try:
+        view = store.load(c.zk, c.paths, one.topic).view
+    except (Malformed, Refused) as error:
+        return Sides(problem=error.told)
+    last = max(record.sequence for record in one.records)
+    later: list[Record] = []
+    for record in history.backwards(c, one.topic):
+        if record.sequence <= last:
+            break
+        later.append(record)
+    after = rollback.before(due_owners(view), later)
+    before = rollback.before(after, sorted(one.records, key=lambda record: -record.sequence))
+    return Sides(_by_owner(before), _by_owner(after))
+
+
+def _by_owner(owners: dict[int, str]) -> dict[str, tuple[int, ...]]:
+    found: dict[str, list[int]] = {}
+    for partition, owner in sorted(owners.items()):
+        found.setdefault(owner, []).append(partition)
+    return {owner: tuple(partitions) for owner, partitions in sorted(found.items())}

@@ -1,0 +1,103 @@
+"""The pages over a cluster in memory, and a topic with a history."""
+
+import re
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from coordinator_plugin.clusters import clusters
+from coordinator_plugin.pages_address import PREFIX
+from coordinator_ui.access import may_read_cluster, may_read_run, readable_clusters
+from coordinator_ui.reading import Reader
+from coordinator_ui.routes import Result, make_app, run_result, run_times
+from coordinator_ui.timeline import Span
+from fastapi.testclient import TestClient
+
+from coordinator_tasks.core.codecs.codec import encode_node, encode_state
+from coordinator_tasks.core.codecs.history_codec import encode_record
+from coordinator_tasks.core.model import Actor, Move, MoveKind, Record, State, TopicNode, TopicState
+from coordinator_tasks.core.ports import Create, SetData
+from coordinator_tasks.service.coordinator import Coordinator
+from tests.fakes.cluster import Cluster
+
+NASTY = "<script>alert(1)</script>"
+
+
+def under_way(shop: Cluster) -> None:
+    node = TopicNode(
+        "broker:9092",
+        "readers",
+        3,
+        "g",
+        "id-1",
+        {0: "a", 1: "a", 2: "b"},
+        {0: 1, 1: 1, 2: 1},
+        incarnations={"a": 1, "b": 1},
+    )
+    state = TopicState(State.CLOSING, {"b": (3,)}, {"a": (3,)}, {3: 3}, "3-abc", 999_990.0, 999_990.0, "joined: b")
+    shop.zk.transact([SetData(shop.paths.topic("orders"), encode_node(node))])
+    shop.zk.transact([Create(shop.paths.state("orders"), encode_state(state))])
+
+
+def task(name: str, run: str = "run 1/x", who: str = "") -> Actor:
+    return Actor("airflow", who, "rebalance", run, name, 2)
+
+
+def write(shop: Cluster, source: State, target: State, at: float, *moves: Move, **more: Any) -> None:
+    values = {"cause": "joined: b", "actor": task("plan"), "rebalance": "2-abc", **more}
+    record = Record(
+        "orders", source, target, 2, "g", at=at, lasted_s=1.0, rebalance_s=at - 900_000.0, moves=moves, **values
+    )
+    shop.zk.transact([Create(f"{shop.paths.history('orders')}/", encode_record(record), sequence=True)])
+
+
+def a_hand_off(shop: Cluster, **more: Any) -> None:
+    moves = [Move(p, "a", "b", MoveKind.HANDOFF) for p in (1, 2, 3)]
+    write(shop, State.STABLE, State.CLOSING, 900_000.0, *moves, **more)
+    write(shop, State.CLOSING, State.STARTING, 900_001.5, confirmed={"a": (1, 2, 3)}, actor=task("start"))
+    write(shop, State.STARTING, State.STABLE, 900_002.25, confirmed={"b": (1, 2, 3)}, actor=task("settle"))
+
+
+def pages_of(
+    cluster: Cluster | Callable[[str], Any],
+    *,
+    allowed: bool = True,
+    result: Result | None = None,
+    tasks: Iterable[Span] = (),
+    **reader: Any,
+) -> TestClient:
+    """A client of the pages; `allowed` = Airflow's own checks are passed."""
+
+    def connect(name: str) -> tuple[str, Callable[[], AbstractContextManager[Coordinator]]]:
+        return name, lambda: nullcontext(cluster.coordinator)  # type: ignore[union-attr]
+
+    app = make_app(Reader(connect if isinstance(cluster, Cluster) else cluster, **reader))
+    if allowed:
+        app.dependency_overrides[may_read_cluster] = lambda: None
+        app.dependency_overrides[may_read_run] = lambda: None
+        app.dependency_overrides[run_times] = lambda: (900_000.0, 900_010.0)
+        app.dependency_overrides[run_result] = lambda: result
+        app.dependency_overrides[readable_clusters] = clusters
+    app.state.task_spans = lambda _dag_id, _actors: tuple(tasks)
+    return TestClient(app, root_path="/airflow" + PREFIX)
+
+
+def text_of(html: str) -> str:
+    """What a reader of the page sees, in one line."""
+    visible = re.sub(r"<(script|style|title)\b.*?</\1>|<[^>]+>", " ", html, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", visible)
+
+
+def stable(shop: Cluster, owners: dict[int, str]) -> None:
+    node = TopicNode(
+        "broker:9092",
+        "readers",
+        3,
+        "g",
+        "id-1",
+        owners,
+        dict.fromkeys(owners, 1),
+        incarnations=dict.fromkeys(owners.values(), 1),
+    )
+    shop.zk.transact([SetData(shop.paths.topic("orders"), encode_node(node))])
+    shop.zk.transact([Create(shop.paths.state("orders"), encode_state(TopicState(State.STABLE)))])

@@ -1,0 +1,314 @@
+"""The list of all rebalances, one of them drawn on a time axis, and the same as data."""
+
+import json
+from typing import Any
+
+import pytest
+from airflow.api_fastapi.core_api.security import get_user
+from coordinator_ui import access, past
+from coordinator_ui.listing import merged
+from coordinator_ui.past import Page, Wanted
+from coordinator_ui.story import tell
+from coordinator_ui.timeline import WIDTH, Chart, Span, handoffs, whole
+from fastapi import HTTPException
+
+from coordinator_tasks.core.codecs.codec import encode_node, encode_state
+from coordinator_tasks.core.codecs.history_codec import encode_record, with_pauses
+from coordinator_tasks.core.model import (
+    Actor,
+    Move,
+    MoveKind,
+    Pause,
+    Pauses,
+    Record,
+    State,
+    TopicNode,
+    TopicState,
+)
+from coordinator_tasks.core.ports import Create, SetData
+from coordinator_tasks.service.history import rebalances
+from tests.fakes.cluster import Cluster
+from tests.unit.plugins.pages_site import NASTY, a_hand_off, pages_of, task, text_of
+
+NAMES = ("<b>bold</b>", "\u202egnirts", "x" * 200)
+
+
+def rebalance(shop: Cluster, topic: str, number: int, at: float, *moves: Move, **more: Any) -> None:
+    """A rebalance of three records, which begins at this time and lasts two seconds."""
+    values = {"cause": "joined: b", "actor": task("plan"), **more}
+    steps = ((State.STABLE, State.CLOSING), (State.CLOSING, State.STARTING), (State.STARTING, State.STABLE))
+    for step, (source, target) in enumerate(steps):
+        moved = moves if step == 0 else ()
+        record = Record(
+            topic,
+            source,
+            target,
+            number,
+            "g",
+            f"{number}-{topic}",
+            at=at + step,
+            lasted_s=1.0,
+            rebalance_s=float(step),
+            moves=moved,
+            **values,
+        )
+        shop.zk.ensure(shop.paths.history(topic))
+        shop.zk.transact([Create(f"{shop.paths.history(topic)}/", encode_record(record), sequence=True)])
+
+
+def hand_off(giver: str = "a", taker: str = "b", partition: int = 1) -> Move:
+    return Move(partition, giver, taker, MoveKind.HANDOFF)
+
+
+@pytest.fixture
+def busy(shop: Cluster) -> Cluster:
+    """Six rebalances of three topics, which take turns."""
+    for number in range(6):
+        topic = ("orders", "parcels", "bills")[number % 3]
+        rebalance(
+            shop,
+            topic,
+            number,
+            900_000.0 + 100 * number,
+            hand_off(),
+            cause=f"joined: c{number}",
+            actor=task("plan", f"run-{number}", "ada" if number == 4 else ""),
+        )
+    return shop
+
+
+def names(shop: Cluster, query: str = "") -> list[str]:
+    return [one["rebalance"] for one in pages_of(shop).get(f"/api/v1/rebalances{query}").json()["rebalances"]]
+
+
+def test_rebalances_of_all_topics_stand_newest_first(busy: Cluster) -> None:
+    assert names(busy) == ["5-bills", "4-parcels", "3-orders", "2-bills", "1-parcels", "0-orders"]
+    page = text_of(pages_of(busy).get("/rebalances").text)
+    order = [page.index(f"c{number} joined") for number in (5, 4, 3, 2, 1, 0)]
+    assert order == sorted(order)
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("?topic=PARC", ["4-parcels", "1-parcels"]),
+        ("?cause=c3 joined", ["3-orders"]),
+        ("?cause=joined: c3", ["3-orders"]),
+        ("?actor=ada", ["4-parcels"]),
+        ("?actor=run-2", ["2-bills"]),
+        ("?consumer=b&topic=bills", ["5-bills", "2-bills"]),
+        ("?consumer=zoe", []),
+        ("?after=1970-01-11T10:06:40", ["5-bills", "4-parcels"]),
+        ("?before=1970-01-11T10:01:40Z", ["0-orders"]),
+        ("?after=1970-01-11T10:01:40Z&before=1970-01-11T11:05:00%2B01:00", ["2-bills", "1-parcels"]),
+    ],
+)
+def test_a_filter_leaves_what_it_names(busy: Cluster, query: str, found: list[str]) -> None:
+    assert names(busy, query) == found
+
+
+@pytest.mark.parametrize("most_read", [6_000, 4, 1])
+@pytest.mark.parametrize("limit", [1, 2, 4])
+def test_pages_follow_each_other_without_a_gap(
+    busy: Cluster, monkeypatch: pytest.MonkeyPatch, limit: int, most_read: int
+) -> None:
+    monkeypatch.setattr(past, "MOST_READ", most_read)
+    found, rest = [], ""
+    for _ in range(20):
+        answer = pages_of(busy).get("/api/v1/rebalances", params={"limit": limit, "rest": rest}).json()
+        found += [one["rebalance"] for one in answer["rebalances"]]
+        rest = answer["rest"] or ""
+        if not rest:
+            break
+    assert found == ["5-bills", "4-parcels", "3-orders", "2-bills", "1-parcels", "0-orders"]
+
+
+def test_a_long_history_is_read_only_as_far_as_the_page_needs_it(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(400):
+        rebalance(shop, "orders", number, 900_000.0 + 10 * number)
+    asked: list[str] = []
+    inner = shop.zk.get_many
+    monkeypatch.setattr(shop.zk, "get_many", lambda paths: asked.extend(paths) or inner(paths))
+    page = past.rebalances(shop.coordinator, Wanted(before_at=900_505.0), 3)
+    assert [one.rebalance for one in page.found] == ["50-orders", "49-orders", "48-orders"]
+    assert len(asked) < 300
+
+
+def test_a_rebalance_that_ends_after_the_wanted_time_is_whole(shop: Cluster) -> None:
+    rebalance(shop, "orders", 0, 900_000.0, hand_off())
+    (one,) = past.rebalances(shop.coordinator, Wanted(before_at=900_000.5), 3).found
+    assert (one.ended_at, len(one.records)) == (900_002.0, 3)
+
+
+def test_a_record_that_cannot_be_read_is_named_and_hides_no_other_topic(busy: Cluster) -> None:
+    busy.zk.transact([SetData(busy.paths.record("orders", 5), b"{broken")])
+    answer = pages_of(busy).get("/api/v1/rebalances").json()
+    assert [one["topic"] for one in answer["rebalances"]] == ["bills", "parcels", "bills", "parcels"]
+    (problem,) = answer["problems"]
+    assert busy.paths.record("orders", 5) in problem
+    assert problem in text_of(pages_of(busy).get("/rebalances").text)
+
+
+def test_what_lies_behind_an_unfinished_cluster_waits_for_the_next_page() -> None:
+    def one(topic: str, at: float) -> Any:
+        cluster = Cluster()
+        rebalance(cluster, topic, 1, at)
+        return rebalances(cluster.coordinator, [topic])[0]
+
+    pages = {"eu": Page((one("a", 30.0),), (-30.0, "a")), "us": Page((one("b", 40.0), one("c", 20.0)), None)}
+    found = merged(pages, 10, 100.0)
+    assert [(name, story.topic) for name, story in found.found] == [("us", "b"), ("eu", "a")]
+    assert found.rest == "30.0:a"
+
+
+@pytest.mark.parametrize("query", ["?after=yesterday", "?rest=x", "?rest=nan:orders"])
+def test_a_request_that_cannot_be_meant_is_refused_in_a_sentence(shop: Cluster, query: str) -> None:
+    answer = pages_of(shop).get(f"/api/v1/rebalances{query}")
+    assert (answer.status_code, answer.json()["code"]) == (400, "KPC-010")
+    assert pages_of(shop).get(f"/rebalances{query}").status_code == 400
+
+
+@pytest.mark.parametrize("query", ["?limit=0", "?limit=201", "?topic=" + "x" * 201])
+def test_a_request_beyond_the_bounds_is_refused(shop: Cluster, query: str) -> None:
+    assert pages_of(shop).get(f"/api/v1/rebalances{query}").status_code == 422
+
+
+def test_only_clusters_that_the_user_may_read_are_listed(busy: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    def requires(_method: str, _: object, dag_id: str) -> Any:
+        def check(*_: object) -> None:
+            if dag_id == "rebalance__eu" or refused:
+                raise HTTPException(403, "Forbidden")
+
+        return check
+
+    refused = False
+    monkeypatch.setattr(access, "requires_access_dag", requires)
+    monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop,eu")
+    client = pages_of(busy, allowed=False)
+    client.app.dependency_overrides[get_user] = lambda: "ada"  # type: ignore[attr-defined]
+    assert {one["cluster"] for one in client.get("/api/v1/rebalances").json()["rebalances"]} == {"shop"}
+    refused = True
+    answer = client.get("/api/v1/rebalances")
+    assert (answer.status_code, answer.json()) == (403, {"error": "Forbidden", "code": ""})
+
+
+def test_data_is_not_kept_and_is_no_page(busy: Cluster) -> None:
+    headers = pages_of(busy).get("/api/v1/rebalances").headers
+    assert headers["content-type"] == "application/json"
+    assert (headers["cache-control"], headers["x-content-type-options"]) == ("no-store", "nosniff")
+
+
+# One of them -----------------------------------------------------------------------------------------------------------
+
+
+def owned(shop: Cluster, owners: dict[int, str]) -> None:
+    node = TopicNode(
+        "broker:9092", "readers", 9, "g", "id-1", owners, dict.fromkeys(owners, 1), incarnations={"a": 1, "b": 1}
+    )
+    shop.zk.transact([SetData(shop.paths.topic("orders"), encode_node(node))])
+    shop.zk.transact([Create(shop.paths.state("orders"), encode_state(TopicState(State.STABLE)))])
+
+
+def test_both_sides_are_the_assignment_then_not_the_one_of_today(shop: Cluster) -> None:
+    rebalance(shop, "orders", 1, 900_000.0, hand_off("a", "b", 1))
+    rebalance(shop, "orders", 2, 900_100.0, hand_off("b", "a", 2))
+    owned(shop, {0: "a", 1: "b", 2: "a", 3: "b"})
+    whole = pages_of(shop).get("/api/v1/clusters/shop/topics/orders/rebalances/1-orders").json()
+    assert (whole["before"], whole["after"]) == ({"a": [0, 1], "b": [2, 3]}, {"a": [0], "b": [1, 2, 3]})
+    said = text_of(pages_of(shop).get("/clusters/shop/topics/orders/rebalances/1-orders").text)
+    assert "a 2 partitions 1 0 1 partition 0" in said
+    assert "b 2 partitions 2–3 3 partitions 1 2–3" in said
+
+
+def test_who_was_waited_for_and_how_long_is_said(shop: Cluster) -> None:
+    a_hand_off(shop)
+    whole = pages_of(shop).get("/api/v1/clusters/shop/topics/orders/rebalances/2-abc").json()
+    assert [(one["consumer"], one["for"], one["seconds"], one["over"]) for one in whole["waits"]] == [
+        ("a", "close", 1.5, True),
+        ("b", "start", 0.75, True),
+    ]
+
+
+def measured(shop: Cluster) -> None:
+    """The giver's last record at +500 ms, the release at +510, the taker's first at +523."""
+    a_hand_off(shop)
+    path = shop.paths.record("orders", 2)
+    found = Pauses((Pause(1, 900_000.5, 900_000.51, 900_000.523, 12, 1_200, 0.023, 0.002), Pause(3, 900_000.25)))
+    shop.zk.transact([SetData(path, with_pauses(path, shop.zk.get(path).data, found))])
+
+
+def at(chart: Chart, lane: int) -> list[tuple[str, float]]:
+    return [(mark.kind, mark.left) for mark in chart.lanes[lane].marks]
+
+
+def test_marks_stand_where_their_times_are_on_the_axis(shop: Cluster) -> None:
+    measured(shop)
+    story = tell(rebalances(shop.coordinator, ["orders"])[0], 900_010.0)
+    tasks = (Span(task("plan"), 899_999.0, 900_000.4, "success"), Span(task("start"), 900_001.0, 900_001.4, "success"))
+    chart = handoffs(story, tasks, 900_010.0)
+    assert chart is not None
+    begin_s, end_s = 0.25 - 0.02, 0.523 + 0.02
+    expected = [round(WIDTH * (s - begin_s) / (end_s - begin_s), 2) for s in (0.5, 0.51, 0.523)]
+    assert [place for _, place in at(chart, 0)] == pytest.approx(expected, abs=0.05)
+    assert [kind for kind, _ in at(chart, 0)] == ["last", "released", "first"]
+    assert [part.kind for part in chart.lanes[0].parts] == ["gives", "stands", "takes"]
+    assert "stood still for 23 ms" in chart.lanes[0].parts[1].text
+    assert [lane.label for lane in chart.bands] == ["plan"], "the other task ran later"
+    assert chart.bands[0].path.startswith("/dags/rebalance/runs/run%201%2Fx/tasks/plan")
+    assert "+300 ms" in [tick.text for tick in chart.ticks]
+    everything = whole(story, tasks, 900_010.0)
+    assert everything is not None
+    assert [lane.label for lane in everything.bands] == ["plan", "start"]
+    assert [line.text.split(":")[0] for line in everything.lines] == ["plan", "start", "settle"]
+
+
+def test_the_page_draws_the_chart_and_leads_to_the_tasks(shop: Cluster) -> None:
+    measured(shop)
+    tasks = [Span(task("plan"), 899_999.0, 900_000.4, "success")]
+    page = pages_of(shop, tasks=tasks).get("/clusters/shop/topics/orders/rebalances/2-abc").text
+    assert "a&#39;s last record passed the sink: 10:00:00.500 UTC, +500 ms after the plan" in page
+    assert 'href="/airflow/dags/rebalance/runs/run%201%2Fx/tasks/plan?try_number=2"' in page
+    assert "plan, success: 1.4 s" in page
+
+
+def test_a_rebalance_under_way_is_drawn_up_to_now(shop: Cluster) -> None:
+    record = Record(
+        "orders",
+        State.STABLE,
+        State.CLOSING,
+        2,
+        "g",
+        "2-abc",
+        "joined: b",
+        task("plan"),
+        900_000.0,
+        1.0,
+        0.0,
+        (hand_off(),),
+    )
+    shop.zk.ensure(shop.paths.history("orders"))
+    shop.zk.transact([Create(f"{shop.paths.history('orders')}/", encode_record(record), sequence=True)])
+    story = tell(rebalances(shop.coordinator, ["orders"])[0], 900_010.0)
+    chart = whole(
+        story,
+        (Span(Actor("airflow", "", "rebalance", "r", "confirm_closed", 1), 900_001.0, 0.0, "running"),),
+        900_010.0,
+    )
+    assert chart is not None
+    assert "a has not confirmed that it closed: 10" in chart.lanes[0].parts[0].text
+    assert "running: 9.0 s" in chart.bands[0].parts[0].text
+    assert handoffs(story, (), 900_010.0) is None
+    assert [(one.consumer, one.waited_s, one.over) for one in story.waits] == [("a", 10.0, False)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_hostile_names_are_text(shop: Cluster, name: str) -> None:
+    moves = (Move(1, name, NASTY, MoveKind.HANDOFF),)
+    rebalance(shop, "orders", 1, 900_000.0, *moves, cause=f"joined: {name}", actor=Actor("loop", name))
+    for path in ("/rebalances", "/clusters/shop/topics/orders/rebalances/1-orders"):
+        page = pages_of(shop).get(path).text
+        assert (NASTY in page, "<b>bold" in page) == (False, False)
+    data = pages_of(shop).get("/api/v1/rebalances").text
+    assert json.loads(data)["rebalances"][0]["causes"] == [f"joined: {name}"]
