@@ -156,11 +156,22 @@ def _moving(view: TopicView) -> set[int]:
     return {partition for partitions in listed for partition in partitions}
 
 
-def consumers(c: Coordinator) -> list[ConsumerOverview]:
-    """The consumers that are registered, hold something, are wanted in a fleet, or have a directive; sorted by id.
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at a cluster: its topics' nodes, everybody in it with their answers, and the fleets' consumers.
 
-    Asks each consumer's interface once. Raises the `Unavailable` kinds.
+    `held`: consumer → the largest incarnation that is granted anything; `wanted`: consumer of a fleet → why it is not launched.
     """
+
+    nodes: Mapping[str, TopicNode]
+    world: World
+    everybody: tuple[str, ...]
+    held: Mapping[str, int]
+    wanted: Mapping[str, str]
+
+
+def look(c: Coordinator) -> Look:
+    """Read all nodes, and ask each consumer's interface once. Raises the `Unavailable` kinds."""
     nodes, unclear = store.load_nodes(c.zk, c.paths, transitions.topics(c)), dict[str, str]()
     directives = load_directives(c, unclear)
     members = load_members(c, unclear)
@@ -171,8 +182,17 @@ def consumers(c: Coordinator) -> list[ConsumerOverview]:
     claims = load_claims(c, everybody, unclear)
     answers = c.statuses.ask(interfaces(everybody, members, claims))
     world = World(c.clock.now(), members, claims, directives, answers, unclear=unclear)
-    found = (_consumer(c, consumer, world, nodes, held.get(consumer, 0)) for consumer in everybody)
-    return [replace(one, problem=one.problem or wanted.get(one.consumer, "")) for one in found]
+    return Look(nodes, world, tuple(everybody), held, wanted)
+
+
+def consumers(c: Coordinator, seen: Look | None = None) -> list[ConsumerOverview]:
+    """The consumers that are registered, hold something, are wanted in a fleet, or have a directive; sorted by id.
+
+    `seen`: a look that was taken already. Raises the `Unavailable` kinds.
+    """
+    seen = look(c) if seen is None else seen
+    found = (_consumer(c, who, seen.world, seen.nodes, seen.held.get(who, 0)) for who in seen.everybody)
+    return [replace(one, problem=one.problem or seen.wanted.get(one.consumer, "")) for one in found]
 
 
 def _consumer(

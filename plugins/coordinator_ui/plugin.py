@@ -4,7 +4,7 @@ from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 from coordinator_plugin.preload import preload
 
-from coordinator_ui.registration import EXTERNAL_VIEWS, FASTAPI_APPS
+from coordinator_ui.registration import EXTERNAL_VIEWS, FASTAPI_APPS, REACT_APPS
 
 if not conf.getboolean("core", "lazy_load_plugins"):
     preload()
@@ -16,3 +16,4 @@ class CoordinatorPlugin(AirflowPlugin):
     name = "coordinator"
     fastapi_apps = FASTAPI_APPS
     external_views = EXTERNAL_VIEWS
+    react_apps = REACT_APPS

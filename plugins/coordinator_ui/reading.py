@@ -6,12 +6,13 @@
 """
 
 import asyncio
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from airflow.sdk.exceptions import AirflowNotFoundException
 from coordinator_plugin.hook import CoordinatorHook
@@ -26,6 +27,8 @@ THREADS = 4
 PAGE_LIMIT_S = 8.0
 ANSWER_LIMIT_S = 4.0  # of one request to ZooKeeper
 ASK_LIMIT_S = 1.5  # of the consumers' interfaces, which are asked all at once
+SHARE_S = 1.5
+MOST_SHARED = 500
 REMEMBER_FAILURE_S = 3.0
 LINGER_S = 60.0
 T = TypeVar("T")
@@ -54,6 +57,30 @@ class _Failure:
 
     error: StoreUnavailable
     until_s: float
+
+
+class Shared:
+    """Answers that several viewers share: a cluster with many consumers is not asked by each browser anew.
+
+    A failure is not kept: `Reader` remembers it.
+    """
+
+    def __init__(self, fresh_s: float = SHARE_S) -> None:
+        self._fresh_s = fresh_s
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._kept: dict[str, tuple[float, Any]] = {}
+
+    async def get(self, key: str, make: Callable[[], Awaitable[T]]) -> T:
+        """What was made for this key a moment ago, or a new one. At most `MOST_SHARED` keys are kept."""
+        if len(self._locks) > MOST_SHARED:
+            self._locks.clear()
+            self._kept.clear()
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            made_s, value = self._kept.get(key, (-math.inf, None))
+            if time.monotonic() - made_s > self._fresh_s:
+                value = await make()
+                self._kept[key] = (time.monotonic(), value)
+            return cast("T", value)
 
 
 class Reader:

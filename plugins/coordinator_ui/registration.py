@@ -46,6 +46,20 @@ EXTERNAL_VIEWS: list[dict[str, Any]] = [
         **ICONS,
     },
     {
+        "name": "Partitions live",
+        "href": f"{pages_address()}/live",
+        "destination": "nav",
+        "url_route": "partitions_live",
+        **ICONS,
+    },
+    {
+        "name": "Rebalances",
+        "href": f"{pages_address()}/rebalances",
+        "destination": "nav",
+        "url_route": "all_rebalances",
+        **ICONS,
+    },
+    {
         "name": "Moved partitions",
         "href": f"{pages_address()}/runs/{{DAG_ID}}/{{RUN_ID}}",
         "destination": "dag_run",
@@ -53,3 +67,7 @@ EXTERNAL_VIEWS: list[dict[str, Any]] = [
         **ICONS,
     },
 ]
+REACT_APPS: list[dict[str, Any]] = [
+    {"name": "Coordinator", "bundle_url": f"{pages_address()}/tile.js", "destination": "dashboard"},
+]
+"""The tile of the dashboard: Airflow lets nothing but a React component stand there."""

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from coordinator_plugin.clusters import dag_id
 from coordinator_plugin.pages_address import PREFIX
 from fastapi import Request
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from coordinator_tasks.core.move_ways import HOW
@@ -24,20 +24,37 @@ MOST_IN_GRID = 64
 """Partitions that fit side by side; a larger topic is shown by ranges."""
 
 
-def page(request: Request, template: str, *, status: HTTPStatus = HTTPStatus.OK, **values: Any) -> HTMLResponse:
-    """Render a template. `base` is the address of the pages, `airflow` that of Airflow's own UI."""
+VENDOR = Path(__file__).parent / "vendor"
+UPLOT = "uPlot-1.6.32"
+"""The charting library. It is part of the package: no page fetches anything from elsewhere."""
+
+
+def page(
+    request: Request,
+    template: str,
+    *,
+    status: HTTPStatus = HTTPStatus.OK,
+    scripts: tuple[str, ...] = (),
+    **values: Any,
+) -> HTMLResponse:
+    """Render a template. `base` is the address of the pages, `airflow` that of Airflow's own UI; `scripts`: further ones."""
     base = str(request.scope.get("root_path", "")).rstrip("/")
     text = (
         environment()
         .get_template(template)
-        .render(base=base, airflow=base.removesuffix(PREFIX), status=status, **values)
+        .render(base=base, airflow=base.removesuffix(PREFIX), status=status, scripts=scripts, **values)
     )
-    return HTMLResponse(text, status, headers=_headers())
+    return HTMLResponse(text, status, headers=_headers(scripts))
 
 
 def data(content: Any, status: HTTPStatus = HTTPStatus.OK) -> JSONResponse:
     """JSON that no browser keeps, shows as a page, or takes for a script."""
     return JSONResponse(content, status, headers=_headers())
+
+
+def script(name: str) -> Response:
+    """One of our scripts, for Airflow's own page."""
+    return Response(_code()[name], media_type="text/javascript", headers=_headers())
 
 
 @cache
@@ -72,17 +89,28 @@ def environment() -> Environment:
         "count": counted,
         "dag_id": dag_id,
         "most_in_grid": MOST_IN_GRID,
-        "script": (TEMPLATES / "page.js").read_text(encoding="utf-8"),
-        "style": (TEMPLATES / "page.css").read_text(encoding="utf-8"),
+        "scripts_text": _code(),
+        "style": f"{_read(VENDOR / f'{UPLOT}.min.css')}{_read(TEMPLATES / 'page.css')}",
     }
     return made
 
 
 @cache
-def _headers() -> dict[str, str]:
+def _code() -> dict[str, str]:
+    """The scripts by name; `page` is in every page."""
+    own = {name: _read(TEMPLATES / f"{name}.js") for name in ("page", "live", "ask", "tile")}
+    return {**own, "uPlot": _read(VENDOR / f"{UPLOT}.iife.min.js")}
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+@cache
+def _headers(scripts: tuple[str, ...] = ()) -> dict[str, str]:
     """The content security policy: only our own script and style, and only Airflow's own pages may frame this one."""
-    texts = environment().globals
-    script, style = (_hash(str(texts[name])) for name in ("script", "style"))
+    script = " ".join(_hash(_code()[name]) for name in ("page", *scripts))
+    style = _hash(str(environment().globals["style"]))
     policy = (
         f"default-src 'none'; script-src {script}; style-src {style}; connect-src 'self'; img-src data:; "
         "frame-ancestors 'self'; base-uri 'none'; form-action 'self'"

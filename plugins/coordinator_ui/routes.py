@@ -1,6 +1,7 @@
 # No `from __future__ import annotations` here: FastAPI resolves these annotations when it builds the routes.
 """The pages' addresses. Each one requires Airflow's own check of the user, and is only a GET."""
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -9,6 +10,7 @@ from http import HTTPStatus
 from typing import Annotated, Any, TypeVar
 
 from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.api_fastapi.core_api.security import get_user
 from airflow.models.dagrun import DagRun
 from airflow.models.xcom import XComModel
 from coordinator_plugin.clusters import Cluster, clusters
@@ -21,7 +23,7 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, NotManaged, Refused
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.history import Rebalance
-from coordinator_ui import pages, past, timeline
+from coordinator_ui import live, pages, past, timeline
 from coordinator_ui.access import (
     REBALANCE,
     action_of_dag,
@@ -31,18 +33,23 @@ from coordinator_ui.access import (
     may_read_run,
     readable_clusters,
 )
+from coordinator_ui.asking import form_of
 from coordinator_ui.listing import listed, wanted_of
 from coordinator_ui.past import Sides, Wanted
-from coordinator_ui.reading import Reader
-from coordinator_ui.render import data, page
+from coordinator_ui.reading import Reader, Shared
+from coordinator_ui.render import data, page, script
 from coordinator_ui.shown import rebalance_row, rebalance_whole
 from coordinator_ui.story import Story, only, tell
 from coordinator_ui.tasks import task_spans
 from coordinator_ui.timeline import Span
+from coordinator_ui.trends import Trends
 
 SHOWN = 20
 MOST_SHOWN = 500
 LISTED = 50
+MOST_SERIES = 12
+MOST_CLUSTERS = 20
+LIVE_SCRIPTS = ("uPlot", "live")
 MOST_LISTED = 200
 STATUSES: Mapping[type[CoordinatorError], HTTPStatus] = {
     NotManaged: HTTPStatus.NOT_FOUND,
@@ -55,12 +62,13 @@ T = TypeVar("T")
 
 API = "/api/v1"
 router = APIRouter(default_response_class=HTMLResponse)
-api = APIRouter(prefix=API, default_response_class=JSONResponse)
+data_router = APIRouter(prefix=API, default_response_class=JSONResponse)
 """The data of the pages for programs."""
 OfCluster = Depends(may_read_cluster)
 OfRun = Depends(may_read_run)
 Limit = Annotated[int, Query(ge=1, le=MOST_SHOWN)]
 PageLimit = Annotated[int, Query(ge=1, le=MOST_LISTED)]
+Topic = Annotated[str, Query(max_length=past.MOST_TEXT + 49)]
 Rest = Annotated[str, Query(alias="rest", max_length=400)]
 Filter = Annotated[Wanted, Depends(wanted_of)]
 Readable = Annotated[tuple[Cluster, ...], Depends(readable_clusters)]
@@ -71,8 +79,9 @@ def make_app(reader: Reader | None = None) -> FastAPI:
     app = FastAPI(title="Coordinator", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.reader = reader or Reader()
     app.state.task_spans = task_spans
+    app.state.trends, app.state.shared = Trends(), Shared()
     app.include_router(router)
-    app.include_router(api)
+    app.include_router(data_router)
     app.add_exception_handler(AnyHTTPException, _refused)
     app.add_exception_handler(CoordinatorError, _failed)
     return app
@@ -142,7 +151,7 @@ async def rebalance(request: Request, cluster: str, topic: str, rebalance: str) 
     )
 
 
-@api.get("/clusters/{cluster}/topics/{topic}/rebalances/{rebalance}", dependencies=[OfCluster])
+@data_router.get("/clusters/{cluster}/topics/{topic}/rebalances/{rebalance}", dependencies=[OfCluster])
 async def rebalance_data(request: Request, cluster: str, topic: str, rebalance: str) -> Response:
     """The same as JSON."""
     whole = await _whole(request, cluster, topic, rebalance, time.time())
@@ -160,7 +169,7 @@ async def rebalances(
     return page(request, "rebalances.html", cluster="", found=found, asked=asked, rest=rest, now=now, live=not rest)
 
 
-@api.get("/rebalances")
+@data_router.get("/rebalances")
 async def rebalances_data(
     request: Request, readable: Readable, wanted: Filter, limit: PageLimit = LISTED, rest: Rest = ""
 ) -> Response:
@@ -168,6 +177,80 @@ async def rebalances_data(
     found = await listed(request, [one.name for one in readable], wanted, limit, time.time(), rest)
     rows = [rebalance_row(name, story) for name, story in found.found]
     return data({"rebalances": rows, "rest": found.rest or None, "problems": list(found.problems)})
+
+
+@router.get("/live", dependencies=[OfCluster])
+@router.get("/clusters/{cluster}/live", dependencies=[OfCluster])
+async def live_page(request: Request, cluster: str = "") -> HTMLResponse:
+    """The page that asks for `live_data` again and again; it reads nothing itself, so it is there at once."""
+    name = cluster_of(cluster).name
+    names = [one.name for one in clusters()]
+    return page(request, "live.html", scripts=LIVE_SCRIPTS, cluster=name, clusters=names, live=False)
+
+
+@router.get("/clusters/{cluster}/ask/{action}", dependencies=[OfCluster])
+async def ask(request: Request, cluster: str, action: str) -> HTMLResponse:
+    """The form of an action with its fields filled in from the address. Nothing happens until a person presses its button."""
+    name, form = cluster_of(cluster).name, form_of(action, request.query_params)
+    return page(request, "ask.html", scripts=("ask",), cluster=name, form=form, live=False)
+
+
+@data_router.get("/clusters/{cluster}/live", dependencies=[OfCluster])
+async def live_data(request: Request, cluster: str, topic: Topic = "") -> Response:
+    """Topics, partitions and consumers now."""
+    _, whole = await _live(request, cluster_of(cluster).name, topic)
+    return data(whole)
+
+
+@data_router.get("/clusters/{cluster}/trend", dependencies=[OfCluster])
+async def trend_data(
+    request: Request, cluster: str, topic: Topic, partition: Annotated[int | None, Query(ge=0)] = None
+) -> Response:
+    """How far the owners of a topic, or of one partition, were behind in the last hour."""
+    name, trends = cluster_of(cluster).name, request.app.state.trends
+    series = await run_in_threadpool(trends.series, name, topic, partition)
+    shown = sorted(series.items(), key=lambda one: (-one[1][-1][0], -max(lag for _, lag in one[1]), one[0]))[
+        :MOST_SERIES
+    ]
+    points = [{"owner": owner, "at": [at for at, _ in one], "lag": [lag for _, lag in one]} for owner, one in shown]
+    return data({"topic": topic, "partition": partition, "series": points, "left_out": len(series) - len(shown)})
+
+
+@router.get("/tile.js", dependencies=[Depends(get_user)])
+async def tile() -> Response:
+    """The code of the dashboard's tile. It has no data, so any signed-in user may load it."""
+    return script("tile")
+
+
+@data_router.get("/summary")
+async def summary_data(request: Request, readable: Readable) -> Response:
+    """What is wrong now, of every cluster that the user may read: the tile of Airflow's dashboard."""
+    asked = [_live(request, one.name, "") for one in readable[:MOST_CLUSTERS]]
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    found = []
+    for one, answer in zip(readable, answers, strict=False):
+        if isinstance(answer, CoordinatorError):
+            found.append({"cluster": one.name, "problem": answer.told})
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            found.append(live.summary(answer[0]))
+    return data({"clusters": found})
+
+
+async def _live(request: Request, cluster: str, topic: str) -> tuple[live.Now, dict[str, Any]]:
+    """One look for all who look at the same time."""
+    state = request.app.state
+
+    def read(c: Coordinator) -> tuple[live.Now, dict[str, Any]]:
+        seen = live.now(c, topic)
+        return seen, live.data(seen, state.trends)
+
+    async def make() -> tuple[live.Now, dict[str, Any]]:
+        return await _read(request, cluster, read)
+
+    shared: Shared = state.shared
+    return await shared.get(f"{cluster} {topic}", make)
 
 
 def run_times(dag_id: str, run_id: str, session: SessionDep) -> tuple[float, float]:
@@ -219,15 +302,16 @@ async def run(request: Request, dag_id: str, run_id: str, times: Times, result: 
         return page(request, "action.html", dag_id=dag_id, run_id=run_id, result=result, live=not result.over)
     cluster = cluster_of_dag(dag_id)
     if cluster is None:
-        return page(request, "run.html", cluster="", run_id=run_id, stories=[], live=False)
+        return page(request, "run.html", cluster="", run_id=run_id, stories=[], now={}, live=False)
+    seen, _ = await _live(request, cluster.name, "")
     began_at, ended_at = times
     now = time.time()
     stories: list[Story] = []
     if began_at:
         parts = await _read(request, cluster.name, lambda c: pages.run_rebalances(c, run_id, began_at, ended_at or now))
         stories = [part for one in parts if (part := only(tell(one, now), run_id)) is not None]
-    live = not ended_at
-    return page(request, "run.html", cluster=cluster.name, run_id=run_id, stories=stories, live=live)
+    told = live.summary(seen)
+    return page(request, "run.html", cluster=cluster.name, run_id=run_id, stories=stories, now=told, live=not ended_at)
 
 
 async def _read(request: Request, cluster: str, read: Callable[[Coordinator], T]) -> T:

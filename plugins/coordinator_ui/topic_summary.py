@@ -3,7 +3,7 @@
 A part that cannot be read is replaced by a sentence. These functions raise only `StoreUnavailable`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.errors import DiscoveryUnavailable, Malformed, Refused
@@ -53,15 +53,17 @@ class TopicSummary:
         return tuple(sorted({p for numbers in listed for p in numbers}))
 
 
-def summaries(c: Coordinator, topics: Iterable[str]) -> tuple[TopicSummary, ...]:
-    """These topics, in their order."""
+def summaries(
+    c: Coordinator, topics: Iterable[str], world: Callable[[], World] | None = None
+) -> tuple[TopicSummary, ...]:
+    """These topics, in their order. `world`: looks at everybody, after the topics are read."""
     views: dict[str, TopicView | str] = {}
     for topic in topics:
         try:
             views[topic] = store.load(c.zk, c.paths, topic).view
         except (Malformed, Refused) as error:
             views[topic] = error.told
-    missing = _blockers(c, [view for view in views.values() if isinstance(view, TopicView)])
+    missing = _blockers(c, [view for view in views.values() if isinstance(view, TopicView)], world)
     return tuple(_summary(c, topic, view, missing.get(topic, {})) for topic, view in views.items())
 
 
@@ -98,13 +100,15 @@ def _newest(c: Coordinator, topic: str) -> tuple[Record | None, str]:
         return None, error.told
 
 
-def _blockers(c: Coordinator, views: Iterable[TopicView]) -> dict[str, dict[str, str]]:
+def _blockers(
+    c: Coordinator, views: Iterable[TopicView], look: Callable[[], World] | None
+) -> dict[str, dict[str, str]]:
     """Topic → consumer → its missing confirmation, for the topics on their way. Asks nobody if there are none."""
     moving = {view.topic: view for view in views if view.state is not None and view.state.state in _MOVING}
     if not moving:
         return {}
     try:
-        world = _world(c, moving.values())
+        world = look() if look is not None else _world(c, moving.values())
     except (DiscoveryUnavailable, Malformed) as error:
         return {topic: {"the registry of consumers": error.told} for topic in moving}
     return {topic: blockers(view, world) for topic, view in moving.items()}

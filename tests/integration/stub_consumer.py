@@ -46,6 +46,7 @@ class StubConsumer:
         self.topics = topics
         self.consumer = consumer
         self.deaf = False
+        self.lag: int | None = None  # of each partition
         self.incarnation = 0
         self._pictures: dict[str, TopicNode] = {}
         self._running: dict[str, dict[int, Token]] = {}
@@ -130,7 +131,10 @@ class StubConsumer:
         """The answer of its interface."""
         found = {}
         for topic, picture in list(self._pictures.items()):
-            running = {p: RunningPartition(0, token, started=True) for p, token in list(self._running[topic].items())}
+            running = {
+                p: RunningPartition(0, token, started=True, lag_records=self.lag)
+                for p, token in list(self._running[topic].items())
+            }
             held = holding.may_hold(picture, self.consumer, self.incarnation, False)
             found[topic] = TopicStatus(picture.generation, picture.epoch, held, running)
         cluster = self.settings.cluster

@@ -1,5 +1,6 @@
 """From Airflow's own pages a stranger learns which partitions moved, from whom to whom, why, and how long it took."""
 
+import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -79,8 +80,9 @@ def join(settings: Settings, coordinator: Coordinator) -> Iterator[Rebalance]:
     eventually(lambda: added(coordinator))
     with StubConsumer(settings, "ann"), StubConsumer(settings, "bob"):
         eventually(lambda: newest(coordinator))
-        with StubConsumer(settings, "cy"):
+        with StubConsumer(settings, "cy") as cy:
             eventually(lambda: "cy" in newest(coordinator))
+            cy.lag = 7
             (found,) = (one for one in history.rebalances(coordinator, [TOPIC]) if "cy" in one.cause)
             yield found
 
@@ -227,3 +229,119 @@ def test_pages_follow_airflows_dark_mode_and_let_nothing_foreign_in(browser: Bro
     assert colours["light"] == "rgb(255, 255, 255)"
     assert colours["dark"] != colours["light"]
     assert [line for line in browser.said() if "Content Security Policy" in line] == []
+
+
+# All rebalances, live, and asking ---------------------------------------------------------------------------------------
+
+
+def keep(browser: Browser, name: str) -> None:
+    """A screenshot for the documents, where `SCREENSHOTS` names a folder."""
+    if folder := os.environ.get("SCREENSHOTS"):
+        high = min(1_900, browser.driver.execute_script("return document.documentElement.scrollHeight"))
+        metrics = {"width": 1280, "height": high, "deviceScaleFactor": 1, "mobile": False}
+        browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        browser.driver.save_screenshot(str(Path(folder) / f"{name}.png"))
+        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.fixture(params=["light", "dark"])
+def theme(browser: Browser, request: pytest.FixtureRequest) -> str:
+    """Airflow's own colour mode."""
+    browser.leave()
+    browser.open("/")
+    browser.driver.execute_script(f"localStorage.setItem('theme', '{request.param}')")
+    return str(request.param)
+
+
+def owners_now(coordinator: Coordinator) -> dict[int, str]:
+    node = coordinator.zk.get(coordinator.paths.topic(TOPIC))
+    return dict(codec.decode_node("", node.data).assignments)
+
+
+def test_a_stranger_finds_the_join_among_all_rebalances_with_both_sides_and_the_tasks(
+    browser: Browser, join: Rebalance, coordinator: Coordinator, theme: str
+) -> None:
+    browser.open("/coordinator/rebalances?consumer=cy")
+    row = next(one for one in browser.find_all("table.cards tbody tr") if "cy joined" in one.text)
+    keep(browser, f"rebalances-{theme}")
+    row.find_element(By.CSS_SELECTOR, "a").click()
+    browser.until(lambda: join.rebalance in browser.find("main").text, "the rebalance")
+    sides = browser.find_all("table[aria-labelledby=sides] tbody tr")
+    after = {row.find_element(By.TAG_NAME, "th").text: row.find_elements(By.TAG_NAME, "td")[1].text for row in sides}
+    owned = {who: set[int]() for who in after}
+    for partition, who in owners_now(coordinator).items():
+        owned[who].add(partition)
+    assert {
+        who: {n for line in text.split("\n")[1:] for part in line.split(" ") for n in listed(part.rstrip(","))}
+        for who, text in after.items()
+    } == owned
+    bands = {one.text for one in browser.find_all(".chart a text")}
+    assert {record.actor.task for record in join.records} <= bands | {"confirm_closed", "confirm_started"}
+    waits = {one.text for one in browser.find_all("table[aria-labelledby=waits] tbody th")}
+    assert waits == {"ann", "bob", "cy"}
+    keep(browser, f"rebalance-{theme}")
+    assert [line for line in browser.said() if "Content Security Policy" in line] == []
+
+
+def test_the_live_page_says_what_zookeeper_and_the_consumers_say(
+    browser: Browser, coordinator: Coordinator, theme: str
+) -> None:
+    browser.open("/coordinator/live")
+    truth = {str(p): who for p, who in owners_now(coordinator).items()}
+
+    def shown() -> dict[str, str]:
+        rows = browser.find_all("[aria-label=Partitions] .space .row")
+        cells = [[cell.text for cell in row.find_elements(By.CSS_SELECTOR, "span[role=cell]")] for row in rows]
+        return {cell[0]: cell[1] for cell in cells if cell[2] == "runs"}
+
+    browser.until(lambda: shown() == truth, "each partition with its owner")
+    topic = browser.find("table[aria-label=Topics] tbody tr").text
+    assert "Stable" in topic
+    assert f"{7 * list(truth.values()).count('cy')} records" in topic
+    consumers = browser.find("[aria-label=Consumers] .space").text
+    assert all(name in consumers for name in ("ann", "bob", "cy"))
+    keep(browser, f"live-{theme}")
+    assert [line for line in browser.said() if "Content Security Policy" in line] == []
+
+
+@pytest.mark.parametrize("path", ["/", "/live", "/rebalances", "/rebalance", "/ask"])
+def test_no_page_is_wider_than_a_phone(browser: Browser, settings: Settings, join: Rebalance, path: str) -> None:
+    cluster = f"/clusters/{settings.cluster}"
+    paths = {"/rebalance": f"{cluster}/topics/{TOPIC}/rebalances/{join.rebalance}", "/ask": f"{cluster}/ask/pin"}
+    metrics = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
+    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    browser.open(f"/coordinator{paths.get(path, path)}")
+    browser.find("h1")
+    if path == "/live":
+        browser.find("[aria-label=Partitions] .space .row")
+    wide = browser.driver.execute_script("return document.documentElement.scrollWidth")
+    browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert wide <= 390
+
+
+def test_an_action_starts_from_the_row_that_it_is_about_and_only_by_the_button(
+    browser: Browser, airflow: EmbeddedAirflow, settings: Settings
+) -> None:
+    browser.open("/coordinator/live")
+    browser.find("[aria-label=Consumers] .space a").click()
+    browser.until(lambda: browser.find("h1").text == "Drain", "the form")
+    assert browser.find("#field-consumer").get_attribute("value") == "ann"
+    browser.find("#field-why").send_keys("new disk")
+    assert airflow.client.dag_runs("drain") == []
+    keep(browser, "ask")
+    browser.find("form#ask button").click()
+    (run,) = eventually(lambda: airflow.client.dag_runs("drain"))
+    assert run["conf"] == {"cluster": settings.cluster, "consumer": "ann", "why": "new disk", "dry_run": True}
+    browser.until(lambda: "/dags/drain/runs/" in browser.driver.current_url, "Airflow's page of the run")
+    eventually(lambda: airflow.client.dag_runs("drain")[0]["state"] == "success")
+    browser.enter()
+    browser.until(lambda: "Dry run: nothing was changed" in browser.find("main").text, "the result")
+
+
+def test_the_tile_of_the_dashboard_says_what_needs_somebody(browser: Browser) -> None:
+    browser.leave()
+    browser.open("/")
+    text = browser.until(lambda: browser.find("[data-coordinator-tile]").text, "the tile")
+    assert "The only topic is Stable" in text
+    assert "3 consumers run" in text
+    keep(browser, "tile")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,10 @@ from pathlib import Path
 from statistics import median
 
 import pytest
+from coordinator_ui.access import may_read_cluster
+from coordinator_ui.reading import Reader
+from coordinator_ui.routes import make_app
+from fastapi.testclient import TestClient
 
 from coordinator_tasks.core.model import Pauses, Record
 from coordinator_tasks.core.pauses import sentence
@@ -136,6 +141,23 @@ def ended_by_taker(found: Sequence[Stall], rows: Sequence[Row], partition: int, 
     return next(stall for stall in found if stall.until_at >= first_at)
 
 
+def shown_pauses(site: Site, rebalance: str) -> dict[int, float]:
+    """Partition → its pause in seconds, as the page of the rebalance says it."""
+    app = make_app(Reader(lambda name: (name, lambda: open_coordinator(site.settings))))
+    app.dependency_overrides[may_read_cluster] = lambda: None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COORDINATOR_CLUSTERS", site.cluster)
+        path = f"/clusters/{site.cluster}/topics/{site.topic}/rebalances/{rebalance}"
+        page = TestClient(app, root_path="/coordinator").get(path).text
+    if folder := os.environ.get("SCREENSHOTS"):
+        (Path(folder) / f"{rebalance}.html").write_text(page)
+    table = page[page.index('aria-labelledby="pauses"') :].split("</table>")[0]
+    cells = (
+        re.search(r'class="number">(\d+)</th>.*>([\d.]+) (ms|s) \(±', row, re.DOTALL) for row in table.split("</tr>")
+    )
+    return {int(found[1]): float(found[2]) * (0.001 if found[3] == "ms" else 1.0) for found in cells if found}
+
+
 @pytest.mark.parametrize("shift_s", [0.0, SHIFT_S], ids=["one clock", "one clock is ahead by minutes"])
 def test_the_pauses_in_the_history_are_those_of_the_rows(
     managed: Managed, plain: Callable[..., Plain], shift_s: float
@@ -170,6 +192,7 @@ def test_the_pauses_in_the_history_are_those_of_the_rows(
     ]
     by_rows = stalls.stalls(produced, rows)
     errors_s: list[float] = []
+    page_errors_s: list[float] = []
     outside = 0
     for rebalance in names:
         first, last = measured(managed, rebalance)
@@ -178,6 +201,7 @@ def test_the_pauses_in_the_history_are_those_of_the_rows(
         assert found.left_out == ()
         assert {one.partition for one in found.measured} == {m.partition for m in first.moves}, "every moved partition"
         longest = stalls.longest(by_rows, first.at, last.at + 1.0)
+        on_page = shown_pauses(site, rebalance)
         print(f"\n{sentence(found)}")
         for pause in found.measured:
             assert pause.last_at is not None
@@ -187,6 +211,7 @@ def test_the_pauses_in_the_history_are_those_of_the_rows(
             stall = ended_by_taker(by_rows[pause.partition], rows, pause.partition, first.epoch)
             off_s = pause.wait_s - stall.length_s
             errors_s.append(abs(off_s))
+            page_errors_s.append(abs(on_page[pause.partition] - stall.length_s))
             outside += abs(off_s) > pause.error_s + 0.010
             print(
                 f"  partition {pause.partition}: {pause.wait_s * 1000:6.1f} ms ±{pause.error_s * 1000:.1f}, by rows "
@@ -199,6 +224,7 @@ def test_the_pauses_in_the_history_are_those_of_the_rows(
         )
     print(f"{len(errors_s)} pauses; median error {median(errors_s) * 1000:.1f} ms; outside of the bound: {outside}")
     assert median(errors_s) < 0.010
+    assert median(page_errors_s) < 0.010, "what a person reads on the page"
     assert outside <= len(errors_s) / 10
     with open_coordinator(site.settings) as c:
         assert len(stored_pauses(c, site.topic)) >= len(errors_s)

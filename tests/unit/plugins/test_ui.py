@@ -412,6 +412,8 @@ def test_every_route_only_reads_and_asks_airflow_who_it_is(route: Any) -> None:
     assert route.methods == {"GET"}
     assert uses(route.dependant, get_user), "anyone could open it"
     checks = (may_read_cluster, may_read_run, readable_clusters)
+    if route.path == "/tile.js":
+        return  # code without any data
     assert any(uses(route.dependant, check) for check in checks), "any user could open it"
 
 

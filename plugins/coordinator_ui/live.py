@@ -1,0 +1,312 @@
+"""A cluster now: its topics with what they wait for, its partitions with how far they are behind, and its consumers. Writes nothing.
+
+Figures of a partition are those that its present owner says; a former owner's count no more, also while it still answers.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from coordinator_tasks.core.errors import DiscoveryUnavailable, Malformed, NodeMissing
+from coordinator_tasks.core.machine.world import World
+from coordinator_tasks.core.model import State
+from coordinator_tasks.core.partition_text import counted, ranges, shown
+from coordinator_tasks.service import overview, transitions
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.overview import ConsumerOverview, Look
+from coordinator_ui import words
+from coordinator_ui.topic_summary import TopicSummary, summaries
+from coordinator_ui.trends import Standing, Trends
+
+MOST_PARTITIONS = 20_000
+MOST_TEXTS = 20
+OWNED, CLOSING, STARTING, PAUSED, IDLE, UNKNOWN, UNOWNED = range(7)
+STATES = ("runs", "gives", "takes", "paused", "idle", "unknown", "nobody")
+"""What a partition does, by the number that stands in the data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """One look at a cluster. `problem` = why nothing is known of the consumers."""
+
+    at: float
+    cluster: str
+    topics: tuple[TopicSummary, ...]
+    consumers: tuple[ConsumerOverview, ...]
+    world: World
+    wanted: frozenset[str] = frozenset()
+    problem: str = ""
+
+
+def now(c: Coordinator, topic: str = "") -> Now:
+    """Look once; with a topic, at this one alone. Raises `StoreUnavailable`."""
+    looked: list[Look] = []
+
+    def world() -> World:
+        if not looked:
+            looked.append(overview.look(c))
+        return looked[0].world
+
+    problem, consumers = "", tuple[ConsumerOverview, ...]()
+    found = summaries(c, [topic] if topic else transitions.topics(c), world)
+    try:
+        world()
+        consumers = tuple(overview.consumers(c, looked[0]))
+    except (DiscoveryUnavailable, Malformed) as error:
+        problem = error.told
+    except NodeMissing:
+        pass
+    seen = looked[0].world if looked else World(c.clock.now())
+    wanted = frozenset(looked[0].wanted) if looked else frozenset()
+    return Now(c.clock.now(), c.paths.cluster, found, consumers, seen, wanted, problem)
+
+
+def standings(seen: Now) -> list[Standing]:
+    """Every partition of every topic, as its present owner says."""
+    found = []
+    for one in seen.topics:
+        owners = {p: who for who, numbers in one.owners.items() for p in numbers}
+        said = {who: _running(seen.world, who, one.topic) for who in one.owners}
+        for partition in one.partitions:
+            who = owners.get(partition, "")
+            running = said[who].get(partition) if who else None
+            if running is None:
+                found.append(Standing(one.topic, partition, who))
+                continue
+            lag, rate = running.lag_records, running.rate
+            found.append(
+                Standing(
+                    one.topic,
+                    partition,
+                    who,
+                    float(running.position),
+                    math.nan if lag is None else float(lag),
+                    math.nan if rate is None else rate,
+                )
+            )
+    return found
+
+
+def _running(world: World, who: str, topic: str) -> Mapping[int, Any]:
+    status = world.status(who)
+    said = status.topics.get(topic) if status is not None else None
+    return said.running if said is not None else {}
+
+
+def data(seen: Now, trends: Trends) -> dict[str, Any]:
+    """The answer of the data API; `trends` learns from it. At most `MOST_PARTITIONS` partitions, the rest is counted."""
+    every = standings(seen)
+    trends.add(seen.cluster, seen.at, every)
+    speeds = trends.speeds(seen.cluster, seen.at, every)
+    by_topic: dict[str, list[Standing]] = {}
+    for one in every:
+        by_topic.setdefault(one.topic, []).append(one)
+    moving = {who for one in seen.topics for who in (*one.closing, *one.starting)}
+    names = sorted({one.consumer for one in seen.consumers} | {one.owner for one in every if one.owner} | moving)
+    return {
+        "cluster": seen.cluster,
+        "now": round(seen.at, 3),
+        "problem": seen.problem,
+        "states": list(STATES),
+        "topics": [
+            {**_topic(one, by_topic.get(one.topic, []), speeds), "trend": trends.totals(seen.cluster, one.topic)}
+            for one in seen.topics
+        ],
+        "owners": names,
+        "partitions": _columns(seen, every[:MOST_PARTITIONS], speeds, names),
+        "moves": _moves(seen, names),
+        "left_out": max(0, len(every) - MOST_PARTITIONS),
+        "consumers": [_consumer(one, seen) for one in seen.consumers],
+    }
+
+
+def _topic(one: TopicSummary, standing: Sequence[Standing], speeds: Mapping[tuple[str, int], float]) -> dict[str, Any]:
+    lag, rate = _sum(s.lag for s in standing), _sum(s.rate for s in standing)
+    speed = _sum(speeds.get((one.topic, s.partition), math.nan) for s in standing)
+    return {
+        "topic": one.topic,
+        "state": one.state.value,
+        "says": says(one),
+        "since": one.since_at or None,
+        "epoch": one.epoch,
+        "partitions": len(one.partitions),
+        "unowned": ranges(one.unowned),
+        "moving": ranges(one.moving),
+        "blockers": dict(list(one.blockers.items())[:MOST_TEXTS]),
+        "overrides": list(one.overrides[:MOST_TEXTS]),
+        "problem": one.problem,
+        "lag": _number(lag),
+        "lag_s": _number(_seconds(lag, rate)),
+        "rate": _number(rate),
+        "speed": _number(speed),
+        "drain_s": _number(drain_s(lag, rate, speed)),
+        "advice": advice(one, standing, lag, rate, speed),
+    }
+
+
+def says(one: TopicSummary) -> str:
+    """The state, and what the topic waits for, in a sentence."""
+    if one.problem:
+        return one.problem
+    if one.removed:
+        return "It is being removed." if one.owners or one.moving else "It was removed."
+    if one.blockers:
+        waits = shown(list(one.blockers.values()))
+        verb = "close" if one.state is State.CLOSING else "start"
+        return f"It waits for {counted(len(one.moving), 'partition')} to {verb}: {waits}."
+    if one.unowned:
+        return f"Nobody reads {counted(len(one.unowned), 'partition')}: {'start a consumer' if not one.owners else 'the next plan assigns them'}."
+    said = words.meaning(one.state)
+    return f"{said[:1].upper()}{said[1:]}."
+
+
+def drain_s(lag: float, rate: float, speed: float) -> float:
+    """Seconds until nothing is left, at the present rates; infinite = it never ends so, NaN = not known."""
+    if lag == 0:
+        return 0.0
+    gain = speed - rate
+    if math.isnan(lag) or math.isnan(gain):
+        return math.nan
+    return lag / gain if gain > 0 else math.inf
+
+
+def advice(one: TopicSummary, standing: Sequence[Standing], lag: float, rate: float, speed: float) -> str:
+    """Whether one more consumer would help, in a sentence; empty = nothing can be said."""
+    if math.isnan(lag) or not one.owners:
+        return ""
+    left = drain_s(lag, rate, speed)
+    if lag == 0 or lag <= max(rate, 0.0) * 2:
+        return "Another consumer would not help: the consumers keep up."
+    if len(one.owners) >= len(one.partitions):
+        return "Another consumer would not help: each consumer has one partition already, so it would get none."
+    worst = max(standing, key=lambda s: 0.0 if math.isnan(s.lag) else s.lag)
+    if worst.lag > lag / 2 and len(one.owners.get(worst.owner, ())) == 1:
+        return f"Another consumer would help little: partition {worst.partition} has more than half of the lag, and {worst.owner} reads nothing else of it."
+    if math.isnan(left):
+        return "It is not known yet whether another consumer would help: the speed is measured over some seconds."
+    most = max(len(numbers) for numbers in one.owners.values())
+    if math.isinf(left):
+        return f"Another consumer would help: the lag grows, and one consumer reads {counted(most, 'partition')}."
+    return f"Another consumer would shorten it: the lag is gone in {words.duration(left)} as it is."
+
+
+def _columns(
+    seen: Now, every: Sequence[Standing], speeds: Mapping[tuple[str, int], float], names: Sequence[str]
+) -> dict[str, list[Any]]:
+    """The partitions in columns: a tenth of the size of objects. Owners and topics are places in their lists; -1 = nobody."""
+    owner_at = {name: place for place, name in enumerate(names)}
+    topic_at = {one.topic: place for place, one in enumerate(seen.topics)}
+    states = {one.topic: _states(one, seen) for one in seen.topics}
+    measured = [speeds.get((one.topic, one.partition), math.nan) for one in every]
+    return {
+        "topic": [topic_at[one.topic] for one in every],
+        "partition": [one.partition for one in every],
+        "owner": [owner_at.get(one.owner, -1) for one in every],
+        "state": [states[one.topic].get(one.partition, UNOWNED) for one in every],
+        "lag": [_number(one.lag) for one in every],
+        "lag_s": [_number(_seconds(one.lag, one.rate)) for one in every],
+        "rate": [_number(one.rate) for one in every],
+        "speed": [_number(speed) for speed in measured],
+        "drain_s": [_number(drain_s(one.lag, one.rate, s)) for one, s in zip(every, measured, strict=True)],
+    }
+
+
+def _moves(seen: Now, names: Sequence[str]) -> list[list[int]]:
+    """Topic, partition, giver and taker of what is on its way, as places in their lists; -1 = nobody."""
+    place = {name: at for at, name in enumerate(names)}
+    found = []
+    for number, one in enumerate(seen.topics):
+        givers = {p: place[who] for who, numbers in one.closing.items() for p in numbers}
+        takers = {p: place[who] for who, numbers in one.starting.items() for p in numbers}
+        found += [[number, p, givers.get(p, -1), takers.get(p, -1)] for p in sorted(givers.keys() | takers.keys())]
+    return found[:MOST_PARTITIONS]
+
+
+def _states(one: TopicSummary, seen: Now) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for who, numbers in one.owners.items():
+        running = _running(seen.world, who, one.topic)
+        known = seen.world.status(who) is not None
+        found |= {p: (OWNED if p in running else IDLE) if known else UNKNOWN for p in numbers}
+    paused = {p: PAUSED for who in seen.consumers for t in who.topics if t.topic == one.topic for p in t.paused}
+    found |= {p: state for p, state in paused.items() if p in found}
+    found |= {p: STARTING for numbers in one.starting.values() for p in numbers}
+    return found | {p: CLOSING for numbers in one.closing.values() for p in numbers}
+
+
+def _consumer(one: ConsumerOverview, seen: Now) -> dict[str, Any]:
+    member = seen.world.members.get(one.consumer)
+    claim = seen.world.claims.get(one.consumer)
+    absent = claim.absence if claim is not None and member is None else None
+    return {
+        "consumer": one.consumer,
+        "presence": one.presence,
+        "host": urlsplit(one.address).hostname or "",
+        "address": one.address,
+        "release": one.release,
+        "code": one.code,
+        "rack": member.rack if member is not None else "",
+        "capacity": member.capacity if member is not None else None,
+        "incarnation": one.incarnation or None,
+        "registered": (member.registered_at or None) if member is not None else None,
+        "answers": bool(one.health),
+        "absent_since": absent.since_at if absent is not None else None,
+        "health": one.health,
+        "asked": one.asked,
+        "isolated": one.presence == "isolated",
+        "draining": one.presence == overview.DRAINING,
+        "wanted": one.consumer in seen.wanted,
+        "notes": [text for text in (one.problem, one.ended, *one.reports) if text][:MOST_TEXTS],
+        "partitions": sum(len(topic.assigned) for topic in one.topics),
+        "lag": _number(_sum(math.nan if t.lag_records is None else float(t.lag_records) for t in one.topics)),
+    }
+
+
+def summary(seen: Now) -> dict[str, Any]:
+    """What the dashboard's tile says of a cluster."""
+    waiting = [one for one in seen.topics if one.state is not State.STABLE or one.unowned or one.problem]
+    unowned = [one for one in seen.topics if one.unowned]
+    oldest = min(unowned, key=lambda one: one.since_at or math.inf, default=None)
+    running = [one for one in seen.consumers if one.health]
+    return {
+        "cluster": seen.cluster,
+        "now": round(seen.at, 3),
+        "problem": seen.problem,
+        "topics": len(seen.topics),
+        "not_stable": [
+            {"topic": one.topic, "state": one.state.value, "since": one.since_at or None, "says": says(one)}
+            for one in waiting[:MOST_TEXTS]
+        ],
+        "not_stable_count": len(waiting),
+        "unowned_count": sum(len(one.unowned) for one in unowned),
+        "oldest_unowned": None
+        if oldest is None
+        else {"topic": oldest.topic, "partitions": ranges(oldest.unowned), "since": oldest.since_at or None},
+        "wanted": len(seen.wanted),
+        "missing": sorted(seen.wanted - {one.consumer for one in running})[:MOST_TEXTS],
+        "running": len(running),
+    }
+
+
+def _seconds(lag: float, rate: float) -> float:
+    """How long ago the first unread record was written, if records came evenly."""
+    if lag == 0:
+        return 0.0
+    return lag / rate if rate > 0 else math.nan
+
+
+def _sum(numbers: Iterable[float]) -> float:
+    """NaN = none is known."""
+    known = [one for one in numbers if not math.isnan(one)]
+    return math.fsum(known) if known else math.nan
+
+
+def _number(value: float) -> float | int | str | None:
+    """For JSON: `None` = not known, "never" = it does not end."""
+    if math.isnan(value):
+        return None
+    if math.isinf(value):
+        return "never"
+    return int(value) if value == int(value) else round(value, 2)

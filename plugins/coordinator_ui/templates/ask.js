@@ -1,0 +1,59 @@
+"use strict";
+window.addEventListener("DOMContentLoaded", () => {
+  const form = document.getElementById("ask");
+  if (!form) return;
+  const { dag, airflow, cluster, reads } = form.dataset, button = form.querySelector("button");
+  const problem = document.getElementById("problem"), dry = document.getElementById("field-dry_run");
+  const address = `${airflow}/api/v2/dags/${encodeURIComponent(dag)}`;
+  const say = (text) => { problem.hidden = !text; problem.textContent = text; };
+  if (dry) dry.addEventListener("change", () => { button.textContent = dry.checked ? "Ask Airflow for a dry run" : "Do it"; });
+
+  // One line each, or ranges of numbers such as 0-3.
+  const listed = (field) => {
+    const lines = field.value.split(/[\n,]/).map((line) => line.trim()).filter(Boolean);
+    if (field.dataset.items !== "integer") return lines;
+    return lines.flatMap((line) => {
+      const ends = line.match(/^(\d+)(?:\s*[-–]\s*(\d+))?$/);
+      if (!ends) throw new Error(`${line} is no partition; give numbers or ranges such as 0-3`);
+      const first = Number(ends[1]), last = Number(ends[2] || ends[1]);
+      if (last < first || last - first > 100000) throw new Error(`${line} is no range of partitions`);
+      return Array.from({ length: last - first + 1 }, (_, i) => first + i);
+    });
+  };
+  const valueOf = (field) => {
+    switch (field.dataset.kind) {
+      case "boolean": return field.checked;
+      case "integer": case "number": return Number(field.value || 0);
+      case "array": return listed(field);
+      case "object": try { return JSON.parse(field.value || "{}"); } catch { throw new Error(`${field.name}: give a JSON object such as {"measure": "lag"}`); }
+    }
+    return field.value.trim();
+  };
+  const told = (answer, found) => {
+    const detail = found && found.detail;
+    if (answer.status === 401) return "Sign in to Airflow, then open this page again.";
+    if (answer.status === 403) return `You may not start runs of the DAG ${dag}. Ask an administrator for the permission.`;
+    if (answer.status === 404) return `Airflow does not know the DAG ${dag} yet. Look at its list of DAGs for an import error.`;
+    return `Airflow refused it: ${typeof detail === "string" ? detail : JSON.stringify(detail || found)}`.slice(0, 1500);
+  };
+
+  fetch(address, { credentials: "same-origin" }).then((answer) => answer.json()).then((found) => { document.getElementById("paused").hidden = !found.is_paused; }).catch(() => {});
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    say("");
+    button.disabled = true;
+    try {
+      const conf = { cluster };
+      for (const field of form.querySelectorAll("[data-kind]")) conf[field.name] = valueOf(field);
+      if (!reads) conf.dry_run = dry.checked;
+      const answer = await fetch(`${address}/dagRuns`, { method: "POST", credentials: "same-origin", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ logical_date: null, conf }) });
+      const found = await answer.json().catch(() => null);
+      if (!answer.ok) { say(told(answer, found)); return; }
+      const link = document.createElement("a");
+      link.target = "_top";
+      link.href = `${airflow}/dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(found.dag_run_id)}/plugin/moved_partitions`;
+      document.body.append(link);
+      link.click();
+    } catch (error) { say(error.message); } finally { button.disabled = false; }
+  });
+});

@@ -1,0 +1,297 @@
+"use strict";
+(() => {
+  const EVERY_MS = 3000, TREND_MS = 10000, ROW_PX = 30, MOST_TOPICS = 50, LABEL_PX = 150, GAP_S = 90;
+  const KEYS = { runs: "--cell", gives: "--moving", takes: "--starting", paused: "--starting-bg", idle: "--muted", unknown: "--moving-bg", nobody: "--bad" };
+
+  // Everything that somebody wrote becomes the text of an element, never markup.
+  const el = (tag, given = {}, ...children) => {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(given)) {
+      if (name === "class") made.className = value;
+      else if (name === "text") made.textContent = value;
+      else if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+      else made.setAttribute(name, value);
+    }
+    made.append(...children.filter((one) => one !== null && one !== ""));
+    return made;
+  };
+  const number = (value) => value === null ? "–" : value === "never" ? "never" : Number(value).toLocaleString("en-US", { maximumFractionDigits: value < 10 ? 1 : 0 });
+  const duration = (seconds) => {
+    if (seconds === null) return "–";
+    if (seconds === "never") return "never at this rate";
+    for (const [unit, name, below, small] of [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]])
+      if (seconds >= unit) return `${Math.floor(seconds / unit)} ${name} ${Math.floor((seconds % unit) / below)} ${small}`;
+    return seconds >= 1 || seconds === 0 ? `${seconds.toFixed(seconds ? 1 : 0)} s` : `${Math.max(1, Math.round(seconds * 1000))} ms`;
+  };
+  const clock = (at) => new Date(at * 1000).toISOString().slice(11, 19);
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const state = (name, text = name) => el("span", { class: `state ${name}`, text });
+  const seen = {};  // what the page shows now
+
+  // A table of any length: only the rows in view are elements, and they are used again.
+  class Grid {
+    constructor(label, columns, empty) {
+      this.columns = columns; this.empty = empty; this.rows = []; this.pool = [];
+      this.head = el("div", { class: "row head", role: "row" });
+      for (const one of columns) this.head.append(this.title(one));
+      this.space = el("div", { class: "space", role: "rowgroup" });
+      this.box = el("div", { class: "virtual", role: "table", "aria-label": label, tabindex: "0" }, this.head, this.space);
+      for (const row of [this.head]) row.style.gridTemplateColumns = this.widths();
+      this.box.addEventListener("scroll", () => this.paint(), { passive: true });
+    }
+    widths() { return this.columns.map((one) => one.width).join(" "); }
+    title(one) {
+      const cell = el("span", { role: "columnheader", class: one.number ? "number" : "" });
+      if (!one.sort) { cell.textContent = one.title; return cell; }
+      cell.append(el("button", { type: "button", class: "plain", text: one.title, onclick: () => {
+        this.order = this.order && this.order.one === one ? { one, down: !this.order.down } : { one, down: !!one.number };
+        for (const other of this.head.children) other.removeAttribute("aria-sort");
+        cell.setAttribute("aria-sort", this.order.down ? "descending" : "ascending");
+        this.show(this.given);
+      } }));
+      return cell;
+    }
+    show(rows) {
+      this.given = rows; this.rows = rows;
+      if (this.order) {
+        const { one, down } = this.order, sign = down ? -1 : 1;
+        const rank = (row) => { const v = one.sort(row); return v === null ? -Infinity : v === "never" ? Infinity : v; };
+        this.rows = [...rows].sort((a, b) => { const x = rank(a), y = rank(b); return x < y ? -sign : x > y ? sign : 0; });
+      }
+      this.space.style.height = `${Math.max(1, this.rows.length) * ROW_PX}px`;
+      this.box.style.height = `${Math.min(460, (Math.max(1, this.rows.length) + 1) * ROW_PX + 18)}px`;
+      this.box.setAttribute("aria-rowcount", this.rows.length);
+      this.paint();
+    }
+    paint() {
+      const first = Math.max(0, Math.floor(this.box.scrollTop / ROW_PX) - 2);
+      const count = Math.min(this.rows.length - first, Math.ceil(460 / ROW_PX) + 4);
+      while (this.pool.length < count) {
+        const row = el("div", { class: "row", role: "row" });
+        row.style.gridTemplateColumns = this.widths();
+        for (const one of this.columns) row.append(el("span", { role: "cell", class: one.number ? "number" : "" }));
+        this.pool.push(row); this.space.append(row);
+      }
+      this.pool.forEach((row, index) => {
+        row.hidden = index >= count;
+        if (index >= count) return;
+        row.style.top = `${(first + index) * ROW_PX}px`;
+        const given = this.rows[first + index];
+        this.columns.forEach((one, at) => this.fill(row.children[at], one, given));
+      });
+      if (this.note) this.note.remove();
+      if (!this.rows.length) { this.note = el("div", { class: "row muted", text: this.empty }); this.space.append(this.note); }
+    }
+    fill(cell, one, row) {
+      if (one.nodes) {
+        const key = one.key(row);
+        if (cell.dataset.key === key) return;
+        cell.dataset.key = key;
+        cell.replaceChildren(...one.nodes(row));
+        return;
+      }
+      const text = one.text(row);
+      if (cell.textContent === text) return;
+      cell.textContent = text; cell.title = text;
+    }
+  }
+
+  const ask = (action, fields, label = action) => {
+    const query = new URLSearchParams(fields);
+    return el("a", { class: "act", href: `${seen.base}/clusters/${encodeURIComponent(seen.cluster)}/ask/${action}?${query}`, text: label });
+  };
+  const owner = (data, at) => at < 0 ? "nobody" : data.owners[at];
+
+  const partitionRows = (data, topic) => {
+    const of = data.partitions, found = [], moves = new Map();
+    for (const [t, p, giver, taker] of data.moves) moves.set(`${t} ${p}`, [giver, taker]);
+    for (let i = 0; i < of.partition.length; i += 1) {
+      if (data.topics[of.topic[i]].topic !== topic) continue;
+      const way = moves.get(`${of.topic[i]} ${of.partition[i]}`);
+      const who = way ? `${owner(data, way[0])} → ${owner(data, way[1])}` : owner(data, of.owner[i]);
+      found.push({ topic, partition: of.partition[i], owner: who, place: of.owner[i], way, state: data.states[of.state[i]], lag: of.lag[i], lag_s: of.lag_s[i], rate: of.rate[i], speed: of.speed[i], drain: of.drain_s[i] });
+    }
+    return found;
+  };
+
+  const PARTITIONS = [
+    { title: "Partition", width: "84px", number: true, text: (r) => String(r.partition), sort: (r) => r.partition },
+    { title: "Owner", width: "minmax(120px, 2fr)", text: (r) => r.owner, sort: (r) => r.owner },
+    { title: "Does", width: "84px", key: (r) => r.state, nodes: (r) => [state(r.state)], sort: (r) => r.state },
+    { title: "Lag", width: "90px", number: true, text: (r) => number(r.lag), sort: (r) => r.lag },
+    { title: "Behind", width: "100px", number: true, text: (r) => duration(r.lag_s), sort: (r) => r.lag_s },
+    { title: "Written/s", width: "90px", number: true, text: (r) => number(r.rate), sort: (r) => r.rate },
+    { title: "Read/s", width: "90px", number: true, text: (r) => number(r.speed), sort: (r) => r.speed },
+    { title: "Empty in", width: "130px", number: true, text: (r) => duration(r.drain), sort: (r) => r.drain },
+    { title: "Ask for", width: "170px", key: (r) => `${r.topic} ${r.partition} ${r.place} ${r.state}`, nodes: (r) => [
+      el("button", { type: "button", class: "act plain", text: "trend", onclick: () => choose(r.topic, r.partition) }),
+      ask("pin", { topic: r.topic, partitions: r.partition, ...(r.place >= 0 ? { consumer: r.owner } : {}) }, "pin"),
+      r.state === "paused" ? ask("resume", { topic: r.topic, partitions: r.partition }, "resume") : ask("pause", { topic: r.topic, partitions: r.partition }, "pause"),
+    ] },
+  ];
+  const CONSUMERS = [
+    { title: "Consumer", width: "minmax(100px, 2fr)", text: (r) => r.consumer, sort: (r) => r.consumer },
+    { title: "Is", width: "84px", key: (r) => r.presence, nodes: (r) => [state(r.presence.replace(/ /g, "-"), r.presence)], sort: (r) => r.presence },
+    { title: "Host", width: "minmax(120px, 1.4fr)", text: (r) => r.address ? `${r.host}${r.address.slice(r.address.lastIndexOf(":"))}` : "–", sort: (r) => r.host },
+    { title: "Version", width: "76px", text: (r) => [r.release || "–", r.code].filter(Boolean).join(", "), sort: (r) => r.release },
+    { title: "Rack", width: "52px", text: (r) => r.rack || "–", sort: (r) => r.rack },
+    { title: "Capacity", width: "68px", number: true, text: (r) => r.capacity === null ? "–" : String(r.capacity), sort: (r) => r.capacity },
+    { title: "Last seen", width: "76px", text: (r) => r.answers ? "now" : r.absent_since ? `${duration(seen.data.now - r.absent_since)} ago` : "no answer", sort: (r) => r.answers ? 0 : 1 },
+    { title: "Partitions", width: "76px", number: true, text: (r) => String(r.partitions), sort: (r) => r.partitions },
+    { title: "Lag", width: "72px", number: true, text: (r) => number(r.lag), sort: (r) => r.lag },
+    { title: "Notes", width: "minmax(100px, 2fr)", text: (r) => [r.asked, ...r.notes, r.health === "ok" ? "" : r.health, r.wanted ? "" : "in no fleet"].filter(Boolean).join("; "), sort: (r) => r.notes.length },
+    { title: "Ask for", width: "116px", key: (r) => `${r.consumer} ${r.presence} ${r.spark || ""}`, nodes: (r) => [
+      r.draining ? ask("undrain", { consumer: r.consumer }) : ask("drain", { consumer: r.consumer }),
+      r.isolated ? ask("readmit", { consumer: r.consumer }) : ask("isolate", { consumer: r.consumer }),
+      r.spark && /^https?:\/\//.test(r.spark) ? el("a", { class: "act", target: "_top", rel: "noopener", href: r.spark, text: "Spark UI" }) : "",
+    ] },
+  ];
+
+  const spark = (points) => {
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg"), line = document.createElementNS(svg.namespaceURI, "polyline");
+    svg.setAttribute("viewBox", "0 0 100 24"); svg.setAttribute("class", "spark"); svg.setAttribute("preserveAspectRatio", "none"); svg.setAttribute("role", "img");
+    const most = Math.max(1, ...points);
+    svg.setAttribute("aria-label", points.length > 1 ? `from ${number(points[0])} to ${number(points[points.length - 1])} records behind` : "no trend yet");
+    line.setAttribute("points", points.map((lag, i) => `${(100 * i / Math.max(1, points.length - 1)).toFixed(1)},${(22 - 20 * lag / most).toFixed(1)}`).join(" "));
+    svg.append(line);
+    return svg;
+  };
+
+  const topicRow = (one) => {
+    const name = el("button", { type: "button", class: "plain name long", title: one.topic, text: one.topic, "aria-pressed": String(one.topic === seen.topic), onclick: () => choose(one.topic) });
+    const label = one.problem ? state("gone", "cannot be read") : one.unowned ? state("unowned", `${one.state}, not owned`) : state(one.state);
+    const says = el("td", { "data-label": "Waits for" }, el("bdi", { text: one.says }), ...one.overrides.map((text) => el("div", { class: "muted", text })));
+    return el("tr", {}, el("th", { scope: "row" }, el("bdi", {}, name)), el("td", { "data-label": "State" }, label, one.since ? el("div", { class: "muted", text: duration(Math.max(0, seen.data.now - one.since)) }) : ""), says,
+      el("td", { class: "nowrap", "data-label": "Lag" }, el("div", { text: one.lag === null ? "not known" : `${number(one.lag)} records` }), el("div", { class: "muted", text: one.lag && one.lag_s !== null ? `${duration(one.lag_s)} behind` : "" }), el("div", { class: "muted", text: one.lag ? (one.drain_s === null ? "speed not known yet" : one.drain_s === "never" ? "it grows" : `empty in ${duration(one.drain_s)}`) : "" })),
+      el("td", { "data-label": "Last hour" }, spark(one.trend)),
+      el("td", { "data-label": "One consumer more" }, el("bdi", { text: one.advice || "–" })),
+      el("td", { "data-label": "Ask for" }, ask("preview", { topics: one.topic, join: 1 }, "preview"), ask("pause", { topic: one.topic }), ask("freeze", { topic: one.topic })));
+  };
+
+  const rank = (one) => (one.problem ? 0 : one.unowned ? 1 : one.state !== "Stable" ? 2 : 3);
+  const showTopics = (data) => {
+    const wanted = seen.find.value.trim().toLowerCase();
+    const rows = data.topics.filter((one) => one.topic.toLowerCase().includes(wanted)).sort((a, b) => rank(a) - rank(b) || (b.lag || 0) - (a.lag || 0) || (a.topic < b.topic ? -1 : 1));
+    seen.topicBody.replaceChildren(...rows.slice(0, MOST_TOPICS).map(topicRow));
+    seen.topicMore.textContent = rows.length > MOST_TOPICS ? `${rows.length - MOST_TOPICS} more topics; those that need somebody stand first.` : data.topics.length ? "" : "No topic is managed here yet.";
+  };
+
+  // Owners × partitions: one rectangle for each partition, in the row of its owner.
+  const showMatrix = () => {
+    const { canvas, rows } = seen, width = canvas.parentElement.clientWidth;
+    if (!width || !rows) return;
+    const names = [...new Set(rows.flatMap((r) => r.way ? r.way.map((at) => owner(seen.data, at)) : [r.owner]))].sort((a, b) => (a === "nobody") - (b === "nobody") || (a < b ? -1 : 1));
+    const tall = names.length <= 24 ? 20 : Math.max(1, Math.floor(480 / names.length)), labels = tall >= 12 ? LABEL_PX : 0;
+    const high = tall * names.length, wide = (width - labels) / Math.max(1, rows.length), scale = window.devicePixelRatio || 1;
+    canvas.width = width * scale; canvas.height = high * scale; canvas.style.height = `${high}px`;
+    const pen = canvas.getContext("2d"), ink = Object.fromEntries(Object.entries(KEYS).map(([name, css]) => [name, colour(css)])), at = new Map(names.map((name, i) => [name, i]));
+    pen.scale(scale, scale);
+    pen.strokeStyle = colour("--line"); pen.fillStyle = colour("--text"); pen.font = "13px system-ui, sans-serif"; pen.textBaseline = "middle";
+    if (labels) names.forEach((name, i) => { pen.fillText(name.length > 18 ? `${name.slice(0, 17)}…` : name, 0, i * tall + tall / 2); pen.strokeRect(labels, i * tall + 0.5, width - labels - 0.5, tall); });
+    const gap = wide > 5 ? 1 : 0, inset = tall > 6 ? 2 : 0;
+    rows.forEach((row, i) => {
+      const draw = (name, kind) => { pen.fillStyle = ink[kind]; pen.fillRect(labels + i * wide, at.get(name) * tall + inset, Math.max(0.7, wide - gap), tall - inset); };
+      if (row.way) { if (row.way[0] >= 0) draw(owner(seen.data, row.way[0]), "gives"); if (row.way[1] >= 0) draw(owner(seen.data, row.way[1]), "takes"); }
+      else draw(row.owner, row.state);
+    });
+    seen.pick = (event) => { const i = Math.floor((event.offsetX - labels) / wide); return rows[i] ? rows[i] : null; };
+    canvas.setAttribute("aria-label", `${rows.length} partitions of ${names.length} owners; the table below says the same`);
+  };
+
+  const showTrend = (answer) => {
+    const looked = [...new Set(answer.series.flatMap((one) => one.at))].sort((a, b) => a - b);
+    // Where nobody looked for a while, the lines break.
+    const times = looked.flatMap((time, i) => (i && time - looked[i - 1] > GAP_S ? [(time + looked[i - 1]) / 2, time] : [time]));
+    const title = answer.partition === null ? "Records behind, by owner" : `Records behind in partition ${answer.partition}, by owner`;
+    seen.trendTitle.textContent = title;
+    if (seen.plot) { seen.plot.destroy(); seen.plot = null; }
+    seen.trendNote.textContent = times.length > 1 ? (answer.left_out ? `${answer.left_out} more owners are not drawn.` : "") : "The trend grows from the moment at which somebody looks; the API server keeps it for an hour.";
+    if (times.length < 2) return;
+    const palette = ["--link", "--moving", "--stable", "--bad", "--starting", "--muted"].map(colour), at = new Map(times.map((one, i) => [one, i]));
+    const lines = answer.series.map((one) => { const line = new Array(times.length).fill(null); one.at.forEach((time, i) => { line[at.get(time)] = one.lag[i]; }); return line; });
+    const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
+    const series = answer.series.map((one, i) => ({ label: one.owner.length > 40 ? `${one.owner.slice(0, 39)}…` : one.owner, stroke: palette[i % palette.length], width: 2, dash: i >= palette.length ? [6, 4] : [], spanGaps: false, points: { show: times.length < 20 } }));
+    const options = { width: seen.trendBox.clientWidth, height: 220, tzDate: (ts) => uPlot.tzDate(new Date(ts * 1000), "Etc/UTC"), axes: [{ ...axis, values: (_, ticks) => ticks.map((at) => clock(at).slice(0, looked[looked.length - 1] - looked[0] < 900 ? 8 : 5)) }, { ...axis, size: 70, values: (_, ticks) => ticks.map(number) }], series: [{ value: (_, ts) => ts === null ? "–" : `${clock(ts)} UTC` }, ...series], scales: { y: { range: (_, low, high) => [0, Math.max(1, high || 0) * 1.05] } } };
+    seen.plot = new uPlot(options, [times, ...lines], seen.trendBox);
+  };
+  const trend = async () => {
+    if (!seen.topic) return;
+    const query = new URLSearchParams({ topic: seen.topic, ...(seen.partition === null ? {} : { partition: seen.partition }) });
+    try {
+      const answer = await fetch(`${seen.base}/api/v1/clusters/${encodeURIComponent(seen.cluster)}/trend?${query}`, { credentials: "same-origin" });
+      const found = await answer.json();
+      if (answer.ok && found.topic === seen.topic && found.partition === seen.partition) showTrend(found);
+    } catch { /* the next one may succeed */ }
+  };
+
+  const choose = (topic, partition = null) => {
+    seen.topic = topic; seen.partition = partition;
+    if (seen.plot) { seen.plot.destroy(); seen.plot = null; }
+    show(seen.data); trend();
+  };
+
+  const show = (data) => {
+    seen.data = data;
+    if (!data.topics.some((one) => one.topic === seen.topic)) { seen.topic = data.topics.length ? [...data.topics].sort((a, b) => rank(a) - rank(b))[0].topic : ""; seen.partition = null; }
+    showTopics(data);
+    seen.problem.hidden = !data.problem; seen.problem.textContent = data.problem;
+    seen.rows = partitionRows(data, seen.topic);
+    const one = data.topics.find((each) => each.topic === seen.topic);
+    seen.panel.hidden = !one;
+    if (one) {
+      seen.panelName.textContent = one.topic.length > 80 ? `${one.topic.slice(0, 79)}…` : one.topic; seen.panelName.title = one.topic;
+      seen.panelLink.href = `${seen.base}/clusters/${encodeURIComponent(seen.cluster)}/topics/${encodeURIComponent(one.topic)}`;
+      seen.panelHistory.href = `${seen.base}/rebalances?${new URLSearchParams({ topic: one.topic })}`;
+      seen.panelSays.replaceChildren(el("bdi", { text: one.says }), ` Epoch ${one.epoch}, ${one.partitions} partitions.${data.left_out ? ` ${data.left_out} partitions of this cluster are left out.` : ""}`);
+      showMatrix();
+      seen.partitions.show(seen.rows);
+    }
+    const wanted = seen.findConsumer.value.trim().toLowerCase();
+    seen.consumers.show(wanted ? data.consumers.filter((each) => `${each.consumer} ${each.presence} ${each.host} ${each.rack}`.toLowerCase().includes(wanted)) : data.consumers);
+    seen.count.textContent = `${data.consumers.filter((each) => each.answers).length} of ${data.consumers.length} answer`;
+  };
+
+  const build = (root) => {
+    Object.assign(seen, { base: root.dataset.base, airflow: root.dataset.airflow, cluster: root.dataset.cluster, topic: new URLSearchParams(location.search).get("topic") || "", partition: null });
+    const heads = ["Topic", "State", "What it waits for", "Lag", "Last hour", "Would one consumer more help?", "Ask for"];
+    seen.refresh = el("input", { type: "checkbox", checked: "" });
+    seen.when = el("span", { class: "muted", role: "status", text: "Reading…" });
+    seen.problem = el("p", { class: "note bad", hidden: "" });
+    seen.find = el("input", { "aria-label": "Find a topic", placeholder: "Find a topic", maxlength: "249", oninput: () => seen.data && showTopics(seen.data) });
+    seen.findConsumer = el("input", { "aria-label": "Find a consumer", placeholder: "Find a consumer", maxlength: "64", oninput: () => seen.data && show(seen.data) });
+    seen.topicBody = el("tbody"); seen.topicMore = el("p", { class: "muted" });
+    seen.panelName = el("bdi", { class: "long" }); seen.panelSays = el("p", { class: "lead" });
+    seen.panelLink = el("a", { text: "History and reasons" }); seen.panelHistory = el("a", { text: "All its rebalances" });
+    seen.trendTitle = el("h3", { text: "Records behind, by owner" }); seen.trendNote = el("p", { class: "muted" }); seen.trendBox = el("div", { class: "plot" });
+    seen.canvas = el("canvas", { role: "img", class: "matrix" }); seen.tip = el("p", { class: "muted tip", text: " " });
+    seen.partitions = new Grid("Partitions", PARTITIONS, "The topic has no partition."); seen.consumers = new Grid("Consumers", CONSUMERS, "No consumer is registered or wanted.");
+    seen.count = el("span", { class: "muted" });
+    const keys = Object.keys(KEYS).flatMap((name) => [el("span", { class: "nowrap" }, el("span", { class: `key cell-${name}` }), name), " "]);
+    seen.panel = el("section", { hidden: "" }, el("h2", {}, "Topic ", seen.panelName), seen.panelSays, el("p", {}, seen.panelLink, " · ", seen.panelHistory),
+      seen.trendTitle, seen.trendBox, seen.trendNote, el("h3", { text: "Who has which partition" }), el("div", {}, seen.canvas), seen.tip, el("p", { class: "muted" }, ...keys), el("h3", { text: "Partitions" }), seen.partitions.box);
+    seen.canvas.addEventListener("mousemove", (event) => { const row = seen.pick && seen.pick(event); seen.tip.textContent = row ? `Partition ${row.partition}: ${row.owner}, ${row.state}, lag ${number(row.lag)}` : " "; });
+    root.append(el("p", { class: "bar-line" }, el("label", {}, seen.refresh, " Refresh every 3 s"), seen.when), seen.problem,
+      el("h2", { text: "Topics" }), seen.find, el("div", { class: "scroll" }, el("table", { class: "cards", "aria-label": "Topics" }, el("thead", {}, el("tr", {}, ...heads.map((text) => el("th", { scope: "col", text })))), seen.topicBody)), seen.topicMore,
+      seen.panel, el("h2", {}, "Consumers "), seen.findConsumer, " ", seen.count, seen.consumers.box);
+    window.addEventListener("resize", () => { if (seen.data) { showMatrix(); if (seen.plot) seen.plot.setSize({ width: seen.trendBox.clientWidth, height: 220 }); } });
+    new MutationObserver(() => { if (seen.data) { showMatrix(); trend(); } }).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+    return root;
+  };
+
+  const poll = async (root) => {
+    if (seen.refresh.checked && !document.hidden || !seen.data) {
+      try {
+        const answer = await fetch(`${seen.base}/api/v1/clusters/${encodeURIComponent(seen.cluster)}/live`, { credentials: "same-origin" });
+        const text = await answer.text(), began = performance.now(), data = JSON.parse(text);
+        if (answer.ok) {
+          show(data);
+          root.dataset.updateMs = (performance.now() - began).toFixed(1); root.dataset.readyMs ||= performance.now().toFixed(0); root.dataset.now = data.now;
+          seen.when.textContent = `As of ${clock(data.now)} UTC`;
+          if (!seen.trendAt || performance.now() - seen.trendAt > TREND_MS) { seen.trendAt = performance.now(); trend(); }
+        } else { seen.when.textContent = ""; seen.problem.hidden = false; seen.problem.textContent = answer.status === 401 ? "Sign in to Airflow, then open this page again." : `${data.error} What stands below is of ${seen.data ? clock(seen.data.now) + " UTC" : "no time"}.`; }
+      } catch { seen.when.textContent = "Airflow's API server does not answer; this page asks it again."; }
+    }
+    setTimeout(() => poll(root), EVERY_MS);
+  };
+  window.addEventListener("DOMContentLoaded", () => { const root = document.getElementById("live-root"); if (root) poll(build(root)); });
+})();

@@ -1,0 +1,250 @@
+"""The live page's data: what topics wait for, who is how far behind, and what an operator may ask for from there."""
+
+import itertools
+import math
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from coordinator_ui import live, render
+from coordinator_ui.access import may_read_cluster
+from coordinator_ui.live import advice, drain_s
+from coordinator_ui.topic_summary import TopicSummary
+from coordinator_ui.trends import EVERY_S, KEEP_S, MOST_POINTS, Standing, Trends
+
+from coordinator_tasks.core.model import (
+    ConsumerStatus,
+    Fleet,
+    RunningPartition,
+    State,
+    Token,
+    TopicStatus,
+)
+from coordinator_tasks.service import directives, fleet
+from coordinator_tasks.service.actions import ACTIONS
+from coordinator_tasks.service.coordinator import Coordinator
+from tests.fakes.cluster import Cluster
+from tests.unit.plugins.pages_site import NASTY, pages_of, stable, text_of, under_way
+
+
+def answers(shop: Cluster, consumer: str, lags: dict[int, int], position: int = 0, rate: float | None = 2.0) -> None:
+    running = {
+        p: RunningPartition(position, Token(1, 1, "g"), started=True, lag_records=lag, rate=rate)
+        for p, lag in lags.items()
+    }
+    status = ConsumerStatus(consumer, "shop", 1, "boot", "ok", {"orders": TopicStatus("g", 3, {}, running)})
+    shop.statuses.answers[consumer] = status
+
+
+def now(shop: Cluster, **more: Any) -> Any:
+    return pages_of(shop, **more).get("/api/v1/clusters/shop/live").json()
+
+
+def columns(data: Any, *names: str) -> list[tuple[Any, ...]]:
+    return list(zip(*(data["partitions"][name] for name in names), strict=True))
+
+
+def test_partitions_say_what_their_present_owner_says(shop: Cluster) -> None:
+    stable(shop, {0: "a", 1: "b"})
+    answers(shop, "a", {0: 40, 1: 7})
+    answers(shop, "b", {1: 0}, rate=None)
+    data = now(shop)
+    assert data["owners"] == ["a", "b"]
+    assert columns(data, "partition", "owner", "lag", "lag_s", "rate") == [
+        (0, 0, 40, 20, 2),
+        (1, 1, 0, 0, None),
+        (2, -1, None, None, None),
+        (3, -1, None, None, None),
+    ]
+    assert [data["states"][state] for state in data["partitions"]["state"]] == ["runs", "runs", "nobody", "nobody"]
+    (topic,) = data["topics"]
+    assert (topic["lag"], topic["unowned"]) == (40, "2-3")
+
+
+def test_what_is_on_its_way_names_giver_and_taker(shop: Cluster) -> None:
+    under_way(shop)
+    data = now(shop)
+    assert [[data["owners"][at] for at in move[2:]] + move[1:2] for move in data["moves"]] == [["a", "b", 3]]
+    assert data["states"][data["partitions"]["state"][3]] == "gives"
+    assert data["topics"][0]["says"].startswith("It waits for 1 partition to close: a does not answer")
+
+
+def test_a_draining_and_an_isolated_consumer_are_told_and_may_be_asked_back(shop: Cluster) -> None:
+    stable(shop, {0: "a"})
+    directives.drain(shop.coordinator, "a", "ada", "new disk")
+    directives.isolate(shop.coordinator, "b", by="ada", why="bad host")
+    a, b = now(shop)["consumers"]
+    assert (a["draining"], a["asked"]) == (True, "draining by ada: new disk")
+    assert (b["isolated"], b["asked"]) == (True, "isolated by ada: bad host")
+    assert (a["host"], a["capacity"], a["partitions"]) == ("a", 1.0, 1)
+
+
+def test_the_speed_is_measured_between_two_looks(shop: Cluster) -> None:
+    stable(shop, {0: "a"})
+    client = pages_of(shop)
+    client.app.state.shared._fresh_s = -1.0  # type: ignore[attr-defined]
+    path = "/api/v1/clusters/shop/live"
+    answers(shop, "a", {0: 1_000}, position=100)
+    assert client.get(path).json()["topics"][0]["speed"] is None
+    shop.clock.sleep(10)
+    answers(shop, "a", {0: 920}, position=200)
+    topic = client.get(path).json()["topics"][0]
+    assert (topic["speed"], topic["rate"], topic["drain_s"]) == (10, 2, 115)
+    assert topic["trend"] == [1_000, 920]
+    assert topic["advice"].startswith("Another consumer would help little: partition 0")
+
+
+def test_viewers_share_one_look(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    stable(shop, {0: "a"})
+    looks: list[str] = []
+    before = live.now
+
+    def counted(c: Coordinator, topic: str) -> live.Now:
+        looks.append(topic)
+        return before(c, topic)
+
+    monkeypatch.setattr(live, "now", counted)
+    client = pages_of(shop)
+    for _ in range(3):
+        assert client.get("/api/v1/clusters/shop/live").status_code == 200
+    assert client.get("/api/v1/summary").status_code == 200
+    assert looks == [""]
+
+
+def test_the_summary_says_what_needs_somebody(shop: Cluster) -> None:
+    stable(shop, {0: "a"})
+    answers(shop, "a", {0: 0})
+    fleet.set_fleet(shop.coordinator, Fleet("app", "app.py", ("a", "c")))
+    (one,) = pages_of(shop).get("/api/v1/summary").json()["clusters"]
+    assert (one["not_stable_count"], one["unowned_count"]) == (1, 3)
+    assert one["oldest_unowned"]["partitions"] == "1-3"
+    assert (one["running"], one["wanted"], one["missing"]) == (1, 2, ["c"])
+
+
+def test_a_store_that_is_down_is_said_as_data(shop: Cluster) -> None:
+    shop.server.stop()
+    answer = pages_of(shop).get("/api/v1/clusters/shop/live")
+    assert (answer.status_code, answer.json()["code"]) == (503, "KPC-041")
+    (one,) = pages_of(shop).get("/api/v1/summary").json()["clusters"]
+    assert one["problem"].startswith("KPC-041")
+
+
+# Trends ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_former_owners_series_ends_with_the_move() -> None:
+    trends = Trends()
+    for step, owner in enumerate(("a", "a", "b", "b")):
+        trends.add("shop", 100.0 + EVERY_S * step, [Standing("orders", 0, owner, 0.0, 10.0 + step)])
+    assert trends.series("shop", "orders", 0) == {"a": [(100, 10), (110, 11)], "b": [(120, 12), (130, 13)]}
+    assert trends.series("shop", "orders", 1) == {}
+
+
+def test_a_partition_that_moved_has_no_speed_yet() -> None:
+    trends = Trends()
+    trends.add("shop", 100.0, [Standing("orders", 0, "a", 50.0), Standing("orders", 1, "a", 50.0)])
+    moved = [Standing("orders", 0, "b", 90.0), Standing("orders", 1, "a", 150.0)]
+    assert trends.speeds("shop", 110.0, moved) == {("orders", 1): 10.0}
+
+
+def test_moments_are_kept_for_an_hour_and_never_too_close() -> None:
+    trends = Trends()
+    for at in range(0, 2 * int(KEEP_S), 5):
+        trends.add("shop", float(at), [Standing("orders", 0, "a", 0.0, float(at))])
+    (points,) = trends.series("shop", "orders").values()
+    times = [at for at, _ in points]
+    assert times[-1] - times[0] <= KEEP_S
+    assert min(b - a for a, b in itertools.pairwise(times)) >= EVERY_S
+    assert len(trends.totals("shop", "orders")) <= 60
+
+
+def test_many_partitions_are_kept_more_rarely() -> None:
+    trends, many = Trends(), [Standing("orders", p, "a", 0.0, 1.0) for p in range(10_000)]
+    for at in range(0, 600, 10):
+        trends.add("shop", float(at), many)
+    (points,) = trends.series("shop", "orders").values()
+    assert points[1][0] - points[0][0] >= KEEP_S * len(many) / MOST_POINTS
+
+
+# What helps ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lag", "rate", "speed", "seconds"),
+    [(0.0, 5.0, math.nan, 0.0), (100.0, 5.0, 15.0, 10.0), (100.0, 5.0, 5.0, math.inf), (100.0, 5.0, 1.0, math.inf)],
+)
+def test_the_time_until_nothing_is_left(lag: float, rate: float, speed: float, seconds: float) -> None:
+    assert drain_s(lag, rate, speed) == seconds
+    assert math.isnan(drain_s(lag, math.nan, speed)) or lag == 0
+
+
+@pytest.mark.parametrize(
+    ("owners", "lags", "speed", "said"),
+    [
+        ({"a": (0, 1), "b": (2, 3)}, (0, 0, 0, 0), 10.0, "would not help: the consumers keep up"),
+        ({"a": (0, 1), "b": (2, 3)}, (100, 100, 100, 100), 5.0, "would help: the lag grows"),
+        ({"a": (0, 1), "b": (2, 3)}, (100, 100, 100, 100), 50.0, "would shorten it: the lag is gone in 10.0 s"),
+        ({"a": (0,), "b": (1, 2, 3)}, (900, 1, 1, 1), 5.0, "would help little: partition 0"),
+        ({"a": (0,), "b": (1,), "c": (2,), "d": (3,)}, (100, 100, 100, 100), 5.0, "each consumer has one partition"),
+        ({"a": (0, 1, 2, 3)}, (100, 100, 100, 100), math.nan, "It is not known yet"),
+    ],
+)
+def test_whether_one_consumer_more_would_help(
+    owners: dict[str, tuple[int, ...]], lags: tuple[int, ...], speed: float, said: str
+) -> None:
+    one = TopicSummary("orders", State.STABLE, partitions=(0, 1, 2, 3), owners=owners)
+    by = {p: who for who, numbers in owners.items() for p in numbers}
+    standing = [Standing("orders", p, by[p], 0.0, float(lag)) for p, lag in enumerate(lags)]
+    assert said in advice(one, standing, float(sum(lags)), 10.0, speed)
+
+
+# Asking ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name, one in ACTIONS.items() if one.form])
+def test_every_form_has_its_fields(shop: Cluster, name: str) -> None:
+    page = pages_of(shop).get(f"/clusters/shop/ask/{name}").text
+    for one in ACTIONS[name].parameters:
+        assert (f'name="{one.name}"' in page) == (one.form is not None)
+    assert ('id="field-dry_run" type="checkbox" checked' in page) == (not ACTIONS[name].reads)
+
+
+def test_a_form_is_filled_in_from_the_row_and_does_nothing(shop: Cluster) -> None:
+    stable(shop, {0: "a"})
+    before = shop.zk.children(shop.paths.directives)
+    page = (
+        pages_of(shop)
+        .get("/clusters/shop/ask/pin", params={"topic": "orders", "partitions": "0,1", "consumer": NASTY, "other": "x"})
+        .text
+    )
+    assert 'value="orders"' in page
+    assert ">\n0\n1</textarea>" in page
+    assert NASTY not in page
+    assert shop.zk.children(shop.paths.directives) == before
+    assert pages_of(shop).get("/clusters/shop/ask/nothing").status_code == 404
+
+
+def test_the_charting_library_is_the_one_that_was_published() -> None:
+    listed = dict(line.split()[::-1] for line in (render.VENDOR / "SHA256").read_text().splitlines())
+    files = {path for path in render.VENDOR.iterdir() if path.name != "SHA256"}
+    assert {path.name: sha256(path.read_bytes()).hexdigest() for path in files} == listed
+    assert "MIT" in (render.VENDOR / "uPlot-LICENSE.txt").read_text()
+
+
+def test_no_page_names_another_host() -> None:
+    for path in (*Path(render.TEMPLATES).iterdir(), *render.VENDOR.glob("*.js")):
+        text = (
+            path.read_text().replace("http://www.w3.org/2000/svg", "").replace("https://github.com/leeoniya/uPlot", "")
+        )
+        assert "https://" not in text.replace("https?://", ""), path
+
+
+def test_the_live_page_is_a_frame_that_reads_nothing(shop: Cluster) -> None:
+    shop.server.stop()
+    client = pages_of(shop)
+    page = client.get("/live")
+    assert page.status_code == 200
+    assert "Cluster shop now" in text_of(page.text)
+    assert page.headers["content-security-policy"].count("'sha256-") == 4, "three scripts and one style"
+    assert may_read_cluster in client.app.dependency_overrides  # type: ignore[attr-defined]
