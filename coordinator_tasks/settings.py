@@ -45,7 +45,7 @@ class Settings:
     - `status_certificate`, `status_key`, `status_key_password`: what the consumers' interfaces show; `status_ca`: who
       has signed it.
     - `strategy`, `parameters`: for topics that name no strategy; `strategies`: the site's own ones, name →
-      `package.module:callable`.
+      `package.module:callable`. `rules`: the site's own rules for upgrades, in the same way.
     - `allowed`: what fleets may launch from this host, besides our own application and pipelines.
     - `consumer_zookeeper`, `consumer_kafka`: what consumers that are launched from here get instead of
       `zookeeper_access`, and besides `kafka`: accounts of their own.
@@ -69,6 +69,7 @@ class Settings:
     strategy: str = "balanced"
     parameters: Mapping[str, str] = field(default_factory=dict)
     strategies: Mapping[str, str] = field(default_factory=dict)
+    rules: Mapping[str, str] = field(default_factory=dict)
     registry_ttl_s: float = 10.0
     policy: Policy = field(default_factory=Policy)
     allowed: AllowedLaunches = field(default_factory=AllowedLaunches)
@@ -108,9 +109,9 @@ class Settings:
 _STATUS_FIELDS = {one.name for one in fields(Settings) if one.name.startswith("status_")}
 _OWN_FIELDS = {"cluster", "zookeeper", "discovery", "fence", "strategy"} | _STATUS_FIELDS
 _TIMES = {"session_timeout_s", "answer_timeout_s", "ask_timeout_s", "registry_ttl_s"}
-_TEXTS = ("kafka", "parameters", "strategies", "consumer_zookeeper", "consumer_kafka")
+_TEXTS = ("kafka", "parameters", "strategies", "rules", "consumer_zookeeper", "consumer_kafka")
 _GROUPS = {"zookeeper_access", "policy", "allowed", *_TEXTS}
-_OF_LAUNCHERS = ("consumer_zookeeper", "consumer_kafka", "allowed")
+_OF_LAUNCHERS = ("consumer_zookeeper", "consumer_kafka", "allowed", "rules")
 _MADE_BY_WIRING = {"strategies"}  # fields of `Policy` that are no settings
 
 
@@ -128,6 +129,7 @@ def settings_from_environment(environ: Mapping[str, str] = os.environ) -> Settin
         "policy": _group(environ, "POLICY_"),
         "parameters": _group(environ, "PARAMETER_", dots=True),
         "strategies": _group(environ, "STRATEGIES_"),
+        "rules": _group(environ, "RULES_"),
         "allowed": allowed_from_environment(environ),
         "consumer_zookeeper": _group(environ, "CONSUMER_ZOOKEEPER_"),
         "consumer_kafka": _group(environ, "CONSUMER_KAFKA_", dots=True),
@@ -215,7 +217,7 @@ def plain_settings(settings: Settings) -> dict[str, Any]:
     found["zookeeper_access"] = {
         name: value for name, value in access if value or name not in ("consumers", "coordinator")
     }
-    later = _STATUS_FIELDS | {"consumer_zookeeper", "consumer_kafka"}
+    later = _STATUS_FIELDS | {"consumer_zookeeper", "consumer_kafka", "rules"}
     return {name: value for name, value in found.items() if value or name not in later}
 
 

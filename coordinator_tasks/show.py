@@ -245,7 +245,7 @@ def fleets(found: Iterable[Fleet]) -> Table:
             one.app,
             one.code or NOBODY,
             one.application,
-            ", ".join(one.consumers) or NOBODY,
+            ", ".join(f"{who} ({one.runs[who]})" if who in one.runs else who for who in one.consumers) or NOBODY,
             " ".join(one.arguments) or NOBODY,
         )
         for one in found

@@ -40,7 +40,7 @@ class Site:
             answer = dict(answer.items()) if isinstance(answer, Mapping) else answer
         except Exception as error:
             raise BadStrategy(
-                f"strategy {self.name!r} ({self.source}) failed on topic {problem.topic} with {_one_line(error)}; "
+                f"strategy {self.name!r} ({self.source}) failed on topic {problem.topic} with {one_line(error)}; "
                 "correct it, or choose another strategy"
             ) from error
         return self._checked(problem, answer)
@@ -107,7 +107,7 @@ def _loaded(entry: EntryPoint) -> Assignor:
             found = getattr(found, part)
         partial = getattr(found, "partial", False) is True
     except Exception as error:  # noqa: BLE001 - the imported code is not ours
-        return Broken(f"{named}, which cannot be imported: {_one_line(error)}; correct the name, or install it")
+        return Broken(f"{named}, which cannot be imported: {one_line(error)}; correct the name, or install it")
     if not callable(found):
         return Broken(f"{named}, which is no callable but {type(found).__name__}; name a function of a Problem")
     return Site(entry.name, entry.value, found, partial)
@@ -126,7 +126,7 @@ def _read_only(problem: Problem) -> Problem:
     return replace(problem, **copies)
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
     """`KeyError: 'rack' (mine.py, line 12)`."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
     frames = traceback.extract_tb(error.__traceback__)

@@ -30,6 +30,7 @@ from coordinator_tasks.core.ports import Clock, Discovery, GroupOffsets, RecordS
 from coordinator_tasks.core.protocol.claims import MAX_STEP
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.settings import FILE_DISCOVERY, TRANSACTIONAL_FENCE, Settings, settings_from_environment
+from coordinator_tasks.site_rules import rules_of
 from coordinator_tasks.site_strategies import strategies_of
 from coordinator_tasks.status_tokens import StatusTokens
 
@@ -75,6 +76,7 @@ def open_coordinator(settings: Settings) -> Iterator[Coordinator]:
             bootstrap_servers=settings.kafka["bootstrap.servers"],
             boot_id=_boot_id(),
             allowed=settings.allowed,
+            rules=rules_of(settings.rules),
         )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from airflow.sdk import DAG, Param
 from coordinator_plugin.clusters import dag_id
 from coordinator_plugin.dagparts import COMMON, cluster_param, dry_run_param, tags
-from coordinator_plugin.upkeep import ActionOperator
+from coordinator_plugin.upkeep import ActionOperator, WatchSensor
 
 from coordinator_tasks.service.action import Action
 from coordinator_tasks.service.actions import ACTIONS
@@ -30,7 +30,9 @@ def build(action: Action) -> DAG:
         tags=tags("action"),
         params={"cluster": cluster_param(), **fields(action), **asked},
     ) as dag:
-        ActionOperator(task_id=action.name, action=action.name)
+        done = ActionOperator(task_id=action.name, action=action.name)
+        if action.watch is not None:
+            done >> WatchSensor(task_id="follow", action=action.name)
     return dag
 
 

@@ -105,6 +105,18 @@ class BadOption(Refused):
     code = "KPC-022"
 
 
+class BadUpgrade(Refused):
+    """An upgrade that cannot begin, or an action for one that is not under way."""
+
+    code = "KPC-024"
+
+
+class BadRule(Refused):
+    """A site's own rule for upgrades that is unknown, fails, or gives no answer."""
+
+    code = "KPC-025"
+
+
 class LookAgain(CoordinatorError):
     """A guarded write failed: the versions that it relied on have changed."""
 

@@ -124,6 +124,13 @@ class Fields:
             raise self._wrong(name, value, "a list of strings")
         return tuple(value)
 
+    def objects(self, name: str) -> "list[Fields]":
+        """A list of objects; missing = empty."""
+        listed = self.data.get(name, [])
+        if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
+            raise self.bad(name, "is not a list of objects")
+        return [Fields(self.path, one, f"{self.where}{name}[{index}].") for index, one in enumerate(listed)]
+
     def reals(self, name: str) -> tuple[float, ...]:
         """A list of numbers from 0 to `MAX_REAL`; missing = empty."""
         value = self._list(name, "numbers")

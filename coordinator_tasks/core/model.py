@@ -164,6 +164,19 @@ class Rollback:
 
 
 @dataclass(frozen=True, slots=True)
+class Split:
+    """An upgrade reserves `partitions` for `consumers`, and keeps these from all other partitions.
+
+    Pins and a roll back come before it. A side without a consumer that may be given partitions leaves its own to the other
+    side. `app`: the fleet that is upgraded.
+    """
+
+    app: str
+    consumers: tuple[str, ...]
+    partitions: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class TopicConfig:
     """`/config/[TOPIC]`: what a person wants for this topic. An empty `strategy` is the cluster's."""
 
@@ -181,6 +194,7 @@ class TopicConfig:
     frozen: bool = False
     removed: bool = False
     rollback: Rollback | None = None
+    split: Split | None = None
 
 
 CONFIGURED = tuple(one.name for one in fields(TopicConfig) if one.name in TopicNode.__dataclass_fields__)
@@ -302,11 +316,24 @@ class Directive:
 
 
 @dataclass(frozen=True, slots=True)
+class FleetVersion:
+    """What consumers of a fleet run; the fields are those of `Fleet`."""
+
+    application: str
+    arguments: tuple[str, ...] = ()
+    conf: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Fleet:
     """`/fleet/[APP]`: the consumers that should run. `application` is the path of the Spark application.
 
     `environment`: variables of the consumers' processes, not secret. `code`: the version of the code; `{code}` in
     `application` and `arguments` stands for it. `replaced`: consumer → the incarnation that a redeployment ends.
+    `name`: of the version that these fields are; `versions`: name → another one that it had, or that it gets.
+    `runs`: consumer → the name of the version that it runs, if that is another one: only while an upgrade is under way.
     `problem`: what of it cannot be read and is left out; without an `application`, all of it.
     """
 
@@ -320,6 +347,9 @@ class Fleet:
     environment: Mapping[str, str] = field(default_factory=dict)
     code: str = ""
     replaced: Mapping[str, int] = field(default_factory=dict)
+    name: str = ""
+    versions: Mapping[str, FleetVersion] = field(default_factory=dict)
+    runs: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,6 +136,7 @@ class Paths:
     fleets = _Folder("fleet")
     configs = _Folder("config")
     histories = _Folder("history")
+    upgrades = _Folder("upgrades")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base", f"{ROOT}/{check_cluster(self.cluster)}")
@@ -168,6 +169,9 @@ class Paths:
 
     def fleet(self, app: str) -> str:
         return f"{self.fleets}/{check_app(app)}"
+
+    def upgrade(self, app: str) -> str:
+        return f"{self.upgrades}/{check_app(app)}"
 
     def config(self, topic: str) -> str:
         return f"{self.configs}/{check_topic(topic)}"

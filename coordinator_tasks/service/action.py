@@ -35,6 +35,7 @@ class Action:
     dashes. `destructive`: what is lost, as a sentence; a person at a terminal is asked before it is done.
 
     `do` does it; `preview` says what it would do, and changes nothing. `before`: what the form's task logs before both.
+    `watch`: what a second task of the form repeats until it returns True: it does what is due after the action, and says it.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Action:
     reads: bool = False
     command: str = ""
     destructive: str = ""
+    watch: Callable[[Coordinator, Given], tuple[bool, Iterable[str]]] | None = None
 
     @property
     def words(self) -> str:

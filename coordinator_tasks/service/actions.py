@@ -16,6 +16,7 @@ from coordinator_tasks.service.action import Action, Done, Given, texts
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet_actions import FLEET_ACTIONS
 from coordinator_tasks.service.offset_actions import OFFSET_ACTIONS
+from coordinator_tasks.service.upgrade_actions import UPGRADE_ACTIONS
 from coordinator_tasks.service.what_if_actions import WHAT_IF_ACTIONS
 
 # Topics --------------------------------------------------------------------------------------------------------------
@@ -304,5 +305,6 @@ CONSUMER_ACTIONS = (
     ),
 )
 ACTIONS: Mapping[str, Action] = {
-    one.name: one for one in (*TOPIC_ACTIONS, *OFFSET_ACTIONS, *WHAT_IF_ACTIONS, *CONSUMER_ACTIONS, *FLEET_ACTIONS)
+    one.name: one
+    for one in (*TOPIC_ACTIONS, *OFFSET_ACTIONS, *WHAT_IF_ACTIONS, *CONSUMER_ACTIONS, *FLEET_ACTIONS, *UPGRADE_ACTIONS)
 }

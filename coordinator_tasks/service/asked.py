@@ -60,7 +60,9 @@ class _Recorder:
 
     def _changes(self, operation: Operation) -> Iterator[Change]:
         paths = self.c.paths
-        if not operation.path.startswith(tuple(f"{one}/" for one in (paths.configs, paths.directives, paths.fleets))):
+        if not operation.path.startswith(
+            tuple(f"{one}/" for one in (paths.configs, paths.directives, paths.fleets, paths.upgrades))
+        ):
             return
         if not isinstance(operation, Create | SetData | Delete):
             return

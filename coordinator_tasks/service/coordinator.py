@@ -1,11 +1,13 @@
 """The first argument of every service function: one cluster and its neighbours."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Clock, Discovery, KafkaAdmin, StatusClient, ZooKeeper
+from coordinator_tasks.core.upgrade_rule import SiteRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +16,7 @@ class Coordinator:
 
     `boot_id` is this host's: a refused connection to a loopback address proves an end only on the same boot; empty =
     unknown, so it proves nothing. `bootstrap_servers` is written to the topics that are added. `allowed`: what this host
-    may launch.
+    may launch. `rules`: the site's own rules for upgrades, by name.
     """
 
     paths: Paths
@@ -27,3 +29,4 @@ class Coordinator:
     boot_id: str = ""
     bootstrap_servers: str = ""
     allowed: AllowedLaunches = field(default_factory=AllowedLaunches)
+    rules: Mapping[str, SiteRule] = field(default_factory=dict)

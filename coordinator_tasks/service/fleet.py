@@ -14,7 +14,7 @@ from coordinator_tasks.core.codecs.member_codec import (
 from coordinator_tasks.core.errors import BadFleet, Malformed, NotManaged
 from coordinator_tasks.core.fields import MAX_COUNT
 from coordinator_tasks.core.machine.life import Life
-from coordinator_tasks.core.model import Ending, Fleet, IdClaim
+from coordinator_tasks.core.model import Ending, Fleet, FleetVersion, IdClaim
 from coordinator_tasks.core.names import check_app, check_consumer, is_app, is_consumer
 from coordinator_tasks.core.ports import Check, Node, Operation, SetData
 from coordinator_tasks.core.protocol import claims
@@ -62,8 +62,7 @@ def set_fleet(c: Coordinator, fleet: Fleet) -> Fleet:
             raise BadFleet(present.problem)
         for other in known.values():
             _check_apart(fleet, other)
-        # A redeployment that is under way continues with what is set here.
-        wanted = replace(fleet, replaced=present.replaced if present is not None else {})
+        wanted = fleet if present is None else _kept(fleet, present)
         if present is not None and replace(present, version=-1) == replace(wanted, version=-1):
             return [], present
         version = -1 if present is None else present.version
@@ -76,6 +75,35 @@ def set_fleet(c: Coordinator, fleet: Fleet) -> Fleet:
     operations, result = attempt()
     c.zk.transact(operations)
     return result
+
+
+def _kept(fleet: Fleet, present: Fleet) -> Fleet:
+    """The fleet as it is set, with what is not set: a redeployment continues with it, and its other versions stay."""
+    check_no_upgrade(present)
+    same = version_of(fleet) == version_of(present)
+    return replace(
+        fleet, replaced=present.replaced, name=present.name if same else fleet.name, versions=present.versions
+    )
+
+
+def check_no_upgrade(fleet: Fleet) -> None:
+    """Raises `BadFleet` while the fleet is being upgraded."""
+    if fleet.runs:
+        name = next(iter(fleet.runs.values()))
+        raise BadFleet(
+            f"the fleet {fleet.app!r} is being upgraded to {name!r}; wait for it, or roll it back with "
+            f"`roll-back-upgrade {fleet.app}`"
+        )
+
+
+def version_of(fleet: Fleet) -> FleetVersion:
+    """What the fleet's consumers run, apart from those that an upgrade has started."""
+    return FleetVersion(fleet.application, fleet.arguments, fleet.conf, fleet.environment, fleet.code)
+
+
+def in_version(fleet: Fleet, version: FleetVersion) -> Fleet:
+    """The fleet with another version as its own."""
+    return replace(fleet, **{name: getattr(version, name) for name in FleetVersion.__slots__})
 
 
 def without(c: Coordinator, consumer: str) -> list[Operation]:
@@ -135,7 +163,11 @@ def fleets(c: Coordinator) -> tuple[Fleet, ...]:
 
 def why_not_launched(c: Coordinator, fleet: Fleet) -> str:
     """Why this host may launch nobody of the fleet; empty = it may."""
-    return c.allowed.problem(resolved(fleet)) if fleet.consumers else ""
+    if not fleet.consumers:
+        return ""
+    own = (one for one in dict.fromkeys(fleet.runs.values()) if one in fleet.versions)
+    every = (fleet, *(in_version(fleet, fleet.versions[one]) for one in own))
+    return next(filter(None, (c.allowed.problem(resolved(one)) for one in every)), "")
 
 
 def resolved(fleet: Fleet) -> Fleet:
@@ -165,6 +197,9 @@ def _read_or_named(path: str, app: str, node: Node) -> Fleet:
     except Malformed as error:
         return Fleet(app, "", (), version=node.stat.version, problem=str(error))
     usable = tuple(consumer for consumer in fleet.consumers if is_consumer(consumer))
+    if unknown := sorted(set(fleet.runs.values()) - fleet.versions.keys()):
+        problem = f"{path} has no version {unknown[0][:80]!r}, which a consumer of it runs; set the fleet again"
+        return Fleet(app, "", (), version=node.stat.version, problem=problem)
     if usable == fleet.consumers:
         return fleet
     strange = next(consumer for consumer in fleet.consumers if not is_consumer(consumer))
@@ -209,9 +244,10 @@ def launch_of(c: Coordinator, consumer: str) -> Launch | None:
 
 
 def _launch(fleet: Fleet, consumer: str) -> Launch:
-    found = resolved(fleet)
-    told = ("--attribute", f"{CODE}={fleet.code}") if fleet.code else ()
-    return Launch(fleet.app, consumer, found.application, (*found.arguments, *told), fleet.conf, fleet.environment)
+    name = fleet.runs.get(consumer)
+    found = resolved(fleet if name is None else in_version(fleet, fleet.versions[name]))
+    told = ("--attribute", f"{CODE}={found.code}") if found.code else ()
+    return Launch(fleet.app, consumer, found.application, (*found.arguments, *told), found.conf, found.environment)
 
 
 def _is_due(c: Coordinator, consumer: str, claim_node: Node | None, directive_node: Node | None) -> bool:

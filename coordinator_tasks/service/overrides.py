@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.core.machine import rollback
+from coordinator_tasks.core.machine import rollback, split
 from coordinator_tasks.core.machine.draft import by_consumer
 from coordinator_tasks.core.model import Actor, TopicConfig
 from coordinator_tasks.core.names import check_consumer
@@ -49,6 +49,7 @@ def told(config: TopicConfig) -> tuple[str, ...]:
     pinned = by_consumer((consumer, partition) for partition, consumer in config.pins.items())
     texts = [FROZEN] if config.frozen else []
     texts += [f"{rollback.said(config.rollback)}, {rollback.until(config.rollback)}"] if config.rollback else []
+    texts += [split.said(config.split)] if config.split else []
     texts += [f"paused: {named(config.paused)}"] if config.paused else []
     return (*texts, *(f"pinned to {who}: {named(which)}" for who, which in pinned.items()))
 

@@ -161,6 +161,47 @@ _OTHER = "With another strategy, and all of its parameters; empty = as it is."
 OTHER_STRATEGY = _text("strategy", "Strategy", _OTHER, "--strategy", "")
 _SIZE = "With so many partitions; 0 = as it is."
 SIZE = _number("size", "Number of partitions", _SIZE, "--partitions", int, 100_000)
+_VERSION = "The name of the version that the fleet gets: of a new one, or of one that it has had."
+VERSION = _text("version", "Version", _VERSION, minLength=1, maxLength=64, pattern=_ID)
+_OTHER_PATH = "Path of another application; empty = as it is. {code} stands for the version of the code."
+OTHER_APPLICATION = _text("application", "Application", _OTHER_PATH, "--application", "")
+_ONLY = "Only these topics; none = all that the fleet owns something of."
+SOME_TOPICS = Parameter(
+    "topics",
+    _field("array", "Topics", _ONLY, items={"type": "string"}, default=[]),
+    Option(list[str] | None, f"{_ONLY} Repeatable.", "--topic", None),
+)
+_PERCENT = "Percent of each topic's partitions that have moved after each step; the last is 100."
+STEPS = Parameter(
+    "steps",
+    _field("array", "Steps", _PERCENT, items={"type": "integer", "minimum": 1, "maximum": 100}, default=[5, 50, 100]),
+    Option(list[int] | None, f"{_PERCENT} Repeatable; by default 5, 50 and 100.", "--step", None),
+)
+
+
+def _limit(name: str, title: str, text: str, flag: str, kind: Any, default: float, most: float) -> Parameter:
+    """A number from 0 to `most`."""
+    field = _field("integer" if kind is int else "number", title, text, default=kind(default), minimum=0, maximum=most)
+    return Parameter(name, field, Option(kind, text, flag, kind(default), minimum=0))
+
+
+_HELD = "Minutes for which each step is held and judged before the next one."
+HOLD_MINUTES = _limit("hold_minutes", "Hold for minutes", _HELD, "--hold-minutes", float, 5, 43_200)
+_WAIT = "Minutes after which consumers that have not started, or partitions that have not moved, make it go back."
+PATIENCE = _limit("patience_minutes", "Patience in minutes", _WAIT, "--patience-minutes", float, 10, 43_200)
+_LAG = "It goes back when a moved partition has a lag of more seconds."
+MAX_LAG = _limit("max_lag_s", "Largest lag in seconds", _LAG, "--max-lag-s", float, 60, 2_592_000)
+_ERRORS = "It goes back at more errors of new consumers; one that is started again is an error."
+MAX_ERRORS = _limit("max_errors", "Errors that may be", _ERRORS, "--max-errors", int, 0, 1_000)
+_SLOW = (
+    "It goes back if a moved partition with waiting records had less than this share of its records per second before; 0 = not "
+    "judged."
+)
+MIN_RATE = _limit("min_rate", "Least share of the rate", _SLOW, "--min-rate", float, 0, 1)
+_RULE = "One of the site's own rules, by its name in the setting rules; empty = none."
+RULE = _text("rule", "Rule", _RULE, "--rule", "", maxLength=64)
+_NEW = "How many new consumers start; 0 = as many as there are now."
+NEW_COUNT = _number("count", "New consumers", _NEW, "--consumers", int, 1_000)
 BY = Parameter("by", option=Option(str, "For whom you ask; your user name stands beside it.", "--by", ""))
 EXECUTE = Parameter("execute", option=Option(bool, "Do it; else it is only shown.", "--execute", False))
 """For commands that begin with a dry run, as those of Kafka's tool do."""

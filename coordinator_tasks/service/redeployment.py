@@ -35,6 +35,7 @@ class Redeployed:
 def would_redeploy(c: Coordinator, app: str) -> Redeployed:
     """What `redeploy` would begin; raises what it raises."""
     found = fleets.fleet_of(c, app)
+    fleets.check_no_upgrade(found)
     members = c.discovery.members()
     live = {one: members[one].incarnation for one in found.consumers if one in members}
     if problem := fleets.why_not_launched(c, found):
@@ -56,9 +57,9 @@ def redeploy(c: Coordinator, app: str, *, by: str, why: str) -> Redeployed:
 
     def attempt() -> tuple[list[Operation], Redeployed]:
         found = would_redeploy(c, app)
-        if pending := sorted(_pending(c, found.fleet)):
+        if left := sorted(pending(c, found.fleet)):
             raise BadFleet(
-                f"the fleet {app!r} is being redeployed: {', '.join(pending[:10])} still run as before; wait for it, or "
+                f"the fleet {app!r} is being redeployed: {', '.join(left[:10])} still run as before; wait for it, or "
                 "remove them from the fleet"
             )
         wanted = replace(found.fleet, replaced=found.replaced)
@@ -90,14 +91,14 @@ def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
             if _end_draining(c, mine[consumer]):
                 yield f"{consumer} has left: it is launched again as the fleet {fleet.app} says now"
             return
-    pending = _pending(c, fleet)
-    if drained or not pending:
+    left = pending(c, fleet)
+    if drained or not left:
         return
     members = c.discovery.members()
     absent = [one for one in fleet.consumers if one not in members]
     if absent or not _all_stable(c):
         return  # the one before is not there yet, or partitions move
-    consumer = min(pending)
+    consumer = min(left)
     if len(fleet.consumers) < LEAST:
         return
     draining = Draining(fleet.app, _WHY, c.clock.now())
@@ -107,7 +108,7 @@ def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
         yield f"{consumer} gives its partitions away and ends, to be launched again as the fleet {fleet.app} says now"
 
 
-def _pending(c: Coordinator, fleet: Fleet) -> set[str]:
+def pending(c: Coordinator, fleet: Fleet) -> set[str]:
     """The consumers of the fleet that run under an incarnation that is to end."""
     members = c.discovery.members()
     return {

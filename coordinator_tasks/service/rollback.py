@@ -110,6 +110,11 @@ def preview(c: Coordinator, topic: str, rebalance: str, *, for_s: float = 0.0, b
 def _check(config: TopicConfig) -> None:
     if config.removed:
         raise Refused(f"topic {config.topic!r} is being removed, so nothing of it is assigned; add it again first")
+    if config.split is not None:
+        raise Refused(
+            f"topic {config.topic!r} is part of the upgrade of {config.split.app!r}, which says who has what; wait for it, or "
+            f"roll it back with `roll-back-upgrade {config.split.app}`"
+        )
     if config.frozen:
         raise Refused(f"topic {config.topic!r} is frozen, so no roll back would move anything; unfreeze it first")
 

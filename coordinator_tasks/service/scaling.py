@@ -74,20 +74,21 @@ def _put(c: Coordinator, directive: Directive) -> Operation:
 def _planned(c: Coordinator, found: Fleet, count: int, pattern: str) -> Scaled:
     if not 0 <= count <= MAX_CONSUMERS:
         raise BadFleet(f"a fleet has 0 to {MAX_CONSUMERS} consumers, and not {count}; give such a number")
+    fleets.check_no_upgrade(found)
     now = found.consumers
     if count <= len(now):
         leaves = sorted(now, key=_by_number, reverse=True)[: len(now) - count]
         kept = tuple(one for one in now if one not in leaves)
         return Scaled(replace(found, consumers=kept) if leaves else found, leaves=tuple(leaves))
     taken = {one for fleet in fleets.fleets(c) for one in fleet.consumers}
-    joins = tuple(_free(c, pattern or _pattern(found), taken, count - len(now)))
+    joins = tuple(free_ids(c, pattern or pattern_of(found), taken, count - len(now)))
     wanted = replace(found, consumers=(*now, *joins))
     if problem := fleets.why_not_launched(c, wanted):
         raise BadFleet(problem)
     return Scaled(wanted, joins=joins)
 
 
-def _pattern(found: Fleet) -> str:
+def pattern_of(found: Fleet) -> str:
     """The common form of the fleet's ids: what stands before their last number."""
     stems = {re.sub(r"[0-9]+$", "", one) for one in found.consumers if one[-1:].isdigit()}
     if len(stems) != 1 or not all(one[-1:].isdigit() for one in found.consumers):
@@ -99,7 +100,7 @@ def _pattern(found: Fleet) -> str:
     return stems.pop() + NUMBER
 
 
-def _free(c: Coordinator, pattern: str, taken: Collection[str], wanted: int) -> Iterator[str]:
+def free_ids(c: Coordinator, pattern: str, taken: Collection[str], wanted: int) -> Iterator[str]:
     """The lowest free ids; those of isolated consumers are left out, since nobody launches them."""
     if pattern.count(NUMBER) != 1:
         raise BadFleet(

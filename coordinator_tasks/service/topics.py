@@ -229,7 +229,7 @@ def change_config(c: Coordinator, topic: str, change: Callable[[TopicConfig], To
     path = c.paths.config(topic)
 
     def attempt() -> tuple[list[Operation], TopicConfig]:
-        config, version = _managed(c, topic)
+        config, version = managed(c, topic)
         changed = change(config)
         return [] if changed == config else [SetData(path, encode_config(changed), version)], changed
 
@@ -238,10 +238,11 @@ def change_config(c: Coordinator, topic: str, change: Callable[[TopicConfig], To
 
 def configuration(c: Coordinator, topic: str) -> TopicConfig:
     """The configuration of a managed topic. Raises `NotManaged` and `Malformed`."""
-    return _managed(c, topic)[0]
+    return managed(c, topic)[0]
 
 
-def _managed(c: Coordinator, topic: str) -> tuple[TopicConfig, int]:
+def managed(c: Coordinator, topic: str) -> tuple[TopicConfig, int]:
+    """The configuration of a managed topic, and the version of its node. Raises `NotManaged` and `Malformed`."""
     found = _find(c.zk, c.paths, topic)
     if found is None:
         raise store.not_managed(c.paths, topic)

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 
 from coordinator_tasks.core.errors import KafkaUnavailable, LookAgain
 from coordinator_tasks.core.names import is_topic
-from coordinator_tasks.service import directives, history, pauses, redeployment, topics
+from coordinator_tasks.service import directives, history, pauses, redeployment, topics, upgrades
 from coordinator_tasks.service.coordinator import Coordinator
 
 
 def upkeep(c: Coordinator, managed: Sequence[str], *, prune: bool = True) -> Iterator[str]:
-    """Refresh the partition lists, complete readmissions, continue redeployments, measure pauses, prune the histories.
+    """Refresh the partition lists, complete readmissions, continue redeployments and upgrades, measure pauses, prune the histories.
 
     A line for each result or problem.
 
@@ -20,6 +20,7 @@ def upkeep(c: Coordinator, managed: Sequence[str], *, prune: bool = True) -> Ite
     yield from readmit(c)
     pauses.complete(c, managed)
     yield from redeploy(c)
+    yield from upgrade(c)
     for topic in filter(is_topic, managed) if prune else ():
         if count := history.prune(c, topic):
             yield f"{topic}: old records pruned: {count}"
@@ -55,4 +56,11 @@ def redeploy(c: Coordinator) -> Iterator[str]:
     """Do the next step of each redeployment; a line for each, and for each problem."""
     problems: list[str] = []
     yield from redeployment.advance(c, problems)
+    yield from problems
+
+
+def upgrade(c: Coordinator) -> Iterator[str]:
+    """Do the next steps of each upgrade; a line for each, and for each problem."""
+    problems: list[str] = []
+    yield from upgrades.advance(c, problems)
     yield from problems

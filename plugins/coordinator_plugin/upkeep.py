@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from airflow.sdk import Context
+from airflow.sdk import BaseSensorOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from coordinator_plugin.base_operators import ClusterOperator, UntemplatedOperator, actor_of, one_line_errors
@@ -14,6 +14,9 @@ from coordinator_tasks.service import fleet
 from coordinator_tasks.service.actions import ACTIONS
 
 _ACTIVE = ["queued", "running"]
+LOOK_S = 10.0
+FOLLOW_S = 30 * 86_400.0
+"""So long a run follows what it has begun; `reconcile` continues it anyway."""
 
 
 class ReconcileOperator(ClusterOperator):
@@ -71,3 +74,21 @@ class ActionOperator(UntemplatedOperator):
             context["ti"].xcom_push("return_value", lines)
             raise AirflowSkipException("dry run: nothing was changed; run it again without dry run to do it")
         return lines
+
+
+class WatchSensor(UntemplatedOperator, BaseSensorOperator):
+    """Repeats what an action's `watch` does, and logs it, until that is over; between two looks it has no worker."""
+
+    def __init__(self, *, action: str, **kwargs: Any) -> None:
+        super().__init__(mode="reschedule", poke_interval=LOOK_S, timeout=FOLLOW_S, **kwargs)
+        self.action = action
+
+    def poke(self, context: Context) -> bool:
+        """One look. Raises what ends the task: an action that was refused is not watched."""
+        given, watch = dict(context["params"]), ACTIONS[self.action].watch
+        if watch is None:
+            return True
+        with one_line_errors(), CoordinatorHook(given.get("cluster", "")).open() as coordinator:
+            ended, lines = watch(coordinator, given)
+        self.say(lines)
+        return ended

@@ -52,6 +52,7 @@ GOOD_FIELDS: Mapping[str, Any] = {
     "application": "main.py",
     "consumers": ["billing-1"],
     "count": 1,
+    "version": "v2",
 }
 """A value of each field that has no default of its own, and of some that have one."""
 COMMANDS_ONCE = patch.object(typer.main, "get_command", cache(typer.main.get_command))
@@ -221,6 +222,12 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "readmit": ("{consumer}", "--by", "{text}"),
     "scale": ("{text}", "{number}", "--pattern", "{text}"),
     "redeploy": ("{text}", "--why", "{text}"),
+    "upgrade": (
+        *("{text}", "{text}", "--code", "{text}", "--step", "{number}", "--hold-minutes", "{number}"),
+        *("--max-lag-s", "{number}", "--max-errors", "{number}", "--min-rate", "{number}", "--rule", "{text}"),
+    ),
+    "upgrade-report": ("{text}",),
+    "roll-back-upgrade": ("{text}", "--why", "{text}"),
     "history": ("{topic}", "--actions"),
     "roll-back": ("{topic}", "{text}", "--why", "{text}", "--minutes", "{number}"),
     "preview": (

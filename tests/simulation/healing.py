@@ -95,7 +95,7 @@ def _undo_of_topics(world: World, c: Coordinator) -> None:
         stored = c.zk.find(c.paths.config(topic))
         if stored is not None and config is not None and not config.removed:
             topics.change_config(
-                c, topic, lambda old: replace(old, frozen=False, paused=frozenset(), pins={}, rollback=None)
+                c, topic, lambda old: replace(old, frozen=False, paused=frozenset(), pins={}, rollback=None, split=None)
             )
             if config.topic_id != world.brokers.logs[topic].topic_id:
                 removed(c, topic)

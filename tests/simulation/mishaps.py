@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from coordinator_tasks.core.model import Committed, TopicConfig
+from coordinator_tasks.core.model import Committed, Split, TopicConfig
 from coordinator_tasks.service import directives, history, rollback, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from tests.simulation.faults import Fault
@@ -198,12 +198,20 @@ def reconfigured(world: World, a: int, b: int) -> None:
         lambda config: replace(config, paused=frozenset() if config.paused else frozenset({0})),
         lambda config: replace(config, pins={} if config.pins else {0: world.names[b % len(world.names)]}),
         lambda config: replace(config, properties={"fetch.min.bytes": str(1 + b % 9)}),
+        lambda config: replace(config, split=None if config.split else _split(world, a, b)),
     )
     chosen = b % (len(changes) + 1)
     if chosen == len(changes):
         _person(world, Fault.RECONFIGURED, lambda c: _go_back(c, topic, a, b), a)
     else:
         _person(world, Fault.RECONFIGURED, lambda c: topics.change_config(c, topic, changes[chosen]), a)
+
+
+def _split(world: World, a: int, b: int) -> Split:
+    """As an upgrade has it in one of its steps."""
+    names = world.names
+    new = (names[b % len(names)], names[(b // 3) % len(names)])[: 1 + a % 2]
+    return Split("app", new, frozenset(p for p in range(MAX_PARTITIONS) if (a + b) >> p & 1))
 
 
 def _go_back(c: Coordinator, topic: str, a: int, b: int) -> None:

@@ -1117,6 +1117,78 @@ MUTANTS = (
         "for move in ():",
         "a roll back undoes every move since then",
     ),
+    Mutant(
+        "split.sides",
+        "c not in split.consumers",
+        "True",
+        "new consumers of an upgrade get nothing that is not reserved for them",
+    ),
+    Mutant(
+        "split.sides",
+        "if not theirs or not others:",
+        "if False:",
+        "a side of a split without a consumer leaves its partitions to the other side",
+    ),
+    Mutant(
+        "split.kept",
+        "(c in split.consumers) == (p in split.partitions)",
+        "False",
+        "a step of an upgrade moves each partition once, and no others",
+    ),
+    Mutant(
+        "Planning._ask",
+        "(kept(config.split, owned) | dict(fixed))",
+        "(dict(fixed) | kept(config.split, owned))",
+        "a pin comes before an upgrade",
+    ),
+    Mutant(
+        "upgrade_store.guarded",
+        "[Check(c.paths.upgrade(upgrade.app), upgrade.version), *operations]",
+        "operations",
+        "a slow process writes nothing for a step of an upgrade that is over",
+    ),
+    Mutant(
+        "upgrades.advance_one",
+        "ensure(c, upgrade)",
+        "pass",
+        "what an upgrade's record wants is made before its next step",
+    ),
+    Mutant(
+        "upgrade_begin.begin",
+        "split = Split(wish.app, found.upgrade.new_consumers)",
+        "split = None",
+        "no new consumer of an upgrade registers before the split",
+    ),
+    Mutant(
+        "upgrade._moving",
+        "if not away and",
+        "if",
+        "a step of an upgrade is held when its partitions have arrived",
+    ),
+    Mutant(
+        "upgrade._holding",
+        "if failures:",
+        "if False:",
+        "a step that breaks its rule moves everything back",
+    ),
+    Mutant(
+        "upgrade._holding",
+        "if away := _not_arrived(upgrade, seen):",
+        "if away := {}:",
+        "a held step whose partitions are elsewhere moves again",
+    ),
+    Mutant(
+        "upgrade._restoring",
+        "if missing and not _late(upgrade, seen):",
+        "if False:",
+        "what goes back waits for the old consumers that have left",
+    ),
+    Mutant(
+        "upgrade_rule._errors",
+        "!= upgrade.incarnations.get(consumer, seen.registered[consumer])",
+        "!= seen.registered[consumer]",
+        "a new consumer that was started again is an error",
+    ),
 )
 
 

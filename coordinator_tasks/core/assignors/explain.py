@@ -14,7 +14,7 @@ from typing import Protocol
 from coordinator_tasks.core.assignors.balanced import Balanced
 from coordinator_tasks.core.assignors.problem import Problem
 from coordinator_tasks.core.assignors.topic_strategies import ONE_TOPIC_ASSIGNORS
-from coordinator_tasks.core.model import Explanation, Reason
+from coordinator_tasks.core.model import Explanation, Reason, Split
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,8 @@ class Asked:
     """A strategy's problem and answer, and what the strategy was not given.
 
     `holders`: partition → who has it now, also if that consumer is no member; `pins`: partition → where a person
-    wants it; `explainer`: the strategy's own, made from the problem and the answer, if it has one; `back`: a roll back.
+    wants it; `explainer`: the strategy's own, made from the problem and the answer, if it has one; `back`: a roll back;
+    `split`: who may have what during an upgrade.
     """
 
     strategy: str
@@ -40,6 +41,7 @@ class Asked:
     pins: Mapping[int, str] = field(default_factory=dict)
     explainer: Callable[[Problem, Mapping[int, str]], "Explainer"] | None = None
     back: RolledBack | None = None
+    split: Split | None = None
 
 
 class Explainer(Protocol):
@@ -89,6 +91,8 @@ def digest(asked: Asked) -> str:
         *(sorted(mapping.items()) for mapping in mappings),
         sorted((partition, list(racks)) for partition, racks in problem.zones.items()),
     ]
+    if asked.split is not None:  # without one, the digest is that of earlier releases
+        parts.append([sorted(asked.split.consumers), sorted(asked.split.partitions)])
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
@@ -116,6 +120,13 @@ def _sentence(asked: Asked, explainer: Explainer, partition: int, holder: str, o
         return f"{owner} has it and it is not touched: it is on its way, or nobody can take it from {owner} now"
     if holder == owner:
         return explainer.stays(partition, owner)
+    return _of_move(asked, explainer, partition, holder, owner)
+
+
+def _of_move(asked: Asked, explainer: Explainer, partition: int, holder: str, owner: str) -> str:
+    problem, split = asked.problem, asked.split
+    if split is not None and holder and (holder in split.consumers) != (owner in split.consumers):
+        return f"{holder} gives it to {owner}, as the upgrade of {split.app} asks in this step"
     if not holder:
         return f"nobody had it: {explainer.given(partition, owner)}"
     if holder not in problem.members:

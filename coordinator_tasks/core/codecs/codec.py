@@ -15,6 +15,7 @@ from coordinator_tasks.core.model import (
     Release,
     Rollback,
     Seek,
+    Split,
     StartRule,
     State,
     Token,
@@ -114,6 +115,14 @@ _ROLLBACK = Shape(
         "for": Item("for_s", kinds.TIME, 0.0),
     },
 )
+_SPLIT = Shape(
+    Split,
+    {
+        "fleet": Item("app", kinds.TEXT),
+        "consumers": Item("consumers", kinds.TEXTS),
+        "partitions": Item("partitions", kinds.PARTITION_SET, frozenset()),
+    },
+)
 _CONFIG = Shape(
     TopicConfig,
     {
@@ -133,6 +142,7 @@ _CONFIG = Shape(
         "frozen": Item("frozen", kinds.FLAG, False),
         "removed": Item("removed", kinds.FLAG, False),
         "rollback": Item("rollback", kinds.optional(_ROLLBACK.nested), sparse=True),
+        "split": Item("split", kinds.optional(_SPLIT.nested), sparse=True),
     },
 )
 

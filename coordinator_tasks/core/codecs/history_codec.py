@@ -24,13 +24,6 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.partition_text import numbers, ranges
 
 
-def _objects(fields: Fields, name: str) -> list[Fields]:
-    listed = fields.data.get(name, [])
-    if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
-        raise fields.bad(name, "is not a list of objects")
-    return [Fields(fields.path, one, f"{fields.where}{name}[{index}].") for index, one in enumerate(listed)]
-
-
 def _read_ranges(fields: Fields, name: str) -> tuple[int, ...]:
     try:
         return numbers(fields.text(name))
@@ -52,7 +45,7 @@ def _write_moves(moves: Iterable[Move]) -> list[dict[str, Any]]:
 def _read_moves(fields: Fields, name: str) -> tuple[Move, ...]:
     moves = [
         Move(partition, one.text("from"), one.text("to"), one.choice("kind", MoveKind))
-        for one in _objects(fields, name)
+        for one in fields.objects(name)
         for partition in one.partitions("partitions")
     ]
     return tuple(sorted(moves, key=lambda move: move.partition))
@@ -62,7 +55,7 @@ _REASON = Shape(
     Reason, {"text": Item("text", kinds.TEXT), "partitions": Item("partitions", Kind(_read_ranges, ranges))}
 )
 _REASONS = Kind(
-    lambda fields, name: tuple(_REASON.read(one) for one in _objects(fields, name)),
+    lambda fields, name: tuple(_REASON.read(one) for one in fields.objects(name)),
     lambda reasons: [_REASON.write(one) for one in reasons],
 )
 _PLAN = Shape(
@@ -205,7 +198,7 @@ _ASKED = Shape(
         "changes": Item(
             "changes",
             Kind(
-                lambda fields, name: tuple(_CHANGE.read(one) for one in _objects(fields, name)),
+                lambda fields, name: tuple(_CHANGE.read(one) for one in fields.objects(name)),
                 lambda changes: [_CHANGE.write(one) for one in changes],
             ),
             (),

@@ -7,7 +7,17 @@ from coordinator_tasks.core.codecs import kinds
 from coordinator_tasks.core.codecs.shape import Item, Kind, Shape
 from coordinator_tasks.core.errors import InvalidName
 from coordinator_tasks.core.fields import Fields
-from coordinator_tasks.core.model import Absence, Directive, Draining, Ending, Fleet, IdClaim, Isolation, Member
+from coordinator_tasks.core.model import (
+    Absence,
+    Directive,
+    Draining,
+    Ending,
+    Fleet,
+    FleetVersion,
+    IdClaim,
+    Isolation,
+    Member,
+)
 from coordinator_tasks.core.names import check_address, is_address
 from coordinator_tasks.core.protocol.claims import one_line
 
@@ -94,16 +104,24 @@ _DIRECTIVE = Shape(
         "draining": Item("draining", kinds.optional(_DRAINING.nested)),
     },
 )
+_VERSION_ITEMS = {
+    "application": Item("application", kinds.TEXT),
+    "arguments": Item("arguments", kinds.TEXTS),
+    "conf": Item("conf", kinds.by_name(kinds.TEXT)),
+    "environment": Item("environment", kinds.by_name(kinds.TEXT), {}, sparse=True),
+    "code": Item("code", kinds.TEXT, "", sparse=True),
+}
+FLEET_VERSION = Shape(FleetVersion, _VERSION_ITEMS).nested
 _FLEET = Shape(
     Fleet,
     {
-        "application": Item("application", kinds.TEXT),
+        "application": _VERSION_ITEMS["application"],
         "consumers": Item("consumers", kinds.TEXTS),
-        "arguments": Item("arguments", kinds.TEXTS),
-        "conf": Item("conf", kinds.by_name(kinds.TEXT)),
-        "environment": Item("environment", kinds.by_name(kinds.TEXT), {}, sparse=True),
-        "code": Item("code", kinds.TEXT, "", sparse=True),
+        **{name: item for name, item in _VERSION_ITEMS.items() if name != "application"},
         "replaced": Item("replaced", kinds.by_name(kinds.COUNT), {}, sparse=True),
+        "name": Item("name", kinds.TEXT, "", sparse=True),
+        "versions": Item("versions", kinds.by_name(FLEET_VERSION), {}, sparse=True),
+        "runs": Item("runs", kinds.by_name(kinds.TEXT), {}, sparse=True),
     },
 )
 

@@ -296,10 +296,15 @@ def committers(topic: str, first: Mapping[int, Committed], second: Mapping[int, 
 def old_code(members: Mapping[str, Member], fleets: Collection[Fleet], release: str, attribute: str) -> list[Finding]:
     """Consumers of another release than the coordinator's, or of another version of the code than their fleet's.
 
-    `attribute`: by which a consumer registers its version of the code. A redeployment that is under way is left out.
+    `attribute`: by which a consumer registers its version of the code. Who is being redeployed or upgraded is left out.
     """
     found = []
-    wanted = {c: fleet for fleet in fleets for c in fleet.consumers if fleet.code and c not in fleet.replaced}
+    wanted = {
+        c: fleet
+        for fleet in fleets
+        for c in fleet.consumers
+        if fleet.code and c not in fleet.replaced and c not in fleet.runs
+    }
     for consumer, member in sorted(members.items()):
         if member.problem:
             continue  # nothing but its id is known

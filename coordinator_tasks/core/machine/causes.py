@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from coordinator_tasks.core.machine import rollback
+from coordinator_tasks.core.machine import rollback, split
 from coordinator_tasks.core.machine.draft import Draft, by_consumer, configured
 from coordinator_tasks.core.machine.presence import absent_until, presence
 from coordinator_tasks.core.machine.world import Policy, Presence, TopicView, World
@@ -64,6 +64,8 @@ def digest(view: TopicView, world: World, able: Mapping[str, int]) -> str:
     ]
     if config.rollback is not None:  # without one, the digest is that of earlier releases
         parts.append([config.rollback.rebalance, config.rollback.at, sorted(config.rollback.assignments.items())])
+    if config.split is not None:
+        parts.append([config.split.app, sorted(config.split.consumers), sorted(config.split.partitions)])
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
@@ -113,7 +115,7 @@ def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able
     if joined or left:
         return Due(_membership(joined, left, world), _events(joined, left, world))
     if changed:
-        told = "; ".join(filter(None, (_paused(view), _pinned(view, able), _rolled_back(view, able))))
+        told = "; ".join(filter(None, (_paused(view), _pinned(view, able), _rolled_back(view, able), _split(view))))
         return Due(told or CHANGED)
     if not state.planned and state.state is State.STABLE and not draft.in_flight():
         return Due(f"goes on: {state.cause.removeprefix('goes on: ')}")
@@ -146,6 +148,14 @@ def _rolled_back(view: TopicView, able: Collection[str]) -> str:
     if wanted is None or all(owners.get(p) == who for p, who in wanted.assignments.items() if who in able):
         return ""
     return rollback.said(wanted)
+
+
+def _split(view: TopicView) -> str:
+    """The split that an upgrade asks for, if an owner is on the wrong side of it, or an empty text."""
+    wanted, owners = view.config.split, view.node.assignments if view.node is not None else {}
+    if wanted is None or all((who in wanted.consumers) == (p in wanted.partitions) for p, who in owners.items()):
+        return ""
+    return split.said(wanted)
 
 
 def _membership(joined: list[str], left: list[str], world: World) -> str:

@@ -11,6 +11,7 @@ from coordinator_tasks.core.machine import packing, rollback
 from coordinator_tasks.core.machine.draft import Draft
 from coordinator_tasks.core.machine.packing import ENTRY_BYTES
 from coordinator_tasks.core.machine.presence import is_draining, is_leaving, presence
+from coordinator_tasks.core.machine.split import kept, sides
 from coordinator_tasks.core.machine.world import Policy, Presence, TopicView, World
 from coordinator_tasks.core.model import Explanation, Reason
 from coordinator_tasks.core.names import MAX_ID_BYTES
@@ -94,20 +95,24 @@ class Planning:
             view.partitions,
             {c: world.members[c] for c in able},
             owned,
-            {p: c for p, c in fixed.items() if p in listed},
+            {p: c for p, c in (kept(config.split, owned) | dict(fixed)).items() if p in listed},
             world.loads,
             config.parameters,
             weights.partitions,
             {c: weights.carried.get(c, 0.0) for c in able},
             view.description.racks if view.description is not None else {},
         )
-        answer = strategy.assign(problem)
-        validate(problem, answer, config.strategy, partial=is_partial(strategy))
+        answer: dict[int, str] = {}
+        for partitions, members in sides(config.split, view.partitions, able):
+            side = _of_side(problem, frozenset(partitions), members)
+            found = strategy.assign(side)
+            validate(side, found, config.strategy, partial=is_partial(strategy))
+            answer.update(found)
         holders = self._targets if holders is None else holders
         explainer = strategy.explainer if isinstance(strategy, Explaining) else None
         wish = config.rollback
         back = RolledBack(self._placed, rollback.said(wish)) if wish is not None else None
-        return Asked(config.strategy, problem, answer, holders, self._pins, explainer, back)
+        return Asked(config.strategy, problem, answer, holders, self._pins, explainer, back, config.split)
 
     def _explain(self, asked: Asked, limit_bytes: int, only: Collection[int] | None = None) -> None:
         """Keep why the strategy moves what it moves, and nothing else (of `only` these partitions, if given)."""
@@ -202,6 +207,21 @@ def patience_s(view: TopicView, policy: Policy) -> float | None:
     """How long the topic has to be Stable before changed loads alone cause a plan; `None` = they never do."""
     found: object = assignor(view.config.strategy, policy.strategies.known)
     return found.patience_s(view.config.parameters) if isinstance(found, Measuring) else None
+
+
+def _of_side(whole: Problem, partitions: Collection[int], members: Mapping[str, int]) -> Problem:
+    """The problem of these partitions and members alone."""
+    if len(members) == len(whole.members):
+        return whole
+    return replace(
+        whole,
+        partitions=tuple(p for p in whole.partitions if p in partitions),
+        members={c: whole.members[c] for c in members},
+        owned={p: c for p, c in whole.owned.items() if p in partitions and c in members},
+        fixed={p: c for p, c in whole.fixed.items() if p in partitions},
+        weights={p: weight for p, weight in whole.weights.items() if p in partitions},
+        carried={c: whole.carried[c] for c in members},
+    )
 
 
 def _measure(view: TopicView, strategy: Assignor) -> Measure:

@@ -74,7 +74,13 @@ ACTIONS = {
     "set_fleet",
     "scale",
     "redeploy",
+    "upgrade",
+    "upgrade_report",
+    "pause_upgrade",
+    "continue_upgrade",
+    "roll_back_upgrade",
 }
+READS = {"preview", "upgrade_report"}
 UPKEEP = {"rebalance", "reconcile", "consumers", "stuck_topic"}
 
 
@@ -105,11 +111,19 @@ def test_no_argument_of_any_task_is_a_template(dags: dict[str, Any]) -> None:
 def test_forms_have_titles_and_actions_begin_with_a_dry_run(dags: dict[str, Any]) -> None:
     for dag_id, dag in dags.items():
         assert all(param.get("title") for param in dag["params"].values()), dag_id
-    for dag_id in ACTIONS - {"preview"}:
+    for dag_id in ACTIONS - READS:
         assert dags[dag_id]["params"]["dry_run"]["value"] is True
-    assert "dry_run" not in dags["preview"]["params"], "it changes nothing"
+    for dag_id in READS:
+        assert "dry_run" not in dags[dag_id]["params"], "it changes nothing"
     assert dags["rebalance"]["params"]["dry_run"]["value"] is False
     assert dags["add_topic"]["params"]["start"]["enum"] == ["earliest", "latest", "none"]
+
+
+def test_a_run_of_an_upgrade_follows_it_to_its_end(dags: dict[str, Any]) -> None:
+    followed = {dag_id for dag_id, dag in dags.items() if "follow" in dag["tasks"]}
+    assert followed == {"upgrade", "continue_upgrade", "roll_back_upgrade"}
+    assert dags["upgrade"]["tasks"]["upgrade"]["down"] == ["follow"]
+    assert dags["upgrade"]["params"]["steps"]["value"] == [5, 50, 100]
 
 
 def test_a_rebalance_is_a_row_of_few_coarse_tasks(dags: dict[str, Any]) -> None:

@@ -262,6 +262,7 @@ def test_a_form_says_it_as_it_is(shop: Cluster, dags: dict[str, DAG], touched: P
         "pattern": "late-{}",
         "offsets": f"{template},0,1",
         "rebalance": template[template.rindex("{{") :],
+        "version": "v2",
     }
     forms = [dag for dag_id, dag in dags.items() if "action" in dag.tags]
     assert len(forms) == sum(1 for one in ACTIONS.values() if one.form)

@@ -27,6 +27,7 @@ OF_MAPPINGS = {
     "kafka": "KAFKA_<PROPERTY>",
     "parameters": "PARAMETER_<NAME>",
     "strategies": "STRATEGIES_<NAME>",
+    "rules": "RULES_<NAME>",
     "consumer_zookeeper": "CONSUMER_ZOOKEEPER_<FIELD>",
     "consumer_kafka": "CONSUMER_KAFKA_<PROPERTY>",
 }

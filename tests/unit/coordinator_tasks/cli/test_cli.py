@@ -441,6 +441,19 @@ def test_a_fleet_is_scaled_and_its_size_is_checked(run: Run, site: Site) -> None
             "KPC-019: the fleet of 'sales' names",
         ),
         (("redeploy", "nosuch"), "KPC-012"),
+        (("upgrade", "nosuch", "v2"), "KPC-012"),
+        (
+            ("upgrade", "sales", "v2"),
+            "KPC-024: the fleet 'sales' has no version 'v2' (it has: 1.4); say what it runs",
+        ),
+        (("upgrade", "sales", "v2", "--step", "0", "--step", "100"), "KPC-024: a step of 0 % cannot be"),
+        (("upgrade", "sales", "v2", "--step", "101"), "KPC-024: a step of 101 % cannot be"),
+        (("upgrade", "sales", "v2", "--step", "50", "--step", "5"), "KPC-024: the steps 50, 5 cannot be"),
+        (("upgrade", "sales", "v2", "--rule", "mine"), "KPC-025: the settings have no rule 'mine'"),
+        (("upgrade-report", "sales"), "KPC-012: the fleet 'sales' has no upgrade"),
+        (("pause-upgrade", "sales"), "KPC-012"),
+        (("continue-upgrade", "sales"), "KPC-012"),
+        (("roll-back-upgrade", "sales"), "KPC-012"),
     ):
         code, out, err = run(*words)
         assert (code, out, err.count("\n")) == (2, "", 1)

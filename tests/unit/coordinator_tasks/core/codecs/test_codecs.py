@@ -18,6 +18,7 @@ from coordinator_tasks.core.codecs.history_codec import (
     encode_record,
     with_pauses,
 )
+from coordinator_tasks.core.codecs.upgrade_codec import decode_upgrade, encode_upgrade
 from coordinator_tasks.core.errors import Malformed, UnknownVersion
 from coordinator_tasks.core.fields import MAX_BYTES
 from coordinator_tasks.core.model import (
@@ -33,6 +34,7 @@ from coordinator_tasks.core.model import (
     Ending,
     Explanation,
     Fleet,
+    FleetVersion,
     Handoff,
     IdClaim,
     Isolation,
@@ -47,6 +49,7 @@ from coordinator_tasks.core.model import (
     Rollback,
     RunningPartition,
     Seek,
+    Split,
     Stall,
     StartRule,
     State,
@@ -58,6 +61,7 @@ from coordinator_tasks.core.model import (
     TopicStatus,
     Unmoved,
 )
+from coordinator_tasks.core.upgrade import Event, Mark, Phase, Rule, Upgrade
 
 PATH = "/consumers/shop/x"
 TOKEN = Token(7, 2, "gen")
@@ -253,13 +257,53 @@ json_values = st.recursive(
 )
 
 
+SPLIT_CONFIG = replace(CONFIG, split=Split("billing", ("c", "d"), frozenset({45})))
+_VERSION = FleetVersion("b.py", ("--x",), {"spark.cores.max": "2"}, {"TZ": "UTC"}, "1.5")
+UPGRADE = Upgrade(
+    "billing",
+    replace(_VERSION, code="1.4"),
+    _VERSION,
+    "v1",
+    "v2",
+    ("a", "b"),
+    ("c", "d"),
+    ("orders",),
+    (5, 100),
+    60.0,
+    600.0,
+    Rule(30.0, 1, 0.5, "prices"),
+    "ada",
+    "prices",
+    100.0,
+    120.0,
+    Phase.HOLDING,
+    1,
+    {"orders": (45, 46)},
+    Mark(130.0, {"orders": {45: 7}}),
+    {"orders": {45: 2.5}},
+    {"c": 3},
+    "too slow",
+    "by ada",
+    (Event(120.0, "step 1"),),
+    4,
+)
 NEXT = {
     "packed topic node": replace(CASES["topic node"], write=partial(codec.encode_node, pack_over=0)),
     "member": replace(CASES["member"], value=replace(CASES["member"].value, release="0.3.0")),
     "fleet": replace(
         CASES["fleet"],
-        value=replace(CASES["fleet"].value, environment={"TZ": "UTC"}, code="1.4", replaced={"a": 3}),
+        value=replace(
+            CASES["fleet"].value,
+            environment={"TZ": "UTC"},
+            code="1.4",
+            replaced={"a": 3},
+            name="v1",
+            versions={"v2": FleetVersion("b.py", ("--x",), {"spark.cores.max": "2"}, {"TZ": "UTC"}, "1.5")},
+            runs={"b": "v2"},
+        ),
     ),
+    "config": replace(CASES["config"], value=SPLIT_CONFIG),
+    "upgrade": Case(UPGRADE, encode_upgrade, lambda raw: decode_upgrade(PATH, raw, "billing", 4)),
     "record of a reset": replace(
         CASES["record"],
         value=replace(

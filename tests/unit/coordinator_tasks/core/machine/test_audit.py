@@ -258,8 +258,9 @@ def test_consumers_of_another_release_or_version_of_the_code_are_named() -> None
         "c": member("c"),
         "d": replace(member("d"), problem="cannot be read"),
         "e": member("e", release="0.3.0"),
+        "f": member("f", release="0.3.0", attributes={"code": "v3"}),
     }
-    fleets = [Fleet("app", "app.py", ("a", "b", "e"), code="v2", replaced={"e": 1})]
+    fleets = [Fleet("app", "app.py", ("a", "b", "e", "f"), code="v2", replaced={"e": 1}, runs={"f": "v3"})]
     found = old_code(members, fleets, "0.3.0", "code")
     assert [one.says for one in found] == [
         "b runs release 0.2.0, and the coordinator release 0.3.0",

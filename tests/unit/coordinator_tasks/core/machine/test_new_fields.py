@@ -12,7 +12,8 @@ from coordinator_tasks.core.machine.causes import digest
 from coordinator_tasks.core.machine.draft import draft_of, node_of, unless_same
 from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.model import CONFIGURED, State, TopicConfig, TopicState
-from tests.unit.coordinator_tasks.core.codecs.test_codecs import CONFIG, NODE
+from tests.unit.coordinator_tasks.core.codecs.test_codecs import NODE
+from tests.unit.coordinator_tasks.core.codecs.test_codecs import SPLIT_CONFIG as CONFIG
 
 LEAST = TopicConfig("orders", "", "", "")
 WITHOUT_A_PLAN = {"topic"}

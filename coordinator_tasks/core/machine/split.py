@@ -1,0 +1,41 @@
+"""Which consumers may have which partitions while an upgrade moves them in steps. Pure."""
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from coordinator_tasks.core.model import Split
+from coordinator_tasks.core.partition_text import named, shown
+
+Side: TypeAlias = tuple[tuple[int, ...], Mapping[str, int]]
+"""Partitions, and those who may be given them: consumer → incarnation."""
+
+
+def sides(split: Split | None, partitions: tuple[int, ...], able: Mapping[str, int]) -> list[Side]:
+    """The sides of a split that have partitions, each with its consumers; without a split, everything is for everybody.
+
+    A side without a consumer leaves its partitions to the other side, so that none is without an owner.
+    """
+    if split is None:
+        return [(partitions, able)]
+    theirs = {c: i for c, i in able.items() if c in split.consumers}
+    others = {c: i for c, i in able.items() if c not in split.consumers}
+    if not theirs or not others:
+        return [(partitions, able)]
+    inside = tuple(p for p in partitions if p in split.partitions)
+    outside = tuple(p for p in partitions if p not in split.partitions)
+    return [side for side in ((inside, theirs), (outside, others)) if side[0]]
+
+
+def kept(split: Split | None, owned: Mapping[int, str]) -> dict[int, str]:
+    """Partition → its owner, of those on their own side: an upgrade moves them once, and moves no others."""
+    if split is None:
+        return {}
+    return {p: c for p, c in owned.items() if (c in split.consumers) == (p in split.partitions)}
+
+
+def said(split: Split) -> str:
+    """The split in a sentence, for plans, the history and the pages."""
+    who = shown(split.consumers)
+    if not split.partitions:
+        return f"upgrade of {split.app}: {who} may have none yet"
+    return f"upgrade of {split.app}: {named(split.partitions)} for {who} alone"

@@ -1,0 +1,139 @@
+"""Whether a step of an upgrade is as good as before: the facts of its partitions, and the built-in rule. Pure."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import TypeAlias
+
+from coordinator_tasks.core.model import Answer, ConsumerStatus, RunningPartition
+from coordinator_tasks.core.partition_text import counted
+from coordinator_tasks.core.upgrade import Seen, Upgrade, rates
+
+LEAST_RATE = 0.1
+"""Records per second: of less than this before, no share is judged."""
+_SHOWN = 5  # errors and partitions in one sentence
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """One partition that has moved. `None` = unknown.
+
+    `lag_s`: how long the records that wait need at the rate at which they are written, or else processed; `rate`: records
+    processed per second since the step is held; `before`: the same before anything moved.
+    """
+
+    consumer: str
+    lag_records: int | None = None
+    lag_s: float | None = None
+    rate: float | None = None
+    before: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a rule judges a step by. `partitions`: topic → partition → its facts; `errors`: sentences of new consumers.
+
+    `held_s`: how long the step is held so far, `ends`: whether that was all of it.
+    """
+
+    app: str
+    version: str
+    percent: int
+    held_s: float
+    ends: bool
+    partitions: Mapping[str, Mapping[int, PartitionFacts]] = field(default_factory=dict)
+    errors: tuple[str, ...] = ()
+
+
+SiteRule: TypeAlias = Callable[[Facts], str]
+"""A site's own rule: why the step fails, in one line; empty = it does not. It raises `BadRule` if it cannot say."""
+
+
+def facts_of(upgrade: Upgrade, seen: Seen, answers: Mapping[str, Answer]) -> Facts:
+    """The facts of the present step from the consumers' own answers."""
+    now = rates(upgrade.mark, seen.positions, seen.now) if upgrade.mark is not None else {}
+    found: dict[str, dict[int, PartitionFacts]] = {}
+    for topic, one in seen.topics.items():
+        found[topic] = {}
+        for partition in upgrade.chosen.get(topic, ()):
+            owner = one.owners.get(partition, "")
+            if owner in upgrade.new_consumers:
+                rate = now.get(topic, {}).get(partition)
+                before = upgrade.baseline.get(topic, {}).get(partition)
+                said = _running(answers.get(owner), topic, partition)
+                found[topic][partition] = _facts(owner, said, rate, before)
+    held_s = max(0.0, seen.now - upgrade.since_at)
+    errors = tuple(_errors(upgrade, seen, answers))
+    ends = held_s >= upgrade.hold_s
+    return Facts(upgrade.app, upgrade.new_name, upgrade.steps[upgrade.step], held_s, ends, found, errors)
+
+
+def failures(upgrade: Upgrade, facts: Facts) -> tuple[str, ...]:
+    """Why the built-in rule is broken, in sentences; none = it is not. Rates are judged when the step ends."""
+    rule, found = upgrade.rule, []
+    if len(facts.errors) > rule.max_errors:
+        allowed = f", and {counted(rule.max_errors, 'error')} may be" if rule.max_errors else ""
+        found.append(f"{counted(len(facts.errors), 'error')}{allowed}: {'; '.join(facts.errors[:_SHOWN])}")
+    every = [(topic, p, one) for topic, each in facts.partitions.items() for p, one in sorted(each.items())]
+    late = [f"{topic}/{p} {one.lag_s:.0f} s" for topic, p, one in every if (one.lag_s or 0.0) > rule.max_lag_s]
+    if late:
+        found.append(f"a lag of more than {rule.max_lag_s:g} s: {_some(late)}")
+    slow = [
+        f"{topic}/{p} {one.rate:.1f} after {one.before:.1f} records/s"
+        for topic, p, one in every
+        if facts.ends and one.rate is not None and one.before is not None and _is_slow(one, rule.min_rate)
+    ]
+    if slow:
+        found.append(f"less than {rule.min_rate:.0%} of the records per second before: {_some(slow)}")
+    return tuple(found)
+
+
+def _is_slow(one: PartitionFacts, share: float) -> bool:
+    """A partition where nothing waits is as fast as its producers."""
+    if one.rate is None or one.before is None or one.lag_records == 0 or one.before < LEAST_RATE:
+        return False
+    return one.rate < share * one.before
+
+
+def _some(texts: list[str]) -> str:
+    rest = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return ", ".join(texts[:_SHOWN]) + rest
+
+
+def _facts(consumer: str, said: RunningPartition | None, rate: float | None, before: float | None) -> PartitionFacts:
+    lag = said.lag_records if said is not None else None
+    if said is None or lag is None:
+        return PartitionFacts(consumer, lag, None, rate, before)
+    speed = said.rate or rate or before or 0.0
+    lag_s = 0.0 if not lag else lag / speed if speed > 0 else inf if rate is not None else None
+    return PartitionFacts(consumer, lag, lag_s, rate, before)
+
+
+def _running(answer: Answer | None, topic: str, partition: int) -> RunningPartition | None:
+    said = answer.topics.get(topic) if isinstance(answer, ConsumerStatus) else None
+    return said.running.get(partition) if said is not None else None
+
+
+def _errors(upgrade: Upgrade, seen: Seen, answers: Mapping[str, Answer]) -> Iterator[str]:
+    """What is wrong with the new consumers. One that was started again since the step is held has had an error."""
+    for consumer in upgrade.new_consumers:
+        answer = answers.get(consumer)
+        if consumer not in seen.registered:
+            yield f"{consumer} is not registered"
+        elif seen.registered[consumer] != upgrade.incarnations.get(consumer, seen.registered[consumer]):
+            yield f"{consumer} was started again"
+        elif not isinstance(answer, ConsumerStatus):
+            yield f"{consumer} does not answer"
+        else:
+            yield from _told(answer, upgrade.topics)
+
+
+def _told(answer: ConsumerStatus, topics: tuple[str, ...]) -> Iterator[str]:
+    if answer.health != "ok":
+        yield f"{answer.consumer} is {answer.health}"
+    yield from (f"{answer.consumer}: {text}" for text in answer.reports)
+    for topic in topics:
+        if (said := answer.topics.get(topic)) is not None:
+            if not said.query_alive:
+                yield f"{answer.consumer}: the query of {topic} does not run"
+            yield from (f"{answer.consumer}: {topic}: {text}" for text in said.reports)

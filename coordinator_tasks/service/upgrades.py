@@ -1,0 +1,236 @@
+"""Upgrades of fleets: what a person asks for while one is under way, and the steps that whoever comes next does.
+
+The record says what is wanted. Every call first makes the topics, the fleet and the directives as the record wants them, each
+by writes that the record's version guards, and then decides the next step. So a call that dies in the middle is continued by
+the next one, and two at once have one effect.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from coordinator_tasks.core.codecs.codec import encode_config
+from coordinator_tasks.core.codecs.member_codec import encode_directive, encode_fleet
+from coordinator_tasks.core.errors import BadRule, BadUpgrade, LookAgain, Malformed, Refused
+from coordinator_tasks.core.model import Directive, Draining, Split
+from coordinator_tasks.core.names import check_words
+from coordinator_tasks.core.partition_text import because
+from coordinator_tasks.core.ports import Operation, SetData
+from coordinator_tasks.core.upgrade import (
+    FORWARD,
+    Phase,
+    Upgrade,
+    advanced,
+    back,
+    continued,
+    paused,
+)
+from coordinator_tasks.core.znodes import compare_and_set, put
+from coordinator_tasks.service import fleet as fleets
+from coordinator_tasks.service import topics, upgrade_store
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.directives import read_directive
+from coordinator_tasks.service.upgrade_look import configurations, judged, look
+
+MAX_STEPS = 8
+"""Of one call: each of them is a write."""
+MAX_VERSIONS = 5
+"""That a fleet keeps besides its own."""
+_ATTEMPTS = 20
+log = logging.getLogger(__name__)
+
+# What a person asks for ----------------------------------------------------------------------------------------------
+
+
+def pause(c: Coordinator, app: str, *, by: str, why: str) -> Upgrade:
+    """Do nothing more until it is continued or rolled back; what moves at this moment arrives."""
+    by, why = check_words(by, "name"), check_words(why, "reason")
+
+    def change(old: Upgrade) -> Upgrade:
+        return old if old.paused else paused(old, c.clock.now(), f"by {by}{because(why)}")
+
+    return _change(c, app, change)
+
+
+def go_on(c: Coordinator, app: str, *, by: str, why: str) -> Upgrade:
+    """Continue a paused upgrade; a step that was held is held and judged from its beginning."""
+    by, why = check_words(by, "name"), check_words(why, "reason")
+
+    def change(old: Upgrade) -> Upgrade:
+        return continued(old, c.clock.now(), by, why) if old.paused else old
+
+    return _change(c, app, change)
+
+
+def roll_back(c: Coordinator, app: str, *, by: str, why: str) -> Upgrade:
+    """Move everything back to the old consumers, also if it is paused. Raises `BadUpgrade` if the old version is gone."""
+    by, why = check_words(by, "name"), check_words(why, "reason")
+
+    def change(old: Upgrade) -> Upgrade:
+        if old.reason:
+            return continued(old, c.clock.now(), by, why) if old.paused else old
+        if old.phase not in FORWARD:
+            raise BadUpgrade(_too_late(old))
+        return back(replace(old, paused=""), c.clock.now(), f"rolled back by {by}{because(why)}")
+
+    return _change(c, app, change)
+
+
+def _change(c: Coordinator, app: str, change: Callable[[Upgrade], Upgrade]) -> Upgrade:
+    def attempt() -> tuple[list[Operation], Upgrade]:
+        old = upgrade_store.read(c, app)
+        if old.over:
+            raise BadUpgrade(_too_late(old))
+        new = change(old)
+        changed = replace(new, version=old.version + 1)
+        return ([], old) if new == old else ([upgrade_store.write(c, new)], changed)
+
+    return compare_and_set(c.zk, c.paths.upgrade(app), attempt)
+
+
+def _too_late(old: Upgrade) -> str:
+    if old.reason:
+        return f"the {old.said} was rolled back ({old.reason}), so there is nothing to do; begin another one"
+    return (
+        f"the {old.said} is done, so it cannot be paused, continued or rolled back; to go back, upgrade to "
+        f"{old.old_name!r}: `upgrade {old.app} {old.old_name}`"
+    )
+
+
+# What whoever comes next does ----------------------------------------------------------------------------------------
+
+
+def advance(c: Coordinator, problems: list[str] | None = None, apps: Sequence[str] | None = None) -> Iterator[str]:
+    """Do the next steps of the upgrades of these fleets (`None` = all); a line for each. What stops one is added to `problems`.
+
+    Raises the `Unavailable` kinds.
+    """
+    problems = problems if problems is not None else []
+    for app in upgrade_store.fleets_with_upgrades(c) if apps is None else apps:
+        try:
+            yield from advance_one(c, app)
+        except (Malformed, Refused, LookAgain) as error:
+            problems.append(f"the upgrade of {app} waits: {error}")
+
+
+def advance_one(c: Coordinator, app: str) -> Iterator[str]:
+    """Do the next steps of one upgrade; a line for each. Raises `LookAgain` if somebody else does them at the moment."""
+    for _ in range(MAX_STEPS):
+        upgrade = upgrade_store.read(c, app)
+        if upgrade.over or upgrade.paused:
+            return
+        ensure(c, upgrade)
+        following = _following(c, upgrade)
+        if following == upgrade:
+            return
+        if upgrade_store.save(c, following, _ending(c, following) if following.over else ()) is None:
+            raise LookAgain(f"the {upgrade.said} was changed by somebody else meanwhile; it continues")
+        for event in following.events:
+            if event not in upgrade.events:
+                log.info("%s: %s", upgrade.said, event.text)
+                yield f"{upgrade.said}: {event.text}"
+
+
+def _following(c: Coordinator, upgrade: Upgrade) -> Upgrade:
+    seen, answers = look(c, upgrade)
+    try:
+        failed = judged(c, upgrade, seen, answers)
+    except BadRule as error:
+        return paused(upgrade, seen.now, error.told)
+    return advanced(upgrade, seen, failed)
+
+
+def ensure(c: Coordinator, upgrade: Upgrade) -> None:
+    """Make everything as the record wants it; the same again changes nothing. Raises `LookAgain` if the record changes."""
+    _ensure_splits(c, upgrade)
+    if upgrade.phase is Phase.DRAINING:
+        _until_written(c, upgrade, lambda: _drains(c, upgrade, upgrade.old_consumers))
+    if upgrade.phase is Phase.RESTORING:
+        _until_written(c, upgrade, lambda: _restores(c, upgrade))
+    if upgrade.phase is Phase.RETURNING:
+        _until_written(c, upgrade, lambda: _drains(c, upgrade, upgrade.new_consumers))
+
+
+def _until_written(c: Coordinator, upgrade: Upgrade, attempt: Callable[[], list[Operation]]) -> None:
+    for _ in range(_ATTEMPTS):
+        if upgrade_store.guarded(c, upgrade, attempt()):
+            return
+    raise LookAgain(f"what the {upgrade.said} has to write changed {_ATTEMPTS} times; it is tried again")
+
+
+def _ensure_splits(c: Coordinator, upgrade: Upgrade) -> None:
+    for topic in configurations(c, upgrade):
+        wanted = split_of(upgrade, topic)
+
+        def attempt(topic: str = topic, wanted: Split | None = wanted) -> list[Operation]:
+            config, version = topics.managed(c, topic)
+            other = config.split is not None and config.split.app != upgrade.app
+            if config.split == wanted or (other and wanted is None):
+                return []
+            return [SetData(c.paths.config(topic), encode_config(replace(config, split=wanted)), version)]
+
+        _until_written(c, upgrade, attempt)
+
+
+def split_of(upgrade: Upgrade, topic: str) -> Split | None:
+    """The split of this topic in the present phase."""
+    if upgrade.phase is Phase.FINISHING or upgrade.over:
+        return None
+    return Split(upgrade.app, upgrade.new_consumers, frozenset(upgrade.chosen.get(topic, ())))
+
+
+def _drains(c: Coordinator, upgrade: Upgrade, consumers: tuple[str, ...]) -> list[Operation]:
+    """The writes that take these consumers out of the fleet and drain them, those that were never started as well."""
+    fleet = fleets.fleet_of(c, upgrade.app)
+    kept = tuple(one for one in fleet.consumers if one not in consumers)
+    operations: list[Operation] = []
+    if kept != fleet.consumers:
+        operations.append(
+            SetData(c.paths.fleet(fleet.app), encode_fleet(replace(fleet, consumers=kept)), fleet.version)
+        )
+    for consumer in consumers:
+        old = read_directive(c, consumer)
+        if old.draining is None or old.draining.incarnation:
+            draining = Draining(upgrade.app, upgrade.said, c.clock.now())
+            operations.append(_put(c, replace(old, draining=draining)))
+    return operations
+
+
+def _restores(c: Coordinator, upgrade: Upgrade) -> list[Operation]:
+    """The writes that let in again the old consumers that this upgrade has drained."""
+    fleet = fleets.fleet_of(c, upgrade.app)
+    found = {one: read_directive(c, one) for one in upgrade.old_consumers}
+    ours = {one: directive for one, directive in found.items() if _is_ours(directive, upgrade)}
+    lacking = tuple(one for one in ours if one not in fleet.consumers)
+    operations: list[Operation] = [_put(c, replace(one, draining=None)) for one in ours.values()]
+    if lacking:
+        wanted = replace(fleet, consumers=(*fleet.consumers, *lacking))
+        operations.append(SetData(c.paths.fleet(fleet.app), encode_fleet(wanted), fleet.version))
+    return operations
+
+
+def _is_ours(directive: Directive, upgrade: Upgrade) -> bool:
+    draining = directive.draining
+    return (
+        draining is not None and not draining.incarnation and (draining.by, draining.why) == (upgrade.app, upgrade.said)
+    )
+
+
+def _ending(c: Coordinator, upgrade: Upgrade) -> list[Operation]:
+    """The write by which the fleet has one version again."""
+    fleet = fleets.fleet_of(c, upgrade.app)
+    leaves = upgrade.old_consumers if upgrade.phase is Phase.DONE else upgrade.new_consumers
+    consumers = tuple(one for one in fleet.consumers if one not in leaves)
+    wanted = replace(fleet, consumers=consumers, runs={})
+    if upgrade.phase is Phase.DONE:
+        others = {name: one for name, one in fleet.versions.items() if name not in (upgrade.old_name, upgrade.new_name)}
+        newest = list(others.items())[-(MAX_VERSIONS - 1) :]
+        wanted = fleets.in_version(wanted, upgrade.new)
+        wanted = replace(
+            wanted, name=upgrade.new_name, replaced={}, versions={**dict(newest), upgrade.old_name: upgrade.old}
+        )
+    return [SetData(c.paths.fleet(fleet.app), encode_fleet(wanted), fleet.version)]
+
+
+def _put(c: Coordinator, directive: Directive) -> Operation:
+    return put(c.paths.directive(directive.consumer), encode_directive(directive), directive.version)

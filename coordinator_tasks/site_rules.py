@@ -1,0 +1,56 @@
+"""A site's own rules for upgrades: callables named in the settings. The only place that imports them.
+
+A rule is a callable that takes `Facts` (one step of an upgrade) and returns why the step fails, as a text; an empty text,
+`None` or `True` means that it does not fail, and `False` that it does. Every error in it, or of its import, is a `BadRule` of
+one line: the upgrade then pauses.
+"""
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator_tasks.core.errors import BadRule
+from coordinator_tasks.core.names import MAX_WORDS_CHARS
+from coordinator_tasks.core.upgrade_rule import Facts, SiteRule
+from coordinator_tasks.site_strategies import one_line
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A rule under its name; `source` is `package.module:callable`."""
+
+    name: str
+    source: str
+
+    def __call__(self, facts: Facts) -> str:
+        """The rule's answer, in one line. Raises `BadRule`."""
+        try:
+            answer = self._imported()(facts)
+        except Exception as error:
+            raise BadRule(
+                f"the rule {self.name!r} ({self.source}) failed with {one_line(error)}; correct it and continue the upgrade, "
+                "or roll it back"
+            ) from error
+        if answer is False:
+            return f"the rule {self.name!r} says no"
+        if answer is None or answer is True:
+            return ""
+        if isinstance(answer, str):
+            return " ".join(answer.split())[:MAX_WORDS_CHARS]
+        raise BadRule(
+            f"the rule {self.name!r} ({self.source}) answered with {type(answer).__name__}; it has to return a text, None or a "
+            "boolean: correct it and continue the upgrade, or roll it back"
+        )
+
+    def _imported(self) -> Any:
+        module, _, name = self.source.partition(":")
+        found: Any = importlib.import_module(module.strip())
+        for part in name.strip().split("."):
+            found = getattr(found, part)
+        return found
+
+
+def rules_of(named: Mapping[str, str]) -> dict[str, SiteRule]:
+    """The rules of the settings, by name; each is imported when it is used."""
+    return {name: _Named(name, source) for name, source in named.items()}

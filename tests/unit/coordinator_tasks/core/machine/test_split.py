@@ -1,0 +1,55 @@
+"""Who may have which partitions during an upgrade, as sides of a split."""
+
+import pytest
+
+from coordinator_tasks.core.machine.split import kept, said, sides
+from coordinator_tasks.core.model import Split
+
+ALL = (0, 1, 2, 3)
+ABLE = {"a": 1, "b": 2, "c": 3}
+
+
+@pytest.mark.parametrize(
+    ("split", "able", "expected"),
+    [
+        (None, ABLE, [(ALL, ABLE)]),
+        (Split("x", ("c",), frozenset({1, 3})), ABLE, [((1, 3), {"c": 3}), ((0, 2), {"a": 1, "b": 2})]),
+        (Split("x", ("c",)), ABLE, [(ALL, {"a": 1, "b": 2})]),
+        (Split("x", ("c",), frozenset(ALL)), ABLE, [(ALL, {"c": 3})]),
+        (Split("x", ("d",), frozenset({1})), ABLE, [(ALL, ABLE)]),
+        (Split("x", ("a", "b", "c"), frozenset({1})), ABLE, [(ALL, ABLE)]),
+        (Split("x", ("c",), frozenset({1, 9})), {}, [(ALL, {})]),
+        (Split("x", ("c",), frozenset({1, 9})), ABLE, [((1,), {"c": 3}), ((0, 2, 3), {"a": 1, "b": 2})]),
+    ],
+    ids=[
+        "without a split everything is for everybody",
+        "each side has its partitions and consumers",
+        "new consumers without a partition get none",
+        "all partitions are for the new consumers",
+        "no new consumer is there: the others have everything",
+        "no other consumer is there: the new ones have everything",
+        "nobody is there",
+        "a partition that is not there counts for nothing",
+    ],
+)
+def test_sides(
+    split: Split | None, able: dict[str, int], expected: list[tuple[tuple[int, ...], dict[str, int]]]
+) -> None:
+    assert sides(split, ALL, able) == expected
+
+
+def test_a_partition_on_its_own_side_stays_with_its_owner() -> None:
+    owned = {0: "a", 1: "a", 2: "c", 3: "c"}
+    assert kept(Split("x", ("c",), frozenset({1, 3})), owned) == {0: "a", 3: "c"}
+    assert kept(None, owned) == {}
+
+
+@pytest.mark.parametrize(
+    ("split", "text"),
+    [
+        (Split("x", ("c",)), "upgrade of x: c may have none yet"),
+        (Split("x", ("c", "d"), frozenset({1, 3})), "upgrade of x: partitions 1,3 for c, d alone"),
+    ],
+)
+def test_it_is_said_in_a_sentence(split: Split, text: str) -> None:
+    assert said(split) == text

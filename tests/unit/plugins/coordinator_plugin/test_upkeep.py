@@ -1,0 +1,52 @@
+"""The task of a form that follows what the action has begun."""
+
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+from coordinator_plugin import hook
+from coordinator_plugin.upkeep import WatchSensor
+
+from coordinator_tasks.core.upgrade import Phase
+from coordinator_tasks.service import upgrade_store, upgrades
+from tests.fakes.cluster import PERSON
+from tests.world.upgrading import APP, UpgradingSite, to_v2, upgrading_site
+
+GIVEN: dict[str, Any] = {"params": {"cluster": "", "app": APP, "dry_run": False}}
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> UpgradingSite:
+    made = upgrading_site(partitions=4)
+    made.advances = False
+    monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(made.coordinator))
+    return made
+
+
+def test_it_does_the_steps_of_an_upgrade_until_it_is_done(site: UpgradingSite) -> None:
+    to_v2(site, steps=(100,))
+    sensor = WatchSensor(task_id="follow", action="upgrade")
+    for _ in range(60):
+        site.turn()
+        if sensor.poke(GIVEN):  # type: ignore[arg-type]
+            break
+    assert upgrade_store.read(site.coordinator, APP).phase is Phase.DONE
+
+
+def test_it_ends_when_a_person_has_paused_the_upgrade(site: UpgradingSite) -> None:
+    to_v2(site)
+    sensor = WatchSensor(task_id="follow", action="upgrade")
+    assert not sensor.poke(GIVEN)  # type: ignore[arg-type]
+    upgrades.pause(site.coordinator, APP, by=PERSON.named, why="")
+    assert sensor.poke(GIVEN)  # type: ignore[arg-type]
+
+
+def test_an_upgrade_that_is_not_there_fails_the_task_in_one_line(site: UpgradingSite) -> None:
+    with pytest.raises(AirflowFailException, match="KPC-012: the fleet 'billing' has no upgrade"):
+        WatchSensor(task_id="follow", action="upgrade").poke(GIVEN)  # type: ignore[arg-type]
+
+
+def test_it_gives_its_worker_back_between_two_looks() -> None:
+    sensor = WatchSensor(task_id="follow", action="upgrade")
+    assert (sensor.mode, sensor.poke_interval, list(sensor.template_fields)) == ("reschedule", 10.0, [])
