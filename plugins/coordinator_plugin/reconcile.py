@@ -5,9 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator_plugin.stuck_topics import MAX_QUESTIONS, Question, questions, questions_of_audit, questions_of_unowned
-from coordinator_tasks.core.partition_text import named
+from coordinator_tasks.core.partition_text import counted, named
 from coordinator_tasks.service import audit, fleet, overview, transitions, upkeep
+from coordinator_tasks.service.audit import Audit
 from coordinator_tasks.service.coordinator import Coordinator
+
+MAX_TOLD = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +37,17 @@ def reconcile(c: Coordinator) -> Findings:
     unowned = overview.unowned(c)
     lines.extend(f"{topic}: nobody owns {named(partitions)}" for topic, partitions in unowned.items())
     audited = audit.audit(c, managed, always=False)
-    lines += [*audited.problems, *(one.told for one in audited.findings)]
+    lines += _told(audited)
     found = (*questions(c, due), *questions_of_unowned(c, unowned), *questions_of_audit(c, audited))
     lines.extend(f"{one.topic} is held up by {one.consumer}: {one.sentence}" for one in found if one.consumer)
     return Findings(due, missing, found[:MAX_QUESTIONS], lines)
+
+
+def _told(audited: Audit) -> list[str]:
+    """What the audit found, and could not look at; a large cluster in an upgrade has a finding for each consumer."""
+    told = [*(one.told for one in audited.findings), *audited.problems]
+    more = len(told) - MAX_TOLD
+    return told if more <= 0 else [*told[:MAX_TOLD], f"{counted(more, 'further finding')} of the audit: see `audit`"]
 
 
 def _missing(c: Coordinator) -> tuple[tuple[str, ...], list[str]]:

@@ -1,6 +1,6 @@
 """What the reconciliation finds, and the runs that it starts."""
 
-from coordinator_plugin.reconcile import reconcile, runs
+from coordinator_plugin.reconcile import MAX_TOLD, reconcile, runs
 
 from coordinator_tasks.core.model import Fleet
 from coordinator_tasks.core.ports import SetData
@@ -39,3 +39,11 @@ def test_reconcile_finds_what_is_due_beside_a_fleet_and_a_topic_that_cannot_be_r
         line.startswith("nobody who may run topic clicks is readmitted: ") and broken[1] in line
         for line in findings.lines
     )
+
+
+def test_the_log_has_the_first_findings_of_a_large_audit_and_says_how_many_more_there_are(shop: Cluster) -> None:
+    for number in range(MAX_TOLD + 2):
+        shop.join(f"c{number:03}")
+    lines = [line for line in reconcile(shop.coordinator).lines if "KPC-084" in line or "of the audit" in line]
+    assert len(lines) == MAX_TOLD
+    assert lines[-1] == "3 further findings of the audit: see `audit`"
