@@ -144,8 +144,11 @@ def engine(packages: Path) -> Iterator[DockerEngine]:
     """One of this machine at a time: they share the images in the cache folder."""
     with exclusive("docker-engine") as cache:
         folder = Path(tempfile.mkdtemp(prefix="engine-", dir="/tmp"))
+        data = cache / "docker-data"
+        # Containers of a test that was killed have a policy of restarts: the engine would start them all again.
+        shutil.rmtree(data / "containers", ignore_errors=True)
         try:
-            with DockerEngine(folder, cache / "docker-data", packages) as started:
+            with DockerEngine(folder, data, packages) as started:
                 yield started
         finally:
             shutil.rmtree(folder)

@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
 from coordinator_tasks.core.codecs import codec
@@ -140,13 +141,9 @@ def test_spark_of_this_version_gets_records_into_a_table_without_airflow(
 
 def driver_of(process: ManagedProcess) -> int:
     """The Python process of a driver, which spark-submit has started."""
-    listed = subprocess.run(
-        ["ps", "-s", str(process.pid), "-o", "pid=,args="], capture_output=True, text=True, check=True
-    )
-    (found,) = (
-        line for line in listed.stdout.splitlines() if "spark_apps/main.py" in line and "SparkSubmit" not in line
-    )
-    return int(found.split()[0])
+    below = psutil.Process(process.pid).children(recursive=True)
+    (found,) = (one for one in below if any(part.endswith("spark_apps/main.py") for part in one.cmdline()))
+    return found.pid
 
 
 @pytest.mark.parametrize("version", FAILS)
