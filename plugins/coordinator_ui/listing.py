@@ -32,8 +32,14 @@ def wanted_of(
     topic: Text = "", consumer: Text = "", cause: Text = "", actor: Text = "", after: Text = "", before: Text = ""
 ) -> Wanted:
     """The filter of a request; raises `Refused` for a time that is none."""
-    texts = [one.strip() for one in (topic, consumer, cause, actor)]
-    return Wanted(*texts, after_at=_moment(after), before_at=_moment(before))
+    return Wanted(
+        topic.strip(),
+        consumer.strip(),
+        cause.strip(),
+        actor.strip(),
+        after_at=_moment(after),
+        before_at=_moment(before),
+    )
 
 
 def _moment(text: str) -> float:

@@ -35,4 +35,5 @@ def task_spans(dag_id: str, actors: Collection[Actor]) -> tuple[Span, ...]:
             str(state or ""),
         )
         for run, task, attempt, state, begin, end in rows
+        if begin is not None
     )
