@@ -3,8 +3,10 @@
     PYTHONPATH=. python -m benchmarks.latency [--seconds 60] [--rounds 3] [--json FILE] [--svg FILE]
 
 - `latency`: a producer writes 1,000 records/s to 4 partitions; milliseconds from the call of `produce` to the sink, a
-  `foreachBatch` that collects the records, and the parts of a batch. Our source and Spark's own take turns; the control is
-  a plain consume loop of confluent-kafka. The first third of the time is left out, or with `--warm-up` so many seconds:
+  `foreachBatch` that collects the records, and the parts of a batch. Our source and Spark's own take turns. Spark's runs
+  twice: as it comes (`jvm`: a fetch waits up to 500 ms, the checkpoint is on disk), and tuned as ours is (`tuned`: 20 ms,
+  the progress in memory). The control is a plain consume loop of confluent-kafka, with 20 ms as well. The first third of
+  the time is left out, or with `--warm-up` so many seconds:
   a JVM compiles for minutes, and that takes as much of the processors as the batches do.
 - `small`: the same with 10 records every half second, so that nearly nothing but the overhead of a batch is left.
   `collect` is the part of `addBatch` in which the sink's function collects the records.
@@ -38,7 +40,7 @@ from rich.table import Table
 
 from benchmarks.plot import Line, Plot
 from benchmarks.result import report
-from benchmarks.source import open_stream, spread
+from benchmarks.source import FETCH_WAIT_MS, open_stream, spread
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.embedded.jars import ensure_jars
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
@@ -49,7 +51,7 @@ PARTITIONS, MANY = 4, 1000
 RATE = {"latency": (0.01, 10), "small": (0.5, 10)}
 """Seconds between two writes, and records in each."""
 KINDS = (*RATE, "idle")
-SIDES = ("ours", "jvm")
+SIDES = ("ours", "jvm", "tuned")
 PERCENTILES = (50, 90, 95, 99)
 LIMIT_S = 120.0
 PARTS = ("triggerExecution", "latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
@@ -117,7 +119,12 @@ class Arrivals:
 
 
 def control(servers: str, topic: str, kind: str, times: Times) -> dict[str, float]:
-    settings = {"bootstrap.servers": servers, "group.id": "control", "fetch.wait.max.ms": 20, "log_level": "0"}
+    settings = {
+        "bootstrap.servers": servers,
+        "group.id": "control",
+        "fetch.wait.max.ms": FETCH_WAIT_MS,
+        "log_level": "0",
+    }
     consumer = Consumer(settings)
     ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p))[1] for p in range(PARTITIONS)}
     consumer.assign([TopicPartition(topic, p, end) for p, end in ends.items()])
@@ -140,7 +147,7 @@ def query(side: str, servers: str, topic: str, kind: str, times: Times) -> dict[
 
     with open_stream(side, servers, topic, starting="latest") as stream, tempfile.TemporaryDirectory() as folder:
         writer = stream.writeStream.foreachBatch(collect).option("checkpointLocation", folder)
-        running = progress.start(writer) if side == "ours" else writer.start()
+        running = writer.start() if side == "jvm" else progress.start(writer)
         if kind == "idle":
             return idle(times.seconds)
         with Traffic(servers, topic, *RATE[kind]):

@@ -117,7 +117,9 @@ def add_consumer_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--slow-batch", type=float, default=30.0, help="seconds after which a batch is reported as slow"
     )
-    parser.add_argument("--batch-interval", type=float, default=0.2, help="minimum seconds between two batches")
+    parser.add_argument(
+        "--batch-interval", type=float, default=Pacing().batch_interval_s, help="minimum seconds between two batches"
+    )
     parser.add_argument(
         "--measure-bytes", action="store_true", help="sample records; plans can then use bytes per second"
     )

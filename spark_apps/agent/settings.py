@@ -51,7 +51,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Pacing:
-    """How batches are paced: one at most every `batch_interval_s`, with at most `max_offsets`.
+    """How batches are paced: one as soon as the last has passed, but at most every `batch_interval_s`, with at most `max_offsets`.
 
     `parallelism`: the most tasks of a batch; a `Consumer` takes the number of Spark's cores. `min_offsets`: a batch waits for
     so many, but at most `max_delay_s`; a hand-off waits for neither. `min_partitions` and `max_records_per_task` cut the
@@ -59,7 +59,7 @@ class Pacing:
     after `handoff_s` without them batches have their usual size again.
     """
 
-    batch_interval_s: float = 0.2
+    batch_interval_s: float = 0.0
     handoff_batch_s: float = 0.3
     handoff_s: float = 10.0
     max_offsets: int | None = None

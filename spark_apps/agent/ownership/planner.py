@@ -1,6 +1,7 @@
 """Which batch comes next: paced, bounded, and never delaying a hand-off. No threads.
 
-- A batch at most every `batch_interval_s`, but at once when a newly started partition has records.
+- A batch as soon as the last one has passed, or at most every `batch_interval_s`; at once when a newly started partition has
+  records. It goes to the log's end as it is then: it waits for that at most `ENDS_WAIT_S`, and only if it takes all there is.
 - With `min_offsets`, a batch waits for so many, or until `max_delay_s` after the last one. Starts and stops do not wait for
   that, and a partition that waits counts as making progress.
 - While a partition comes to us (`handoff_s` at most) and in its first batch, a batch has at most what has lately passed the
@@ -12,7 +13,9 @@
 - At most once: a batch is offered when its ends are committed.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.ports import Clock
@@ -20,6 +23,9 @@ from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.settings import Pacing
 from spark_apps.records.batches import SMALL_RECORDS, BatchOffset, Range, admit, piece_size
 from spark_apps.records.options import SourceOptions
+
+ENDS_WAIT_S = 0.02
+"""A request for the log's ends takes some milliseconds. What came during the last batch would wait for the next but one."""
 
 
 class BatchPlanner:
@@ -33,6 +39,7 @@ class BatchPlanner:
         self._offered: BatchOffset | None = None
         self._next_at = 0.0
         self._planned_at = 0.0
+        self._passed_at = -inf
         self._per_second = 0.0
         self._expecting_since: float | None = None
         self.until_goal = False
@@ -70,8 +77,10 @@ class BatchPlanner:
         started = self._started(available)
         if not available or not (self._due(available) or started):
             return None
-        pacing, now = self.pacing, self._clock.monotonic()
-        ranges = admit(available, self._limit(soon=self._expecting() or started))
+        pacing, now, most = self.pacing, self._clock.monotonic(), self._limit(soon=self._expecting() or started)
+        if not started and self._awaits_ends(available, most):
+            return None
+        ranges = admit(available, most)
         piece = piece_size(ranges, pacing.min_partitions, pacing.max_records_per_task)
         batch = start.following(ranges, pacing.parallelism, piece)
         self.ownership.batches.hand_out(batch.batch, tuple(batch.ranges.values()))
@@ -85,6 +94,7 @@ class BatchPlanner:
         took_s = self._clock.monotonic() - self._planned_at
         if under_way is not None and self.ownership.batches.outstanding is None and took_s > 0:
             self._per_second = sum(one.size for one in under_way[1]) / took_s
+            self._passed_at = self._clock.monotonic()
 
     def _expecting(self) -> bool:
         """Whether a partition comes to us, and has not been coming for too long."""
@@ -128,10 +138,22 @@ class BatchPlanner:
         self.ownership.batches.waits(one.partition for one in available)
         return False
 
+    def _awaits_ends(self, available: Sequence[Range], most: int | None) -> bool:
+        """Whether the log's ends were asked for before the last batch had passed, and a new answer would add records."""
+        if self._clock.monotonic() >= self._ends_until or (most is not None and sum(p.size for p in available) >= most):
+            return False
+        held = self.ownership.holdings.held
+        return any(held[one.partition].log.asked_at < self._passed_at for one in available)
+
+    @property
+    def _ends_until(self) -> float:
+        return self._passed_at + ENDS_WAIT_S
+
     @property
     def next_at(self) -> float:
-        """Until then, nothing but a started partition makes a batch (the clock's monotonic seconds)."""
-        return self._next_at
+        """Until then, nothing but a started partition or a look at the log makes a batch (the clock's monotonic seconds)."""
+        now = self._clock.monotonic()
+        return self._next_at if now < self._next_at else self._ends_until
 
     def report(self) -> BatchOffset | None:
         """How far the log goes, as ranges from what has passed the sink to there."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.core.model import Handoff, Token
-from spark_apps.agent.ownership.planner import BatchPlanner
+from spark_apps.agent.ownership.planner import ENDS_WAIT_S, BatchPlanner
 from spark_apps.agent.ownership.work import (
     ListOffsets,
 )
@@ -25,8 +25,48 @@ from tests.unit.spark_apps.agent.ownership.stage import (
 )
 
 
-def test_a_batch_is_paced_but_a_started_partition_goes_at_once(stage: Stage) -> None:
+def under_way(stage: Stage, planner: BatchPlanner) -> BatchOffset:
+    """A batch has taken 100 records of partition 0. The agent knows of 5 more, and 7 came since."""
+    stage.own(0)
+    batch = planner.offer(BatchOffset("t"))
+    assert batch is not None
+    stage.kafka.append("t", 0, 5)
+    stage.tick(0.1)
+    stage.kafka.append("t", 0, 7)
+    stage.clock.advance(0.1)
+    return batch
+
+
+def test_when_a_batch_has_passed_the_next_one_goes_to_the_end_of_the_log_as_it_is_then(stage: Stage) -> None:
     planner = planner_of(stage)
+    first = under_way(stage, planner)
+    assert planner.offer(first) is None
+    assert planner.next_at == stage.clock.monotonic() + ENDS_WAIT_S
+    stage.tick()
+    second = planner.offer(first)
+    assert second is not None
+    assert second.ranges[0].end == 112
+
+
+def test_if_kafka_does_not_tell_the_end_soon_a_batch_takes_what_is_known(stage: Stage) -> None:
+    planner = planner_of(stage)
+    first = under_way(stage, planner)
+    assert planner.offer(first) is None
+    stage.clock.advance(ENDS_WAIT_S)
+    second = planner.offer(first)
+    assert second is not None
+    assert second.ranges[0].end == 105
+
+
+def test_a_batch_that_is_full_waits_for_no_end(stage: Stage) -> None:
+    planner = planner_of(stage, max_offsets=100)
+    first = under_way(stage, planner)
+    planner.pacing = replace(planner.pacing, max_offsets=5)
+    assert planner.offer(first) is not None
+
+
+def test_a_batch_is_paced_but_a_started_partition_goes_at_once(stage: Stage) -> None:
+    planner = planner_of(stage, batch_interval_s=0.2)
     stage.own(0)
     first = planner.offer(BatchOffset("t"))
     assert first is not None
