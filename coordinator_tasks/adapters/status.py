@@ -5,14 +5,15 @@ import logging
 import ssl
 import threading
 import time
-from collections.abc import Collection, Coroutine, Iterator, Mapping
+from collections.abc import Collection, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from http.cookiejar import CookieJar, DefaultCookiePolicy
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 import httpx
 
+from coordinator_tasks.adapters.http_exchange import BadAnswer, NotConnected, Peer
 from coordinator_tasks.core.codecs.status_codec import MAX_STATUS_BYTES, decode_status
 from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.model import Answer, ConsumerStatus, Member, Silence, Unreachable
@@ -24,8 +25,6 @@ DEFAULT_LIMIT_S = 2.0
 MAX_CONNECTIONS = 256
 IDLE_S = 60.0  # the client of an address that nobody has asked for so long is closed
 STATUS_PATH = "/v1/status"
-# For plain HTTP. Reading the usual authorities takes longer than all else of opening a coordinator; this one trusts nobody.
-_NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 V = TypeVar("V")
 
 log = logging.getLogger(__name__)
@@ -60,23 +59,16 @@ class HttpStatusClient:
         self._thread = threading.Thread(target=self._loop.run_forever, name="consumer-status", daemon=True)
         self._thread.start()
         self._places = asyncio.Semaphore(connections)
-        # One small pool for each address: httpcore's work for a request grows with its pool (1,000 consumers took 15 s
-        # in one pool, 1.8 s in pools of their own).
-        self._clients: dict[str, httpx.AsyncClient] = {}
+        self._peers: dict[str, Peer] = {}
         self._asked_at: dict[str, float] = {}  # address -> when it was last asked
 
-    def _client(self, address: str) -> httpx.AsyncClient:
-        if address not in self._clients:
-            # No proxies from the environment: a proxy's answer would not be the consumer's own.
-            self._clients[address] = httpx.AsyncClient(
-                headers={"Accept-Encoding": "identity"},
-                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
-                timeout=self._limit_s,
-                trust_env=False,
-                verify=self._trusted() if address.startswith("https:") else _NO_TLS,
-            )
+    def _peer(self, address: str) -> Peer:
+        """Raises `ValueError` for what is no address."""
+        if address not in self._peers:
+            # Reading the usual authorities takes longer than all else of opening a coordinator: for https alone.
+            self._peers[address] = Peer(address, self._trusted() if address.startswith("https:") else None)
         self._asked_at[address] = time.monotonic()
-        return self._clients[address]
+        return self._peers[address]
 
     def _trusted(self) -> ssl.SSLContext:
         if self._tls is None:
@@ -97,18 +89,16 @@ class HttpStatusClient:
 
     async def _ask_all(self, members: Collection[Member]) -> dict[str, Answer]:
         answers = await asyncio.gather(*(self._ask_one(member) for member in members))
-        await self._forget_idle()
+        self._forget_idle()
         return {member.consumer: answer for member, answer in zip(members, answers, strict=True)}
 
-    async def _forget_idle(self) -> None:
-        """Close the clients of addresses that are no longer asked: their consumers are dead, or have another port."""
+    def _forget_idle(self) -> None:
+        """Close the connections to addresses that are no longer asked: their consumers are dead, or have another port."""
         until = time.monotonic() - IDLE_S
         idle = [address for address, at in self._asked_at.items() if at <= until]
-        clients = [self._clients.pop(address) for address in idle]
         for address in idle:
             del self._asked_at[address]
-        for client in clients:
-            await client.aclose()
+            self._peers.pop(address).close()
 
     async def _ask_one(self, member: Member) -> Answer:
         if member.problem:
@@ -116,47 +106,33 @@ class HttpStatusClient:
         try:
             async with self._places, asyncio.timeout(self._limit_s):
                 asked_s = time.monotonic()
-                code, body = await self._fetch(member.address)
+                code, body = await self._peer(member.address).get(STATUS_PATH, self._authorization(), MAX_STATUS_BYTES)
                 answered_s = time.monotonic()
             return _timed(self._read(member, code, body), asked_s, answered_s)
         except TimeoutError:
             return Unreachable(Silence.SILENT, f"{member.address} gave no answer within {self._limit_s:g} s")
-        except httpx.ConnectError as error:
+        except NotConnected as error:
             if problem := self._of_tls(error):
                 return Unreachable(Silence.BROKEN, f"{member.address}: {problem}")
-            refused = _all_refused(error)
+            # Only if every address of the host refuses, nobody listens there.
+            refused = all(isinstance(one, ConnectionRefusedError) for one in error.errors)
             return Unreachable(Silence.REFUSED if refused else Silence.SILENT, f"{member.address}: {error}")
-        except httpx.TransportError as error:
-            return Unreachable(_kind(error), f"{member.address}: {type(error).__name__} {error}")
-        except (httpx.InvalidURL, httpx.StreamError, httpx.DecodingError, UnicodeError) as error:
+        except OSError as error:
+            return Unreachable(Silence.SILENT, f"{member.address}: {type(error).__name__} {error}")
+        except (BadAnswer, ValueError) as error:
             return Unreachable(Silence.BROKEN, f"{member.address}: {error}")
 
-    def _of_tls(self, error: httpx.ConnectError) -> str:
+    def _of_tls(self, error: NotConnected) -> str:
         """What is wrong with the consumer's certificate or TLS; empty if it is something else."""
-        for cause in _roots(error):
+        for cause in error.errors:
             if isinstance(cause, ssl.SSLCertVerificationError):
                 return bad_certificate(cause, self._ca, "status_ca")
             if isinstance(cause, ssl.SSLError):
                 return f"it speaks no TLS that we know ({cause.reason}); correct what it registers, or its certificate"
         return ""
 
-    async def _fetch(self, address: str) -> tuple[int, bytes]:
-        asked = self._client(address).stream("GET", address + STATUS_PATH, headers=self._authorization())
-        async with asked as response:
-            encoding = response.headers.get("Content-Encoding", "identity")
-            if encoding != "identity":
-                raise httpx.StreamError(f"the answer is encoded as {encoding[:40]!r}, and identity was asked for")
-            parts: list[bytes] = []
-            size = 0
-            async for part in response.aiter_raw():
-                parts.append(part)
-                size += len(part)
-                if size > MAX_STATUS_BYTES:
-                    raise httpx.StreamError(f"the answer is longer than {MAX_STATUS_BYTES} bytes")
-            return response.status_code, b"".join(parts)
-
     def _read(self, member: Member, code: int, body: bytes) -> Answer:
-        if code != httpx.codes.OK:
+        if code != HTTPStatus.OK:
             hint = "; the token is not the consumer's" if code in (401, 403) else ""
             return Unreachable(Silence.BROKEN, f"{member.address} answers with HTTP {code}{hint}")
         try:
@@ -187,18 +163,16 @@ class HttpStatusClient:
         headers = {"Content-Type": "application/json", **self._authorization()}
         try:
             async with self._places, asyncio.timeout(self._limit_s):
-                request = self._client(address).stream("POST", address + path, content=node, headers=headers)
-                async with request as response:  # only its code matters
-                    return response.is_success
-        except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, UnicodeError):
+                return (await self._peer(address).post(path, headers, node)) // 100 == 2
+        except (OSError, NotConnected, BadAnswer, ValueError):
             return False
 
-    async def _close_clients(self) -> None:
-        for client in self._clients.values():
-            await client.aclose()
+    async def _close_peers(self) -> None:
+        for peer in self._peers.values():
+            peer.close()
 
     def close(self) -> None:
-        self._run(self._close_clients())
+        self._run(self._close_peers())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -215,30 +189,6 @@ def _timed(answer: Answer, asked_s: float, answered_s: float) -> Answer:
     if isinstance(answer, ConsumerStatus):
         return replace(answer, asked_s=asked_s, answered_s=answered_s)
     return answer
-
-
-def _kind(error: httpx.TransportError) -> Silence:
-    """Silent = no answer, or only a part; broken = the answer is no HTTP."""
-    silent = isinstance(error, httpx.TimeoutException | httpx.NetworkError)
-    return Silence.SILENT if silent else Silence.BROKEN
-
-
-def _all_refused(error: BaseException) -> bool:
-    """Whether every address of the host refused: only then nobody listens there."""
-    causes = [one for one in _roots(error) if isinstance(one, OSError)]
-    return bool(causes) and all(isinstance(one, ConnectionRefusedError) for one in causes)
-
-
-def _roots(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for one in error.exceptions:
-            yield from _roots(one)
-        return
-    cause = error.__cause__ or error.__context__
-    if cause is None:
-        yield error
-    else:
-        yield from _roots(cause)
 
 
 def _named(identity: tuple[str, str, int]) -> str:

@@ -270,10 +270,10 @@ def test_the_client_of_an_address_that_is_no_longer_asked_is_closed(
     for port in range(1, 30):
         client.ask([Member("b", port, f"http://127.0.0.1:{port}", "boot")])
     client.ask([interface.member])
-    assert len(client._clients) == 30
+    assert len(client._peers) == 30
     monkeypatch.setattr(status_module, "IDLE_S", 0.0)
     client.ask([interface.member])
-    assert client._clients.keys() == client._asked_at.keys() == set()
+    assert client._peers.keys() == client._asked_at.keys() == set()
 
 
 def test_one_that_hangs_does_not_hold_up_the_others(client: HttpStatusClient, interface: Interface) -> None:

@@ -1,0 +1,145 @@
+"""Requests over HTTP/1.1 to one address, on connections that are kept; h11 reads and writes the protocol.
+
+A general client takes three times the processor time for a small answer, and a coordinator asks a thousand consumers at once.
+There is no proxy, no cookie, no redirect and no compression: the answer is the consumer's own, as it sends it.
+"""
+
+import asyncio
+import socket
+import ssl
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import h11
+
+MAX_HEAD_BYTES = 16 * 1024
+_READ_BYTES = 64 * 1024
+_PORTS = {"http": 80, "https": 443}
+
+
+class BadAnswer(Exception):
+    """What came is no HTTP, or not what was asked for."""
+
+
+class NotConnected(Exception):
+    """No address of the host took the connection: `errors` has one for each."""
+
+    def __init__(self, errors: list[OSError]) -> None:
+        super().__init__("; ".join(map(str, errors)))
+        self.errors = errors
+
+
+@dataclass(slots=True)
+class _Connection:
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    protocol: h11.Connection
+
+
+class Peer:
+    """One address, as `http(s)://host:port` with or without a path. Raises `ValueError` for another text."""
+
+    def __init__(self, address: str, tls: ssl.SSLContext | None) -> None:
+        found = urlsplit(address)
+        if found.scheme not in _PORTS or not found.hostname:
+            raise ValueError("it is no address of a consumer's interface")
+        self._host, self._port = found.hostname, found.port or _PORTS[found.scheme]
+        self._path, self._tls = found.path, tls if found.scheme == "https" else None
+        self._named = found.netloc.rpartition("@")[2]
+        self._idle: list[_Connection] = []
+
+    async def get(self, path: str, headers: dict[str, str], most: int) -> tuple[int, bytes]:
+        """Code and body. Raises `NotConnected`, `BadAnswer`, also for more than `most` bytes, and `OSError`."""
+        connection = await self._connection()
+        kept = False
+        try:
+            code = await self._ask(connection, "GET", path, headers)
+            body = await _body(connection, most)
+            kept = connection.protocol.our_state is connection.protocol.their_state is h11.DONE
+        except h11.ProtocolError as error:
+            raise BadAnswer(str(error)) from error
+        finally:
+            if kept:
+                connection.protocol.start_next_cycle()
+                self._idle.append(connection)
+            else:
+                connection.writer.close()
+        return code, body
+
+    async def post(self, path: str, headers: dict[str, str], body: bytes) -> int:
+        """The code; no more of the answer is read. Raises as `get`."""
+        connection = await self._connection()
+        try:
+            return await self._ask(connection, "POST", path, {**headers, "Content-Length": str(len(body))}, body)
+        except h11.ProtocolError as error:
+            raise BadAnswer(str(error)) from error
+        finally:
+            connection.writer.close()
+
+    def close(self) -> None:
+        """End the kept connections."""
+        while self._idle:
+            self._idle.pop().writer.close()
+
+    async def _ask(
+        self, connection: _Connection, method: str, path: str, headers: dict[str, str], body: bytes = b""
+    ) -> int:
+        """Send a request; the code of its answer."""
+        named = {"Host": self._named, "Accept": "*/*", "Accept-Encoding": "identity", **headers}
+        request = h11.Request(method=method, target=self._path + path, headers=list(named.items()))
+        protocol, writer = connection.protocol, connection.writer
+        parts = [protocol.send(request), protocol.send(h11.Data(data=body)), protocol.send(h11.EndOfMessage())]
+        writer.write(b"".join(part for part in parts if part))
+        await writer.drain()
+        while not isinstance(event := await _event(connection), h11.Response):
+            if not isinstance(event, h11.InformationalResponse):
+                raise BadAnswer("the connection ended without an answer")
+        encoding = dict(event.headers).get(b"content-encoding", b"identity").decode("latin-1")
+        if encoding != "identity":
+            raise BadAnswer(f"the answer is encoded as {encoding[:40]!r}, and identity was asked for")
+        return event.status_code
+
+    async def _connection(self) -> _Connection:
+        while self._idle:
+            one = self._idle.pop()
+            if not one.reader.at_eof() and one.reader.exception() is None:
+                return one
+            one.writer.close()
+        reader, writer = await self._connected()
+        return _Connection(reader, writer, h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES))
+
+    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to the first address of the host that takes it."""
+        errors: list[OSError] = []
+        for host in await self._addresses():
+            try:
+                name = self._host if self._tls else None
+                return await asyncio.open_connection(host, self._port, ssl=self._tls, server_hostname=name)
+            except OSError as error:
+                errors.append(error)
+        raise NotConnected(errors)
+
+    async def _addresses(self) -> list[str]:
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise NotConnected([error]) from error
+        return list(dict.fromkeys(str(one[4][0]) for one in found))
+
+
+async def _body(connection: _Connection, most: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while isinstance(event := await _event(connection), h11.Data):
+        parts.append(bytes(event.data))
+        size += len(event.data)
+        if size > most:
+            raise BadAnswer(f"the answer is longer than {most} bytes")
+    return b"".join(parts)
+
+
+async def _event(connection: _Connection) -> object:
+    """The next part of the answer."""
+    while (event := connection.protocol.next_event()) is h11.NEED_DATA:
+        connection.protocol.receive_data(await connection.reader.read(_READ_BYTES))
+    return event
