@@ -1,10 +1,11 @@
 """How rebalances grow with consumers and partitions: up to 1,000 light consumers × 10,000 partitions on one machine.
 
-    python -m benchmarks.scale [--sizes 10x10000 100x10000 ...] [--parts ...] [--json build/benchmarks/scale.json] [--plot docs/images]
+    python -m benchmarks.scale [--sizes 10x10000 100x10000 ...] [--parts ...] [--forms packed plain] [--json FILE] [--plot docs/images]
 
 A real ZooKeeper, the production coordinator (the plain loop in this process), and light consumers in one other process
 (`benchmarks/light.py`): each with a session, a registration, watches, releases and an interface. Kafka is not asked: its
-answers are made here. Parts of sizes that the JSON file has already are not measured again.
+answers are made here. Parts of sizes that the JSON file has already are not measured again. In the form `plain`, no topic's
+node is packed.
 
 For each size: one joins, a tenth joins, a tenth leaves cleanly; and a rolling restart, a tenth at a time.
 """
@@ -21,6 +22,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -29,6 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import light
+from benchmarks.circumstances import circumstances
 from benchmarks.plain_loop import looping
 from benchmarks.plot import Line, Plot
 from coordinator_tasks.adapters.clock import SystemClock
@@ -36,6 +39,7 @@ from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery
 from coordinator_tasks.adapters.kazoo_handler import PollingHandler
 from coordinator_tasks.adapters.status import HttpStatusClient
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
+from coordinator_tasks.core.fields import MAX_BYTES
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Actor, Record, State, TopicDescription
 from coordinator_tasks.core.names import Paths
@@ -49,6 +53,8 @@ TOPIC, GROUP = "orders", "orders"
 LIMIT_S = 600.0
 SETTLE_S = 1.0
 ASK_LIMIT_S = 30.0
+PACKED = Policy(settle_s=SETTLE_S, flap_registrations=1_000)
+FORMS = {"packed": PACKED, "plain": replace(PACKED, pack_over_bytes=MAX_BYTES)}
 FIGURES = (
     *("look_s", "plan_s", "commit_s", "to_plan_s", "confirm_s", "total_s", "moves"),
     *("operations", "mib", "coordinator_operations", "coordinator_mib"),
@@ -139,7 +145,9 @@ def mib(before: light.Traffic, after: light.Traffic) -> float:
 class Site:
     """One size on the running ZooKeeper."""
 
-    def __init__(self, zookeeper: EmbeddedZooKeeper, consumers: int, partitions: int, watch: Stopwatch) -> None:
+    def __init__(
+        self, zookeeper: EmbeddedZooKeeper, consumers: int, partitions: int, watch: Stopwatch, policy: Policy
+    ) -> None:
         self.zookeeper, self.watch = zookeeper, watch
         self.size = f"{consumers}x{partitions}"
         self.partitions = partitions
@@ -158,7 +166,7 @@ class Site:
             statuses=self.statuses,
             kafka=Answers(partitions),
             clock=SystemClock(),
-            policy=Policy(settle_s=SETTLE_S, flap_registrations=1_000),
+            policy=policy,
             bootstrap_servers="none:9092",
         )
         self.seen = replace(self.c, zk=KazooZooKeeper(zookeeper.connect_string))  # what is read here does not count
@@ -292,8 +300,8 @@ def plots(results: Mapping[str, Any]) -> Mapping[str, Plot]:
     }
 
 
-def show(results: Mapping[str, Any]) -> None:
-    table = Table(title=f"{os.cpu_count()} cores, settle {SETTLE_S:g} s")
+def show(form: str, results: Mapping[str, Any]) -> None:
+    table = Table(title=f"{form}, {os.cpu_count()} cores, settle {SETTLE_S:g} s")
     for name in ("consumers × partitions", "change", *FIGURES, "load"):
         table.add_column(name, justify="left" if name == "change" else "right")
     for size, result in results.items():
@@ -303,11 +311,11 @@ def show(results: Mapping[str, Any]) -> None:
     Console(width=160).print(table)
 
 
-def measured(size: str, part: str, watch: Stopwatch) -> dict[str, Any]:
+def measured(size: str, part: str, watch: Stopwatch, policy: Policy) -> dict[str, Any]:
     """One part of one size, on a ZooKeeper of its own."""
     consumers, partitions = map(int, size.split("x"))
     with tempfile.TemporaryDirectory(prefix="scale-") as folder, EmbeddedZooKeeper(Path(folder)) as zookeeper:
-        site = Site(zookeeper, consumers, partitions, watch)
+        site = Site(zookeeper, consumers, partitions, watch, policy)
         try:
             topics.add_topic(site.c, TOPIC, GROUP, actor=Actor("command", "benchmark"))
             changes = list(PARTS[part](site, max(1, consumers // 10)))
@@ -320,20 +328,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), help="consumers x partitions")
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("--forms", nargs="+", choices=list(FORMS), default=["packed"], help="of the topic's node")
     parser.add_argument("--json", type=Path, default=Path("build/benchmarks/scale.json"))
     parser.add_argument("--plot", type=Path, help="a folder for two SVG files")
     given = parser.parse_args()
     logging.basicConfig(level=logging.ERROR)
-    results = json.loads(given.json.read_text()) if given.json.exists() else {}
+    kept = json.loads(given.json.read_text()) if given.json.exists() else circumstances()
     watch = Stopwatch()
-    for size, part in ((size, part) for part in given.parts for size in given.sizes):
+    for size, part, form in product(given.sizes, given.parts, given.forms):
+        results = kept.setdefault(form, {})
         if part not in results.get(size, {}):
-            results.setdefault(size, {})[part] = measured(size, part, watch)
+            results.setdefault(size, {})[part] = measured(size, part, watch, FORMS[form])
             given.json.parent.mkdir(parents=True, exist_ok=True)
-            given.json.write_text(json.dumps(results, indent=2) + "\n")
-    show(results)
+            given.json.write_text(json.dumps(kept, indent=2) + "\n")
+    for form in given.forms:
+        show(form, kept[form])
     if given.plot:
-        for name, plot in plots(results).items():
+        for name, plot in plots(kept[given.forms[0]]).items():
             (given.plot / name).write_text(plot.svg())
 
 
