@@ -191,17 +191,27 @@ class Fleet:
     topic: str
     traffic: Traffic = field(default_factory=Traffic)
     consumers: dict[str, "Light"] = field(default_factory=dict)
+    hosts: dict[str, str] = field(default_factory=dict)  # loopback address → consumer
     port: int = 0
 
     def __post_init__(self) -> None:
         self.pictures = Pictures(self.paths.topic(self.topic))
 
+    def address(self, consumer: str) -> str:
+        """An address of its own in 127.0.0.0/8: a registered address has no path."""
+        host = next((host for host, name in self.hosts.items() if name == consumer), None)
+        if host is None:
+            number = len(self.hosts) + 1
+            host = f"127.1.{number // 250}.{number % 250 + 1}"
+            self.hosts[host] = consumer
+        return f"http://{host}:{self.port}"
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """The interfaces: `/<consumer>/v1/status`."""
+        """The interfaces: one for each loopback address."""
+        host = writer.get_extra_info("sockname")[0]
         try:
-            while request := await reader.readuntil(b"\r\n\r\n"):
-                name = request.split(b" ", 2)[1].decode().split("/")[1]
-                one = self.consumers.get(name)
+            while await reader.readuntil(b"\r\n\r\n"):
+                one = self.consumers.get(self.hosts.get(host, ""))
                 body, code = (one.status(), "200 OK") if one is not None else (b"", "404 Not Found")
                 head = f"HTTP/1.1 {code}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
                 writer.write(head.encode() + body)
@@ -230,7 +240,7 @@ class Light:
         paths = self.fleet.paths
         claim = claims.drawn(await self._claim(), step=1)
         self.incarnation = claim.incarnation
-        member = Member(self.name, claim.incarnation, f"http://127.0.0.1:{self.fleet.port}/{self.name}", "boot")
+        member = Member(self.name, claim.incarnation, self.fleet.address(self.name), "boot")
         registered = claims.registered(claim, member, time.time())
         created = Create(paths.member(self.name), encode_member(member), OPEN_ACL_UNSAFE, EPHEMERAL)
         changed(await self._session.call(Transaction([created, self._write(claim, encode_claim(registered))])))
@@ -409,7 +419,8 @@ async def _all(work: Sequence[Any]) -> None:
 
 async def _serve(pipe: Connection, host: str, port: int, cluster: str, topic: str) -> None:
     fleet = Fleet((host, port), Paths(cluster), topic)
-    server = await asyncio.start_server(fleet.serve, "127.0.0.1", 0, backlog=2048)
+    # All loopback addresses: each consumer has one of its own.
+    server = await asyncio.start_server(fleet.serve, "0.0.0.0", 0, backlog=2048)
     fleet.port = server.sockets[0].getsockname()[1]
     while True:
         order, names = await asyncio.to_thread(pipe.recv)
