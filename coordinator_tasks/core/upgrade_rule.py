@@ -18,8 +18,8 @@ _SHOWN = 5  # errors and partitions in one sentence
 class PartitionFacts:
     """One partition that has moved. `None` = unknown.
 
-    `lag_s`: how long the records that wait need at the rate at which they are written, or else processed; `rate`: records
-    processed per second since the step is held; `before`: the same before anything moved.
+    `rate`: records processed per second since the step is held; `before`: the same before anything moved. `lag_s`: how long
+    the records that wait need at the highest known rate, of these two and of what is written.
     """
 
     consumer: str
@@ -104,7 +104,9 @@ def _facts(consumer: str, said: RunningPartition | None, rate: float | None, bef
     lag = said.lag_records if said is not None else None
     if said is None or lag is None:
         return PartitionFacts(consumer, lag, None, rate, before)
-    speed = said.rate or rate or before or 0.0
+    speed = max(
+        said.rate or 0.0, rate or 0.0, before or 0.0
+    )  # each of them may be low when it was begun to be measured
     lag_s = 0.0 if not lag else lag / speed if speed > 0 else inf if rate is not None else None
     return PartitionFacts(consumer, lag, lag_s, rate, before)
 
