@@ -173,6 +173,15 @@ def test_a_pin_to_an_old_consumer_holds_until_that_one_leaves(site: UpgradingSit
     assert site.owners()[0] in NEW
 
 
+def test_a_pin_during_an_upgrade_moves_a_partition_within_its_side(site: UpgradingSite) -> None:
+    to_v2(site)
+    found = site.turns_until(at(Phase.HOLDING))
+    partition = next(p for p, who in site.owners().items() if who == "b-1" and p not in found.chosen["orders"])
+    overrides.set_pins(site.coordinator, "orders", "b-2", [partition], actor=PERSON)
+    site.turn()
+    assert site.owners()[partition] == "b-2"
+
+
 # It fails ------------------------------------------------------------------------------------------------------------
 
 
