@@ -305,6 +305,35 @@ class Draining:
     leaving: int = 0
 
 
+MAX_RESTART_S = 86_400.0
+"""How long a planned restart may last."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRestart:
+    """The process of this `incarnation` ends, and a process of the same id is there before `until_at`.
+
+    Its partitions wait for that one. `moves`: they move away meanwhile, and return; then `partitions` (by topic) are those
+    that it had. `capacity`, `rack` and `attributes` are those of its registration, so that its absence causes no plan. After
+    `until_at` it is as if it had never been asked for.
+    """
+
+    by: str
+    why: str
+    at: float
+    until_at: float
+    incarnation: int
+    moves: bool = False
+    partitions: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    capacity: float = 1.0
+    rack: str = ""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+    def holds(self, now: float) -> bool:
+        """Whether it has not run out; one that begins further ahead than it lasts was noted by a clock that has jumped."""
+        return 0 < self.until_at - now <= 2 * (self.until_at - self.at)
+
+
 @dataclass(frozen=True, slots=True)
 class Directive:
     """`/directives/[CONSUMER]`; `version` is the znode's (-1 = there is none)."""
@@ -313,6 +342,7 @@ class Directive:
     isolation: Isolation | None = None
     draining: Draining | None = None
     version: int = -1
+    restart: PlannedRestart | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
-from coordinator_tasks.core.model import Actor, StartRule, TopicConfig
+from coordinator_tasks.core.machine.rollback import duration
+from coordinator_tasks.core.model import Actor, PlannedRestart, StartRule, TopicConfig
 from coordinator_tasks.core.partition_text import counted, named
 from coordinator_tasks.service import directives, fleet, overrides, overview, positions, store, topics, transitions
 from coordinator_tasks.service import parameters as p
@@ -192,6 +193,43 @@ def _undrain(c: Coordinator, given: Given, _: Actor) -> Done:
     return Done(found, said)
 
 
+def _would_restart(c: Coordinator, given: Given) -> Done:
+    consumer, (within_s, moves) = given["consumer"], _restart(given)
+    wanted = directives.would_expect_restart(
+        c, consumer, within_s, moves=moves, by="nobody yet", why=given.get("why", "")
+    )
+    return _restarts(consumer, wanted, overview.held(c, consumer))
+
+
+def _expect_restart(c: Coordinator, given: Given, actor: Actor) -> Done:
+    consumer, (within_s, moves) = given["consumer"], _restart(given)
+    held, why = overview.held(c, consumer), given.get("why", "")
+    found = directives.expect_restart(c, consumer, within_s, moves=moves, by=actor.named, why=why)
+    return _restarts(consumer, found.restart, held)
+
+
+def _restart(given: Given) -> tuple[float, bool]:
+    return 60 * float(given["within"]), bool(given.get("move"))
+
+
+def _restarts(consumer: str, wanted: PlannedRestart | None, held: Mapping[str, tuple[int, ...]]) -> Done:
+    if wanted is None:
+        line = f"{consumer} is not expected to restart"
+        return Done(None, line, (line,))
+    verb = "moves away, and returns" if wanted.moves else "waits for it"
+    lines = [f"{consumer} is expected to restart within {duration(wanted.until_at - wanted.at)}"]
+    lines += [
+        f"{consumer}: {named(which)} of {topic} {verb if len(which) == 1 else _plural(verb)}"
+        for topic, which in held.items()
+    ]
+    lines += [] if held else [f"{consumer} holds nothing"]
+    return Done(wanted, "\n".join(lines), tuple(lines))
+
+
+def _plural(verb: str) -> str:
+    return verb.replace("moves", "move").replace("returns", "return").replace("waits", "wait")
+
+
 # All of them ---------------------------------------------------------------------------------------------------------
 
 TOPIC_ACTIONS = (
@@ -302,6 +340,16 @@ CONSUMER_ACTIONS = (
         (p.CONSUMER, p.FLEET, p.BY),
         do=_undrain,
         before=_admits,
+    ),
+    Action(
+        "expect_restart",
+        "Keep the partitions of a consumer for its next process, which is there within some minutes.\n\n"
+        "They wait for it, or with --move-meanwhile others have them until it is back. Restart it yourself, after this.",
+        "Keep the partitions of a consumer for its next process: they wait for it, or others have them until it is back. "
+        "Restart it yourself, after this. When the time is over, it is as if nobody had asked.",
+        (p.CONSUMER, p.WITHIN, p.MOVE, p.REASON, p.DRY_RUN, p.BY),
+        do=_expect_restart,
+        preview=_would_restart,
     ),
 )
 ACTIONS: Mapping[str, Action] = {

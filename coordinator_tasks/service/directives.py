@@ -1,4 +1,4 @@
-"""What a person, or the platform, asks of a consumer: isolation, readmission, draining.
+"""What a person, or the platform, asks of a consumer: isolation, readmission, draining, a planned restart.
 
 Each request is one compare-and-set. The next plan acts on it.
 """
@@ -11,7 +11,9 @@ from coordinator_tasks.core.codecs.member_codec import decode_directive, encode_
 from coordinator_tasks.core.errors import Malformed, NotManaged, Refused
 from coordinator_tasks.core.machine.life import interfaces
 from coordinator_tasks.core.machine.presence import subscribes
+from coordinator_tasks.core.machine.rollback import duration
 from coordinator_tasks.core.model import (
+    MAX_RESTART_S,
     Answer,
     ConsumerStatus,
     Directive,
@@ -19,6 +21,7 @@ from coordinator_tasks.core.model import (
     IdClaim,
     Isolation,
     Member,
+    PlannedRestart,
     TopicNode,
 )
 from coordinator_tasks.core.names import check_words, is_topic
@@ -88,6 +91,58 @@ def undrain(c: Coordinator, consumer: str, app: str = "") -> Directive:
     check_known(c, consumer)
     beside = partial(with_consumer, c, app, consumer) if app else list
     return _change(c, consumer, lambda old: replace(old, draining=None), beside)
+
+
+def would_expect_restart(
+    c: Coordinator, consumer: str, within_s: float, *, moves: bool, by: str, why: str
+) -> PlannedRestart | None:
+    """What `expect_restart` would write (`None` = nothing is expected any more); raises what it raises."""
+    check_known(c, consumer)
+    by, why = check_words(by, "name"), check_words(why, "reason")
+    if not 0 <= within_s <= MAX_RESTART_S:
+        raise Refused(
+            f"a restart takes 0 to {duration(MAX_RESTART_S)}, and not {within_s:g} s; give fewer minutes, or drain the consumer"
+        )
+    if not within_s:
+        return None
+    member, old = c.discovery.members().get(consumer), read_directive(c, consumer)
+    if member is None:
+        raise Refused(
+            f"{consumer} is not registered, so nobody knows which process is to restart; ask before it ends, or start it"
+        )
+    asked = "isolated" if old.isolation is not None else "draining" if old.draining is not None else ""
+    if asked:
+        end = "readmit" if old.isolation is not None else "undrain"
+        raise Refused(
+            f"{consumer} is {asked}, so it keeps nothing for a restart; {end} it first, or restart it as it is"
+        )
+    partitions: dict[str, frozenset[int]] = {}
+    for topic, node in store.load_nodes(c.zk, c.paths, children(c.zk, c.paths.configs)).items() if moves else ():
+        if mine := frozenset(p for p, owner in node.assignments.items() if owner == consumer):
+            partitions[topic] = mine
+    now = c.clock.now()
+    found = PlannedRestart(by, why, now, now + within_s, member.incarnation, moves, partitions)
+    return replace(found, capacity=member.capacity, rack=member.rack, attributes=member.attributes)
+
+
+def expect_restart(c: Coordinator, consumer: str, within_s: float, *, moves: bool, by: str, why: str) -> Directive:
+    """The next process of this id is there within this time, and gets what this one has now; 0 = that is not expected any more.
+
+    Meanwhile the partitions wait, or, if it `moves`, others have them. The same again begins the time again. Raises
+    `NotManaged` for an unknown consumer, and `Refused`.
+    """
+
+    def change(old: Directive) -> Directive:
+        wanted = would_expect_restart(c, consumer, within_s, moves=moves, by=by, why=why)
+        before = old.restart
+        if wanted is not None and before is not None and before.incarnation == wanted.incarnation and before.moves:
+            # What it has given away for this restart by now it still had before it.
+            former = {t: before.partitions.get(t, frozenset()) for t in {*before.partitions, *wanted.partitions}}
+            both = {t: had | wanted.partitions.get(t, frozenset()) for t, had in former.items()}
+            wanted = replace(wanted, partitions=both if moves else {})
+        return replace(old, restart=wanted)
+
+    return _change(c, consumer, change)
 
 
 def read_directive(c: Coordinator, consumer: str) -> Directive:

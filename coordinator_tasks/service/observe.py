@@ -219,7 +219,8 @@ def _overdue(c: Coordinator, world: World, holders: Mapping[str, frozenset[int]]
         if absence is None or absence.incarnation not in incarnations:
             continue
         silent = presence(consumer, absence.incarnation, world, c.policy) is Presence.ABSENT
-        rejoining = world.life(consumer, absence.incarnation).ending is not None
+        life = world.life(consumer, absence.incarnation)
+        rejoining = life.ending is not None or life.kept_until
         if silent and not rejoining and world.now - absence.since_at >= c.policy.absent_after_s:
             found.append((consumer, absence.incarnation))
     return found

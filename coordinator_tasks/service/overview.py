@@ -13,6 +13,7 @@ from coordinator_tasks.core.errors import LookAgain, Malformed, Refused
 from coordinator_tasks.core.machine.causes import absence
 from coordinator_tasks.core.machine.life import Life, interfaces
 from coordinator_tasks.core.machine.presence import presence
+from coordinator_tasks.core.machine.restarts import said
 from coordinator_tasks.core.machine.world import Presence, TopicView, World
 from coordinator_tasks.core.model import (
     Answer,
@@ -177,7 +178,11 @@ def look(c: Coordinator) -> Look:
     members = load_members(c, unclear)
     held = {consumer: max(granted) for consumer, granted in holders_of(nodes).items()}
     wanted = {consumer: why_not_launched(c, fleet) for fleet in fleets(c) for consumer in fleet.consumers}
-    asked_of = {d.consumer for d in directives.values() if d.isolation is not None or d.draining is not None}
+    asked_of = {
+        d.consumer
+        for d in directives.values()
+        if d.isolation is not None or d.draining is not None or d.restart is not None
+    }
     everybody = sorted(members.keys() | held.keys() | wanted.keys() | asked_of | unclear.keys())
     claims = load_claims(c, everybody, unclear)
     answers = c.statuses.ask(interfaces(everybody, members, claims))
@@ -251,8 +256,11 @@ def _asked(life: Life) -> str:
     if (isolation := life.isolation) is not None:
         how = "isolated, to be readmitted," if isolation.readmit else "isolated"
         parts.append(f"{how} by {isolation.by}{because(isolation.why)}")
-    if (draining := life.draining) is not None:
+    restart, draining = life.restart, life.draining
+    if draining is not None and (restart is None or draining.incarnation != restart.incarnation):
         parts.append(f"draining by {draining.by}{because(draining.why)}")
+    if restart is not None:
+        parts.append(f"{'gives everything away, and is ' if restart.moves else ''}{said(restart)}")
     return "; ".join(parts)
 
 

@@ -146,6 +146,18 @@ _UNDONE = "The rebalance to undo, as the history names it, such as 7-de8cc71b; a
 BEFORE = _text("rebalance", "Before rebalance", _UNDONE, minLength=1, maxLength=100)
 _HOLD = "Hold it for so many minutes, whoever joins or leaves; 0 = until the next change of membership."
 HOLD = _number("minutes", "Hold for minutes", _HOLD, "--minutes", float, 527_040)
+_BACK_IN = "Within so many minutes the next process of this id is there; 0 = it is not expected any more."
+WITHIN = Parameter(
+    "within",
+    _field("number", "Within minutes", _BACK_IN, default=10, minimum=0, maximum=1_440),
+    Option(float, _BACK_IN, "--within", minimum=0),
+)
+_MEANWHILE = "Others have its partitions meanwhile, and give them back; else they wait for it."
+MOVE = Parameter(
+    "move",
+    _field("boolean", "Move meanwhile", _MEANWHILE, default=False),
+    Option(bool, _MEANWHILE, "--move-meanwhile", False),
+)
 TOPICS = Parameter(
     "topics",
     _field("array", "Topics", "Managed topics, one per line; none = all.", items={"type": "string"}, default=[]),

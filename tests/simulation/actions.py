@@ -81,6 +81,7 @@ FAULTS: dict[Fault, Act] = {
     Fault.ISOLATED: mishaps.isolated,
     Fault.READMITTED: mishaps.readmitted,
     Fault.DRAINED: mishaps.drained,
+    Fault.RESTART_EXPECTED: mishaps.restart_expected,
     Fault.RECONFIGURED: mishaps.reconfigured,
 }
 ACTS: dict[str, Act] = {**STEPS, **{fault.name: act for fault, act in FAULTS.items()}}

@@ -70,4 +70,5 @@ class Fault(StrEnum):
     ISOLATED = "isolated by a person"
     READMITTED = "readmitted by a person"
     DRAINED = "drained by a person"
+    RESTART_EXPECTED = "a person expects its restart"
     RECONFIGURED = "configuration changed by a person"

@@ -88,7 +88,7 @@ def generate(seed: int) -> tuple[Setup, list[Action]]:
         topics=("orders", "audit") if rng.random() < 0.08 else ("orders",),
         by_tasks=seed % 4 == 0,
     )
-    kinds = [fault for fault in FAULTS if fault not in _REGISTRY]
+    kinds = [fault for fault in FAULTS if fault not in (*_REGISTRY, Fault.RESTART_EXPECTED)]
     focus = [kinds[seed % len(kinds)], *rng.choices(kinds, k=2), rng.choice(_SELDOM)]
     rate = rng.choice((0.1, 0.2, 0.3))
     names, weights = list(_WEIGHTS), list(_WEIGHTS.values())
@@ -106,9 +106,23 @@ def generate(seed: int) -> tuple[Setup, list[Action]]:
             actions.append(Action(rng.choices(names, weights)[0], rng.randrange(1000), rng.randrange(1000)))
     if seed % 3 == 1:
         setup, actions = _with_a_registry(seed, setup, actions)
+    if seed % 3 == 2:
+        actions = _with_restarts(seed, actions)
     if seed % 5 == 2:
         setup, actions = _without_all(seed, setup, actions)
     return (_packed(seed, setup), actions) if seed % 7 == 6 else (setup, actions)
+
+
+def _with_restarts(seed: int, actions: list[Action]) -> list[Action]:
+    """In a third of the seeds, persons expect restarts. The others mean what they did before."""
+    rng = random.Random(f"restarts {seed}")
+    for _ in range(rng.choice((1, 2, 4))):
+        at = rng.randrange(len(actions) + 1)
+        found = [Action(Fault.RESTART_EXPECTED.name, rng.randrange(1000), rng.randrange(1000))]
+        if rng.random() < 0.4:
+            found.insert(0, Action("closing", rng.randrange(1000), rng.randrange(1000)))
+        actions = [*actions[:at], *found, *_AWHILE[: rng.randrange(5)], *actions[at:]]
+    return actions
 
 
 def _with_a_registry(seed: int, setup: Setup, actions: list[Action]) -> tuple[Setup, list[Action]]:

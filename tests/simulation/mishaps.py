@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from coordinator_tasks.core.errors import NotManaged, Refused
 from coordinator_tasks.core.model import Committed, Split, TopicConfig
 from coordinator_tasks.service import directives, history, rollback, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from tests.simulation.faults import Fault
 from tests.simulation.orchestrator import RUN
 from tests.simulation.turns import Act, consume, pick, running, some_attempt
+from tests.simulation.upheavals import relaunch
 from tests.simulation.world import MAX_ATTEMPTS, PERSON, World
 
 MAX_PARTITIONS = 5
@@ -189,6 +191,33 @@ def drained(world: World, a: int, b: int) -> None:
         _person(world, Fault.DRAINED, lambda c: directives.undrain(c, name), a)
     else:
         _person(world, Fault.DRAINED, lambda c: directives.drain(c, name, "ada", "patches"), a)
+
+
+def restart_expected(world: World, a: int, b: int) -> None:
+    """A person expects a restart; the process leaves, or dies, and the next one is in time or late, or nothing happens."""
+    one = pick([c for c in running(world) if c.agent is not None], b)
+    if one is None or one.agent is None:
+        return
+    within_s, moves, agent, name = 4.0 + a % 9, a % 3 == 0, one.agent, one.consumer
+
+    def run(c: Coordinator, _actor: object) -> object:
+        try:
+            found = directives.expect_restart(c, name, within_s, moves=moves, by="ada", why="kernel")
+        except (NotManaged, Refused):
+            return None  # it is drained, isolated or not registered
+        world.effect(Fault.RESTART_EXPECTED)
+        return found
+
+    world.attempt("person", run).go(500)
+    if b % 4 == 0:
+        return
+    if b % 4 == 1:
+        world.oracle.taint(one)
+        one.dies()
+    else:
+        world.round(1.2)
+        agent.leave()
+    world.later(1 + b % 14, lambda: relaunch(world, name))
 
 
 def reconfigured(world: World, a: int, b: int) -> None:

@@ -19,7 +19,7 @@ from coordinator_tasks.core.model import Explanation, Reason, Split
 
 @dataclass(frozen=True, slots=True)
 class RolledBack:
-    """`owners`: partition → where a person's roll back puts it; `text` says which one, who asked and why."""
+    """`owners`: partition → where a person's roll back, or its planned restart, puts it; `text`: who asked for it and why."""
 
     owners: Mapping[int, str]
     text: str
@@ -30,8 +30,8 @@ class Asked:
     """A strategy's problem and answer, and what the strategy was not given.
 
     `holders`: partition → who has it now, also if that consumer is no member; `pins`: partition → where a person
-    wants it; `explainer`: the strategy's own, made from the problem and the answer, if it has one; `back`: a roll back;
-    `split`: who may have what during an upgrade.
+    wants it; `explainer`: the strategy's own, made from the problem and the answer, if it has one; `backs`: what goes back to
+    an earlier owner; the first counts; `split`: who may have what during an upgrade.
     """
 
     strategy: str
@@ -40,7 +40,7 @@ class Asked:
     holders: Mapping[int, str] = field(default_factory=dict)
     pins: Mapping[int, str] = field(default_factory=dict)
     explainer: Callable[[Problem, Mapping[int, str]], "Explainer"] | None = None
-    back: RolledBack | None = None
+    backs: tuple[RolledBack, ...] = ()
     split: Split | None = None
 
 
@@ -114,8 +114,9 @@ def _sentence(asked: Asked, explainer: Explainer, partition: int, holder: str, o
         return explainer.left(partition)
     if asked.pins.get(partition) == owner:
         return f"{owner} has it because a person pinned it there"
-    if asked.back is not None and asked.back.owners.get(partition) == owner:
-        return f"{owner} {'keeps it' if holder == owner else 'had it then'}: {asked.back.text}"
+    for back in asked.backs:
+        if back.owners.get(partition) == owner:
+            return f"{owner} {'keeps it' if holder == owner else 'had it then'}: {back.text}"
     if partition in problem.fixed:
         return f"{owner} has it and it is not touched: it is on its way, or nobody can take it from {owner} now"
     if holder == owner:

@@ -17,6 +17,7 @@ from coordinator_tasks.core.model import (
     IdClaim,
     Isolation,
     Member,
+    PlannedRestart,
 )
 from coordinator_tasks.core.names import check_address, is_address
 from coordinator_tasks.core.protocol.claims import one_line
@@ -97,11 +98,27 @@ _DRAINING = Shape(
         "leaving": Item("leaving", kinds.COUNT, 0),
     },
 )
+_RESTART = Shape(
+    PlannedRestart,
+    {
+        "by": Item("by", kinds.TEXT),
+        "why": Item("why", kinds.TEXT, ""),
+        "at": Item("at", kinds.TIME, 0.0),
+        "until": Item("until_at", kinds.TIME),
+        "incarnation": Item("incarnation", kinds.COUNT),
+        "moves": Item("moves", kinds.FLAG, False),
+        "partitions": Item("partitions", kinds.by_name(kinds.PARTITION_SET), {}, sparse=True),
+        "capacity": Item("capacity", kinds.REAL, 1.0),
+        "rack": Item("rack", kinds.TEXT, "", sparse=True),
+        "attributes": Item("attributes", kinds.by_name(kinds.TEXT), {}, sparse=True),
+    },
+)
 _DIRECTIVE = Shape(
     Directive,
     {
         "isolated": Item("isolation", kinds.optional(_ISOLATION.nested)),
         "draining": Item("draining", kinds.optional(_DRAINING.nested)),
+        "restart": Item("restart", kinds.optional(_RESTART.nested), None, sparse=True),
     },
 )
 _VERSION_ITEMS = {

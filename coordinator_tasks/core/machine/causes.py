@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from coordinator_tasks.core.machine import rollback, split
+from coordinator_tasks.core.machine import restarts, rollback, split
 from coordinator_tasks.core.machine.draft import Draft, by_consumer, configured
 from coordinator_tasks.core.machine.presence import absent_until, presence
 from coordinator_tasks.core.machine.world import Policy, Presence, TopicView, World
-from coordinator_tasks.core.model import MoveKind, State, TopicNode, TopicState
+from coordinator_tasks.core.model import Draining, MoveKind, State, TopicNode, TopicState
 from coordinator_tasks.core.partition_text import because, noun, shown
 
 _SHOWN = 10  # names in one sentence
@@ -47,9 +47,10 @@ def hold(view: TopicView) -> str:
 def digest(view: TopicView, world: World, able: Mapping[str, int]) -> str:
     """Sixteen hexadecimal digits over everything a plan is made from, apart from who the targets are."""
     config = view.config
+    counted = {c: world.members[c] for c in able} | restarts.away(view.node, world)
     members = {
-        c: [world.members[c].capacity, world.members[c].rack, sorted(world.members[c].attributes.items())]
-        for c in sorted(able if not config.frozen else ())
+        c: [counted[c].capacity, counted[c].rack, sorted(counted[c].attributes.items())]
+        for c in sorted(counted if not config.frozen else ())
     }
     parts: list[object] = [
         config.strategy,
@@ -111,7 +112,7 @@ def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able
     if config.frozen:
         return Due(_paused(view) or "configuration changed") if changed else None
     joined = sorted(c for c, i in able.items() if state.targets.get(c) != i)
-    left = sorted({c for c in state.targets if c not in able} | _to_drain(world, draft))
+    left = sorted(state.targets.keys() - able.keys() - restarts.away(node, world).keys() | _to_drain(world, draft))
     if joined or left:
         return Due(_membership(joined, left, world), _events(joined, left, world))
     if changed:
@@ -161,8 +162,7 @@ def _split(view: TopicView) -> str:
 def _membership(joined: list[str], left: list[str], world: World) -> str:
     parts = [f"joined: {shown(joined)}"] if joined else []
     for consumer in left[:_SHOWN]:
-        directive = world.directives.get(consumer)
-        draining = directive.draining if directive is not None else None
+        draining = _draining(consumer, world)
         if draining is not None:
             parts.append(f"draining: {consumer} (by {draining.by}{because(draining.why)})")
         else:
@@ -170,12 +170,20 @@ def _membership(joined: list[str], left: list[str], world: World) -> str:
     return "; ".join(parts)
 
 
+def _draining(consumer: str, world: World) -> Draining | None:
+    """The draining of this consumer, whatever its incarnation; a planned restart for which it gives everything away is one."""
+    directive, member = world.directives.get(consumer), world.members.get(consumer)
+    if directive is None or directive.draining is not None or member is None:
+        return directive.draining if directive is not None else None
+    return world.life(consumer, member.incarnation).draining
+
+
 def _events(joined: list[str], left: list[str], world: World) -> tuple[float, ...]:
     found = [world.members[c].registered_at for c in joined if c in world.members]
     for consumer in left:
-        directive, claim = world.directives.get(consumer), world.claims.get(consumer)
-        if directive is not None and directive.draining is not None:
-            found.append(directive.draining.at)
+        draining, claim = _draining(consumer, world), world.claims.get(consumer)
+        if draining is not None:
+            found.append(draining.at)
         elif claim is not None and claim.absence is not None:
             found.append(claim.absence.since_at)
     return tuple(found)
@@ -234,6 +242,9 @@ def absence(consumer: str, incarnation: int, world: World, policy: Policy) -> st
     if presence(consumer, incarnation, world, policy) is not Presence.ABSENT:
         return ""
     life = world.life(consumer, incarnation)
+    restart = life.restart
+    if restart is not None and life.kept_until:
+        return f"incarnation {incarnation} is away: its partitions wait for it, {restarts.said(restart)}"
     if life.ending is not None:
         wait = f"{policy.rejoin_grace_s:g} s for a process with the same id"
         return f"incarnation {incarnation} is over: its partitions wait {wait}"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from coordinator_tasks.core.machine import causes, packing, rollback
+from coordinator_tasks.core.machine import causes, packing, restarts, rollback
 from coordinator_tasks.core.machine.confirm import blockers, not_running, why_not_closed, why_not_started
 from coordinator_tasks.core.machine.decision import Decision, Step, Verdict
 from coordinator_tasks.core.machine.draft import Draft, by_consumer, draft_of, label, node_of, unless_same
@@ -206,6 +206,7 @@ class Deciding:
     def _drifted(self, able: Mapping[str, int]) -> Decision | None:
         """A plan for changed loads, if the topic has been Stable for long and the strategy would move something."""
         settled = self.state.state is State.STABLE and not self.view.config.frozen and not self.view.config.removed
+        settled = settled and not restarts.away(self.view.node, self.world)
         patience = patience_s(self.view, self.policy) if settled and able and self.view.node is not None else None
         if patience is None or self.world.now - self.state.since_at < patience:
             return None

@@ -12,14 +12,17 @@ from coordinator_tasks.core.model import (
     IdClaim,
     Isolation,
     Member,
+    PlannedRestart,
 )
+from coordinator_tasks.core.partition_text import because
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
     """One incarnation, with the registration, the claim, the directive and the answer of its id; `None` = there is none.
 
-    The properties speak of this incarnation alone: what is known of another one of the id says nothing of it.
+    The properties speak of this incarnation alone: what is known of another one of the id says nothing of it. `now`: when
+    that is asked, for a planned restart that runs out.
     """
 
     consumer: str
@@ -28,6 +31,7 @@ class Life:
     claim: IdClaim | None = None
     directive: Directive | None = None
     answer: Answer | None = None
+    now: float = 0.0
 
     @property
     def registered(self) -> bool:
@@ -55,9 +59,36 @@ class Life:
 
     @property
     def draining(self) -> Draining | None:
-        """The draining that it is to follow: it gives everything away."""
+        """The draining that it is to follow: it gives everything away, for good or until it has restarted."""
         found = self.directive.draining if self.directive is not None else None
-        return found if found is not None and found.incarnation in (0, self.incarnation) else None
+        if found is not None and found.incarnation in (0, self.incarnation):
+            return found
+        restart = self.restart
+        if restart is None or not restart.moves:
+            return None
+        return Draining(restart.by, f"restart{because(restart.why)}", restart.at, restart.incarnation)
+
+    @property
+    def restart(self) -> PlannedRestart | None:
+        """The planned restart of it that has not run out."""
+        found = self.directive.restart if self.directive is not None else None
+        mine = found is not None and found.incarnation == self.incarnation
+        return found if found is not None and mine and found.holds(self.now) else None
+
+    @property
+    def kept_until(self) -> float:
+        """Until when its partitions wait for the next process of the id, by a planned restart; 0 = they do not wait."""
+        found = self.restart
+        over = self.registered or self.draining is not None or self._successor_is_ready
+        return found.until_at if found is not None and not found.moves and not over else 0.0
+
+    @property
+    def _successor_is_ready(self) -> bool:
+        """Whether another incarnation is registered whose interface has answered, so that it can take partitions."""
+        if self.member is None:
+            return False
+        said = self.answer.incarnation if isinstance(self.answer, ConsumerStatus) else 0
+        return self.member.incarnation in (said, self.claim.answered if self.claim is not None else 0)
 
     @property
     def leaving(self) -> bool:

@@ -7,7 +7,7 @@ from coordinator_tasks.core.assignors import Assignor, Explaining, Measuring, Pr
 from coordinator_tasks.core.assignors.explain import Asked, RolledBack, explained, shortened
 from coordinator_tasks.core.assignors.weights import PARAMETER, Measure, measured
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.core.machine import packing, rollback
+from coordinator_tasks.core.machine import packing, restarts, rollback
 from coordinator_tasks.core.machine.draft import Draft
 from coordinator_tasks.core.machine.packing import ENTRY_BYTES
 from coordinator_tasks.core.machine.presence import is_draining, is_leaving, presence
@@ -33,7 +33,12 @@ class Planning:
         self.draft, self.view, self.world, self.policy, self.able = draft, view, world, policy, able
         self._targets = {p: target for p in view.partitions if (target := draft.target(p)) is not None}
         self._pins = {p: c for p, c in view.config.pins.items() if c in able}
-        self._placed = rollback.placed(view.config, able, world.now)
+        placed = rollback.placed(view.config, able, world.now)
+        wish = view.config.rollback
+        self._backs = tuple(restarts.returning(view.topic, able, draft.former, set(view.partitions), world))
+        self._placed = {p: c for one in self._backs for p, c in one.owners.items()} | placed
+        if wish is not None:
+            self._backs = (RolledBack(placed, rollback.said(wish)), *self._backs)
         self._longest = max((len(c) for c in able), default=MAX_ID_BYTES)
 
     def place(self) -> None:
@@ -110,9 +115,7 @@ class Planning:
             answer.update(found)
         holders = self._targets if holders is None else holders
         explainer = strategy.explainer if isinstance(strategy, Explaining) else None
-        wish = config.rollback
-        back = RolledBack(self._placed, rollback.said(wish)) if wish is not None else None
-        return Asked(config.strategy, problem, answer, holders, self._pins, explainer, back, config.split)
+        return Asked(config.strategy, problem, answer, holders, self._pins, explainer, self._backs, config.split)
 
     def _explain(self, asked: Asked, limit_bytes: int, only: Collection[int] | None = None) -> None:
         """Keep why the strategy moves what it moves, and nothing else (of `only` these partitions, if given)."""

@@ -55,7 +55,9 @@ def is_leaving(consumer: str, incarnation: int, world: World) -> bool:
 
 
 def _may_rejoin(life: Life, world: World, policy: Policy) -> bool:
-    """A dead consumer's partitions wait for the same id during `rejoin_grace_s`."""
+    """A dead consumer's partitions wait for the same id during `rejoin_grace_s`, or until its planned restart runs out."""
+    if life.kept_until:
+        return True
     absence = life.claim.absence if life.claim is not None else None
     if life.member is not None or absence is None or absence.incarnation != life.incarnation:
         return False
@@ -149,6 +151,6 @@ def absent_until(consumer: str, incarnation: int, world: World, policy: Policy, 
     noted = life.claim.absence if life.claim is not None else None
     since_at = noted.since_at if noted is not None else world.now
     if life.ending is not None:
-        return since_at + policy.rejoin_grace_s
+        return max(since_at + policy.rejoin_grace_s if policy.rejoin_grace_s else 0.0, life.kept_until)
     known_at = noted.refused_at + session_timeout_s if noted is not None and noted.refused_at > 0 else inf
-    return min(known_at, inf if policy.hold_absent else since_at + policy.absent_after_s)
+    return max(life.kept_until, min(known_at, inf if policy.hold_absent else since_at + policy.absent_after_s))

@@ -103,6 +103,7 @@ class World:
             self.claims.get(consumer),
             self.directives.get(consumer),
             self.answers.get(consumer),
+            self.now,
         )
 
     def status(self, consumer: str) -> ConsumerStatus | None:

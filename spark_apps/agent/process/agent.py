@@ -6,7 +6,7 @@ One thread calls `step`; callbacks and other threads only wake it. Rules:
   and they would stand still until its query has started.
 - Without ZooKeeper it goes on with the nodes that it has accepted, and says so; the fence in Kafka still holds.
 - A leave: draining mark, hand-offs, commits, queries stopped; then the end of this incarnation and of its registration in
-  one transaction. The status interface answers until then. A consumer that a person has drained leaves when it holds
+  one transaction. Before a planned restart there is no mark and no hand-off: the next process of the id gets everything. The status interface answers until then. A consumer that a person has drained leaves when it holds
   nothing.
 """
 
@@ -252,9 +252,19 @@ class Agent:
             return False
         return not self._any(lambda ownership: ownership.grants.involved or ownership.grants.incarnation is not None)
 
+    def _restarts(self) -> bool:
+        """A person expects the next process of this id soon, and its partitions wait for it."""
+        restart, draining = self._view.directive.restart, self._view.directive.draining
+        mine = restart is not None and restart.incarnation == self.identity.incarnation
+        return (
+            restart is not None and mine and not restart.moves and draining is None and restart.holds(self._clock.now())
+        )
+
     def _mark_draining(self) -> None:
         mine = self.identity
         directive, draining = self._view.directive, self._view.directive.draining
+        if self._restarts():
+            return
         if draining is not None and mine.incarnation in (draining.incarnation, draining.leaving):
             return
         by_person = draining is not None and draining.incarnation == 0
@@ -289,7 +299,8 @@ class Agent:
 
     def _go_on_leaving(self, until: float) -> None:
         now = self._clock.monotonic()
-        if not self._stopping and (now >= until or not self._any(lambda ownership: ownership.grants.involved)):
+        over = now >= until or self._restarts()
+        if not self._stopping and (over or not self._any(lambda ownership: ownership.grants.involved)):
             for topic in self._topics.names():
                 self._topics.edit(topic, lambda ownership: ownership.grants.stop())
             self._stopping = True

@@ -43,6 +43,7 @@ from coordinator_tasks.core.model import (
     MoveKind,
     Pause,
     Pauses,
+    PlannedRestart,
     Reason,
     Record,
     Release,
@@ -290,6 +291,15 @@ UPGRADE = Upgrade(
 NEXT = {
     "packed topic node": replace(CASES["topic node"], write=partial(codec.encode_node, pack_over=0)),
     "member": replace(CASES["member"], value=replace(CASES["member"].value, release="0.3.0")),
+    "directive": replace(
+        CASES["directive"],
+        value=replace(
+            CASES["directive"].value,
+            restart=PlannedRestart(
+                "ada", "kernel", 5.0, 605.0, 3, True, {"orders": frozenset({1, 46})}, 2.0, "r1", {"zone": "z"}
+            ),
+        ),
+    ),
     "fleet": replace(
         CASES["fleet"],
         value=replace(

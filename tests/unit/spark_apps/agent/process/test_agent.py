@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -17,6 +17,7 @@ from coordinator_tasks.core.model import (
     Handoff,
     Isolation,
     Member,
+    PlannedRestart,
     Release,
     Token,
     TopicNode,
@@ -450,6 +451,46 @@ def test_a_leave_marks_itself_draining_hands_off_and_says_by_number_that_it_is_o
     assert stage.topics.halted
     assert stage.site.find(PATHS.member("a")) is None
     assert read_claim(stage.site, PATHS, "a").ended == {1: Ending.LEFT}
+
+
+def restart(now: float, *, incarnation: int = 1, moves: bool = False, within_s: float = 600.0) -> Directive:
+    return Directive("a", restart=PlannedRestart("ada", "kernel", now, now + within_s, incarnation, moves))
+
+
+def test_before_a_planned_restart_it_commits_and_ends_at_once_without_a_hand_off(stage: Stage) -> None:
+    stage.own(0, 1)
+    asked = restart(stage.clock.now())
+    stage.directive(asked)
+    stage.step()
+    stage.agent.leave()
+    stage.step(0.2)
+    stage.step(0.2)
+    assert stage.agent.finished
+    assert stage.offsets.committed("t", [0])[0].offset == 0
+    assert stage.release(0) is None
+    found = decode_directive(PATHS.directive("a"), stage.site.get(PATHS.directive("a")).data, "a", 0)
+    assert (found.draining, found.restart) == (None, asked.restart)
+    assert read_claim(stage.site, PATHS, "a").ended == {1: Ending.LEFT}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param({"moves": True}, id="its partitions move meanwhile"),
+        pytest.param({"incarnation": 2}, id="of another process"),
+        pytest.param({"within_s": 0.5}, id="it has run out"),
+    ],
+)
+def test_a_restart_that_keeps_nothing_for_it_changes_no_leave(stage: Stage, asked: dict[str, Any]) -> None:
+    stage.own(0)
+    stage.directive(restart(stage.clock.now(), **asked))
+    stage.step(1.0)
+    stage.agent.leave()
+    stage.step(0.2)
+    assert stage.runs == {0}
+    found = decode_directive(PATHS.directive("a"), stage.site.get(PATHS.directive("a")).data, "a", 0)
+    assert found.draining is not None
+    assert found.restart is not None, "the mark keeps what a person has asked for"
 
 
 def test_a_mark_that_somebody_else_overtakes_is_made_beside_what_he_wrote(

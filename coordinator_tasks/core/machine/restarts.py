@@ -1,0 +1,47 @@
+"""Planned restarts: a consumer gets back what it had before, if its next process is there in time. Pure."""
+
+from collections.abc import Iterator, Mapping
+
+from coordinator_tasks.core.assignors.explain import RolledBack
+from coordinator_tasks.core.machine.rollback import duration
+from coordinator_tasks.core.machine.world import World
+from coordinator_tasks.core.model import PlannedRestart, TopicNode
+from coordinator_tasks.core.partition_text import because
+
+
+def said(restart: PlannedRestart) -> str:
+    """The planned restart in a few words, for a person."""
+    return f"back within {duration(round(restart.until_at - restart.at))}, asked by {restart.by}{because(restart.why)}"
+
+
+def away(node: TopicNode | None, world: World) -> dict[str, PlannedRestart]:
+    """The owners that are away for a planned restart: their partitions wait for them."""
+    found = {}
+    for consumer, incarnation in node.incarnations.items() if node is not None else ():
+        life = world.life(consumer, incarnation)
+        if life.restart is not None and life.kept_until:
+            found[consumer] = life.restart
+    return found
+
+
+def returning(
+    topic: str, able: Mapping[str, int], former: Mapping[int, str], listed: set[int], world: World
+) -> Iterator[RolledBack]:
+    """Of each consumer that is back from its planned restart, the partitions that it gets again.
+
+    `able`: consumer → incarnation, the targets now; `former`: partition → the lost consumer that had it; `listed`: the
+    topic's partitions.
+    """
+    for consumer, incarnation in able.items():
+        directive = world.directives.get(consumer)
+        restart = directive.restart if directive is not None else None
+        if restart is None or not restart.incarnation < incarnation or not restart.holds(world.now):
+            continue
+        had = (
+            restart.partitions.get(topic, frozenset())
+            if restart.moves
+            else {p for p in former if former[p] == consumer}
+        )
+        owners = dict.fromkeys(sorted(had & listed), consumer)
+        if owners:
+            yield RolledBack(owners, f"its restart was planned ({said(restart)})")

@@ -1,0 +1,237 @@
+"""Planned restarts: partitions wait for the next process, or move away and return; what has run out has never been."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from coordinator_tasks.core.errors import NotManaged, Refused
+from coordinator_tasks.core.model import Ending, Silence, TopicConfig, Unreachable
+from coordinator_tasks.core.partition_text import named
+from coordinator_tasks.service import directives, overview, topics, transitions
+from coordinator_tasks.service.actions import ACTIONS
+from tests.fakes.clock import FakeClock
+from tests.fakes.cluster import PERSON
+from tests.world.site import LOOP, Site, stable_site
+
+WITHIN_S = 600.0
+
+
+def expect(site: Site, consumer: str = "b", within_s: float = WITHIN_S, *, moves: bool = False) -> None:
+    directives.expect_restart(site.coordinator, consumer, within_s, moves=moves, by="ada", why="new kernel")
+
+
+def step(site: Site) -> transitions.TopicReport:
+    (report,) = transitions.step(site.coordinator, ["orders"], LOOP)
+    return report
+
+
+def owned(site: Site, consumer: str) -> set[int]:
+    return {p for p, owner in site.node().assignments.items() if owner == consumer}
+
+
+@pytest.mark.parametrize("how", list(Ending))
+def test_partitions_wait_for_the_restart_and_nobody_else_is_touched(how: Ending) -> None:
+    site = stable_site("a", "b", "c", partitions=7)
+    before, epoch = dict(site.node().assignments), site.node().epoch
+    expect(site)
+    site.dies("b", how)
+    report = step(site)
+    assert report.reason == (
+        "b's incarnation 1 is away: its partitions wait for it, back within 10 min, asked by ada: new kernel"
+    )
+    site.clock.advance(WITHIN_S - 1)
+    assert step(site).outcome is transitions.Outcome.UNCHANGED
+    assert site.node().epoch == epoch
+    site.starts("b")
+    site.settles()
+    assert dict(site.node().assignments) == before
+    assert site.node().incarnations["b"] == 2
+    touched = {move.partition for record in site.history() if record.epoch > epoch for move in record.moves}
+    assert touched == {p for p, owner in before.items() if owner == "b"}
+
+
+def test_a_silent_host_is_not_isolated_before_its_restart_is_due() -> None:
+    site = stable_site("a", "b")
+    expect(site)
+    site.dies("b", None)
+    site.statuses.answers["b"] = Unreachable(Silence.SILENT, "no answer")
+    for _ in range(9):
+        site.clock.advance(60)
+        assert step(site).moves == ()
+        assert site.isolation("b") is None
+    site.clock.advance(70)
+    step(site)
+    assert site.isolation("b") is not None, "after that, its absence counts from its begin"
+    site.settles()
+    assert site.counts() == {"a": 4}
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_what_has_run_out_is_as_if_it_had_never_been(moves: bool) -> None:
+    site, twin = stable_site("a", "b", "c", partitions=7), stable_site("a", "b", "c", partitions=7)
+    expect(site, moves=moves)
+    if moves:
+        site.settles()
+    for one in (site, twin):
+        one.clock.advance(WITHIN_S)
+        one.dies("b", Ending.LEFT)
+        one.settles()
+        one.starts("b")
+        one.settles()
+    assert site.counts() == twin.counts()
+    assert sum(site.counts().values()) == 7
+    if not moves:
+        assert site.node().assignments == twin.node().assignments
+
+
+def test_one_that_never_restarts_loses_its_partitions_when_the_time_is_over() -> None:
+    site = stable_site("a", "b")
+    expect(site)
+    site.dies("b", Ending.LEFT)
+    assert 0 < transitions.due(site.coordinator)["orders"].in_s <= WITHIN_S
+    site.clock.advance(WITHIN_S)
+    assert step(site).reason == "gone: b (left)"
+    assert site.counts() == {"a": 4}
+
+
+def test_partitions_move_away_and_exactly_they_return() -> None:
+    site = stable_site("a", "b", "c", partitions=9)
+    before = dict(site.node().assignments)
+    expect(site, moves=True)
+    site.settles()
+    assert owned(site, "b") == set()
+    assert {p: c for p, c in site.node().assignments.items() if before[p] != "b"} == {
+        p: c for p, c in before.items() if c != "b"
+    }
+    causes = [record.cause for record in site.history()]
+    assert "draining: b (by ada: restart: new kernel)" in causes
+    site.dies("b", Ending.LEFT)
+    site.starts("b")
+    site.settles()
+    assert dict(site.node().assignments) == before
+    (why,) = {text for r in site.history()[-4:] if r.plan for text in [one.text for one in r.plan.moves]}
+    assert why == "b had it then: its restart was planned (back within 10 min, asked by ada: new kernel)"
+
+
+def test_a_second_request_keeps_what_the_first_one_gave_away() -> None:
+    site = stable_site("a", "b", partitions=6)
+    before = dict(site.node().assignments)
+    expect(site, moves=True)
+    site.settles()
+    expect(site, within_s=900.0, moves=True)
+    site.dies("b", Ending.LEFT)
+    site.starts("b")
+    site.settles()
+    assert dict(site.node().assignments) == before
+
+
+def test_it_is_of_one_process_the_next_one_is_not_waited_for() -> None:
+    site = stable_site("a", "b")
+    expect(site)
+    site.dies("b")
+    site.starts("b")
+    site.settles()
+    site.dies("b")
+    step(site)
+    assert site.counts() == {"a": 4}
+
+
+def test_a_successor_that_has_not_answered_yet_is_waited_for_as_well() -> None:
+    site = stable_site("a", "b")
+    before = dict(site.node().assignments)
+    expect(site)
+    site.dies("b")
+    session = site.server.connect()
+    member = site.join("b", session)
+    assert step(site).moves == ()
+    site.process(member, session)
+    site.settles()
+    assert dict(site.node().assignments) == before
+
+
+def test_pins_go_before_it_and_other_topics_are_not_mixed_up() -> None:
+    site = stable_site("a", "b", names=("orders", "bills"))
+    expect(site, moves=True)
+    site.settles()
+    before = {topic: sum(1 for c in site.node(topic).assignments.values() if c == "b") for topic in ("orders", "bills")}
+    assert before == {"orders": 0, "bills": 0}
+
+    def pinned(config: TopicConfig) -> TopicConfig:
+        return replace(config, pins=dict.fromkeys(range(4), "a"))
+
+    topics.change_config(site.coordinator, "orders", pinned)
+    site.dies("b")
+    site.starts("b")
+    site.settles()
+    assert site.counts("orders") == {"a": 4}
+    assert site.counts("bills") == {"a": 2, "b": 2}
+
+
+def test_one_that_a_clock_ahead_has_noted_holds_nobody_up() -> None:
+    site = stable_site("a", "b")
+    ahead = replace(site.coordinator, clock=FakeClock(site.clock.now() + 3600.0))
+    directives.expect_restart(ahead, "b", WITHIN_S, moves=False, by="ada", why="")
+    site.dies("b")
+    step(site)
+    assert site.counts() == {"a": 4}
+
+
+def test_zero_minutes_end_it_and_it_is_one_write() -> None:
+    site = stable_site("a", "b")
+    expect(site)
+    before = site.server.zxid
+    expect(site, within_s=0.0)
+    assert site.server.zxid == before + 1
+    assert directives.read_directive(site.coordinator, "b").restart is None
+    site.dies("b")
+    step(site)
+    assert site.counts() == {"a": 4}
+
+
+def test_what_cannot_be_is_refused_and_nothing_changes() -> None:
+    site = stable_site("a", "b")
+    with pytest.raises(NotManaged, match="has never seen a consumer 'x'"):
+        expect(site, "x")
+    for within_s in (-1.0, 86_401.0, float("nan"), float("inf")):
+        with pytest.raises(Refused, match="a restart takes 0 to 1440 min"):
+            expect(site, within_s=within_s)
+    directives.drain(site.coordinator, "a", "ada", "")
+    directives.isolate(site.coordinator, "b", by="ada", why="")
+    before = site.server.zxid
+    with pytest.raises(Refused, match="a is draining, so it keeps nothing for a restart; undrain it first"):
+        expect(site, "a")
+    with pytest.raises(Refused, match="b is isolated, so it keeps nothing for a restart; readmit it first"):
+        expect(site, "b")
+    site.dies("b")
+    zxid = site.server.zxid
+    with pytest.raises(Refused, match="b is not registered"):
+        expect(site, "b")
+    assert site.server.zxid == zxid > before
+
+
+def test_a_drain_after_it_takes_everything_and_nothing_waits() -> None:
+    site = stable_site("a", "b")
+    expect(site)
+    directives.drain(site.coordinator, "b", "ada", "")
+    site.dies("b")
+    step(site)
+    assert site.counts() == {"a": 4}
+
+
+def test_form_and_command_say_what_waits_and_who_asked_stands_in_the_history() -> None:
+    site = stable_site("a", "b")
+    given: dict[str, Any] = {"consumer": "b", "within": 10, "move": False, "why": "new kernel"}
+    before = site.server.zxid
+    lines = ACTIONS["expect_restart"].lines(site.coordinator, given, PERSON, dry_run=True)
+    assert site.server.zxid == before
+    had = owned(site, "b")
+    assert lines == [
+        "b is expected to restart within 10 min",
+        f"b: {named(had)} of orders wait for it",
+    ]
+    assert ACTIONS["expect_restart"].lines(site.coordinator, given, PERSON, dry_run=False) == lines
+    (shown,) = [one for one in overview.consumers(site.coordinator) if one.consumer == "b"]
+    assert shown.asked == f"back within 10 min, asked by {PERSON.who}: new kernel"
+    (ended,) = ACTIONS["expect_restart"].lines(site.coordinator, {**given, "within": 0}, PERSON, dry_run=False)
+    assert ended == "b is not expected to restart"
