@@ -5,8 +5,8 @@ owner only. The environment goes before it: `COORDINATOR_SETTINGS` names the fil
 holds its content (a Kubernetes Secret in a pod); `COORDINATOR_<FIELD>` names a field,
 `COORDINATOR_KAFKA_<PROPERTY>` a property of librdkafka with `_` for `.`, `COORDINATOR_ZOOKEEPER_<FIELD>` a field of
 `ZooKeeperAccess`, `COORDINATOR_POLICY_<FIELD>` a field of `Policy`, `COORDINATOR_ALLOWED_<FIELD>` a field of
-`AllowedLaunches`, `COORDINATOR_PARAMETER_<NAME>` a parameter of the cluster's strategy with `_` for `.`,
-`COORDINATOR_STRATEGIES_<NAME>` a strategy of the site. `COORDINATOR_CONSUMER_ZOOKEEPER_<FIELD>` and
+`AllowedLaunches`, `COORDINATOR_BUDGET_<FIELD>` a field of `Budget`, `COORDINATOR_PARAMETER_<NAME>` a parameter of the
+cluster's strategy with `_` for `.`, `COORDINATOR_STRATEGIES_<NAME>` a strategy of the site. `COORDINATOR_CONSUMER_ZOOKEEPER_<FIELD>` and
 `COORDINATOR_CONSUMER_KAFKA_<PROPERTY>` are of the consumers that are launched from here.
 """
 
@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.allowed_launches import AllowedLaunches
+from coordinator_tasks.core.budget import Budget
 from coordinator_tasks.core.errors import BadSettings
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.names import check_cluster
@@ -47,6 +48,7 @@ class Settings:
     - `strategy`, `parameters`: for topics that name no strategy; `strategies`: the site's own ones, name →
       `package.module:callable`. `rules`: the site's own rules for upgrades, in the same way.
     - `allowed`: what fleets may launch from this host, besides our own application and pipelines.
+    - `budget`: what a plan may move without a person's approval, and who may approve.
     - `consumer_zookeeper`, `consumer_kafka`: what consumers that are launched from here get instead of
       `zookeeper_access`, and besides `kafka`: accounts of their own.
     """
@@ -73,6 +75,7 @@ class Settings:
     registry_ttl_s: float = 10.0
     policy: Policy = field(default_factory=Policy)
     allowed: AllowedLaunches = field(default_factory=AllowedLaunches)
+    budget: Budget = field(default_factory=Budget)
     consumer_zookeeper: Mapping[str, str] = field(default_factory=dict, repr=False)
     consumer_kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -110,8 +113,8 @@ _STATUS_FIELDS = {one.name for one in fields(Settings) if one.name.startswith("s
 _OWN_FIELDS = {"cluster", "zookeeper", "discovery", "fence", "strategy"} | _STATUS_FIELDS
 _TIMES = {"session_timeout_s", "answer_timeout_s", "ask_timeout_s", "registry_ttl_s"}
 _TEXTS = ("kafka", "parameters", "strategies", "rules", "consumer_zookeeper", "consumer_kafka")
-_GROUPS = {"zookeeper_access", "policy", "allowed", *_TEXTS}
-_OF_LAUNCHERS = ("consumer_zookeeper", "consumer_kafka", "allowed", "rules")
+_GROUPS = {"zookeeper_access", "policy", "allowed", "budget", *_TEXTS}
+_OF_LAUNCHERS = ("consumer_zookeeper", "consumer_kafka", "allowed", "rules", "budget")
 _MADE_BY_WIRING = {"strategies"}  # fields of `Policy` that are no settings
 
 
@@ -131,6 +134,7 @@ def settings_from_environment(environ: Mapping[str, str] = os.environ) -> Settin
         "strategies": _group(environ, "STRATEGIES_"),
         "rules": _group(environ, "RULES_"),
         "allowed": allowed_from_environment(environ),
+        "budget": budget_from_environment(environ),
         "consumer_zookeeper": _group(environ, "CONSUMER_ZOOKEEPER_"),
         "consumer_kafka": _group(environ, "CONSUMER_KAFKA_", dots=True),
     }
@@ -141,6 +145,11 @@ def settings_from_environment(environ: Mapping[str, str] = os.environ) -> Settin
 def allowed_from_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The fields of `allowed` that the environment has."""
     return _group(environ, "ALLOWED_")
+
+
+def budget_from_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The fields of `budget` that the environment has."""
+    return _group(environ, "BUDGET_")
 
 
 def read_settings_file(path: Path) -> dict[str, Any]:
@@ -179,6 +188,7 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
         zookeeper_access=_dataclass(ZooKeeperAccess(), "zookeeper_access", given.get("zookeeper_access", {})),
         policy=_dataclass(Policy(), "policy", given.get("policy", {})),
         allowed=_dataclass(AllowedLaunches(), "allowed", given.get("allowed", {})),
+        budget=_dataclass(Budget(), "budget", given.get("budget", {})),
         **own,
         **times,
     )
@@ -211,7 +221,7 @@ def plain_settings(settings: Settings) -> dict[str, Any]:
     """A consumer's settings as in a settings file, with all secrets: for files of mode 0600 only."""
     found = asdict(settings)
     found["policy"] = {name: value for name, value in found["policy"].items() if name not in _MADE_BY_WIRING}
-    del found["allowed"]
+    del found["allowed"], found["budget"]
     # A consumer of an earlier release refuses the fields that it does not know.
     access = found["zookeeper_access"].items()
     found["zookeeper_access"] = {

@@ -77,6 +77,7 @@ def open_coordinator(settings: Settings) -> Iterator[Coordinator]:
             boot_id=_boot_id(),
             allowed=settings.allowed,
             rules=rules_of(settings.rules),
+            budget=settings.budget,
         )
 
 

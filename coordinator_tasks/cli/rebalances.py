@@ -25,6 +25,7 @@ from coordinator_tasks.cli.base import (
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.service import asked, loop, pauses, transitions
 from coordinator_tasks.service import history as history_service
+from coordinator_tasks.service.approval_actions import APPROVAL_ACTIONS
 from coordinator_tasks.service.what_if_actions import WHAT_IF_ACTIONS
 from coordinator_tasks.signals import stopped_by
 
@@ -106,5 +107,5 @@ def history(
         listed(found, how_of(how, json), show.history, show.history_rows)
 
 
-for action in WHAT_IF_ACTIONS:
+for action in (*WHAT_IF_ACTIONS, *APPROVAL_ACTIONS):
     action_commands.add(commands, action)

@@ -117,6 +117,18 @@ class BadRule(Refused):
     code = "KPC-025"
 
 
+class NotEntitled(Refused):
+    """A person who may not approve this."""
+
+    code = "KPC-026"
+
+
+class ApprovalVoid(Refused):
+    """No such plan waits for approval: it has changed since, or needs none any more."""
+
+    code = "KPC-027"
+
+
 class LookAgain(CoordinatorError):
     """A guarded write failed: the versions that it relied on have changed."""
 

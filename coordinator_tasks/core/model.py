@@ -177,6 +177,17 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
+class Approval:
+    """A person's answer to one plan: that with this `digest` of its inputs and moves. `granted` False = it is rejected."""
+
+    digest: str
+    granted: bool
+    by: str
+    why: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class TopicConfig:
     """`/config/[TOPIC]`: what a person wants for this topic. An empty `strategy` is the cluster's."""
 
@@ -195,6 +206,7 @@ class TopicConfig:
     removed: bool = False
     rollback: Rollback | None = None
     split: Split | None = None
+    approval: Approval | None = None
 
 
 CONFIGURED = tuple(one.name for one in fields(TopicConfig) if one.name in TopicNode.__dataclass_fields__)

@@ -14,6 +14,7 @@ from coordinator_tasks.core.partition_text import counted, named
 from coordinator_tasks.service import directives, fleet, overrides, overview, positions, store, topics, transitions
 from coordinator_tasks.service import parameters as p
 from coordinator_tasks.service.action import Action, Done, Given, texts
+from coordinator_tasks.service.approval_actions import APPROVAL_ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet_actions import FLEET_ACTIONS
 from coordinator_tasks.service.offset_actions import OFFSET_ACTIONS
@@ -354,5 +355,13 @@ CONSUMER_ACTIONS = (
 )
 ACTIONS: Mapping[str, Action] = {
     one.name: one
-    for one in (*TOPIC_ACTIONS, *OFFSET_ACTIONS, *WHAT_IF_ACTIONS, *CONSUMER_ACTIONS, *FLEET_ACTIONS, *UPGRADE_ACTIONS)
+    for one in (
+        *TOPIC_ACTIONS,
+        *APPROVAL_ACTIONS,
+        *OFFSET_ACTIONS,
+        *WHAT_IF_ACTIONS,
+        *CONSUMER_ACTIONS,
+        *FLEET_ACTIONS,
+        *UPGRADE_ACTIONS,
+    )
 }

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from coordinator_tasks.allowed_launches import AllowedLaunches
+from coordinator_tasks.core.budget import Budget
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Clock, Discovery, KafkaAdmin, StatusClient, ZooKeeper
@@ -16,7 +17,7 @@ class Coordinator:
 
     `boot_id` is this host's: a refused connection to a loopback address proves an end only on the same boot; empty =
     unknown, so it proves nothing. `bootstrap_servers` is written to the topics that are added. `allowed`: what this host
-    may launch. `rules`: the site's own rules for upgrades, by name.
+    may launch. `rules`: the site's own rules for upgrades, by name. `budget`: what a plan may move without a person's approval.
     """
 
     paths: Paths
@@ -30,3 +31,4 @@ class Coordinator:
     bootstrap_servers: str = ""
     allowed: AllowedLaunches = field(default_factory=AllowedLaunches)
     rules: Mapping[str, SiteRule] = field(default_factory=dict)
+    budget: Budget = field(default_factory=Budget)

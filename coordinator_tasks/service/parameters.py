@@ -158,6 +158,9 @@ MOVE = Parameter(
     _field("boolean", "Move meanwhile", _MEANWHILE, default=False),
     Option(bool, _MEANWHILE, "--move-meanwhile", False),
 )
+_PLAN = "The plan, as `plan --dry-run` names it: a digest of its inputs and moves."
+DIGEST = Parameter("digest", option=Option(str, _PLAN))
+REJECT = Parameter("reject", option=Option(bool, "Reject it instead.", "--reject", False))
 TOPICS = Parameter(
     "topics",
     _field("array", "Topics", "Managed topics, one per line; none = all.", items={"type": "string"}, default=[]),

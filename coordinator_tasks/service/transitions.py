@@ -21,7 +21,7 @@ from coordinator_tasks.core.machine.world import Presence, TopicView
 from coordinator_tasks.core.model import Actor, Explanation, Member, Move, State
 from coordinator_tasks.core.ports import Operation
 from coordinator_tasks.core.znodes import children, compare_and_set
-from coordinator_tasks.service import observe, store
+from coordinator_tasks.service import approvals, observe, store
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.observe import Snapshot
 from coordinator_tasks.service.store import Stored
@@ -46,7 +46,7 @@ class TopicReport:
     """One topic's part of a call, for the log, XCom and the command line.
 
     `explanation` is that of the call's last plan, if there was one; `left_out` names consumers and offsets that do not
-    count, each with its problem.
+    count, each with its problem. `approval`: the digest of a plan that waits for a person's approval.
     """
 
     topic: str
@@ -60,6 +60,7 @@ class TopicReport:
     rebalance: str = ""
     explanation: Explanation | None = None
     left_out: tuple[str, ...] = ()
+    approval: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +121,10 @@ def step(c: Coordinator, names: Collection[str], actor: Actor) -> list[TopicRepo
 
 
 def preview(c: Coordinator, names: Collection[str]) -> list[TopicReport]:
-    """What `plan` would write now. Writes nothing, not even notes, and does not wait."""
+    """What `plan` would write now, or once it is approved. Writes nothing, not even notes, and does not wait."""
 
     def show(stored: Stored, snapshot: Snapshot) -> TopicReport:
-        return _report(stored, _decide(c, stored, snapshot, ALL_STEPS))
+        return _report(stored, _judged(c, stored, snapshot, ALL_STEPS))
 
     return _each(c, names, show, planning=True, note=False)
 
@@ -343,7 +344,21 @@ def _effective(c: Coordinator, view: TopicView) -> TopicView:
 def _decide(
     c: Coordinator, stored: Stored, snapshot: Snapshot, steps: frozenset[Step], actor: Actor = _PREVIEW
 ) -> Decision:
-    return decide(_effective(c, stored.view), snapshot.world_of(stored.view.topic), c.policy, actor, steps)
+    """The decision; a plan that waits for a person is left out, and everything else is done meanwhile."""
+    found = _judged(c, stored, snapshot, steps, actor)
+    if not found.approval:
+        return found
+    world = snapshot.world_of(stored.view.topic)
+    beside = decide(_effective(c, stored.view), world, c.policy, actor, steps, plans=False)
+    waits = Decision(Verdict.WAIT, found.reason, approval=found.approval, left_out=found.left_out)
+    return beside if beside.verdict is Verdict.WRITE else waits
+
+
+def _judged(
+    c: Coordinator, stored: Stored, snapshot: Snapshot, steps: frozenset[Step], actor: Actor = _PREVIEW
+) -> Decision:
+    view, world = _effective(c, stored.view), snapshot.world_of(stored.view.topic)
+    return approvals.judged(c, view, world, decide(view, world, c.policy, actor, steps))
 
 
 def _await(c: Coordinator, names: Collection[str], state: State, steps: frozenset[Step]) -> WaitReport:
@@ -417,6 +432,7 @@ def _report(stored: Stored, decision: Decision) -> TopicReport:
         rebalance=after.rebalance if after is not None else "",
         explanation=decision.explanation,
         left_out=decision.left_out,
+        approval=decision.approval,
     )
 
 

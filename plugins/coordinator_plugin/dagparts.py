@@ -95,6 +95,12 @@ def audit_param() -> Param:
     return Param(False, type="boolean", title="Ownership audit", description=description)
 
 
+def digest_param() -> Param:
+    """A plan that waits for approval."""
+    description = "The plan: a digest of its inputs and moves."
+    return Param("", type="string", pattern="^[0-9a-f]{0,64}$", title="Plan", description=description)
+
+
 def dry_run_param(default: bool = True) -> Param:
     """The field for a dry run."""
     description = "Say what would be done, and change nothing."

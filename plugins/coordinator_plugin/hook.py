@@ -34,12 +34,16 @@ class CoordinatorHook(BaseHook):
 
     def plain_settings(self) -> dict[str, Any]:
         """The settings as plain data with all secrets: for files of mode 0600 only."""
-        from coordinator_tasks.settings import allowed_from_environment  # noqa: PLC0415 - costs time to import
+        from coordinator_tasks.settings import (  # noqa: PLC0415 - costs time to import
+            allowed_from_environment,
+            budget_from_environment,
+        )
 
         zookeeper = self.get_connection(self.cluster.zookeeper_conn_id)
         kafka = self.get_connection(self.cluster.kafka_conn_id)
-        own = {"cluster": self.cluster.name, "kafka": kafka_settings(kafka), "allowed": allowed_from_environment()}
-        return {**zookeeper_settings(zookeeper), **own}
+        own = {"cluster": self.cluster.name, "kafka": kafka_settings(kafka)}
+        of_the_host = {"allowed": allowed_from_environment(), "budget": budget_from_environment()}
+        return {**zookeeper_settings(zookeeper), **own, **of_the_host}
 
     @contextmanager
     def open(self) -> "Iterator[Coordinator]":
@@ -54,11 +58,12 @@ class CoordinatorHook(BaseHook):
 def zookeeper_settings(connection: "Connection") -> dict[str, Any]:
     """The settings in a ZooKeeper connection; raises `Refused`."""
     extra: Mapping[str, Any] = connection.extra_dejson
-    if "allowed" in extra:
-        raise Refused(
-            f"the connection {connection.conn_id!r} says what may be launched, and everybody who edits connections could change "
-            "that; remove `allowed` from its extra, and set COORDINATOR_ALLOWED_... in the environment of Airflow's services"
-        )
+    for name, says in (("allowed", "what may be launched"), ("budget", "what may move without approval")):
+        if name in extra:
+            raise Refused(
+                f"the connection {connection.conn_id!r} says {says}, and everybody who edits connections could change that; remove "
+                f"`{name}` from its extra, and set COORDINATOR_{name.upper()}_... in the environment of Airflow's services"
+            )
     own = {name: value for name, value in extra.items() if name not in _OWN_EXTRAS}
     for name in _GROUPS:
         group = extra.get(name, {})

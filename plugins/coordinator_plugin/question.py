@@ -102,7 +102,7 @@ class QuestionOperator(ClusterOperator, HITLOperator):
             topic=topic,
             cluster=c.paths.cluster,
             consumer=consumer,
-            sentence=_one_line(sentence),
+            sentence=one_line(sentence),
             takes=takes(overview.held(c, consumer)),
         )
 
@@ -115,7 +115,7 @@ class QuestionOperator(ClusterOperator, HITLOperator):
         self.options = [WAIT]
         self.subject = f"nobody owns {named(unowned)} of {topic}"
         self.body = UNOWNED.format(
-            topic=topic, cluster=c.paths.cluster, partitions=named(unowned), sentence=_one_line(report.reason)
+            topic=topic, cluster=c.paths.cluster, partitions=named(unowned), sentence=one_line(report.reason)
         )
 
     def _about_audit(self, c: Coordinator, context: Context) -> None:
@@ -168,7 +168,7 @@ def takes(held: Mapping[str, Sequence[int]]) -> str:
     return ", ".join([*listed[:SHOWN_TOPICS], *more]) or "it has no partition now"
 
 
-def _one_line(sentence: str) -> str:
+def one_line(sentence: str) -> str:
     """The text as one line for a code block, in which Markdown makes no link and no image."""
     shown = "".join(letter if letter.isprintable() else " " for letter in sentence).strip()
     return shown if len(shown) <= SHOWN_CHARS else shown[: SHOWN_CHARS - 3] + "..."

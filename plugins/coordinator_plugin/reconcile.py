@@ -6,7 +6,8 @@ from typing import Any
 
 from coordinator_plugin.stuck_topics import MAX_QUESTIONS, Question, questions, questions_of_audit, questions_of_unowned
 from coordinator_tasks.core.partition_text import counted, named
-from coordinator_tasks.service import audit, fleet, overview, transitions, upkeep
+from coordinator_tasks.service import approving, audit, fleet, overview, transitions, upkeep
+from coordinator_tasks.service.approving import ASK_AGAIN_S
 from coordinator_tasks.service.audit import Audit
 from coordinator_tasks.service.coordinator import Coordinator
 
@@ -14,12 +15,26 @@ MAX_TOLD = 50
 
 
 @dataclass(frozen=True, slots=True)
+class Approval:
+    """A plan that a person is to approve, and the id of the run that asks."""
+
+    topic: str
+    digest: str
+    run_id: str
+
+    def plain(self) -> dict[str, Any]:
+        """Arguments of the run that asks."""
+        return {"trigger_run_id": self.run_id, "conf": {"topic": self.topic, "digest": self.digest}}
+
+
+@dataclass(frozen=True, slots=True)
 class Findings:
-    """The result: due topics, consumers to launch, questions to people, and lines for the log."""
+    """The result: due topics, consumers to launch, questions to people (approvals as well), and lines for the log."""
 
     due: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     questions: tuple[Question, ...] = ()
+    approvals: tuple[Approval, ...] = ()
     lines: list[str] = field(default_factory=list)
 
 
@@ -40,7 +55,13 @@ def reconcile(c: Coordinator) -> Findings:
     lines += _told(audited)
     found = (*questions(c, due), *questions_of_unowned(c, unowned), *questions_of_audit(c, audited))
     lines.extend(f"{one.topic} is held up by {one.consumer}: {one.sentence}" for one in found if one.consumer)
-    return Findings(due, missing, found[:MAX_QUESTIONS], lines)
+    waiting = [one for one in approving.waiting(c, managed).values() if not one.answered]
+    lines.extend(f"{one.topic}: {one.why}" for one in waiting)
+    day = int(c.clock.now() // ASK_AGAIN_S)
+    approvals = tuple(
+        Approval(one.topic, one.digest, f"approve__{one.topic[:60]}__{one.digest}__{day}") for one in waiting
+    )
+    return Findings(due, missing, found[:MAX_QUESTIONS], approvals[:MAX_QUESTIONS], lines)
 
 
 def _told(audited: Audit) -> list[str]:
@@ -70,4 +91,5 @@ def runs(
     if findings.missing and not active_launches:
         found.append({"trigger_dag_id": dag_ids["consumers"], "trigger_run_id": None, "conf": {}})
     asked = [{"trigger_dag_id": dag_ids["stuck_topic"], **question.plain()} for question in findings.questions]
+    asked += [{"trigger_dag_id": dag_ids["approve_plan"], **one.plain()} for one in findings.approvals]
     return found + asked

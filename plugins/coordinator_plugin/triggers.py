@@ -25,6 +25,7 @@ from coordinator_plugin.steps import registered
 from coordinator_plugin.stuck_topics import still_asked
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused, Unavailable
 from coordinator_tasks.run_folder import RunFolder
+from coordinator_tasks.service import approving
 from coordinator_tasks.service.coordinator import Coordinator
 
 POLL_S = 0.3
@@ -194,17 +195,21 @@ class RegistrationTrigger(ZooKeeperTrigger):
 
 
 class QuestionTrigger(HITLTrigger):
-    """Waits for a person's answer about a topic; answers with the default at the time-out, or when the problem has ended."""
+    """Waits for a person's answer about a topic; answers with the default at the time-out, or when the problem has ended.
 
-    def __init__(self, *, cluster: str, topic: str, consumer: str, **kwargs: Any) -> None:
+    `digest`: the plan that is to be approved; empty = the topic is stuck, or has partitions without an owner.
+    """
+
+    def __init__(self, *, cluster: str, topic: str, consumer: str, digest: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.cluster = cluster
         self.topic = topic
         self.consumer = consumer
+        self.digest = digest
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Path and arguments, as Airflow stores them."""
-        names = ("cluster", "topic", "consumer")
+        names = ("cluster", "topic", "consumer", "digest")
         arguments = {**super().serialize()[1], **{name: getattr(self, name) for name in names}}
         return "coordinator_plugin.triggers.QuestionTrigger", arguments
 
@@ -226,12 +231,12 @@ class QuestionTrigger(HITLTrigger):
         """A topic that cannot be read keeps its question. Borrows at each check: an answer is taken also without ZooKeeper."""
         try:
             async with await borrowed(self.cluster) as coordinator:
-                asked = await asyncio.to_thread(still_asked, coordinator, self.topic, self.consumer)
+                about = (approving.still_waits, self.digest) if self.digest else (still_asked, self.consumer)
+                asked = await asyncio.to_thread(about[0], coordinator, self.topic, about[1])
         except CoordinatorError as error:
             log.warning("the question stands, because its topic cannot be read: %s", error.told)
             return False
         if not asked:
-            log.info(
-                "the question about topic %s is withdrawn: the topic is not stuck any more, or is removed", self.topic
-            )
+            ended = "this plan does not wait any more" if self.digest else "it is not stuck any more, or is removed"
+            log.info("the question about topic %s is withdrawn: %s", self.topic, ended)
         return not asked

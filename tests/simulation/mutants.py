@@ -683,7 +683,7 @@ MUTANTS = (
         "the absence of a planned restart causes no plan",
     ),
     Mutant(
-        "digest",
+        "causes.digest",
         "| restarts.away(view.node, world)",
         "",
         "the absence of a planned restart changes no plan's digest",

@@ -11,6 +11,7 @@ from coordinator_tasks.core.fetch_properties import usable
 from coordinator_tasks.core.fields import Fields, dump
 from coordinator_tasks.core.model import (
     Ago,
+    Approval,
     Handoff,
     Release,
     Rollback,
@@ -123,6 +124,16 @@ _SPLIT = Shape(
         "partitions": Item("partitions", kinds.PARTITION_SET, frozenset()),
     },
 )
+_APPROVAL = Shape(
+    Approval,
+    {
+        "digest": Item("digest", kinds.TEXT),
+        "granted": Item("granted", kinds.FLAG),
+        "by": Item("by", kinds.TEXT, ""),
+        "why": Item("why", kinds.TEXT, ""),
+        "at": Item("at", kinds.TIME, 0.0),
+    },
+)
 _CONFIG = Shape(
     TopicConfig,
     {
@@ -143,6 +154,7 @@ _CONFIG = Shape(
         "removed": Item("removed", kinds.FLAG, False),
         "rollback": Item("rollback", kinds.optional(_ROLLBACK.nested), sparse=True),
         "split": Item("split", kinds.optional(_SPLIT.nested), sparse=True),
+        "approval": Item("approval", kinds.optional(_APPROVAL.nested), None, sparse=True),
     },
 )
 

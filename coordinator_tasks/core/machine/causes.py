@@ -63,6 +63,8 @@ def digest(view: TopicView, world: World, able: Mapping[str, int]) -> str:
         len(view.partitions),
         members,
     ]
+    if held := sorted([c, one.at] for c, one in restarts.back(able, world).items() if one.moves):
+        parts.append(held)  # when it runs out, the strategy decides again
     if config.rollback is not None:  # without one, the digest is that of earlier releases
         parts.append([config.rollback.rebalance, config.rollback.at, sorted(config.rollback.assignments.items())])
     if config.split is not None:

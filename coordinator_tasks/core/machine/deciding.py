@@ -28,7 +28,10 @@ from coordinator_tasks.core.model import (
 
 
 class Deciding:
-    """One call of `decide` for a topic that nothing holds: its draft, and the steps in the order of their trial."""
+    """One call of `decide` for a topic that nothing holds: its draft, and the steps in the order of their trial.
+
+    `plans` False = no plan for everybody: it waits for a person.
+    """
 
     def __init__(
         self,
@@ -37,8 +40,11 @@ class Deciding:
         policy: Policy,
         actor: Actor,
         draft: Draft | None = None,
+        *,
+        plans: bool = True,
     ) -> None:
         self.view, self.world, self.policy, self.actor = view, world, policy, actor
+        self.plans = plans
         self.state = view.state or TopicState(State.INITIAL)
         self.draft = draft or draft_of(view, world.fresh)
         self.relies_on: frozenset[str] = frozenset()
@@ -94,7 +100,10 @@ class Deciding:
         cause = causes.of_placement(self.view, self.world, self.draft, lost)
         kept = {c: i for c, i in self.state.targets.items() if c not in lost}
         planned = self.state.planned if kept else self._digest_if_whole(able)
-        return self.write(self._signal_of_loss(), cause, targets=kept or able, planned=planned)
+        # What goes back after a planned restart was not shared among all of them.
+        restarted = restarts.back({c: able[c] for c in lost if c in able}, self.world)
+        counted = kept or {c: able[c] for c in restarted} or able
+        return self.write(self._signal_of_loss(), cause, targets=counted, planned=planned)
 
     def _leave_former_topic(self) -> None:
         """Restart the pending hand-offs of a recreated topic without their old offsets."""
@@ -160,9 +169,9 @@ class Deciding:
 
     def _plan(self) -> Decision | None:
         able = self.able()
-        due = self._due(able)
+        due = self._due(able) if self.plans else None
         if due is None:
-            return self._restart() or self._drifted(able)
+            return self._restart() or (self._drifted(able) if self.plans else None)
         wait_s = causes.settling(due, self.world, self.policy)
         if wait_s > 0:
             return Decision(Verdict.WAIT, f"{due.text}; waiting until membership is still", wake_in_s=wait_s)
@@ -176,9 +185,10 @@ class Deciding:
         counted = dict(self.state.targets) if self.view.config.frozen else able
         if not moved and not self.ended and counted == self.state.targets and self._same_for_consumers():
             return self._restart()  # the plan would be the same
-        return self.write(
+        written = self.write(
             signal_of_plan(self.draft), due.text, targets=counted, planned=planned, restarts={}, same_node=not moved
         )
+        return replace(written, may_wait=True)
 
     def _due(self, able: Mapping[str, int]) -> causes.Due | None:
         """What asks for a plan. A roll back that is over is no longer planned for, and its end is a cause as well."""
@@ -215,7 +225,8 @@ class Deciding:
             return None
         planned = causes.digest(self.view, self.world, able) if complete else ""
         summary = self.draft.explanation.summary if self.draft.explanation is not None else ""
-        return self.write(signal_of_plan(self.draft), f"loads have changed: {summary}", targets=able, planned=planned)
+        cause = f"loads have changed: {summary}"
+        return replace(self.write(signal_of_plan(self.draft), cause, targets=able, planned=planned), may_wait=True)
 
     def _same_for_consumers(self) -> bool:
         return unless_same(self.view.node, node_of(self.draft, self.view.config), True) is None

@@ -36,6 +36,8 @@ class Decision:
     `explanation`: why the strategy moves what it moves, and nothing else. `left_out`: sentences about single consumers
     and offsets that are wrong and therefore do not count. `ends_rollback`: the configuration loses its roll back. `pack_over`: the
     node is packed if it has more bytes (`None` = never).
+    `may_wait`: a plan for everybody, without which every partition still has an owner. `approval`: the digest under which a
+    person may approve it; empty = it needs no approval, or has it.
     """
 
     verdict: Verdict
@@ -50,3 +52,5 @@ class Decision:
     left_out: tuple[str, ...] = ()
     ends_rollback: bool = False
     pack_over: int | None = None
+    may_wait: bool = False
+    approval: str = ""

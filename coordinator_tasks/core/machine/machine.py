@@ -22,10 +22,18 @@ from coordinator_tasks.core.machine.world import Policy, TopicView, World
 from coordinator_tasks.core.model import SEEKS, Actor, Explanation, State
 
 
-def decide(view: TopicView, world: World, policy: Policy, actor: Actor, steps: frozenset[Step] = ALL_STEPS) -> Decision:
-    """What to do with the topic now."""
+def decide(
+    view: TopicView,
+    world: World,
+    policy: Policy,
+    actor: Actor,
+    steps: frozenset[Step] = ALL_STEPS,
+    *,
+    plans: bool = True,
+) -> Decision:
+    """What to do with the topic now; `plans` False = everything but a plan that may wait."""
     world = _believed(view, world, policy)
-    decision = _decide(view, world, policy, actor, steps)
+    decision = _decide(view, world, policy, actor, steps, plans)
     left_out = (*world.unclear.values(), *world.doubted.values(), *recovery.outliers(view, world))
     reason = decision.reason if decision.verdict is Verdict.WRITE else "; ".join([decision.reason, *left_out])
     return replace(decision, reason=reason, left_out=left_out) if left_out else decision
@@ -39,7 +47,9 @@ def _why_held(view: TopicView) -> str:
     return causes.hold(view) or _contradiction(view) or _used_up(view)
 
 
-def _decide(view: TopicView, world: World, policy: Policy, actor: Actor, steps: frozenset[Step]) -> Decision:
+def _decide(
+    view: TopicView, world: World, policy: Policy, actor: Actor, steps: frozenset[Step], plans: bool
+) -> Decision:
     held = _why_held(view)
     if held:
         return Decision(Verdict.HOLD, held)
@@ -47,7 +57,7 @@ def _decide(view: TopicView, world: World, policy: Policy, actor: Actor, steps: 
         found = recovery.needed(view, world)
         if found is not None:
             return _recover(view, world, policy, actor, steps, found)
-        return Deciding(view, world, policy, actor).run(steps)
+        return Deciding(view, world, policy, actor, plans=plans).run(steps)
     except Refused as error:
         return Decision(Verdict.HOLD, str(error))
 

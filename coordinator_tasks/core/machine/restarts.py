@@ -24,24 +24,27 @@ def away(node: TopicNode | None, world: World) -> dict[str, PlannedRestart]:
     return found
 
 
-def returning(
-    topic: str, able: Mapping[str, int], former: Mapping[int, str], listed: set[int], world: World
-) -> Iterator[RolledBack]:
-    """Of each consumer that is back from its planned restart, the partitions that it gets again.
-
-    `able`: consumer → incarnation, the targets now; `former`: partition → the lost consumer that had it; `listed`: the
-    topic's partitions.
-    """
+def back(able: Mapping[str, int], world: World) -> dict[str, PlannedRestart]:
+    """The targets that are back from a planned restart which has not run out. `able`: consumer → incarnation."""
+    found = {}
     for consumer, incarnation in able.items():
         directive = world.directives.get(consumer)
         restart = directive.restart if directive is not None else None
-        if restart is None or not restart.incarnation < incarnation or not restart.holds(world.now):
-            continue
-        had = (
-            restart.partitions.get(topic, frozenset())
-            if restart.moves
-            else {p for p in former if former[p] == consumer}
-        )
+        if restart is not None and restart.incarnation < incarnation and restart.holds(world.now):
+            found[consumer] = restart
+    return found
+
+
+def returning(
+    topic: str, able: Mapping[str, int], former: Mapping[int, str], listed: set[int], world: World
+) -> Iterator[RolledBack]:
+    """Of each consumer that is back, the partitions that it gets again.
+
+    `former`: partition → the lost consumer that had it; `listed`: the topic's partitions.
+    """
+    for consumer, restart in back(able, world).items():
+        lost = {p for p, owner in former.items() if owner == consumer}
+        had = restart.partitions.get(topic, frozenset()) if restart.moves else lost
         owners = dict.fromkeys(sorted(had & listed), consumer)
         if owners:
             yield RolledBack(owners, f"its restart was planned ({said(restart)})")

@@ -79,9 +79,10 @@ ACTIONS = {
     "pause_upgrade",
     "continue_upgrade",
     "roll_back_upgrade",
+    "expect_restart",
 }
 READS = {"preview", "upgrade_report"}
-UPKEEP = {"rebalance", "reconcile", "consumers", "stuck_topic"}
+UPKEEP = {"rebalance", "reconcile", "consumers", "stuck_topic", "approve_plan"}
 
 
 def test_these_and_no_others_are_there(dags: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.allowed_launches import AllowedLaunches
+from coordinator_tasks.core.budget import Budget
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.settings import _MADE_BY_WIRING, Settings, settings_from_environment
 
@@ -22,6 +23,7 @@ GROUPS: dict[str, tuple[str, Any]] = {
     "zookeeper_access": ("ZOOKEEPER", ZooKeeperAccess),
     "policy": ("POLICY", Policy),
     "allowed": ("ALLOWED", AllowedLaunches),
+    "budget": ("BUDGET", Budget),
 }
 OF_MAPPINGS = {
     "kafka": "KAFKA_<PROPERTY>",
@@ -31,6 +33,7 @@ OF_MAPPINGS = {
     "consumer_zookeeper": "CONSUMER_ZOOKEEPER_<FIELD>",
     "consumer_kafka": "CONSUMER_KAFKA_<PROPERTY>",
 }
+LISTS = ("budget.hours", "budget.approvers")
 ACCOUNTS = ("zookeeper_access.consumers", "zookeeper_access.coordinator")
 
 
@@ -76,6 +79,8 @@ def other(name: str, default: str) -> str:
         return "file:/registry"
     if name in ACCOUNTS:
         return "sasl:other;x509:CN=another,O=site"
+    if name == "budget.hours":
+        return "22:00-05:30;12:00-13:00"
     if name == "fence":
         return "transactional"
     if default in ("true", "false"):
@@ -92,7 +97,7 @@ def test_the_environment_sets_it(row: list[str]) -> None:
         found = getattr(found, part)
     if name in OF_MAPPINGS:
         found = found.get("x_y") or found.get("x.y")
-    if name in ACCOUNTS:
+    if name in (*ACCOUNTS, *LISTS):
         found = ";".join(found)
     as_written = f"{found:g}" if isinstance(found, float) else str(found)
     assert (as_written.lower() if isinstance(found, bool) else as_written) == value

@@ -126,6 +126,26 @@ def test_a_second_request_keeps_what_the_first_one_gave_away() -> None:
     assert dict(site.node().assignments) == before
 
 
+@pytest.mark.parametrize("moves", [False, True])
+def test_who_joins_meanwhile_gets_its_share_in_the_end(moves: bool) -> None:
+    site = stable_site("b", "c")
+    directives.drain(site.coordinator, "c", "ada", "")
+    site.settles()
+    expect(site, moves=moves)
+    if moves:
+        directives.undrain(site.coordinator, "c")
+        site.settles()
+        assert site.counts() == {"c": 4}
+    site.dies("b", Ending.LEFT)
+    if not moves:
+        directives.undrain(site.coordinator, "c")
+    site.starts("b")
+    site.settles()
+    site.clock.advance(WITHIN_S)
+    site.settles()
+    assert site.counts() == {"b": 2, "c": 2}
+
+
 def test_it_is_of_one_process_the_next_one_is_not_waited_for() -> None:
     site = stable_site("a", "b")
     expect(site)

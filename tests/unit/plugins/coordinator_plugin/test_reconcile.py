@@ -15,7 +15,12 @@ def test_reconcile_finds_due_topics_and_missing_consumers_and_lets_running_runs_
     findings = reconcile(shop.coordinator)
     assert (findings.due, findings.missing, findings.questions) == (("orders",), ("c1",), ())
     assert "orders has 2 new partitions" in findings.lines
-    names = {"rebalance": "rebalance", "consumers": "consumers", "stuck_topic": "stuck_topic"}
+    names = {
+        "rebalance": "rebalance",
+        "consumers": "consumers",
+        "stuck_topic": "stuck_topic",
+        "approve_plan": "approve_plan",
+    }
     wanted = runs(findings, names, active_rebalances=0, active_launches=0)
     assert [one["trigger_dag_id"] for one in wanted] == ["rebalance", "consumers"]
     assert runs(findings, names, active_rebalances=1, active_launches=1) == []

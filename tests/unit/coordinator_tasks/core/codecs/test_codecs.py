@@ -25,6 +25,7 @@ from coordinator_tasks.core.model import (
     Absence,
     Actor,
     Ago,
+    Approval,
     Asked,
     Change,
     Committed,
@@ -290,6 +291,10 @@ UPGRADE = Upgrade(
 )
 NEXT = {
     "packed topic node": replace(CASES["topic node"], write=partial(codec.encode_node, pack_over=0)),
+    "config": replace(
+        CASES["config"],
+        value=replace(CASES["config"].value, approval=Approval("0123abcd", True, "ada", "calm", 7.0)),
+    ),
     "member": replace(CASES["member"], value=replace(CASES["member"].value, release="0.3.0")),
     "directive": replace(
         CASES["directive"],

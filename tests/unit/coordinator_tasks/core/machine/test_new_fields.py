@@ -16,7 +16,7 @@ from tests.unit.coordinator_tasks.core.codecs.test_codecs import NODE
 from tests.unit.coordinator_tasks.core.codecs.test_codecs import SPLIT_CONFIG as CONFIG
 
 LEAST = TopicConfig("orders", "", "", "")
-WITHOUT_A_PLAN = {"topic"}
+WITHOUT_A_PLAN = {"topic", "approval"}
 """Fields of the configuration whose change is no reason for a plan."""
 
 

@@ -1,0 +1,34 @@
+"""The action by which a person approves a plan at a terminal. In Airflow, a task asks (`approve_plan`)."""
+
+from collections.abc import Iterator
+
+from coordinator_tasks.core.model import Actor
+from coordinator_tasks.service import approving
+from coordinator_tasks.service import parameters as p
+from coordinator_tasks.service.action import Action, Done, Given
+from coordinator_tasks.service.coordinator import Coordinator
+
+
+def _moves(c: Coordinator, given: Given) -> Iterator[str]:
+    yield from approving.lines(c, given["topic"])
+
+
+def _approve(c: Coordinator, given: Given, actor: Actor) -> Done:
+    topic, digest, granted = given["topic"], given["digest"], not given.get("reject")
+    found = approving.answer(c, topic, digest, granted=granted, by=[actor.named], why=given.get("why", ""))
+    what = "approved; the next plan does it" if granted else "rejected; it waits until something changes"
+    said = f"the plan {digest} of topic {topic} is {what}"
+    return Done(found, said, (said,))
+
+
+APPROVAL_ACTIONS = (
+    Action(
+        "approve",
+        "Approve a plan that passes the budget of the site, or reject it.\n\n"
+        "`topics` and `plan --dry-run` name it. When something has changed since, it is void.",
+        "",
+        (p.TOPIC, p.DIGEST, p.REJECT, p.REASON),
+        do=_approve,
+        before=_moves,
+    ),
+)

@@ -1,0 +1,26 @@
+"""Asks a person whether a plan that passes the site's budget may be done."""
+
+from airflow.sdk import DAG
+from coordinator_plugin.approval import ApplyApprovalOperator, PlanApprovalOperator
+from coordinator_plugin.clusters import Cluster, clusters
+from coordinator_plugin.dagparts import cluster_dag, digest_param, notifiers, topic_param
+
+DOCS = """
+### Approve a plan
+`reconcile` starts it once for each plan that passes the budget of the site (`budget`: moves, share of the partitions, predicted
+pause, time of the day). A person sees what would move, and approves or rejects. When something changes before the plan is done, the
+question is withdrawn and an approval is void. Partitions that nobody runs never wait for it.
+"""
+
+
+def build(cluster: Cluster) -> DAG:
+    """The DAG of one cluster."""
+    params = {"topic": topic_param(), "digest": digest_param()}
+    with cluster_dag(cluster, "approve_plan", DOCS, params, schedule=None, max_active_runs=50) as dag:
+        ask = PlanApprovalOperator(task_id="ask", cluster=cluster.name, notifiers=notifiers(cluster))
+        ask >> ApplyApprovalOperator(task_id="apply_approval", cluster=cluster.name, question=ask.task_id)
+    return dag
+
+
+for one in clusters():
+    globals()[one.dag_id("approve_plan")] = build(one)

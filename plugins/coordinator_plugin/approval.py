@@ -1,0 +1,143 @@
+"""The question whether a plan that passes the site's budget is done, as Airflow's own approval, and what follows.
+
+The text has names and figures of consumers and topics in a code block, in which Markdown makes no link and no image.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowSkipException
+
+from coordinator_plugin.airflow_versions import WAITING
+from coordinator_plugin.base_operators import ClusterOperator, actor_of
+from coordinator_plugin.links import ClusterPageLink
+from coordinator_plugin.question import one_line
+from coordinator_plugin.triggers import QuestionTrigger
+from coordinator_tasks.core.errors import ApprovalVoid
+from coordinator_tasks.core.names import check_topic
+from coordinator_tasks.service import approving
+from coordinator_tasks.service.approving import ASK_AGAIN_S
+from coordinator_tasks.service.asked import recording
+from coordinator_tasks.service.coordinator import Coordinator
+
+SHOWN_LINES = 60
+BODY = """
+A plan of topic **{topic}** of cluster **{cluster}** passes the budget of the site:
+
+    {why}
+
+It would move:
+
+{moves}
+
+*Approve* lets exactly this plan ({digest}) be done. When something changes before that, the approval is void, and the question is
+withdrawn. *Reject* leaves everything where it is until something changes. Partitions that nobody runs are assigned meanwhile.
+"""
+
+
+class PlanApprovalOperator(ClusterOperator, ApprovalOperator):
+    """Asks for the approval of the run's plan (`topic`, `digest`); only the site's approvers may answer, if it names any.
+
+    The triggerer withdraws the question when another plan waits, or none.
+    """
+
+    operator_extra_links = (ClusterPageLink(),)
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(
+            subject="",
+            defaults=self.REJECT,
+            response_timeout=timedelta(seconds=ASK_AGAIN_S),
+            **kwargs,
+        )
+
+    def execute(self, context: Context) -> Any:
+        """Ask with the present preview; ask nobody if no such plan waits."""
+        topic, digest = _plan(context)
+        with self.coordinator() as coordinator:
+            self.ask(coordinator, topic, digest)
+        with suppress(*WAITING):  # Airflow's own wait, which a change of the plan cannot end
+            super().execute(context)
+        trigger = QuestionTrigger(
+            cluster=self.cluster,
+            topic=topic,
+            consumer="",
+            digest=digest,
+            ti_id=context["ti"].id,
+            options=self.options,
+            defaults=self.defaults,
+            params=self.serialized_params,
+            timeout_datetime=datetime.now(UTC) + timedelta(seconds=ASK_AGAIN_S),
+        )
+        self.defer(trigger=trigger, method_name="execute_complete")
+
+    def ask(self, c: Coordinator, topic: str, digest: str) -> None:
+        """Make the question: its text, and who may answer it. Skips the task if exactly this plan does not wait."""
+        found = approving.waiting(c, [topic]).get(topic)
+        if found is None or found.digest != digest or found.answered:
+            raise AirflowSkipException(f"the plan {digest} of {topic} does not wait for an answer: nobody is asked")
+        self.subject = f"{topic}: a plan waits for approval"
+        self.body = BODY.format(
+            topic=topic,
+            cluster=c.paths.cluster,
+            why=one_line(found.why),
+            digest=digest,
+            moves=_block(approving.lines(c, topic)),
+        )
+        self.assigned_users = [{"id": one, "name": one} for one in c.budget.approvers] or None
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        """Keep a person's rejection, so that the plan is not asked about again; the default after a time-out is none."""
+        who = _person(event)
+        if event.get("chosen_options") == [self.REJECT] and who:
+            with self.coordinator() as coordinator, suppress(ApprovalVoid):
+                _answer(coordinator, context, event, granted=False)
+        return super().execute_complete(context, event)
+
+
+class ApplyApprovalOperator(ClusterOperator):
+    """Writes a person's approval; the next run of `rebalance`, which that wakes, does the plan. `question`: the task that asked."""
+
+    def __init__(self, *, question: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.question = question
+
+    def execute(self, context: Context) -> str:
+        """Approve in the name of the person, only while exactly this plan waits."""
+        answer: Mapping[str, Any] = context["ti"].xcom_pull(task_ids=self.question)
+        with self.coordinator() as coordinator:
+            try:
+                who = _answer(coordinator, context, answer, granted=True)
+            except ApprovalVoid as error:
+                raise AirflowSkipException(error.told) from error
+        self.log.info("the plan is approved by %s", who)
+        return who
+
+
+def _plan(context: Context) -> tuple[str, str]:
+    return check_topic(context["params"]["topic"]), str(context["params"]["digest"])
+
+
+def _person(answer: Mapping[str, Any]) -> dict[str, str]:
+    """Airflow's user who has answered: `id` and `name`; empty = nobody, it was the default."""
+    return dict(answer.get("responded_by_user") or {})
+
+
+def _answer(c: Coordinator, context: Context, answer: Mapping[str, Any], *, granted: bool) -> str:
+    topic, digest = _plan(context)
+    person = _person(answer)
+    names = [name for name in (person.get("name"), person.get("id")) if name] or ["nobody"]
+    actor = replace(actor_of(context), who=names[0])
+    asked = recording(c, "approve" if granted else "reject", topic, actor)
+    return approving.answer(asked, topic, digest, granted=granted, by=names, why="").by
+
+
+def _block(lines: tuple[str, ...]) -> str:
+    shown = [*lines[:SHOWN_LINES]]
+    shown += [f"and {len(lines) - SHOWN_LINES} more lines; `preview` shows all"] if len(lines) > SHOWN_LINES else []
+    return "\n".join(f"    {one_line(line)}" for line in shown or ["nothing any more"])

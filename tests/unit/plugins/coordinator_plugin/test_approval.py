@@ -1,0 +1,177 @@
+"""The question about a plan that passes the budget: what it says, whom it asks, and what an answer does."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk.exceptions import AirflowSkipException
+from coordinator_plugin import approval
+from coordinator_plugin.reconcile import reconcile, runs
+
+from coordinator_tasks.core.budget import Budget
+from coordinator_tasks.core.errors import NotEntitled
+from coordinator_tasks.service import approving, asked, topics, transitions
+from tests.unit.plugins.coordinator_plugin.stage import Opened, first
+from tests.unit.plugins.coordinator_plugin.test_triggers import Asked
+from tests.world.site import LOOP, Site, stable_site
+
+DAGS = {name: name for name in ("rebalance", "consumers", "stuck_topic", "approve_plan")}
+KIM = {"id": "kim", "name": "Kim Lee"}
+
+
+@pytest.fixture
+def site() -> Site:
+    """A plan of two moves waits, and one is allowed."""
+    found = stable_site("a", "b", partitions=6)
+    found.coordinator = replace(found.coordinator, budget=Budget(moves=1, approvers=("kim",)))
+    found.starts("c")
+    transitions.step(found.coordinator, ["orders"], LOOP)
+    found.clock.advance(5)
+    return found
+
+
+def digest(site: Site) -> str:
+    return approving.waiting(site.coordinator, ["orders"])["orders"].digest
+
+
+class Task:
+    def __init__(self, answer: Any = None) -> None:
+        self.dag_id, self.run_id, self.task_id, self.try_number = "approve_plan", "run", "ask", 1
+        self.answer = answer
+
+    def xcom_pull(self, task_ids: str) -> Any:
+        assert task_ids == "ask"
+        return self.answer
+
+
+def context(site: Site, answer: Any = None, plan: str = "") -> Any:
+    ti = Task(answer)
+    run = type("Run", (), {"triggering_user_name": "", "conf": {}})()
+    return {
+        "params": {"topic": "orders", "digest": plan or digest(site)},
+        "ti": ti,
+        "task_instance": ti,
+        "dag_run": run,
+    }
+
+
+def ask(site: Site, monkeypatch: pytest.MonkeyPatch) -> approval.PlanApprovalOperator:
+    found = approval.PlanApprovalOperator(task_id="ask")
+    monkeypatch.setattr(found, "coordinator", Opened(site.coordinator))
+    return found
+
+
+def apply(site: Site, monkeypatch: pytest.MonkeyPatch) -> approval.ApplyApprovalOperator:
+    found = approval.ApplyApprovalOperator(task_id="apply_approval", question="ask")
+    monkeypatch.setattr(found, "coordinator", Opened(site.coordinator))
+    return found
+
+
+def test_reconcile_asks_once_for_each_plan_that_waits(site: Site) -> None:
+    findings = reconcile(site.coordinator)
+    assert findings.due == ()
+    (run,) = runs(findings, DAGS, active_rebalances=0, active_launches=0)
+    plan = digest(site)
+    assert run["trigger_dag_id"] == "approve_plan"
+    assert run["conf"] == {"topic": "orders", "digest": plan}
+    assert run["trigger_run_id"].startswith(f"approve__orders__{plan}__")
+    site.clock.advance(60)
+    again = runs(reconcile(site.coordinator), DAGS, active_rebalances=0, active_launches=0)
+    assert again == [run], "Airflow makes one run of one id"
+    approving.answer(site.coordinator, "orders", plan, granted=False, by=["kim"], why="")
+    assert runs(reconcile(site.coordinator), DAGS, active_rebalances=0, active_launches=0) == []
+
+
+def test_the_question_shows_the_moves_in_a_code_block_and_asks_the_approvers(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator, plan = ask(site, monkeypatch), digest(site)
+    hostile = "![x](http://evil) <b>\n# big"
+    monkeypatch.setattr(approving, "lines", lambda *_: (f"orders: {hostile}", *(f"line {n}" for n in range(99))))
+    operator.ask(site.coordinator, "orders", plan)
+    assert operator.subject == "orders: a plan waits for approval"
+    assert operator.assigned_users == [{"id": "kim", "name": "kim"}]
+    body = str(operator.body)
+    assert "    orders: ![x](http://evil) <b> # big\n" in body, "one line, and all of it in the code block"
+    assert "    and 40 more lines; `preview` shows all" in body
+    assert "    joined: c; 2 partitions would move, and the budget is 1: it waits for approval" in body
+    assert plan in body
+    assert [line for line in body.splitlines() if "![x]" in line and not line.startswith("    ")] == []
+
+
+def test_the_present_preview_has_the_backlog_and_the_pause_of_each_move(site: Site) -> None:
+    found = approving.lines(site.coordinator, "orders")
+    assert found[0] == "orders: 2 partitions would move; then a 2, b 2, c 2"
+    assert sum("pause unknown" in line for line in found) == 2
+
+
+def test_nobody_is_asked_about_a_plan_that_does_not_wait(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    operator, plan = ask(site, monkeypatch), digest(site)
+    with pytest.raises(AirflowSkipException, match="does not wait for an answer"):
+        operator.ask(site.coordinator, "orders", "0123456789abcdef")
+    approving.answer(site.coordinator, "orders", plan, granted=False, by=["kim"], why="")
+    with pytest.raises(AirflowSkipException):
+        operator.ask(site.coordinator, "orders", plan)
+
+
+def test_an_approval_is_written_for_the_person_and_the_plan_is_done(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = context(site, {"chosen_options": ["Approve"], "responded_by_user": KIM})
+    assert apply(site, monkeypatch).execute(said) == "Kim Lee"
+    (record,) = asked.asked(site.coordinator, "orders", 1)
+    assert (record.action, record.actor.who, record.actor.dag) == ("approve", "Kim Lee", "approve_plan")
+    site.settles()
+    assert site.counts() == {"a": 2, "b": 2, "c": 2}
+
+
+def test_an_approval_of_a_plan_that_has_changed_since_is_void(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = context(site, {"chosen_options": ["Approve"], "responded_by_user": KIM})
+    topics.set_strategy(site.coordinator, "orders", "roundrobin", {}, LOOP)
+    before = site.server.zxid
+    with pytest.raises(AirflowSkipException, match="KPC-027"):
+        apply(site, monkeypatch).execute(said)
+    assert site.server.zxid == before
+
+
+@pytest.mark.parametrize("person", [{"id": "ada", "name": "Ada"}, None])
+def test_an_answer_by_nobody_entitled_is_refused(
+    site: Site, monkeypatch: pytest.MonkeyPatch, person: dict[str, str] | None
+) -> None:
+    before = site.server.zxid
+    with pytest.raises(NotEntitled, match=f"{person['name'] if person else 'nobody'} may not approve"):
+        apply(site, monkeypatch).execute(context(site, {"chosen_options": ["Approve"], "responded_by_user": person}))
+    assert site.server.zxid == before
+
+
+@pytest.mark.parametrize(("person", "kept"), [(KIM, True), (None, False)])
+def test_a_rejection_is_kept_if_a_person_gave_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch, person: dict[str, str] | None, kept: bool
+) -> None:
+    operator, said = ask(site, monkeypatch), context(site)
+    monkeypatch.setattr(ApprovalOperator, "execute_complete", lambda _self, _context, event: event)
+    event = {"chosen_options": ["Reject"], "params_input": {}, "responded_by_user": person}
+    assert operator.execute_complete(cast(Any, said), event) == event
+    assert approving.waiting(site.coordinator, ["orders"])["orders"].answered is kept
+
+
+@pytest.mark.usefixtures("borrowed")
+def test_a_question_about_a_plan_is_withdrawn_when_the_plan_changes(
+    site: Site, borrowed: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    borrowed.coordinator = site.coordinator
+    plan = digest(site)
+
+    async def scenario() -> bool:
+        trigger = Asked("")
+        trigger.digest = plan
+        question = asyncio.ensure_future(first(trigger))
+        await asyncio.sleep(0.2)
+        stood = not question.done()
+        await asyncio.to_thread(topics.set_strategy, site.coordinator, "orders", "roundrobin", {}, LOOP)
+        await question
+        return stood
+
+    assert asyncio.run(scenario())
