@@ -228,6 +228,8 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     ),
     "upgrade-report": ("{text}",),
     "roll-back-upgrade": ("{text}", "--why", "{text}"),
+    "expect-restart": ("{consumer}", "--within", "{number}", "--why", "{text}"),
+    "approve": ("{topic}", "{text}", "--why", "{text}"),
     "history": ("{topic}", "--actions"),
     "roll-back": ("{topic}", "{text}", "--why", "{text}", "--minutes", "{number}"),
     "preview": (
