@@ -125,7 +125,7 @@ class QuestionOperator(ClusterOperator, HITLOperator):
             raise AirflowSkipException(f"the audit of {topic} finds nothing now: nobody is asked")
         self.options = [WAIT]
         self.subject = f"ownership of {topic} is disputed"
-        shown = "\n\n".join(f"    {_one_line(one.told)}" for one in found[:SHOWN_FINDINGS])
+        shown = "\n\n".join(f"    {one_line(one.told)}" for one in found[:SHOWN_FINDINGS])
         self.body = DISPUTED.format(topic=topic, cluster=c.paths.cluster, findings=shown)
 
 
