@@ -17,6 +17,7 @@ from coordinator_tasks.service import fleet as fleet_service
 from coordinator_tasks.service import overview
 from coordinator_tasks.service.actions import CONSUMER_ACTIONS
 from coordinator_tasks.service.fleet_actions import FLEET_ACTIONS
+from coordinator_tasks.service.growth_actions import GROWTH_ACTIONS
 from coordinator_tasks.service.upgrade_actions import UPGRADE_ACTIONS
 
 commands = typer.Typer()
@@ -33,7 +34,7 @@ def status(context: typer.Context, how: Output = Format.TABLE, json: Json = Fals
         exit_if_unowned(overview.unowned(c))
 
 
-for action in (*CONSUMER_ACTIONS, *FLEET_ACTIONS, *UPGRADE_ACTIONS):
+for action in (*CONSUMER_ACTIONS, *FLEET_ACTIONS, *GROWTH_ACTIONS, *UPGRADE_ACTIONS):
     actions.add(commands, action)
 
 

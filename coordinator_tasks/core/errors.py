@@ -129,6 +129,12 @@ class ApprovalVoid(Refused):
     code = "KPC-027"
 
 
+class BadGrowth(Refused):
+    """Limits of a fleet's growth that cannot be."""
+
+    code = "KPC-028"
+
+
 class LookAgain(CoordinatorError):
     """A guarded write failed: the versions that it relied on have changed."""
 

@@ -146,6 +146,14 @@ class Paths:
         """What persons have asked for; no topic has such a name."""
         return f"{self.histories}/:asked"
 
+    @property
+    def growths(self) -> str:
+        """How fleets grow; no topic has such a name."""
+        return f"{self.histories}/:growth"
+
+    def growth(self, app: str) -> str:
+        return f"{self.growths}/{check_app(app)}"
+
     def topic(self, topic: str) -> str:
         return f"{self.assignments}/{check_topic(topic)}"
 

@@ -17,6 +17,7 @@ from coordinator_tasks.service.action import Action, Done, Given, texts
 from coordinator_tasks.service.approval_actions import APPROVAL_ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet_actions import FLEET_ACTIONS
+from coordinator_tasks.service.growth_actions import GROWTH_ACTIONS
 from coordinator_tasks.service.offset_actions import OFFSET_ACTIONS
 from coordinator_tasks.service.upgrade_actions import UPGRADE_ACTIONS
 from coordinator_tasks.service.what_if_actions import WHAT_IF_ACTIONS
@@ -362,6 +363,7 @@ ACTIONS: Mapping[str, Action] = {
         *WHAT_IF_ACTIONS,
         *CONSUMER_ACTIONS,
         *FLEET_ACTIONS,
+        *GROWTH_ACTIONS,
         *UPGRADE_ACTIONS,
     )
 }

@@ -23,7 +23,10 @@ _CHUNK = 200
 
 
 def recording(c: Coordinator, action: str, about: str, actor: Actor, why: str = "") -> Coordinator:
-    """The coordinator for one action: what it writes to configurations, directives and fleets is recorded beside it."""
+    """The coordinator for one action: what it writes to configurations, directives, fleets and
+    limits of growth is recorded beside it.
+    """
+    c = c.zk.c if isinstance(c.zk, _Recorder) else c  # an action within another is recorded as itself alone
     return replace(c, zk=cast(ZooKeeper, _Recorder(c, Asked(action, about, actor, 0.0, why))))
 
 
@@ -61,7 +64,7 @@ class _Recorder:
     def _changes(self, operation: Operation) -> Iterator[Change]:
         paths = self.c.paths
         if not operation.path.startswith(
-            tuple(f"{one}/" for one in (paths.configs, paths.directives, paths.fleets, paths.upgrades))
+            tuple(f"{one}/" for one in (paths.configs, paths.directives, paths.fleets, paths.upgrades, paths.growths))
         ):
             return
         if not isinstance(operation, Create | SetData | Delete):
@@ -72,7 +75,8 @@ class _Recorder:
         after = _fields(b"" if isinstance(operation, Delete) else operation.data)
         name = operation.path.removeprefix(f"{paths.base}/")
         for field in dict.fromkeys((*before, *after)):
-            if before.get(field) != after.get(field):
+            measured = operation.path.startswith(paths.growths) and field != "limits"
+            if before.get(field) != after.get(field) and not measured:
                 yield Change(name, field, _shown(before.get(field)), _shown(after.get(field)))
 
     def __getattr__(self, name: str) -> Any:

@@ -76,6 +76,7 @@ _ID = "^[A-Za-z0-9][A-Za-z0-9._-]*$"
 CONSUMER = _text("consumer", "Consumer", "The id of a consumer.", minLength=1, maxLength=64, pattern=_ID)
 _APP = "The name of the fleet: of its application."
 APP = _text("app", "Fleet", _APP, minLength=1, maxLength=64, pattern=_ID)
+ANY_APP = Parameter("app", option=Option(str, "The name of a fleet; empty = all.", default=""))
 _PATH = "Path of the Spark application; {code} stands for the version of the code."
 APPLICATION = _text("application", "Application", _PATH, "--application", minLength=1)
 
@@ -161,6 +162,35 @@ MOVE = Parameter(
 _PLAN = "The plan, as `plan --dry-run` names it: a digest of its inputs and moves."
 DIGEST = Parameter("digest", option=Option(str, _PLAN))
 REJECT = Parameter("reject", option=Option(bool, "Reject it instead.", "--reject", False))
+
+
+def _limit(name: str, title: str, text: str, flag: str, default: float, *, kind: Any = float) -> Parameter:
+    """A limit of a fleet's growth; the service checks it."""
+    field = _field("integer" if kind is int else "number", title, text, default=default, minimum=0, maximum=86_400)
+    return Parameter(name, field, Option(kind, text, flag, default))
+
+
+GROWTH = (
+    _limit("least", "At least", "Consumers at least.", "--min", 1, kind=int),
+    Parameter(
+        "most",
+        _field("integer", "At most", "Consumers at most.", minimum=0, maximum=1_000),
+        Option(int, "Consumers at most.", "--max"),
+    ),
+    _limit("spare", "Warm spares", "So many consumers more than needed.", "--spare", 0, kind=int),
+    _limit("utilisation", "Utilisation", "The share of a consumer that rates may take.", "--utilisation", 0.7),
+    _limit("catch_up_s", "Catch up, s", "A backlog is read within so many seconds.", "--catch-up", 300.0),
+    _limit("start_up_s", "Start-up, s", "From a launch until a consumer reads, in seconds.", "--start-up", 60.0),
+    _limit("window_s", "Window, s", "After so many seconds the effect of a step is judged.", "--window", 180.0),
+    _limit("grow_pause_s", "Pause of growth, s", "Between two growths, in seconds.", "--grow-pause", 60.0),
+    _limit("shrink_pause_s", "Pause of shrinking, s", "Fewer have to do for so many seconds.", "--shrink-pause", 300.0),
+    Parameter(
+        "act",
+        _field("boolean", "Act", "Do what the policy says; else it is only said (shadow mode).", default=False),
+        Option(bool, "Do what the policy says; else it is only said (shadow mode).", "--act", False),
+    ),
+)
+"""The fields of `core.growth.Limits`."""
 TOPICS = Parameter(
     "topics",
     _field("array", "Topics", "Managed topics, one per line; none = all.", items={"type": "string"}, default=[]),

@@ -96,7 +96,7 @@ def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
         return
     members = c.discovery.members()
     absent = [one for one in fleet.consumers if one not in members]
-    if absent or not _all_stable(c):
+    if absent or not all_stable(c):
         return  # the one before is not there yet, or partitions move
     consumer = min(left)
     if len(fleet.consumers) < LEAST:
@@ -131,7 +131,8 @@ def _put(c: Coordinator, directive: Directive) -> Operation:
     return put(c.paths.directive(directive.consumer), encode_directive(directive), directive.version)
 
 
-def _all_stable(c: Coordinator) -> bool:
+def all_stable(c: Coordinator) -> bool:
+    """Whether no topic moves."""
     names = transitions.topics(c)
     found = find_many(c.zk, {topic: c.paths.state(topic) for topic in names})
     states = [codec.decode_state(c.paths.state(topic), node.data).state for topic, node in found.items()]

@@ -1,7 +1,7 @@
 """The size of a fleet: more consumers by the pattern of their ids, or fewer by draining."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.codecs.member_codec import encode_directive, encode_fleet
@@ -33,24 +33,65 @@ def would_scale(c: Coordinator, app: str, count: int, pattern: str = "") -> Scal
     return _planned(c, fleets.fleet_of(c, app), count, pattern)
 
 
-def scale(c: Coordinator, app: str, count: int, pattern: str = "", *, by: str, why: str) -> Scaled:
+def scale(
+    c: Coordinator,
+    app: str,
+    count: int,
+    pattern: str = "",
+    *,
+    by: str,
+    why: str,
+    beside: Callable[[], list[Operation]] = list,
+) -> Scaled:
     """Bring a fleet to so many consumers in one transaction, with its application, arguments and settings as they are.
 
     New ids follow the `pattern` (`billing-{}`), by default that of the fleet's ids; an id that is drained is let in again.
-    The highest numbers leave first. The same again changes nothing. Raises `NotManaged`, and `BadFleet` for a size or a
-    pattern that cannot be, and `LookAgain`.
+    The highest numbers leave first. The same again changes nothing. What `beside` returns is written in the same
+    transaction. Raises `NotManaged`, and `BadFleet` for a size or a pattern that cannot be, and `LookAgain`.
     """
+    return _scaled(c, app, lambda found: _planned(c, found, count, pattern), by, why, beside)
+
+
+def drain_of(
+    c: Coordinator,
+    app: str,
+    leaves: Collection[str],
+    *,
+    by: str,
+    why: str,
+    beside: Callable[[], list[Operation]] = list,
+) -> Scaled:
+    """Drain these consumers of a fleet and take them out of it, in one transaction with what `beside` returns."""
+
+    def planned(found: Fleet) -> Scaled:
+        fleets.check_no_upgrade(found)
+        mine = tuple(one for one in found.consumers if one in leaves)
+        kept = tuple(one for one in found.consumers if one not in leaves)
+        return Scaled(replace(found, consumers=kept) if mine else found, leaves=mine)
+
+    return _scaled(c, app, planned, by, why, beside)
+
+
+def _scaled(
+    c: Coordinator,
+    app: str,
+    plan: Callable[[Fleet], Scaled],
+    by: str,
+    why: str,
+    beside: Callable[[], list[Operation]],
+) -> Scaled:
     by, why = check_words(by, "name"), check_words(why, "reason")
 
     def attempt() -> tuple[list[Operation], Scaled]:
         found = fleets.fleet_of(c, app)
-        planned = _planned(c, found, count, pattern)
+        planned = plan(found)
         if planned.fleet == found:
-            return [], planned
+            return beside(), planned
         others = [one for one in fleets.fleets(c) if one.app != app]
         guards = [Check(c.paths.fleet(one.app), one.version) for one in others]
         write = SetData(c.paths.fleet(app), encode_fleet(planned.fleet), found.version)
-        return [*guards, write, *_directives(c, planned, Draining(by, why, c.clock.now()))], planned
+        draining = Draining(by, why, c.clock.now())
+        return [*guards, write, *_directives(c, planned, draining), *beside()], planned
 
     return compare_and_set(c.zk, c.paths.fleet(app), attempt)
 

@@ -10,7 +10,7 @@ from coordinator_plugin.base_operators import ClusterOperator, UntemplatedOperat
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.links import ResultLink
 from coordinator_plugin.reconcile import reconcile, runs
-from coordinator_tasks.service import fleet
+from coordinator_tasks.service import autoscale, fleet
 from coordinator_tasks.service.actions import ACTIONS
 
 _ACTIVE = ["queued", "running"]
@@ -38,6 +38,18 @@ class ReconcileOperator(ClusterOperator):
             active_rebalances=ti.get_dr_count(self.dag_ids["rebalance"], states=_ACTIVE),
             active_launches=ti.get_dr_count(self.dag_ids["consumers"], states=_ACTIVE),
         )
+
+
+class AutoscaleOperator(ClusterOperator):
+    """Looks at the fleets with limits of growth, and says or does what their policy wants."""
+
+    def execute(self, context: Context) -> list[str]:
+        """One look at each; the lines go to the log."""
+        problems: list[str] = []
+        with self.coordinator() as coordinator:
+            found = [one.text for one in autoscale.look(coordinator, (), actor_of(context), problems)]
+        self.say([*found, *problems] or ["no fleet has limits of growth"])
+        return found
 
 
 class MissingConsumersOperator(ClusterOperator):

@@ -53,6 +53,7 @@ GOOD_FIELDS: Mapping[str, Any] = {
     "consumers": ["billing-1"],
     "count": 1,
     "version": "v2",
+    "most": 3,
 }
 """A value of each field that has no default of its own, and of some that have one."""
 COMMANDS_ONCE = patch.object(typer.main, "get_command", cache(typer.main.get_command))
@@ -230,6 +231,8 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "roll-back-upgrade": ("{text}", "--why", "{text}"),
     "expect-restart": ("{consumer}", "--within", "{number}", "--why", "{text}"),
     "approve": ("{topic}", "{text}", "--why", "{text}"),
+    "set-growth": ("{text}", "--min", "{number}", "--max", "{number}", "--catch-up", "{number}"),
+    "autoscale": ("{text}",),
     "history": ("{topic}", "--actions"),
     "roll-back": ("{topic}", "{text}", "--why", "{text}", "--minutes", "{number}"),
     "preview": (

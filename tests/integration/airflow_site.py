@@ -48,10 +48,12 @@ def airflow_of(
     zookeeper: Mapping[str, Any] | None = None,
     kafka: Mapping[str, Any] | None = None,
     base: Path | None = None,
+    env: Mapping[str, str] | None = None,
 ) -> Iterator[EmbeddedAirflow]:
     """An Airflow that looks after this cluster; these DAGs at least have to be there.
 
-    `zookeeper`, `kafka`: extras of the connections; `base`: the folder of the run folders, where it launches consumers.
+    `zookeeper`, `kafka`: extras of the connections; `base`: the folder of the run folders, where it launches consumers;
+    `env`: further variables of its services.
     """
     launching = {
         "COORDINATOR_RUN_BASE": str(base),
@@ -63,7 +65,7 @@ def airflow_of(
         ROOT / "dags",
         ROOT / "plugins",
         connections=connections_of(settings, zookeeper, kafka),
-        env={"COORDINATOR_CLUSTERS": settings.cluster, **(launching if base is not None else {})},
+        env={"COORDINATOR_CLUSTERS": settings.cluster, **(launching if base is not None else {}), **(env or {})},
         expected_dags=dags,
     )
     yield server

@@ -633,6 +633,19 @@ MUTANTS = (
         "another",
         "a process is asked about on its own boot only",
     ),
+    Mutant("judged", "if not said:", "if True:", "a plan above the budget waits for a person"),
+    Mutant(
+        "transitions._decide",
+        "return beside if beside.verdict is Verdict.WRITE else waits",
+        "return waits",
+        "everything else goes on beside a plan that waits",
+    ),
+    Mutant(
+        "digest_of",
+        "json.dumps(parts)",
+        "view.topic",
+        "an approval is for one plan, and void for every other",
+    ),
     Mutant("_may_rejoin", "if life.kept_until:", "if False:", "partitions wait for a planned restart"),
     Mutant(
         "Life.restart",
@@ -660,8 +673,8 @@ MUTANTS = (
     ),
     Mutant(
         "Life._successor_is_ready",
-        "if self.member is None:",
-        "if self.member is not None: return True\n        if self.member is None:",
+        "return self.member.incarnation in (said, self.claim.answered if self.claim is not None else 0)",
+        "return True",
         "partitions wait until the successor can answer for them",
     ),
     Mutant(

@@ -80,9 +80,10 @@ ACTIONS = {
     "continue_upgrade",
     "roll_back_upgrade",
     "expect_restart",
+    "set_growth",
 }
 READS = {"preview", "upgrade_report"}
-UPKEEP = {"rebalance", "reconcile", "consumers", "stuck_topic", "approve_plan"}
+UPKEEP = {"rebalance", "reconcile", "consumers", "stuck_topic", "approve_plan", "autoscale"}
 
 
 def test_these_and_no_others_are_there(dags: dict[str, Any]) -> None:

@@ -1,0 +1,312 @@
+"""Growth policies on a simulated fleet: lag, consumers and moves under the same synthetic load.
+
+    python -m benchmarks.autoscale [--json FILE]
+
+A second is one step. Consumers share partitions; each reads at most `CAPACITY` records/s, a slow sink takes at most so much from all of
+them. A new consumer reads after `START_UP_S`. A moved partition stands still for `PAUSE_S` (a hand-off); under Flink's autoscaler the whole job
+stands still for `RESCALE_S` at each change of parallelism, as its rescaling restarts the job.
+
+- ours: `core.growth`, a look each minute, as the product runs it
+- KEDA: ceil(lag / lagThreshold), a look each 15 s, with the stabilisation of the horizontal pod autoscaler: up at once and at most
+  doubled, down to the largest number of the last 300 s
+- Flink: target utilisation 0.7 within 0.4 to 1.0, the true processing rate from busy time, catch-up 30 min, stabilisation 5 min, a look
+  each minute over a window of 3 min, scale-down factor at most 0.6, and no undoing (its detection of ineffective scaling is off by default)
+"""
+
+import argparse
+import random
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import ceil, pi, sin
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.result import report
+from coordinator_tasks.core.growth import Kind, Limits, Load, Memory, Seen, decide
+
+PARTITIONS, CAPACITY = 24, 1_000.0
+START_UP_S, PAUSE_S, RESCALE_S = 60, 0.1, 45
+LEAST, MOST, BEGIN = 1, 12, 3
+HOURS = 6
+LAG_THRESHOLD = 10_000
+"""Of KEDA: records of lag for one consumer; its default is 10, which no such load could do with."""
+
+
+@dataclass
+class Fleet:
+    """The simulated fleet. `owners`: partition → consumer; `ready`: consumer → from which second on it reads."""
+
+    sink: float = float("inf")
+    now: int = 0
+    lag: list[float] = field(default_factory=lambda: [0.0] * PARTITIONS)
+    owners: list[int] = field(default_factory=list)
+    ready: dict[int, int] = field(default_factory=dict)
+    still: dict[int, float] = field(default_factory=dict)
+    pins: dict[int, int] = field(default_factory=dict)
+    moves: int = 0
+    changes: int = 0
+    read: list[float] = field(default_factory=lambda: [0.0] * PARTITIONS)
+    stopped_until: int = 0
+
+    def __post_init__(self) -> None:
+        self.ready = dict.fromkeys(range(BEGIN), 0)
+        self.owners = [p % BEGIN for p in range(PARTITIONS)]
+
+    @property
+    def reading(self) -> list[int]:
+        return [one for one, at in self.ready.items() if at <= self.now]
+
+    def step(self, rates: list[float]) -> None:
+        """One second: records come, consumers read."""
+        self._take_over()
+        budget = dict.fromkeys(self.reading, CAPACITY)
+        sink = self.sink if self.now >= self.stopped_until else 0.0
+        self.read = [0.0] * PARTITIONS
+        for p in range(PARTITIONS):
+            self.lag[p] += rates[p]
+        mine: dict[int, list[int]] = {}
+        for p, owner in enumerate(self.owners):
+            mine.setdefault(owner, []).append(p)
+        taken: dict[int, float] = {}
+        for owner, held in mine.items():
+            left = budget.get(owner, 0.0)
+            for index, p in enumerate(sorted(held, key=lambda one: self.lag[one])):
+                share = left / (len(held) - index)
+                stood = min(1.0, self.still.pop(p, 0.0))
+                taken[p] = min(self.lag[p], share * (1 - stood))
+                left -= taken[p]
+        total = sum(taken.values())
+        factor = min(1.0, sink / total) if total else 1.0
+        for p, amount in taken.items():
+            self.read[p] = amount * factor
+            self.lag[p] -= self.read[p]
+        self.now += 1
+
+    def resize(self, count: int, leaves: tuple[int, ...] = ()) -> None:
+        """To so many consumers; who leaves is drained at once."""
+        count = max(LEAST, min(MOST, count))
+        while len(self.ready) > count:
+            one = leaves[0] if leaves else max(self.ready)
+            leaves = leaves[1:]
+            del self.ready[one]
+        while len(self.ready) < count:
+            number = next(n for n in range(MOST + 1) if n not in self.ready)
+            self.ready[number] = self.now + START_UP_S
+        self.changes += 1
+
+    def _take_over(self) -> None:
+        """Balanced by number, as few moves as needed, among those that read."""
+        live = sorted(self.reading)
+        if not live:
+            return
+        counts = {one: self.owners.count(one) for one in live}
+        self.pins = {p: one for p, one in self.pins.items() if one in counts}
+        for p, owner in enumerate(self.owners):
+            if owner not in counts:
+                self.move(p, min(counts, key=lambda one: (counts[one], one)))
+                counts = {one: self.owners.count(one) for one in live}
+        while True:
+            free = {
+                one: [p for p, owner in enumerate(self.owners) if owner == one and p not in self.pins] for one in live
+            }
+            givers = [one for one in live if free[one]]
+            giver = max(givers, key=lambda one: (counts[one], -one), default=live[0])
+            taker = min(counts, key=lambda one: (counts[one], one))
+            if counts[giver] - counts[taker] <= 1:
+                return
+            self.move(free[giver][0], taker)
+            counts[giver] -= 1
+            counts[taker] += 1
+
+    def move(self, partition: int, taker: int) -> None:
+        self.owners[partition] = taker
+        self.still[partition] = PAUSE_S
+        self.moves += 1
+
+
+class Ours:
+    """The product's policy."""
+
+    every_s = 60
+
+    def __init__(self) -> None:
+        self.limits = Limits(LEAST, MOST, start_up_s=START_UP_S, act=True)
+        self.memory, self.window = Memory(), deque[tuple[list[float], list[float], list[float]]](maxlen=20)
+
+    def look(self, fleet: Fleet, rates: list[float]) -> None:
+        """Each second it measures; each minute it decides."""
+        self.window.append((rates, list(fleet.read), list(fleet.lag)))
+        if fleet.now % self.every_s or len(self.window) < 20:
+            return
+        mean = [[sum(row[n][p] for row in self.window) / 20 for p in range(PARTITIONS)] for n in (0, 1)]
+        loads = tuple(
+            Load("t", p, str(fleet.owners[p]), mean[0][p], fleet.lag[p], mean[1][p]) for p in range(PARTITIONS)
+        )
+        busy = {}
+        for one in fleet.reading:
+            held = [p for p in range(PARTITIONS) if fleet.owners[p] == one]
+            if held and all(sum(row[2][p] for p in held) > sum(row[1][p] for p in held) for row in self.window):
+                busy[str(one)] = sum(mean[1][p] for p in held)
+        unsure = "" if len(fleet.reading) == len(fleet.ready) else "consumers start"
+        seen = Seen(float(fleet.now), tuple(map(str, fleet.ready)), loads, busy, unsure)
+        decision, self.memory = decide(self.limits, seen, self.memory)
+        if decision.kind in (Kind.GROW, Kind.SHRINK, Kind.UNDO):
+            fleet.pins = {}
+            fleet.resize(decision.desired, tuple(map(int, decision.leaves)))
+        for move in decision.moves:
+            fleet.pins[move.partition] = int(move.taker)
+            fleet.move(move.partition, int(move.taker))
+
+
+class Keda:
+    """The formula of KEDA's Kafka scaler with the horizontal pod autoscaler's stabilisation."""
+
+    every_s = 15
+
+    def __init__(self) -> None:
+        self.wanted = deque[int](maxlen=300 // self.every_s)
+
+    def look(self, fleet: Fleet, _rates: list[float]) -> None:
+        if fleet.now % self.every_s:
+            return
+        wanted = max(LEAST, min(MOST, PARTITIONS, ceil(sum(fleet.lag) / LAG_THRESHOLD)))
+        self.wanted.append(wanted)
+        now = len(fleet.ready)
+        wanted = min(wanted, max(2 * now, now + 4)) if wanted > now else max(self.wanted)
+        if wanted != now:
+            fleet.resize(wanted)
+
+
+class Flink:
+    """Flink's autoscaler for a source of partitions."""
+
+    every_s = 60
+
+    def __init__(self) -> None:
+        self.window = deque[float](maxlen=180)
+        self.changed_at = -10_000
+
+    def look(self, fleet: Fleet, rates: list[float]) -> None:
+        self.window.append(sum(rates))
+        now = len(fleet.ready)
+        if fleet.now % self.every_s or fleet.now - self.changed_at < 300 or len(self.window) < 180:
+            return
+        rate = sum(self.window) / len(self.window)
+        lag = sum(fleet.lag)
+        # The true rate: what an instance reads while it is busy; under back pressure it waits, and counts as less busy.
+        capacity = CAPACITY * now
+        if rate + lag / 1800 <= capacity <= rate / 0.4:
+            return
+        wanted = ceil((rate / 0.7 + lag / 1800) / CAPACITY)
+        wanted = max(wanted, ceil(now * 0.4)) if wanted < now else wanted
+        wanted = max(LEAST, min(MOST, wanted))
+        if wanted != now:
+            self.changed_at = fleet.now
+            self.window.clear()
+            fleet.resize(wanted)
+            fleet.ready = {one: min(at, fleet.now + RESCALE_S) for one, at in fleet.ready.items()}
+            fleet.stopped_until = fleet.now + RESCALE_S
+            fleet.moves += PARTITIONS
+
+
+POLICIES: Mapping[str, Callable[[], Any]] = {"ours": Ours, "KEDA": Keda, "Flink": Flink}
+Rates = Callable[[int, random.Random], list[float]]
+
+
+def _even(total: float) -> list[float]:
+    return [total / PARTITIONS] * PARTITIONS
+
+
+def diurnal(now: int, _rng: random.Random) -> list[float]:
+    """From 800 to 7,200 records/s and back in three hours."""
+    return _even(4_000 - 3_200 * sin(2 * pi * (now / 10_800 + 0.25)))
+
+
+def spike(now: int, _rng: random.Random) -> list[float]:
+    """1,500 records/s, and 8,000 for ten minutes of each second hour."""
+    return _even(8_000 if 3_600 <= now % 7_200 < 4_200 else 1_500)
+
+
+def slow_sink(now: int, _rng: random.Random) -> list[float]:
+    """4,500 records/s into a sink that takes 3,000."""
+    return _even(4_500 if 3_600 <= now < 9_000 else 1_500)
+
+
+def hot_partition(now: int, _rng: random.Random) -> list[float]:
+    """1,400 records/s of 3,000 in one partition: more than one consumer reads."""
+    hot = 1_400.0 if 3_600 <= now < 9_000 else 67.0
+    return [hot, *[1_600 / (PARTITIONS - 1)] * (PARTITIONS - 1)]
+
+
+def uneven(now: int, _rng: random.Random) -> list[float]:
+    """2,100 records/s, most of it in three partitions of one consumer: to be moved, not grown."""
+    heavy = 480.0 if now >= 1_800 else 87.5
+    return [heavy if p in (0, 3, 6) else (2_100 - 3 * heavy) / (PARTITIONS - 3) for p in range(PARTITIONS)]
+
+
+def noisy(now: int, rng: random.Random) -> list[float]:
+    """2,500 records/s on average; each minute between a third and twice of it, each second again."""
+    minute = random.Random(now // 60).uniform(0.35, 1.65)
+    return _even(2_500 * minute * rng.uniform(0.7, 1.3))
+
+
+LOADS: Mapping[str, tuple[Rates, float]] = {
+    "diurnal": (diurnal, float("inf")),
+    "spike": (spike, float("inf")),
+    "slow sink": (slow_sink, 3_000.0),
+    "one hot partition": (hot_partition, float("inf")),
+    "uneven partitions": (uneven, float("inf")),
+    "noisy rates": (noisy, float("inf")),
+}
+
+
+def run(load: str, policy: str, hours: float = HOURS, seed: int = 1) -> dict[str, Any]:
+    """One policy under one load."""
+    rates_of, sink = LOADS[load]
+    fleet, scaler, rng = Fleet(sink=sink), POLICIES[policy](), random.Random(seed)
+    lags, sizes = [], []
+    for now in range(int(hours * 3600)):
+        rates = rates_of(now, rng)
+        fleet.step(rates)
+        scaler.look(fleet, rates)
+        lags.append(sum(fleet.lag) / max(1.0, sum(rates)))
+        sizes.append(len(fleet.ready))
+    ordered = sorted(lags)
+    return {
+        "load": load,
+        "policy": policy,
+        "lag_s_median": round(ordered[len(ordered) // 2], 1),
+        "lag_s_p99": round(ordered[int(len(ordered) * 0.99)], 1),
+        "lag_s_worst": round(ordered[-1], 1),
+        "consumers_mean": round(sum(sizes) / len(sizes), 2),
+        "consumers_most": max(sizes),
+        "changes": fleet.changes,
+        "moves": fleet.moves,
+    }
+
+
+def show(result: Mapping[str, Any]) -> None:
+    """The table."""
+    table = Table(title=f"Growth policies, {HOURS} simulated hours each; lag in seconds of the present rate")
+    for name in ("load", "policy", "lag p50", "p99", "worst", "consumers", "most", "changes", "moves"):
+        table.add_column(name, justify="left" if name in ("load", "policy") else "right")
+    for one in result["cells"]:
+        table.add_row(*(str(value) for value in one.values()))
+    Console(width=140).print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    constants = {"partitions": PARTITIONS, "capacity": CAPACITY, "start_up_s": START_UP_S, "rescale_s": RESCALE_S}
+    result = {"constants": {**constants, "most": MOST, "lag_threshold": LAG_THRESHOLD, "hours": HOURS}}
+    report({**result, "cells": [run(load, policy) for load in LOADS for policy in POLICIES]}, show, given.json)
+
+
+if __name__ == "__main__":
+    main()

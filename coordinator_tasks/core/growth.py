@@ -1,0 +1,412 @@
+"""How many consumers a fleet needs, by measured rates. Pure: measurements, past decisions and limits give one decision with reasons.
+
+A partition needs its rate divided by the wanted utilisation, and its lag divided by the time to catch up. A consumer gives what
+it was measured to read while it had a backlog throughout. Moving goes before growing, growing is undone when throughput has not risen, and nothing
+is decided on measurements that are old, or while partitions or processes change.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from heapq import heapify, heapreplace
+from math import ceil, inf
+from statistics import median
+
+from coordinator_tasks.core.errors import BadGrowth
+from coordinator_tasks.core.partition_text import counted
+
+MAX_CONSUMERS = 1_000
+MAX_KEPT = 50
+"""Decisions that are kept; and how many former numbers."""
+MAX_MOVES = 5
+"""Of one decision: the next one sees what they did."""
+RISE = 0.25
+"""The share of the expected rise in throughput that a growth has to bring, or it is undone."""
+BLOCKED_WINDOWS = 10
+"""Windows for which a growth is not tried again after it was undone; each further time of a day doubles them."""
+REMEMBERED_S = 86_400.0
+STEP = 4
+"""A growth at most doubles the consumers, or adds so many if that is more: its effect is to be seen first."""
+SLACK = 0.9
+"""A smaller fleet has to do with this share of its capacity, so that it does not grow again at once."""
+
+
+class Kind(StrEnum):
+    """What is to be done."""
+
+    HOLD = "hold"
+    MOVE = "move"
+    GROW = "grow"
+    SHRINK = "shrink"
+    UNDO = "undo"
+    CANNOT_HELP = "cannot help"
+
+
+CHANGES = frozenset({Kind.GROW, Kind.SHRINK, Kind.UNDO})
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """A person's limits for one fleet; times in seconds.
+
+    - `least`, `most`: consumers; `spare`: so many more than needed are kept warm.
+    - `utilisation`: the share of a consumer's capacity that its partitions' rates may take, 0 < u <= 1.
+    - `catch_up_s`: within this time a backlog is to be read; `start_up_s`: from a launch until it reads.
+    - `window_s`: how long after that an effect is judged; `grow_pause_s`, `shrink_pause_s`: between two steps.
+    - `act` False = shadow mode: it only says what it would do.
+    """
+
+    least: int = 1
+    most: int = 10
+    spare: int = 0
+    utilisation: float = 0.7
+    catch_up_s: float = 300.0
+    start_up_s: float = 60.0
+    window_s: float = 180.0
+    grow_pause_s: float = 60.0
+    shrink_pause_s: float = 300.0
+    act: bool = False
+
+    def check(self) -> None:
+        """Raises `BadGrowth`."""
+        if not 1 <= self.least <= self.most <= MAX_CONSUMERS:
+            raise BadGrowth(
+                f"a fleet cannot grow from {self.least} to {self.most} consumers; give 1 to {MAX_CONSUMERS}, the smaller one as --min"
+            )
+        if not 0 <= self.spare < self.most:
+            raise BadGrowth(f"{self.spare} warm spares do not fit into {self.most} consumers; give fewer")
+        if not 0 < self.utilisation <= 1:
+            raise BadGrowth(
+                f"a utilisation of {self.utilisation:g} cannot be; give more than 0 and at most 1, such as 0.7"
+            )
+        for name in ("catch_up_s", "start_up_s", "window_s", "grow_pause_s", "shrink_pause_s"):
+            if not 1 <= getattr(self, name) <= 86_400:
+                raise BadGrowth(f"{name} is {getattr(self, name):g}; give 1 to 86400 seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One partition: records/s that are written to it (`rate`) and read from it (`read`), and its lag in records."""
+
+    topic: str
+    partition: int
+    owner: str
+    rate: float
+    lag: float
+    read: float
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One look. `busy`: consumer → records/s that it read while it had a backlog throughout.
+
+    `unsure`: why nothing may be decided now (old measurements, an upgrade, an unfinished rebalance); empty = it may.
+    """
+
+    now: float
+    consumers: tuple[str, ...]
+    loads: tuple[Load, ...] = ()
+    busy: Mapping[str, float] = field(default_factory=dict)
+    unsure: str = ""
+
+    @property
+    def throughput(self) -> float:
+        return sum(one.read for one in self.loads)
+
+    @property
+    def lag(self) -> float:
+        return sum(one.lag for one in self.loads)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A partition that is to move."""
+
+    topic: str
+    partition: int
+    giver: str
+    taker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is to be done at `at`: from `count` consumers to `desired`; `leaves`: whom to drain for it.
+
+    `throughput`: records/s that were read then, `lag`: records. `acted` False = it was only said.
+    """
+
+    kind: Kind
+    at: float
+    count: int
+    desired: int
+    reasons: tuple[str, ...] = ()
+    leaves: tuple[str, ...] = ()
+    moves: tuple[Move, ...] = ()
+    throughput: float = 0.0
+    lag: float = 0.0
+    acted: bool = False
+
+    @property
+    def text(self) -> str:
+        """For a person."""
+        where = f" to {counted(self.desired, 'consumer')}" if self.kind in CHANGES else ""
+        return f"{self.kind}{where}: {'; '.join(self.reasons)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What is kept between two looks.
+
+    `capacity`: records/s of one consumer, as measured while it was busy; 0 = never yet. `decisions`: that changed something
+    or would, oldest first. `wanted`: when which number was needed, of the last looks.
+    """
+
+    capacity: float = 0.0
+    decisions: tuple[Decision, ...] = ()
+    wanted: tuple[tuple[float, int], ...] = ()
+    latest: Decision | None = None
+
+
+def decide(limits: Limits, seen: Seen, memory: Memory) -> tuple[Decision, Memory]:
+    """The decision, and what to keep. A decision that acts is to be kept with what it does."""
+    count = len(seen.consumers)
+    if seen.unsure:
+        return _kept(_said(Kind.HOLD, seen, count, f"nothing is decided: {seen.unsure}"), memory)
+    found, memory = _judged(limits, seen, memory)
+    acts = limits.act and found.kind not in (Kind.HOLD, Kind.CANNOT_HELP)
+    return _kept(replace(found, acted=acts), memory)
+
+
+def _judged(limits: Limits, seen: Seen, memory: Memory) -> tuple[Decision, Memory]:
+    count = len(seen.consumers)
+    memory = replace(memory, capacity=_capacity(limits, seen, memory))
+    if not memory.capacity:
+        why = "nobody has had a backlog throughout yet, so what one consumer gives is not known"
+        outside = min(max(count, limits.least), limits.most)
+        return _bounded(limits, seen, count, outside, why), memory
+    needs = _needs(limits, seen, memory.capacity)
+    desired = _desired(limits, needs, memory.capacity)
+    memory = replace(memory, wanted=(*memory.wanted, (seen.now, desired))[-MAX_KEPT:])
+    found = _decided(limits, seen, memory, needs, desired)
+    if (too_hot := hot(seen, memory)) and found.kind in (Kind.HOLD, Kind.GROW):
+        kind = Kind.CANNOT_HELP if found.kind is Kind.HOLD else found.kind
+        found = replace(found, kind=kind, reasons=(*map(_hot_text(memory), too_hot[:MAX_MOVES]), *found.reasons))
+    return found, memory
+
+
+def _decided(limits: Limits, seen: Seen, memory: Memory, needs: Sequence[float], desired: int) -> Decision:
+    count = len(seen.consumers)
+    outside = min(max(count, limits.least), limits.most)
+    if outside != count:
+        return _bounded(limits, seen, count, outside, "")
+    if (undo := _undone(limits, seen, memory, needs)) is not None:
+        return undo
+    if desired > count:
+        return _more(limits, seen, memory, needs, desired)
+    if moves := _due_moves(limits, seen, memory):
+        why = "some consumer has more than it can read, and others have room"
+        return replace(_said(Kind.MOVE, seen, count, why), moves=moves)
+    if desired < count:
+        return _fewer(limits, seen, memory, needs, desired)
+    return _said(Kind.HOLD, seen, count, f"{counted(count, 'consumer')} are enough: {_balance(needs, memory, count)}")
+
+
+def _capacity(limits: Limits, seen: Seen, memory: Memory) -> float:
+    """What one consumer gives: the median of those that were busy, smoothed over the looks.
+
+    It does not fall while a growth is judged: where the sink is the limit, more consumers each read less.
+    """
+    if not seen.busy:
+        return memory.capacity
+    found = median(seen.busy.values())
+    smoothed = (memory.capacity + found) / 2 if memory.capacity else found
+    judging = _recent(memory, seen.now, {Kind.GROW}, 2 * (limits.start_up_s + limits.window_s))
+    return max(memory.capacity, smoothed) if judging else smoothed
+
+
+def _need(limits: Limits, one: Load) -> float:
+    return one.rate / limits.utilisation + one.lag / limits.catch_up_s
+
+
+def _needs(limits: Limits, seen: Seen, capacity: float) -> list[float]:
+    """What each partition needs, at most one consumer, with what piles up until a new consumer reads."""
+    rates = sum(one.rate for one in seen.loads)
+    grows_by = max(0.0, rates - len(seen.consumers) * capacity) * limits.start_up_s / limits.catch_up_s
+    needs = [_need(limits, one) for one in seen.loads]
+    factor = 1 + grows_by / sum(needs) if grows_by and sum(needs) else 1.0
+    return [min(capacity, factor * one) for one in needs]
+
+
+def _desired(limits: Limits, needs: Sequence[float], capacity: float) -> int:
+    """The smallest number that can share these needs so that nobody has more than it gives, with the spare ones."""
+    most = max(1, min(limits.most, len(needs)))
+    first = max(1, min(most, ceil(sum(needs) / capacity - 1e-9)))
+    found = next((n for n in range(first, most + 1) if _fits(needs, n, capacity)), most)
+    return max(limits.least, min(limits.most, found + limits.spare))
+
+
+def _fits(needs: Sequence[float], count: int, capacity: float) -> bool:
+    """Whether so many consumers can share the needs: the largest first, each to who has least."""
+    loads = [0.0] * count
+    heapify(loads)
+    for one in sorted(needs, reverse=True):
+        heapreplace(loads, loads[0] + one)
+    return max(loads) <= capacity * (1 + 1e-9)
+
+
+def _undone(limits: Limits, seen: Seen, memory: Memory, needs: Sequence[float]) -> Decision | None:
+    """The way back from a growth that has brought no throughput, once that can be judged; or `None`."""
+    last = next((one for one in reversed(memory.decisions) if one.kind in CHANGES and one.acted), None)
+    if last is None or last.kind is not Kind.GROW or last.desired != len(seen.consumers):
+        return None
+    age, judged_at = seen.now - last.at, limits.start_up_s + limits.window_s
+    last = _first_of_row(memory, last, judged_at)
+    if not judged_at <= age < 2 * judged_at or sum(needs) <= last.count * memory.capacity:
+        return None
+    if 2 * len(seen.busy) < len(seen.consumers):
+        return None  # where the sink is the limit, they all have a backlog
+    more = len(seen.consumers) - last.count
+    hoped = last.throughput * (1 + RISE * more / max(1, last.count))
+    if seen.throughput >= hoped:
+        return None
+    count = max(limits.least, last.count)
+    why = (
+        f"adding consumers cannot help: {seen.throughput:,.0f} records/s are read with {len(seen.consumers)} consumers, "
+        f"{last.throughput:,.0f} were with {last.count}; the sink or the brokers are the limit"
+    )
+    leaves = _cheapest(seen, len(seen.consumers) - count)
+    return replace(_said(Kind.UNDO, seen, count, why), leaves=leaves)
+
+
+def _first_of_row(memory: Memory, last: Decision, judged_at: float) -> Decision:
+    """The first growth of those that were decided before the one before them could be judged."""
+    for one in reversed(memory.decisions):
+        if one.kind is Kind.GROW and one.acted and one.desired == last.count and 0 < last.at - one.at < judged_at:
+            last = one
+    return last
+
+
+def _more(limits: Limits, seen: Seen, memory: Memory, needs: Sequence[float], desired: int) -> Decision:
+    count, capacity = len(seen.consumers), memory.capacity
+    balance = _balance(needs, memory, count)
+    undone = sum(one.kind is Kind.UNDO and one.acted and seen.now - one.at < REMEMBERED_S for one in memory.decisions)
+    blocked_s = BLOCKED_WINDOWS * limits.window_s * 2 ** max(0, undone - 1)
+    if _recent(memory, seen.now, {Kind.UNDO}, blocked_s):
+        why = f"adding consumers cannot help: more of them have read no more within the last {blocked_s / 60:.0f} min ({balance})"
+        return _said(Kind.CANNOT_HELP, seen, count, why)
+    enough = sum(needs) <= count * capacity
+    moves = _due_moves(limits, seen, memory) if enough else ()
+    if moves and not _recent(memory, seen.now, {Kind.MOVE}, 3 * limits.window_s):
+        return replace(_said(Kind.MOVE, seen, count, f"{balance}, which is enough if it is shared better"), moves=moves)
+    if enough and _recent(memory, seen.now, {Kind.MOVE}, limits.window_s):
+        return _said(Kind.HOLD, seen, count, f"{balance}; the effect of the last moves is not known yet")
+    if _recent(memory, seen.now, {Kind.GROW}, max(limits.grow_pause_s, limits.start_up_s)):
+        return _said(Kind.HOLD, seen, count, f"{balance}; the last consumers have just been added")
+    return _said(Kind.GROW, seen, min(desired, max(2 * count, count + STEP)), balance)
+
+
+def _fewer(limits: Limits, seen: Seen, memory: Memory, needs: Sequence[float], desired: int) -> Decision:
+    count, capacity = len(seen.consumers), memory.capacity
+    balance = _balance(needs, memory, count)
+    since = [at for at, number in memory.wanted if number >= count]
+    first = memory.wanted[0][0] if memory.wanted else seen.now
+    calm_s = seen.now - max([first, *since])
+    if calm_s < limits.shrink_pause_s or _recent(memory, seen.now, CHANGES, limits.shrink_pause_s):
+        return _said(
+            Kind.HOLD, seen, count, f"{balance}; fewer would do for {calm_s:.0f} of {limits.shrink_pause_s:.0f} s"
+        )
+    recent = [number for at, number in memory.wanted if seen.now - at <= limits.shrink_pause_s]
+    left = max(desired, *recent)
+    while left < count and not _fits(needs, max(1, left - limits.spare), SLACK * capacity):
+        left += 1
+    if left >= count:
+        return _said(Kind.HOLD, seen, count, f"{balance}; one fewer would be close to its limit")
+    return replace(_said(Kind.SHRINK, seen, left, balance), leaves=_cheapest(seen, count - left))
+
+
+def hot(seen: Seen, memory: Memory) -> tuple[Load, ...]:
+    """The partitions that need more than one consumer gives: no number of consumers can help them."""
+    return tuple(one for one in seen.loads if memory.capacity and one.rate > memory.capacity)
+
+
+def _hot_text(memory: Memory) -> Callable[[Load], str]:
+    return lambda one: (
+        f"adding consumers cannot help partition {one.partition} of {one.topic}: it gets {one.rate:,.0f} records/s, and one "
+        f"consumer gives {memory.capacity:,.0f}; give the topic more partitions, or its consumers more cores"
+    )
+
+
+def _bounded(limits: Limits, seen: Seen, count: int, outside: int, why: str) -> Decision:
+    if outside == count:
+        return _said(Kind.HOLD, seen, count, why)
+    said = f"{counted(count, 'consumer')} are outside of {limits.least} to {limits.most}"
+    if outside > count:
+        return _said(Kind.GROW, seen, outside, said)
+    return replace(_said(Kind.SHRINK, seen, outside, said), leaves=_cheapest(seen, count - outside))
+
+
+def _cheapest(seen: Seen, count: int) -> tuple[str, ...]:
+    """So many consumers, those first whose partitions have the least backlog, then the fewest and the slowest ones."""
+    costs = dict.fromkeys(seen.consumers, (0.0, 0, 0.0))
+    for load in seen.loads:
+        if load.owner in costs:
+            lag, number, rate = costs[load.owner]
+            costs[load.owner] = (lag + load.lag, number + 1, rate + load.rate)
+    return tuple(sorted(sorted(costs, reverse=True), key=costs.__getitem__)[:count])
+
+
+def _due_moves(limits: Limits, seen: Seen, memory: Memory) -> tuple[Move, ...]:
+    """The moves, unless the effect of the last ones, or of another number of consumers, is not known yet."""
+    settling = _recent(memory, seen.now, CHANGES, limits.start_up_s + limits.window_s)
+    moving = _recent(memory, seen.now, {Kind.MOVE}, limits.window_s)
+    return () if settling or moving else _moves(limits, seen, memory)
+
+
+def _moves(limits: Limits, seen: Seen, memory: Memory) -> tuple[Move, ...]:
+    """Partitions from who has more than it gives to who has room; one of its own keeps what it has."""
+    capacity, found = memory.capacity, list[Move]()
+    mine: dict[str, dict[Load, float]] = {one: {} for one in seen.consumers}
+    for load in seen.loads:
+        if load.owner in mine:
+            mine[load.owner][load] = min(capacity, _need(limits, load))
+    loads = {one: sum(held.values()) for one, held in mine.items()}
+    while len(found) < MAX_MOVES:
+        giver = max(loads, key=lambda one: (loads[one], one), default="")
+        taker = min(loads, key=lambda one: (loads[one], one), default="")
+        if not giver or loads[giver] <= capacity or len(mine[giver]) < 2:
+            break
+        fitting = [one for one, need in mine[giver].items() if need > 0 and loads[taker] + need <= capacity]
+        if not fitting:
+            break
+        over = loads[giver] - capacity
+        load = min(
+            fitting, key=lambda one: (mine[giver][one] < over, abs(mine[giver][one] - over), one.topic, one.partition)
+        )
+        need = mine[giver].pop(load)
+        mine[taker][load] = need
+        loads[giver] -= need
+        loads[taker] += need
+        found.append(Move(load.topic, load.partition, load.owner, taker))
+    return tuple(found)
+
+
+def _recent(memory: Memory, now: float, kinds: frozenset[Kind] | set[Kind], within_s: float) -> bool:
+    last = max((one.at for one in memory.decisions if one.kind in kinds and one.acted), default=-inf)
+    return now - last < within_s
+
+
+def _balance(needs: Sequence[float], memory: Memory, count: int) -> str:
+    return f"{sum(needs):,.0f} records/s are needed, and {count} x {memory.capacity:,.0f} are there"
+
+
+def _said(kind: Kind, seen: Seen, desired: int, why: str) -> Decision:
+    return Decision(kind, seen.now, len(seen.consumers), desired, (why,), throughput=seen.throughput, lag=seen.lag)
+
+
+def _kept(decision: Decision, memory: Memory) -> tuple[Decision, Memory]:
+    """The decision, and the memory with it: one that changes something is among the past ones from then on."""
+    past = memory.decisions
+    if decision.kind not in (Kind.HOLD, Kind.CANNOT_HELP):
+        repeats = past and not decision.acted and not past[-1].acted and past[-1].kind is decision.kind
+        past = (*(past[:-1] if repeats else past), decision)[-MAX_KEPT:]
+    return decision, replace(memory, decisions=past, latest=decision)

@@ -1,0 +1,243 @@
+"""Measures a fleet, asks the policy of growth (`core.growth`), and does what it says if a person lets it act.
+
+What is kept stands in one node for each fleet. A step and the memory of it are one transaction, so a process that dies
+between two writes has done both or none. Moves are pins, which the next step of the fleet's size ends.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from coordinator_tasks.core.codecs.growth_codec import Growth, decode_growth, encode_growth
+from coordinator_tasks.core.errors import LookAgain, Malformed, NotManaged, Refused
+from coordinator_tasks.core.growth import Decision, Kind, Limits, Load, Seen, decide
+from coordinator_tasks.core.model import Actor, ConsumerStatus, Fleet
+from coordinator_tasks.core.names import check_app, is_app
+from coordinator_tasks.core.ports import Operation
+from coordinator_tasks.core.znodes import children, compare_and_set, put
+from coordinator_tasks.service import fleet as fleets
+from coordinator_tasks.service import overrides, redeployment, scaling
+from coordinator_tasks.service.asked import recording
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.redeployment import all_stable
+
+MEASURE_S = 15.0
+"""Between the two answers of which rates are made: several batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """One look at one fleet: what was decided, and in which mode."""
+
+    app: str
+    decision: Decision
+    act: bool
+
+    @property
+    def text(self) -> str:
+        """For a person."""
+        does = self.act or self.decision.kind in (Kind.HOLD, Kind.CANNOT_HELP)
+        return f"{self.app}: {'' if does else 'would '}{self.decision.text}"
+
+
+def growth_of(c: Coordinator, app: str) -> Growth:
+    """The growth of a fleet. Raises `NotManaged` if it has none, and `Malformed`."""
+    found = _read(c, check_app(app))
+    if found is None:
+        raise NotManaged(f"the fleet {app!r} has no limits of growth; give it some with `set-growth {app} --max N`")
+    return found
+
+
+def desired(c: Coordinator) -> dict[str, int]:
+    """Fleet → the number of consumers that the policy has found right at its last look, in shadow mode too.
+
+    For metrics and for other scalers. A fleet without a look yet, or with an unreadable node, is left out.
+    """
+    found = {}
+    for app in filter(is_app, children(c.zk, c.paths.growths)):
+        try:
+            growth = _read(c, app)
+        except Malformed:
+            continue
+        if growth is not None and growth.desired:
+            found[app] = growth.desired
+    return found
+
+
+def _read(c: Coordinator, app: str) -> Growth | None:
+    path = c.paths.growth(app)
+    node = c.zk.find(path)
+    return None if node is None else decode_growth(path, node.data, app, node.stat.version)
+
+
+def would_set(c: Coordinator, app: str, limits: Limits) -> Growth:
+    """What `set_growth` would write; raises what it raises."""
+    limits.check()
+    fleets.fleet_of(c, app)
+    found = _read(c, app) or Growth(app)
+    return replace(found, limits=limits)
+
+
+def set_growth(c: Coordinator, app: str, limits: Limits) -> Growth:
+    """Set the limits of a fleet's growth; what was measured stays. The same again changes nothing.
+
+    Raises `NotManaged` (no such fleet), and `BadGrowth` for limits that cannot be.
+    """
+    if would_set(c, app, limits).version < 0:
+        c.zk.ensure(c.paths.growths)
+
+    def attempt() -> tuple[list[Operation], Growth]:
+        wanted = would_set(c, app, limits)
+        same = wanted.version >= 0 and _read(c, app) == wanted
+        return [] if same else [_put(c, wanted)], wanted
+
+    return compare_and_set(c.zk, c.paths.growth(app), attempt)
+
+
+def _put(c: Coordinator, growth: Growth) -> Operation:
+    return put(c.paths.growth(growth.app), encode_growth(growth), growth.version)
+
+
+def look(c: Coordinator, apps: Collection[str], actor: Actor, problems: list[str] | None = None) -> Iterator[Looked]:
+    """Look at these fleets (none = all with limits), and do what is to be done. What cannot be read is a problem of one fleet.
+
+    Raises the `Unavailable` errors; `NotManaged` for a fleet that is named and has no limits.
+    """
+    problems = problems if problems is not None else []
+    for app in apps or sorted(filter(is_app, children(c.zk, c.paths.growths))):
+        try:
+            yield _looked(c, growth_of(c, app), actor)
+        except NotManaged:
+            if apps:
+                raise
+        except (Malformed, Refused, LookAgain) as error:
+            problems.append(f"the fleet {app} is left as it is: {error}")
+
+
+def _looked(c: Coordinator, growth: Growth, actor: Actor) -> Looked:
+    fleet = fleets.fleet_of(c, growth.app)
+    decision, memory = decide(growth.limits, measure(c, fleet), growth.memory)
+    kept = replace(growth, memory=memory)
+    if decision.acted:
+        _do(recording(c, "autoscale", growth.app, actor, decision.text[:240]), kept, fleet, decision, actor)
+    else:
+        c.zk.transact([_put(c, kept)])
+    return Looked(growth.app, decision, growth.limits.act)
+
+
+def _do(c: Coordinator, kept: Growth, fleet: Fleet, decision: Decision, actor: Actor) -> None:
+    """The step and its memory, in one transaction; of several moves each is its own, and the memory comes first."""
+
+    def remembered() -> list[Operation]:
+        return [_put(c, kept)]
+
+    who = actor.named or "autoscale"
+    if decision.kind is Kind.MOVE:
+        c.zk.transact(remembered())
+        for move in decision.moves:
+            overrides.set_pins(c, move.topic, move.taker, [move.partition], actor=actor)
+        return
+    _end_pins(c, kept, actor)
+    if decision.desired > len(fleet.consumers):
+        scaling.scale(c, kept.app, decision.desired, by=who, why=decision.text[:240], beside=remembered)
+    else:
+        scaling.drain_of(c, kept.app, decision.leaves, by=who, why=decision.text[:240], beside=remembered)
+
+
+def _end_pins(c: Coordinator, kept: Growth, actor: Actor) -> None:
+    """End the pins of earlier moves that still stand as they were set, so that the strategy shares among all of them."""
+    for past in kept.memory.decisions:
+        for move in past.moves if past.acted else ():
+            try:
+                config = overrides.configuration(c, move.topic)
+            except NotManaged:
+                continue
+            if config.pins.get(move.partition) == move.taker:
+                overrides.set_pins(c, move.topic, "", [move.partition], actor=actor)
+
+
+# Measurements --------------------------------------------------------------------------------------------------------
+
+
+def measure(c: Coordinator, fleet: Fleet, measure_s: float = MEASURE_S) -> Seen:
+    """Rates, lag and busy consumers of a fleet, from two answers of each; `unsure` says why they do not count."""
+    unsure = _unsure(c, fleet)
+    if unsure:
+        return Seen(c.clock.now(), fleet.consumers, unsure=unsure)
+    first = _answers(c, fleet)
+    began = c.clock.monotonic()
+    c.clock.sleep(measure_s)
+    second = _answers(c, fleet)
+    seconds = c.clock.monotonic() - began
+    silent = [one for one in fleet.consumers if one not in first or one not in second]
+    if silent:
+        return _not_sure(c, fleet, f"{silent[0]} does not answer, so its measurements are old")
+    if unsure := _unsure(c, fleet):
+        return _not_sure(c, fleet, unsure)
+    loads, busy = list[Load](), dict[str, float]()
+    for consumer in fleet.consumers:
+        mine = _loads(consumer, first[consumer], second[consumer], seconds)
+        if mine is None:
+            return _not_sure(c, fleet, f"{consumer} does not know the lag of its partitions, or they move")
+        loads += mine
+        read = sum(one.read for one in mine)
+        if read > 0 and sum(one.lag for one in mine) >= read * seconds:
+            busy[consumer] = read
+    return Seen(c.clock.now(), fleet.consumers, tuple(loads), busy)
+
+
+def _not_sure(c: Coordinator, fleet: Fleet, why: str) -> Seen:
+    return Seen(c.clock.now(), fleet.consumers, unsure=why)
+
+
+def _unsure(c: Coordinator, fleet: Fleet) -> str:
+    members = c.discovery.members()
+    try:
+        fleets.check_no_upgrade(fleet)
+    except Refused as error:
+        return str(error)
+    if pending := redeployment.pending(c, fleet):
+        return f"the fleet is being redeployed: {', '.join(sorted(pending)[:10])} still run as before"
+    absent = [one for one in fleet.consumers if one not in members]
+    if absent:
+        return f"{absent[0]} is wanted and not there yet"
+    if not fleet.consumers:
+        return "the fleet has no consumers"
+    return "" if all_stable(c) else "a rebalance is not finished"
+
+
+def _answers(c: Coordinator, fleet: Fleet) -> dict[str, ConsumerStatus]:
+    members = c.discovery.members()
+    asked = [members[one] for one in fleet.consumers if one in members]
+    found = c.statuses.ask(asked)
+    return {
+        one.consumer: answer
+        for one in asked
+        if isinstance(answer := found.get(one.consumer), ConsumerStatus) and answer.incarnation == one.incarnation
+    }
+
+
+def _loads(consumer: str, first: ConsumerStatus, second: ConsumerStatus, seconds: float) -> list[Load] | None:
+    """The loads of what the consumer ran all the time; `None` = something of it is not known."""
+    took = second.answered_s - first.answered_s if first.answered_s and second.answered_s else seconds
+    if took <= 0 or first.incarnation != second.incarnation:
+        return None
+    found = []
+    for topic, status in second.topics.items():
+        before = first.topics[topic].running if topic in first.topics else {}
+        if before.keys() != status.running.keys():
+            return None
+        for partition, now in status.running.items():
+            past = before[partition]
+            if now.lag_records is None or past.lag_records is None or now.token != past.token:
+                return None
+            read = max(0, now.position - past.position)
+            written = max(0, read + now.lag_records - past.lag_records)
+            found.append(Load(topic, partition, consumer, written / took, float(now.lag_records), read / took))
+    return found
+
+
+def limits_of(given: Mapping[str, Any]) -> Limits:
+    """Limits from the parameters of a form or a command."""
+    known = {name: given[name] for name in Limits.__dataclass_fields__ if given.get(name) is not None}
+    return Limits(**known)

@@ -1,0 +1,53 @@
+"""The actions for the growth of a fleet: its limits, and one look at it."""
+
+from coordinator_tasks.core.errors import Malformed
+from coordinator_tasks.core.growth import Limits
+from coordinator_tasks.core.model import Actor
+from coordinator_tasks.service import autoscale
+from coordinator_tasks.service import parameters as p
+from coordinator_tasks.service.action import Action, Done, Given
+from coordinator_tasks.service.coordinator import Coordinator
+
+
+def _would_set(c: Coordinator, given: Given) -> Done:
+    return _set(autoscale.would_set(c, given["app"], autoscale.limits_of(given)).limits, given["app"])
+
+
+def _set_growth(c: Coordinator, given: Given, _: Actor) -> Done:
+    return _set(autoscale.set_growth(c, given["app"], autoscale.limits_of(given)).limits, given["app"])
+
+
+def _set(limits: Limits, app: str) -> Done:
+    mode = "`autoscale` does what the policy says" if limits.act else "`autoscale` only says what it would do"
+    said = f"{app} has {limits.least} to {limits.most} consumers; {mode}"
+    return Done(limits, said, (said,))
+
+
+def _autoscale(c: Coordinator, given: Given, actor: Actor) -> Done:
+    problems: list[str] = []
+    found = list(autoscale.look(c, [given["app"]] if given.get("app") else [], actor, problems))
+    if problems and not found and given.get("app"):
+        raise Malformed(c.paths.growth(given["app"]), problems[0])
+    lines = (*(one.text for one in found), *problems) or ("no fleet has limits of growth",)
+    return Done(found, "\n".join(lines), lines)
+
+
+GROWTH_ACTIONS = (
+    Action(
+        "set_growth",
+        "Set the limits between which a fleet grows and shrinks by measured load; in shadow mode unless --act is given.\n\n"
+        "`autoscale` looks at the load, and says or does what the policy wants.",
+        "Set the limits between which a fleet grows and shrinks by measured load. Without *act* it is only said what would be done.",
+        (p.APP, *p.GROWTH, p.REASON, p.DRY_RUN),
+        do=_set_growth,
+        preview=_would_set,
+    ),
+    Action(
+        "autoscale",
+        "Look at the load of the fleets with limits of growth (or of one), and say or do what the policy wants.\n\n"
+        "It takes a quarter of a minute, in which rates are measured. The DAG `autoscale` does it every minute.",
+        "",
+        (p.ANY_APP,),
+        do=_autoscale,
+    ),
+)

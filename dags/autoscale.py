@@ -1,0 +1,27 @@
+"""Every minute: fleets with limits of growth grow and shrink by measured load, or only say what they would do."""
+
+from datetime import timedelta
+
+from airflow.sdk import DAG
+from coordinator_plugin.clusters import Cluster, clusters
+from coordinator_plugin.dagparts import cluster_dag
+from coordinator_plugin.upkeep import AutoscaleOperator
+
+DOCS = """
+### Autoscale
+For each fleet with limits (`set_growth`): measures rates, lag and what busy consumers read, and decides: move partitions, add consumers, or
+drain the one that is cheapest to empty. In shadow mode, the default, it only says so. Nothing is decided on old measurements, while
+a rebalance or a redeployment is not finished, or while consumers start.
+"""
+
+
+def build(cluster: Cluster) -> DAG:
+    """The DAG of one cluster."""
+    minute = timedelta(minutes=1)
+    with cluster_dag(cluster, "autoscale", DOCS, schedule=minute, max_active_runs=1, dagrun_timeout=10 * minute) as dag:
+        AutoscaleOperator(task_id="look", cluster=cluster.name)
+    return dag
+
+
+for one in clusters():
+    globals()[one.dag_id("autoscale")] = build(one)

@@ -1,0 +1,67 @@
+"""The simulated fleet of the growth policies: it reads what it can, and each policy answers its load."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from benchmarks.autoscale import CAPACITY, LOADS, PARTITIONS, POLICIES, START_UP_S, Fleet, run
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_consumers_read_at_most_what_they_give_and_records_are_kept() -> None:
+    fleet, came, went = Fleet(), 0.0, 0.0
+    for _ in range(100):
+        rates = [200.0] * PARTITIONS
+        fleet.step(rates)
+        came += sum(rates)
+        went += sum(fleet.read)
+        assert sum(fleet.read) <= 3 * CAPACITY + 1e-6
+    assert came == pytest.approx(went + sum(fleet.lag))
+    assert sum(fleet.read) == pytest.approx(3 * CAPACITY)
+
+
+def test_a_new_consumer_reads_after_its_start_and_gets_its_share() -> None:
+    fleet = Fleet()
+    fleet.resize(4)
+    for _ in range(START_UP_S):
+        fleet.step([1.0] * PARTITIONS)
+        assert 3 not in fleet.owners
+    fleet.step([1.0] * PARTITIONS)
+    assert fleet.owners.count(3) == PARTITIONS // 4
+    assert fleet.moves == PARTITIONS // 4, "no other partition moves"
+
+
+def test_a_sink_bounds_all_of_them_together() -> None:
+    fleet = Fleet(sink=500.0)
+    fleet.step([1_000.0] * PARTITIONS)
+    assert sum(fleet.read) == pytest.approx(500.0)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("load", LOADS)
+def test_every_policy_runs_under_every_load(load: str, policy: str) -> None:
+    found = run(load, policy, hours=0.1)
+    assert found["consumers_most"] >= 1
+    assert found["lag_s_worst"] >= found["lag_s_p99"] >= found["lag_s_median"] >= 0
+
+
+def test_ours_moves_where_that_is_enough() -> None:
+    found = run("uneven partitions", "ours", hours=1.5)
+    assert found["changes"] <= 1
+    assert 0 < found["moves"] <= 2 * PARTITIONS
+
+
+def test_loads_are_the_same_for_every_policy() -> None:
+    rates_of, _ = LOADS["noisy rates"]
+    again = [rates_of(now, random.Random(7)) for now in (0, 61, 3_000)]
+    assert again == [rates_of(now, random.Random(7)) for now in (0, 61, 3_000)]
+
+
+def test_the_page_shows_the_results_that_are_kept() -> None:
+    kept = json.loads((ROOT / "benchmarks/results/autoscale.json").read_text())["cells"]
+    page = (ROOT / "docs/measurements.md").read_text()
+    assert [(one["load"], one["policy"]) for one in kept] == [(load, policy) for load in LOADS for policy in POLICIES]
+    assert [one for one in kept if "| " + " | ".join(str(value) for value in one.values()) + " |" not in page] == []

@@ -1,0 +1,255 @@
+"""Growth of a fleet: what is measured, when nothing is decided, what is done, and what is kept."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import pytest
+
+from coordinator_tasks.core.codecs.growth_codec import decode_growth, encode_growth
+from coordinator_tasks.core.errors import BadGrowth, Malformed, NotManaged, StoreUnavailable
+from coordinator_tasks.core.growth import Kind, Limits
+from coordinator_tasks.core.model import Answer, ConsumerStatus, Fleet, Member, Silence, Unreachable
+from coordinator_tasks.core.ports import Operation, SetData, Stat
+from coordinator_tasks.service import asked, autoscale, directives, fleet, overrides, redeployment, transitions
+from coordinator_tasks.service.actions import ACTIONS
+from tests.fakes.cluster import PERSON, AllowEverything
+from tests.world.site import LOOP, Site, stable_site
+
+APP = "billing"
+LIMITS = Limits(1, 6, utilisation=1.0, catch_up_s=100.0, start_up_s=10.0, window_s=30.0, shrink_pause_s=60.0)
+
+
+@dataclass
+class Traffic:
+    """What consumers say: each partition gets `rate` and is read with `read` records/s from `began` on."""
+
+    site: Site
+    rate: float = 10.0
+    read: float = 10.0
+    lag: float = 0.0
+
+    def of(self, consumer: str) -> Callable[[Member], Answer]:
+        process, began = self.site.processes[consumer], self.site.clock.now()
+
+        def answer(asked_of: Member) -> Answer:
+            found = process.answer(asked_of)
+            if not isinstance(found, ConsumerStatus):
+                return found
+            seconds = self.site.clock.now() - began
+            position, lag = int(self.read * seconds), int(self.lag + (self.rate - self.read) * seconds)
+            topics = {
+                topic: replace(
+                    status,
+                    running={
+                        p: replace(one, position=position, lag_records=max(0, lag)) for p, one in status.running.items()
+                    },
+                )
+                for topic, status in found.topics.items()
+            }
+            return replace(found, topics=topics)
+
+        return answer
+
+    def flows(self, *consumers: str) -> None:
+        for consumer in consumers:
+            self.site.statuses.answers[consumer] = self.of(consumer)
+
+
+def fleet_site(traffic: dict[str, float] | None = None, **limits: object) -> Site:
+    site = stable_site("b-1", "b-2", partitions=8)
+    site.coordinator = replace(site.coordinator, allowed=AllowEverything())
+    fleet.set_fleet(site.coordinator, Fleet(APP, "app.py", ("b-1", "b-2")))
+    autoscale.set_growth(site.coordinator, APP, replace(LIMITS, **limits))  # type: ignore[arg-type]
+    Traffic(site, **(traffic or {})).flows("b-1", "b-2")
+    return site
+
+
+BUSY = {"rate": 50.0, "read": 25.0, "lag": 2_000.0}
+
+
+def look(site: Site) -> autoscale.Looked:
+    (found,) = autoscale.look(site.coordinator, [APP], PERSON)
+    return found
+
+
+def wanted(site: Site) -> tuple[str, ...]:
+    return fleet.fleet_of(site.coordinator, APP).consumers
+
+
+def test_rates_lag_and_busy_consumers_are_measured_from_two_answers() -> None:
+    site = fleet_site(BUSY)
+    found = autoscale.measure(site.coordinator, fleet.fleet_of(site.coordinator, APP), 20.0)
+    assert found.unsure == ""
+    assert {(one.rate, one.read) for one in found.loads} == {(50.0, 25.0)}
+    assert len(found.loads) == 8
+    assert {one.lag for one in found.loads} == {2_500.0}
+    assert found.busy == {"b-1": 100.0, "b-2": 100.0}
+    calm = fleet_site({"rate": 10.0, "read": 10.0, "lag": 20.0})
+    assert autoscale.measure(calm.coordinator, fleet.fleet_of(calm.coordinator, APP), 20.0).busy == {}
+
+
+def test_in_shadow_mode_it_says_what_it_would_do_and_the_number_is_there_for_others() -> None:
+    site = fleet_site(BUSY)
+    assert autoscale.desired(site.coordinator) == {}
+    found = look(site)
+    assert found.text.startswith("billing: would grow to 6 consumers: ")
+    assert wanted(site) == ("b-1", "b-2")
+    assert autoscale.desired(site.coordinator) == {APP: 6}
+    assert [one.action for one in asked.asked(site.coordinator, APP)] == [], "nobody has asked for anything"
+
+
+def test_it_grows_and_who_and_why_stand_in_the_history() -> None:
+    site = fleet_site(BUSY, act=True)
+    found = look(site)
+    assert (found.decision.kind, found.decision.acted) == (Kind.GROW, True)
+    assert wanted(site) == ("b-1", "b-2", "b-3", "b-4", "b-5", "b-6")
+    (record,) = asked.asked(site.coordinator, APP, 1)
+    assert (record.action, record.actor.who) == ("autoscale", PERSON.who)
+    assert record.why.startswith("grow to 6 consumers: ")
+    assert record.why.endswith("records/s are needed, and 2 x 100 are there")
+    assert look(site).decision.reasons == ("nothing is decided: b-3 is wanted and not there yet",)
+    assert len(wanted(site)) == 6
+
+
+def test_it_shrinks_by_draining_the_cheapest_one() -> None:
+    site = fleet_site({"rate": 100.0, "read": 50.0, "lag": 2_000.0})
+    look(site)  # 200 records/s are what one gives
+    Traffic(site, 5.0, 5.0).flows("b-1", "b-2")
+    autoscale.set_growth(site.coordinator, APP, replace(LIMITS, act=True))
+    for _ in range(6):
+        if look(site).decision.kind is Kind.SHRINK:
+            break
+        site.clock.advance(15)
+    assert wanted(site) == ("b-1",), "of two that cost the same, the higher number leaves"
+    draining = directives.read_directive(site.coordinator, "b-2").draining
+    assert draining is not None
+    assert draining.why.startswith("shrink to 1 consumer: ")
+
+
+@pytest.mark.parametrize("act", [False, True])
+@pytest.mark.parametrize("broken", ["silent", "unregistered", "rebalance", "redeployment", "lag"])
+def test_nothing_is_decided_on_old_measurements_or_while_something_changes(broken: str, act: bool) -> None:
+    site = fleet_site(BUSY, act=act)
+    said = ""
+    if broken == "silent":
+        site.statuses.answers["b-2"] = Unreachable(Silence.SILENT, "no answer")
+        said = "b-2 does not answer, so its measurements are old"
+    elif broken == "unregistered":
+        site.dies("b-2")
+        said = "b-2 is wanted and not there yet"
+    elif broken == "rebalance":
+        site.starts("b-3")
+        site.clock.advance(9)
+        transitions.step(site.coordinator, ["orders"], LOOP)
+        said = "a rebalance is not finished"
+    elif broken == "redeployment":
+        redeployment.redeploy(site.coordinator, APP, by="ada", why="")
+        said = "the fleet is being redeployed: b-1, b-2 still run as before"
+    else:
+        site.statuses.answers["b-2"] = site.processes["b-2"].answer
+        said = "b-2 does not know the lag of its partitions, or they move"
+    before = wanted(site)
+    found = look(site).decision
+    assert (found.kind, found.reasons) == (Kind.HOLD, (f"nothing is decided: {said}",))
+    assert wanted(site) == before
+
+
+def test_moves_are_pins_and_the_next_step_of_the_size_ends_them() -> None:
+    site = fleet_site(BUSY, act=True)
+    mine = sorted(p for p, owner in site.node().assignments.items() if owner == "b-1")
+
+    def uneven(consumer: str, each: float) -> Callable[[Member], Answer]:
+        return Traffic(site, each, each, 0.0).of(consumer)
+
+    growth = autoscale.growth_of(site.coordinator, APP)
+    path = site.paths.growth(APP)
+    known = replace(growth, memory=replace(growth.memory, capacity=100.0))
+    site.zk.transact([SetData(path, encode_growth(known))])
+    site.statuses.answers["b-1"], site.statuses.answers["b-2"] = uneven("b-1", 30.0), uneven("b-2", 2.0)
+    found = look(site).decision
+    assert found.kind is Kind.MOVE
+    config = overrides.configuration(site.coordinator, "orders")
+    assert config.pins == {move.partition: "b-2" for move in found.moves}
+    assert set(config.pins) < set(mine)
+    site.settles()
+    Traffic(site, **BUSY).flows("b-1", "b-2")
+    site.clock.advance(100)
+    assert look(site).decision.kind is Kind.GROW
+    assert overrides.configuration(site.coordinator, "orders").pins == {}
+
+
+@pytest.mark.parametrize("when", range(4))
+def test_a_death_between_two_writes_leaves_a_step_with_its_memory_or_without_both(
+    when: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = fleet_site(BUSY, act=True)
+    transact, count = site.zk.transact, [0]
+
+    def dying(operations: Sequence[Operation]) -> list[str | Stat | None]:
+        count[0] += 1
+        if count[0] > when:
+            raise StoreUnavailable("dead")
+        return transact(operations)
+
+    monkeypatch.setattr(site.zk, "transact", dying)
+    with suppress(StoreUnavailable):
+        look(site)
+    monkeypatch.setattr(site.zk, "transact", transact)
+    grown = len(wanted(site)) == 6
+    kept = [one.kind for one in autoscale.growth_of(site.coordinator, APP).memory.decisions]
+    assert kept == ([Kind.GROW] if grown else [])
+    if not grown:
+        assert look(site).decision.kind is Kind.GROW
+        assert len(wanted(site)) == 6
+
+
+def test_what_cannot_be_is_refused_and_nothing_changes() -> None:
+    site = fleet_site()
+    before = site.server.zxid
+    with pytest.raises(NotManaged, match="has no fleet 'other'"):
+        autoscale.set_growth(site.coordinator, "other", LIMITS)
+    with pytest.raises(BadGrowth, match="cannot grow from 7 to 6 consumers"):
+        autoscale.set_growth(site.coordinator, APP, replace(LIMITS, least=7))
+    with pytest.raises(NotManaged, match="the fleet 'other' has no limits of growth"):
+        list(autoscale.look(site.coordinator, ["other"], PERSON))
+    autoscale.set_growth(site.coordinator, APP, LIMITS)
+    assert site.server.zxid == before, "the same again changes nothing"
+
+
+def test_an_unreadable_node_stops_no_other_fleet() -> None:
+    site = fleet_site()
+    fleet.set_fleet(site.coordinator, Fleet("web", "app.py", ("w-1",)))
+    autoscale.set_growth(site.coordinator, "web", LIMITS)
+    site.zk.transact([SetData(site.paths.growth(APP), b"{")])
+    problems: list[str] = []
+    (found,) = autoscale.look(site.coordinator, (), PERSON, problems)
+    assert found.app == "web"
+    assert len(problems) == 1
+    assert site.paths.growth(APP) in problems[0]
+    assert autoscale.desired(site.coordinator) == {"web": 1}
+
+
+def test_what_is_kept_is_read_back_the_same_and_limits_that_cannot_be_are_malformed() -> None:
+    site = fleet_site(BUSY)
+    look(site)
+    growth = autoscale.growth_of(site.coordinator, APP)
+    assert decode_growth("/x", encode_growth(growth), APP, growth.version) == growth
+    wrong = replace(growth, limits=replace(LIMITS, least=9, most=3))
+    with pytest.raises(Malformed, match="cannot grow from 9 to 3"):
+        decode_growth("/x", encode_growth(wrong), APP, 0)
+
+
+def test_the_form_and_the_command_set_limits_and_look() -> None:
+    site = fleet_site(BUSY)
+    given = {"app": APP, "least": 2, "most": 5, "act": False, "why": "evening"}
+    said = ["billing has 2 to 5 consumers; `autoscale` only says what it would do"]
+    before = site.server.zxid
+    assert ACTIONS["set_growth"].lines(site.coordinator, given, PERSON, dry_run=True) == said
+    assert site.server.zxid == before
+    assert ACTIONS["set_growth"].lines(site.coordinator, given, PERSON, dry_run=False) == said
+    (record,) = asked.asked(site.coordinator, APP, 1)
+    assert (record.action, record.why, [one.field for one in record.changes]) == ("set_growth", "evening", ["limits"])
+    done = ACTIONS["autoscale"].run(site.coordinator, {"app": APP}, PERSON, dry_run=False)
+    assert done.text.startswith("billing: would grow to 5 consumers: ")
+    assert len(asked.asked(site.coordinator, APP)) == 1
