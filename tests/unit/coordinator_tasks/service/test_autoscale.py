@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from coordinator_tasks.core.codecs.growth_codec import decode_growth, encode_growth
+from coordinator_tasks.core.codecs.member_codec import encode_fleet
 from coordinator_tasks.core.errors import BadGrowth, Malformed, NotManaged, StoreUnavailable
 from coordinator_tasks.core.growth import Kind, Limits
 from coordinator_tasks.core.model import Answer, ConsumerStatus, Fleet, Member, Silence, Unreachable
@@ -128,7 +129,7 @@ def test_it_shrinks_by_draining_the_cheapest_one() -> None:
 
 
 @pytest.mark.parametrize("act", [False, True])
-@pytest.mark.parametrize("broken", ["silent", "unregistered", "rebalance", "redeployment", "lag"])
+@pytest.mark.parametrize("broken", ["silent", "unregistered", "rebalance", "redeployment", "upgrade", "lag"])
 def test_nothing_is_decided_on_old_measurements_or_while_something_changes(broken: str, act: bool) -> None:
     site = fleet_site(BUSY, act=act)
     said = ""
@@ -146,6 +147,11 @@ def test_nothing_is_decided_on_old_measurements_or_while_something_changes(broke
     elif broken == "redeployment":
         redeployment.redeploy(site.coordinator, APP, by="ada", why="")
         said = "the fleet is being redeployed: b-1, b-2 still run as before"
+    elif broken == "upgrade":
+        found_fleet = fleet.fleet_of(site.coordinator, APP)
+        upgrading = replace(found_fleet, runs={"b-2": "1.5"}, versions={"1.5": fleet.version_of(found_fleet)})
+        site.zk.transact([SetData(site.paths.fleet(APP), encode_fleet(upgrading))])
+        said = "the fleet 'billing' is being upgraded to '1.5'; wait for it, or roll it back with `roll-back-upgrade billing`"
     else:
         site.statuses.answers["b-2"] = site.processes["b-2"].answer
         said = "b-2 does not know the lag of its partitions, or they move"

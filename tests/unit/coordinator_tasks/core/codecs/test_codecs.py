@@ -291,7 +291,7 @@ UPGRADE = Upgrade(
 )
 NEXT = {
     "packed topic node": replace(CASES["topic node"], write=partial(codec.encode_node, pack_over=0)),
-    "config": replace(
+    "config with an approval": replace(
         CASES["config"],
         value=replace(CASES["config"].value, approval=Approval("0123abcd", True, "ada", "calm", 7.0)),
     ),
