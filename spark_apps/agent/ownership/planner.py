@@ -24,8 +24,9 @@ from spark_apps.agent.settings import Pacing
 from spark_apps.records.batches import SMALL_RECORDS, BatchOffset, Range, admit, piece_size
 from spark_apps.records.options import SourceOptions
 
-ENDS_WAIT_S = 0.02
-"""A request for the log's ends takes some milliseconds. What came during the last batch would wait for the next but one."""
+ENDS_WAIT_S = 0.2
+"""A request for the log's ends takes some milliseconds, on a busy host tens of them. What came during the last batch would wait
+for the next but one."""
 
 
 class BatchPlanner:
@@ -140,7 +141,9 @@ class BatchPlanner:
 
     def _awaits_ends(self, available: Sequence[Range], most: int | None) -> bool:
         """Whether the log's ends were asked for before the last batch had passed, and a new answer would add records."""
-        if self._clock.monotonic() >= self._ends_until or (most is not None and sum(p.size for p in available) >= most):
+        if self._clock.monotonic() >= self._ends_until or self.ownership.requests.ends_at >= self._ends_until:
+            return False
+        if most is not None and sum(one.size for one in available) >= most:
             return False
         held = self.ownership.holdings.held
         return any(held[one.partition].log.asked_at < self._passed_at for one in available)

@@ -87,6 +87,11 @@ class Requests:
         """Batches are being planned: read the log's ends as soon as that is allowed again."""
         self._schedule.want_ends()
 
+    @property
+    def ends_at(self) -> float:
+        """From when on the log's ends may be asked for again (the clock's monotonic seconds)."""
+        return self._schedule.ends_at
+
     def cannot_read(self, refused: Mapping[int, str]) -> None:
         """Kafka gives nothing at the positions of these partitions, each with its reason: look whether the log has them."""
         for partition, why in refused.items():

@@ -42,6 +42,11 @@ class Schedule:
         """Read the log's ends as soon as that is allowed again."""
         self._ends_wanted = True
 
+    @property
+    def ends_at(self) -> float:
+        """From when on the log's ends may be read again."""
+        return self._ends_listed_at + self._ends_pause_s
+
     def want_bounds(self) -> None:
         """Read the log's beginnings with its ends, the next time."""
         self._bounds_at = -inf
@@ -107,7 +112,7 @@ class Schedule:
         if self._unclaimed:
             times.append(self._claim_at)
         if self._ends_wanted:
-            times.append(self._ends_listed_at + self._ends_pause_s)
+            times.append(self.ends_at)
         if any(h.phase is Phase.READY and not h.closing for h in held.values()):
             times.append(self._ends_at)
         return times

@@ -58,6 +58,13 @@ def test_if_kafka_does_not_tell_the_end_soon_a_batch_takes_what_is_known(stage: 
     assert second.ranges[0].end == 105
 
 
+def test_a_batch_waits_for_no_end_that_may_not_be_asked_for_in_time(stage: Stage) -> None:
+    planner = planner_of(stage)
+    first = under_way(stage, planner)
+    stage.ownership.requests._schedule._ends_listed_at = stage.clock.monotonic() + ENDS_WAIT_S
+    assert planner.offer(first) is not None
+
+
 def test_a_batch_that_is_full_waits_for_no_end(stage: Stage) -> None:
     planner = planner_of(stage, max_offsets=100)
     first = under_way(stage, planner)
