@@ -50,7 +50,7 @@ def set_fleet(c: Coordinator, fleet: Fleet) -> Fleet:
         check_consumer(consumer)
     if len(set(fleet.consumers)) != len(fleet.consumers):
         raise BadFleet(f"the fleet of {fleet.app!r} names a consumer twice; give each its own id")
-    _check_texts(fleet)
+    check_texts(fleet)
     if problem := why_not_launched(c, fleet):
         raise BadFleet(problem)
     c.zk.ensure(c.paths.fleets)
@@ -180,7 +180,8 @@ def resolved(fleet: Fleet) -> Fleet:
     return replace(fleet, application=put_in(fleet.application), arguments=arguments)
 
 
-def _check_texts(fleet: Fleet) -> None:
+def check_texts(fleet: Fleet) -> None:
+    """Raises `BadFleet` for a version of code, or a variable's name, that cannot be."""
     if fleet.code and not is_app(fleet.code):
         raise BadFleet(f"{fleet.code[:80]!r} cannot be a version of code; give letters, digits, '.', '_' and '-'")
     if not fleet.code and any("{" + CODE + "}" in text for text in (fleet.application, *fleet.arguments)):

@@ -91,6 +91,7 @@ def would_begin(c: Coordinator, wish: Wish, *, by: str = "", why: str = "") -> B
     if left := sorted(pending(c, fleet)):
         raise BadUpgrade(f"the fleet {wish.app!r} is being redeployed: {shown(left)} run as before; wait for it")
     new = _version(fleet, wish)
+    fleets.check_texts(fleets.in_version(fleet, new))
     old_name = fleet.name or fleet.code or FIRST
     owned, configs = _owned(c, fleet, wish)
     consumers = _new_ids(c, fleet, wish)

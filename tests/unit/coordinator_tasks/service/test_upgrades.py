@@ -589,6 +589,8 @@ REFUSED: list[tuple[str, Callable[[UpgradingSite], None], dict[str, Any], type[C
     ("rule", nothing, {"rule": Rule(call="mine")}, BadRule, r"no rule 'mine' \(they have: none\); add it"),
     ("count", nothing, {"count": 1001}, BadUpgrade, "1001 new consumers cannot be"),
     ("topic", nothing, {"topics": ("nosuch",)}, NotManaged, "'nosuch' is not managed"),
+    ("code", nothing, {"version": FleetVersion("app.py", code="a/b")}, BadFleet, "'a/b' cannot be a version of code"),
+    ("variable", nothing, {"version": FleetVersion("a.py", environment={"1": ""})}, BadFleet, "'1' cannot name a var"),
     ("frozen", frozen, {}, BadUpgrade, "'orders' is frozen, .* unfreeze it first"),
     ("another one", runs_already, {}, BadFleet, "is being upgraded to 'v2'; wait for it, or roll it back"),
     ("redeployment", being_redeployed, {}, BadUpgrade, "is being redeployed: b-1, b-2 run as before; wait"),
