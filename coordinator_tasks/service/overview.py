@@ -109,7 +109,7 @@ def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) ->
     except (Malformed, Refused) as error:
         return TopicOverview(name, problem=error.told)
     owners = Counter(view.node.assignments.values() if view.node is not None else ())
-    moving = _moving(view)
+    moving = moving_in(view)
     return TopicOverview(
         topic=name,
         state=view.state.state if view.state is not None else State.INITIAL,
@@ -145,11 +145,11 @@ def unowned_in(view: TopicView) -> tuple[int, ...]:
     if view.config.removed:
         return ()
     owned = view.node.assignments.keys() if view.node is not None else set[int]()
-    taken = owned | _moving(view)
+    taken = owned | moving_in(view)
     return tuple(p for p in view.partitions if p not in taken)
 
 
-def _moving(view: TopicView) -> set[int]:
+def moving_in(view: TopicView) -> set[int]:
     """The partitions whose close or start is not confirmed."""
     if view.state is None:
         return set()
