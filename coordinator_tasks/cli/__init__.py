@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from coordinator_tasks.cli import audits, consumers, offsets, rebalances, rights, snapshots, topics, version
+from coordinator_tasks.cli import audits, consumers, metrics, offsets, rebalances, rights, snapshots, topics, version
 from coordinator_tasks.cli.base import HELD_EXIT, Opener
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, Refused, Unavailable
@@ -31,7 +31,7 @@ app = typer.Typer(
 MISTYPED: Any = next(kind for kind in reversed(typer.BadParameter.__mro__) if hasattr(kind, "format_message"))
 """What typer raises for a wrong command line: its common base has another name and place in each version of typer."""
 
-for part in (topics, rebalances, snapshots, consumers, audits, rights, version):
+for part in (topics, rebalances, snapshots, consumers, audits, rights, metrics, version):
     app.add_typer(part.commands)
 app.add_typer(offsets.commands, name="offsets")
 

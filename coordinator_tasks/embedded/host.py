@@ -1,4 +1,4 @@
-"""Provides what no Python package has: Java for the servers and Spark, Chromium for the browser tests, Kafka's jars.
+"""Provides what no Python package has: Java, Chromium for the browser tests, Prometheus for its tests, Kafka's jars.
 
 ``make install`` runs it as ``python -m coordinator_tasks.embedded.host``. As root on Debian or Ubuntu it installs what is
 missing; elsewhere it says in one line what to install. Only a missing Java is an error, since nothing runs without it.
@@ -10,7 +10,10 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from coordinator_tasks.embedded.cache import cache_folder, exclusive
 from coordinator_tasks.embedded.errors import EmbeddedError
 from coordinator_tasks.embedded.jars import ensure_kafka_jars
 from coordinator_tasks.java import JavaUnavailable, find_java
@@ -19,6 +22,7 @@ JAVA_PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless")
 """In order of preference: newer releases of Debian have the second one only."""
 BROWSER_PACKAGES = ("chromium", "chromium-driver")
 BROWSER_PROGRAMS = ("chromium", "chromedriver")
+PROMETHEUS_PROGRAMS = ("prometheus", "promtool")
 APT_TIMEOUT_S = 600.0
 
 
@@ -50,6 +54,28 @@ def ensure_browser() -> str | None:
     )
 
 
+def prometheus_program(name: str) -> str | None:
+    """The path of `prometheus` or `promtool`: on PATH, or unpacked in our cache."""
+    unpacked = cache_folder() / "prometheus" / "usr" / "bin" / name
+    return shutil.which(name) or (str(unpacked) if unpacked.exists() else None)
+
+
+def ensure_prometheus() -> str | None:
+    """Unpacks Prometheus into our cache if this user may; returns one line of advice if it is still missing.
+
+    It is not installed: Debian's package would start it as a service.
+    """
+    if can_install() and not all(map(prometheus_program, PROMETHEUS_PROGRAMS)):
+        with exclusive("prometheus") as folder:
+            _unpack("prometheus", folder / "prometheus")
+    if all(map(prometheus_program, PROMETHEUS_PROGRAMS)):
+        return None
+    return (
+        "prometheus not found on PATH: the tests of alerts and scrapes are skipped until it is installed "
+        "(Debian: apt-get install prometheus); everything else works without"
+    )
+
+
 def main() -> int:
     """Prepares the machine; exit code 1, with one line that says what to do, if that fails."""
     try:
@@ -58,8 +84,7 @@ def main() -> int:
     except (EmbeddedError, JavaUnavailable) as error:
         print(error.told, file=sys.stderr)
         return 1
-    advice = ensure_browser()
-    if advice:
+    for advice in filter(None, (ensure_browser(), ensure_prometheus())):
         print(advice, file=sys.stderr)
     return 0
 
@@ -69,11 +94,25 @@ def _missing_programs() -> list[str]:
 
 
 def _install(*packages: str) -> bool:
+    return _run(["apt-get", "update"], ["apt-get", "install", "--yes", "--no-install-recommends", *packages])
+
+
+def _unpack(package: str, folder: Path) -> bool:
+    """The files of one package of Debian, without its dependencies, in a folder of ours."""
+    with TemporaryDirectory() as fetched:
+        if not _run(["apt-get", "update"], ["apt-get", "download", package], cwd=fetched):
+            return False
+        (archive,) = Path(fetched).glob(f"{package}_*.deb")
+        return _run(["dpkg-deb", "--extract", str(archive), str(folder)])
+
+
+def _run(*commands: list[str], cwd: str | None = None) -> bool:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    commands = (["apt-get", "update"], ["apt-get", "install", "--yes", "--no-install-recommends", *packages])
     try:
         for command in commands:
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment, timeout=APT_TIMEOUT_S)
+            subprocess.run(
+                command, check=True, stdout=subprocess.DEVNULL, env=environment, timeout=APT_TIMEOUT_S, cwd=cwd
+            )
     except subprocess.SubprocessError:
         return False
     return True

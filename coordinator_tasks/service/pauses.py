@@ -5,8 +5,9 @@ whoever has made the topic Stable, by the plain loop and by `reconcile`. Each ad
 is there stays: any number of them have one effect.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from coordinator_tasks.core import pauses
 from coordinator_tasks.core.codecs import codec
@@ -34,6 +35,8 @@ from coordinator_tasks.service.coordinator import Coordinator
 COMPLETE_S = 600.0
 """So long after a topic has become Stable its rebalance is measured; consumers tell it for a while longer."""
 AGAIN_S = 0.25
+Told: TypeAlias = Callable[[str, Sequence[Pause]], None]
+"""Is told the pauses of a topic."""
 _CHUNK = 32
 
 
@@ -59,9 +62,10 @@ class _Answers:
         return Span(low + offset.low, high + offset.high)
 
 
-def complete(c: Coordinator, topics: Collection[str]) -> tuple[str, ...]:
+def complete(c: Coordinator, topics: Collection[str], told: Told = lambda *_: None) -> tuple[str, ...]:
     """Measure the last rebalance of each topic, if it has ended lately; returns the topics of which more may come.
 
+    `told` gets each pause that is written now, once of all who measure.
     A problem with one topic or one consumer leaves out only what it concerns. Raises `StoreUnavailable` and
     `DiscoveryUnavailable`.
     """
@@ -74,13 +78,15 @@ def complete(c: Coordinator, topics: Collection[str]) -> tuple[str, ...]:
     said = c.statuses.ask(members)
     by_consumer = {who: one for who, one in said.items() if isinstance(one, ConsumerStatus)}
     answers = _Answers(by_consumer, began_s, c.clock.monotonic())
-    return tuple(one.topic for one in ended if not _extend(c, one, answers))
+    return tuple(one.topic for one in ended if not _extend(c, one, answers, told))
 
 
-def complete_within(c: Coordinator, topics: Collection[str], limit_s: float) -> tuple[str, ...]:
+def complete_within(
+    c: Coordinator, topics: Collection[str], limit_s: float, told: Told = lambda *_: None
+) -> tuple[str, ...]:
     """`complete`, again and again until nothing is missing or the time is over: first records pass soon after Stable."""
     until = c.clock.monotonic() + limit_s
-    while (left := complete(c, topics)) and c.clock.monotonic() < until:
+    while (left := complete(c, topics, told)) and c.clock.monotonic() < until:
         topics = left
         c.clock.sleep(AGAIN_S)
     return left
@@ -172,7 +178,7 @@ def _last_records(c: Coordinator, topic: str) -> tuple[_Written, ...]:
 # What is measured ----------------------------------------------------------------------------------------------------
 
 
-def _extend(c: Coordinator, ended: _Ended, answers: _Answers) -> bool:
+def _extend(c: Coordinator, ended: _Ended, answers: _Answers, told: Told) -> bool:
     """Add what the answers say to the record; True if nothing is missing any more."""
     record, node = ended.last.record, ended.last.node
     ready = {p: one for p in ended.missing if (one := ended.running(p, answers)) is not None}
@@ -185,6 +191,9 @@ def _extend(c: Coordinator, ended: _Ended, answers: _Answers) -> bool:
         c.zk.transact([SetData(path, with_pauses(path, node.data, found), version)])
     except LookAgain:
         return False  # somebody else completes it, or it was pruned
+    fresh = [one for one in found.measured if one.partition in ready]
+    if fresh:
+        told(ended.topic, fresh)
     return found.missing == 0
 
 

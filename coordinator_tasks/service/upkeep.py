@@ -8,17 +8,19 @@ from coordinator_tasks.service import directives, history, pauses, redeployment,
 from coordinator_tasks.service.coordinator import Coordinator
 
 
-def upkeep(c: Coordinator, managed: Sequence[str], *, prune: bool = True) -> Iterator[str]:
+def upkeep(
+    c: Coordinator, managed: Sequence[str], *, prune: bool = True, told: pauses.Told = lambda *_: None
+) -> Iterator[str]:
     """Refresh the partition lists, complete readmissions, continue redeployments and upgrades, measure pauses, prune the histories.
 
-    A line for each result or problem.
+    A line for each result or problem. `told` gets the pauses that are measured.
 
     An unreadable node stops none of the others. `prune` False = leave the histories, whose lists are long, for another
     call. Raises `StoreUnavailable` and `DiscoveryUnavailable`.
     """
     yield from _refresh(c, managed)
     yield from readmit(c)
-    pauses.complete(c, managed)
+    pauses.complete(c, managed, told)
     yield from redeploy(c)
     yield from upgrade(c)
     for topic in filter(is_topic, managed) if prune else ():

@@ -18,6 +18,7 @@ from coordinator_plugin.base_operators import ClusterOperator, TriggerRunOperato
 from coordinator_plugin.confirmation import PATIENCE_S, ConfirmationWait, Patience, WaitKind
 from coordinator_plugin.links import ClusterPageLink
 from coordinator_plugin.report import lines, plain
+from coordinator_plugin.stats import pauses_told, tell_reports
 from coordinator_plugin.steps import LeftOver, continuation
 from coordinator_plugin.triggers import POLL_S, ConfirmationTrigger
 from coordinator_tasks.core.errors import Unavailable
@@ -48,6 +49,7 @@ class TransitionOperator(ClusterOperator):
             named = topics_of(context) or transitions.topics(coordinator)
             reports = type(self).step(coordinator, named, actor_of(context))
             self.say(lines(reports))
+            tell_reports(coordinator.paths.cluster, reports)
             self.completed(coordinator, reports)
         return [plain(report) for report in reports]
 
@@ -81,6 +83,7 @@ class PlanOperator(TransitionOperator, SkipMixin):
             else:
                 self.say(upkeep.readmit(coordinator))  # this run may have been woken for it
                 reports = transitions.plan(coordinator, named, actor_of(context))
+                tell_reports(coordinator.paths.cluster, reports)
                 idle = self._idle(coordinator, named, reports)
         self.say(lines(reports))
         told = [plain(report) for report in reports]
@@ -121,7 +124,7 @@ class SettleOperator(TransitionOperator):
             one.topic for one in reports if one.outcome is transitions.Outcome.WRITTEN and one.after is State.STABLE
         ]
         try:
-            left = pauses.complete_within(coordinator, ended, MEASURE_S)
+            left = pauses.complete_within(coordinator, ended, MEASURE_S, pauses_told(coordinator.paths.cluster))
         except Unavailable as error:
             self.log.warning("the pauses are not measured yet: %s", error)
             return

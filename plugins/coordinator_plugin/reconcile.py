@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from coordinator_plugin.stats import pauses_told
 from coordinator_plugin.stuck_topics import MAX_QUESTIONS, Question, questions, questions_of_audit, questions_of_unowned
 from coordinator_tasks.core.partition_text import counted, named
 from coordinator_tasks.service import approving, audit, fleet, overview, transitions, upkeep
@@ -44,7 +45,7 @@ def reconcile(c: Coordinator) -> Findings:
     A part that cannot be read is logged, and does not stop the others. Raises the `Unavailable` errors.
     """
     managed = transitions.topics(c)
-    lines = list(upkeep.upkeep(c, managed))
+    lines = list(upkeep.upkeep(c, managed, told=pauses_told(c.paths.cluster)))
     due = tuple(transitions.due(c, managed))
     lines.extend(f"{topic} is due" for topic in due)
     missing, said = _missing(c)

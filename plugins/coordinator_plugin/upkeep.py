@@ -10,6 +10,7 @@ from coordinator_plugin.base_operators import ClusterOperator, UntemplatedOperat
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.links import ResultLink
 from coordinator_plugin.reconcile import reconcile, runs
+from coordinator_plugin.stats import tell_figures
 from coordinator_tasks.service import autoscale, fleet
 from coordinator_tasks.service.actions import ACTIONS
 
@@ -27,9 +28,10 @@ class ReconcileOperator(ClusterOperator):
         self.dag_ids = dag_ids
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Reconcile, and log the findings."""
+        """Reconcile, log the findings, and send the gauges."""
         with self.coordinator() as coordinator:
             findings = reconcile(coordinator)
+            tell_figures(coordinator)
         self.say(findings.lines or ["everything is as it should be"])
         ti = context["ti"]
         return runs(

@@ -1,4 +1,4 @@
-"""The consumer's own interface over HTTP: its status, its health, and the topic node for a detached consumer.
+"""The consumer's own interface over HTTP: its status, its health, its metrics, and the topic node for a detached consumer.
 
 The standard library's threading server: no event loop beside Spark's gateway in the driver, and nothing more to install. On
 loopback anybody of this machine may read; any other address requires a token. A topic node always requires a token: it may
@@ -23,12 +23,15 @@ from coordinator_tasks.core.codecs.status_codec import encode_status
 from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.core.fields import MAX_BYTES
 from coordinator_tasks.core.model import ConsumerStatus
+from coordinator_tasks.exposition import CONTENT_TYPE
 from coordinator_tasks.status_tokens import StatusTokens
 from coordinator_tasks.tls_files import TlsFiles
 from spark_apps.agent.interface.http_connections import BoundedHandler, BoundedServer
 from spark_apps.agent.interface.served_certificate import ServedCertificate
 
 HEALTH_PATH = "/v1/health"
+STATUS_PATH = "/v1/status"
+METRICS_PATH = "/metrics"
 _TOPIC_PATH = re.compile(r"/v1/topics/([A-Za-z0-9._-]{1,249})")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
 
@@ -42,12 +45,20 @@ class Interface:
         self._status: Callable[[], ConsumerStatus] | None = None
         self._post: Callable[[str, bytes], bool] | None = None
         self._health: Callable[[], str] | None = None
+        self._metrics: Callable[[], bytes] | None = None
 
     def serve(
-        self, status: Callable[[], ConsumerStatus], post: Callable[[str, bytes], bool], health: Callable[[], str]
+        self,
+        status: Callable[[], ConsumerStatus],
+        post: Callable[[str, bytes], bool],
+        health: Callable[[], str],
+        metrics: Callable[[], bytes],
     ) -> None:
-        """Answer from now on. `post` takes a topic and a topic node's bytes; False = no such topic here."""
-        self._post, self._health, self._status = post, health, status
+        """Answer from now on. `post` takes a topic and a topic node's bytes; False = no such topic here.
+
+        `metrics` gives them in the text that Prometheus reads.
+        """
+        self._post, self._health, self._status, self._metrics = post, health, status, metrics
 
     def health(self) -> str:
         """One word, which costs nothing to find out."""
@@ -56,6 +67,10 @@ class Interface:
     def status(self) -> ConsumerStatus | None:
         """`None` before the agent is there."""
         return None if self._status is None else self._status()
+
+    def metrics(self) -> bytes | None:
+        """`None` before the agent is there."""
+        return None if self._metrics is None else self._metrics()
 
     def post(self, topic: str, raw: bytes) -> bool:
         """Whether the topic node was taken; may raise `Malformed`."""
@@ -128,12 +143,16 @@ class _Handler(BoundedHandler):
             self._show()
 
     def _show(self) -> None:
-        if self.path != "/v1/status":
-            self._answer(HTTPStatus.NOT_FOUND, {"error": f"there are /v1/status and {HEALTH_PATH}"})
-        elif (status := self.interface.status()) is None:
-            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, {"health": "starting"})
+        starting = (HTTPStatus.SERVICE_UNAVAILABLE, {"health": "starting"})
+        if self.path == METRICS_PATH:
+            metrics = self.interface.metrics()
+            self._answer(*starting) if metrics is None else self._send(HTTPStatus.OK, metrics, CONTENT_TYPE)
+        elif self.path == STATUS_PATH:
+            status = self.interface.status()
+            self._answer(*starting) if status is None else self._send(HTTPStatus.OK, encode_status(status))
         else:
-            self._send(HTTPStatus.OK, encode_status(status))
+            known = f"there are {STATUS_PATH}, {METRICS_PATH} and {HEALTH_PATH}"
+            self._answer(HTTPStatus.NOT_FOUND, {"error": known})
 
     def do_POST(self) -> None:  # noqa: N802 - the base class looks for it
         self.close_connection = True  # whatever of the body is not read must not be taken for a request
@@ -188,9 +207,9 @@ class _Handler(BoundedHandler):
     def _answer(self, code: HTTPStatus, body: Mapping[str, object]) -> None:
         self._send(code, json.dumps(body).encode())
 
-    def _send(self, code: HTTPStatus, body: bytes) -> None:
+    def _send(self, code: HTTPStatus, body: bytes, kind: str = "application/json") -> None:
         self.send_response(code)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Cache-Control", "no-store")
         if self.close_connection:

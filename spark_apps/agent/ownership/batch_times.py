@@ -22,11 +22,14 @@ class BatchTimes:
         """A batch of `size` offsets is handed out."""
         self._began, self._size = now, size
 
-    def end(self, now: float) -> None:
-        """It has passed the sink."""
+    def end(self, now: float) -> float | None:
+        """It has passed the sink; returns how long it took, if it is known when it began."""
+        took_s = None
         if self._began < inf:
-            self._recent.append((now - self._began, self._size))
+            took_s = now - self._began
+            self._recent.append((took_s, self._size))
         self.drop()
+        return took_s
 
     def drop(self) -> None:
         """It will never pass."""

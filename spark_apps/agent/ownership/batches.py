@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from math import inf
 
+from coordinator_tasks.core.buckets import BATCH_S, Buckets
 from coordinator_tasks.core.model import Stall
 from coordinator_tasks.core.ports import Clock
 from spark_apps.agent.ownership.batch_times import BatchTimes
@@ -17,12 +18,14 @@ from spark_apps.records.batches import Range
 class Batches:
     """`outstanding`: the number and the ranges of the batch that is handed out and not covered; there is one at most.
 
-    `last`: what the status says of the last batch.
+    `last`: what the status says of the last batch. `seconds`: how long batches took; `offsets`: how many have passed the sink.
     """
 
     def __init__(self, holdings: Holdings, grants: Grants, clock: Clock, fresh_s: float) -> None:
         self.outstanding: tuple[int, tuple[Range, ...]] | None = None
         self.last: dict[str, float] = {}
+        self.seconds = Buckets(BATCH_S)
+        self.offsets = 0
         self._holdings = holdings
         self._grants = grants
         self._clock = clock
@@ -63,7 +66,10 @@ class Batches:
                         if one.token_epoch < kept_below:
                             longest_s, slowest = stall_s, one.partition
             stalls.note(any_s, longest_s, slowest, now)
-            self._times.end(now)
+            self.offsets += sum(one.size for one in ranges)
+            took_s = self._times.end(now)
+            if took_s is not None:
+                self.seconds.add(took_s)
             self.last["passed_at"] = self._clock.now()
         self._grants.apply()
 

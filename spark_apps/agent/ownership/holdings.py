@@ -40,7 +40,7 @@ class Holdings:
     `accepted`: the topic node that is acted on. `awaiting`: it names us as the taker of what is not released yet. `first`:
     what the application's options say of new groups. `request`: what Kafka or the sink is asked at present; `number`: of
     the last request. `fail_on_data_loss`: the application's option; `None` = a consumer without that option, whose
-    partitions stop as with true.
+    partitions stop as with true. `fences`: how often a newer token has ended a holding.
     """
 
     held: dict[int, OwnedPartition] = field(default_factory=dict)
@@ -55,6 +55,7 @@ class Holdings:
     fail_on_data_loss: bool | None = None
     request: Work | None = None
     number: int = 0
+    fences: int = 0
 
     # Views -----------------------------------------------------------------------------------------------------------
 
@@ -145,6 +146,7 @@ class Holdings:
 
     def fence(self, held: OwnedPartition, by: Token | None = None) -> None:
         """Somebody newer owns it: no further commit, and it is not taken up again under its grant."""
+        self.fences += not held.fenced
         held.fence()
         self.reject(held, by)
 

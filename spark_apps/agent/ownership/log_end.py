@@ -1,7 +1,9 @@
 """What a consumer knows of the end of a partition's log. Times are the clock's monotonic seconds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import exp, inf
+
+from coordinator_tasks.core.lag import EndPoints
 
 INFLOW_S = 60.0
 INFLOW_MIN_S = 10.0
@@ -45,10 +47,12 @@ class LogEnd:
     handed_from: int | None = None  # the first offset that was handed out since the log's beginning was fetched
     ahead_since: float | None = None  # since when the position is behind the log's end
     inflow: Inflow | None = None
+    points: EndPoints = field(default_factory=EndPoints)
 
     def see(self, end: int, position: int | None, now: float) -> None:
         """The log's end as just read; without a `position`, a batch is under way."""
         self.offset = end
+        self.points.see(end, now)
         if position is not None:
             # Records that were read after the request may lie beyond its answer.
             ahead = self.asked_from is not None and min(position, self.asked_from) > end

@@ -10,10 +10,12 @@ Calls go one way: `requests`, `batches` and `listening` call `grants`, which cal
 from coordinator_tasks.core.model import TopicStatus
 from coordinator_tasks.core.ports import Clock
 from spark_apps.agent.ownership.batches import Batches
+from spark_apps.agent.ownership.figures import PartitionFigures, TopicFigures
 from spark_apps.agent.ownership.first import FirstOffsets
 from spark_apps.agent.ownership.grants import Grants
 from spark_apps.agent.ownership.holdings import Holdings
 from spark_apps.agent.ownership.listening import Listening
+from spark_apps.agent.ownership.phases import Phase
 from spark_apps.agent.ownership.releasing import Releasing
 from spark_apps.agent.ownership.requests import Requests
 from spark_apps.agent.reports import Reports
@@ -83,4 +85,22 @@ class TopicOwnership:
             reports=self.reports.all(),
             last_batch=dict(self.batches.last),
             stalls=self.batches.stalls(),
+        )
+
+    def figures(self) -> TopicFigures:
+        """What our metrics say of this topic."""
+        accepted, now = self.holdings.accepted, self._clock.monotonic()
+        owned = {p: h for p, h in sorted(self.holdings.held.items()) if h.phase is Phase.READY}
+        return TopicFigures(
+            group=accepted.group_id if accepted is not None else "",
+            acted_epoch=accepted.epoch if accepted is not None else 0,
+            held=len(self.holdings.held),
+            partitions={
+                p: PartitionFigures(h.passed, h.log.offset, h.lag, h.log.points.behind_s(h.passed, now))
+                for p, h in owned.items()
+            },
+            fences=self.holdings.fences,
+            offsets=self.batches.offsets,
+            batch_s=self.batches.seconds.total,
+            batch_buckets=tuple(self.batches.seconds.cumulative()),
         )

@@ -30,6 +30,7 @@ from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Clock, Connection, Create, Delete, Operation, Registry, SetData, ZooKeeper
 from coordinator_tasks.core.protocol import claims
 from coordinator_tasks.core.znodes import put
+from spark_apps.agent.ownership.figures import ConsumerFigures
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.reports import Reports
 from spark_apps.agent.settings import Identity
@@ -143,6 +144,21 @@ class Agent:
             health=self.health(),
             topics={topic: self._topics.edit(topic, TopicOwnership.status) for topic in sorted(self._topics.names())},
             reports=self.reports.all(),
+        )
+
+    def figures(self) -> ConsumerFigures:
+        """What our metrics say."""
+        names = sorted(self._topics.names())
+        reports = len(self.reports.all()) + sum(
+            self._topics.edit(topic, lambda ownership: len(ownership.reports.all())) for topic in names
+        )
+        return ConsumerFigures(
+            consumer=self.identity.consumer,
+            cluster=self.identity.cluster,
+            incarnation=self.identity.incarnation,
+            health=self.health(),
+            reports=reports,
+            topics={topic: self._topics.edit(topic, TopicOwnership.figures) for topic in names},
         )
 
     def health(self) -> str:

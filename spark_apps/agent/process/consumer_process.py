@@ -24,6 +24,7 @@ from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.signals import on_signals
 from coordinator_tasks.status_tokens import StatusTokens
 from coordinator_tasks.wiring import ConsumerSession, Settings, open_consumer_session
+from spark_apps.agent.interface.metrics import exposed
 from spark_apps.agent.interface.sampling import SampledStatus
 from spark_apps.agent.interface.status_server import Interface, StatusServer
 from spark_apps.agent.process.agent import Agent, AgentTiming
@@ -162,7 +163,8 @@ class Process:
             self.agent = self._agent(server.address, topics)
             self._requests.hand_to(self.agent.leave)
             with self._status(self.agent) as status:
-                interface.serve(status, self.agent.posted, self.agent.health)
+                figures = self.agent.figures
+                interface.serve(status, self.agent.posted, self.agent.health, lambda: exposed(figures()))
                 while not self.agent.finished:
                     self.agent.step()
                     if self.agent.failure:

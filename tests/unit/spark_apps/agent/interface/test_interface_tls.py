@@ -37,7 +37,7 @@ def files(pair: Pair) -> TlsFiles:
 @contextmanager
 def served(tls: TlsFiles | None, status: Callable[[], ConsumerStatus] = lambda: STATUS) -> Iterator[StatusServer]:
     interface = Interface()
-    interface.serve(status, lambda topic, _: topic == "t", lambda: "ok")
+    interface.serve(status, lambda topic, _: topic == "t", lambda: "ok", bytes)
     server = StatusServer(interface, tokens=StatusTokens(TOKEN), tls=tls)
     try:
         yield server

@@ -39,7 +39,7 @@ class Consumer:
 
 def serving(consumer: Consumer) -> Interface:
     interface = Interface()
-    interface.serve(consumer.status, consumer.post, lambda: consumer.health)
+    interface.serve(consumer.status, consumer.post, lambda: consumer.health, lambda: b"metrics")
     return interface
 
 
@@ -102,6 +102,22 @@ def test_the_status_is_given_to_who_knows_the_token(server: tuple[StatusServer, 
         assert ask(one, "GET", "/v1/status", "wrong")[0] == 401
         assert ask(one, "POST", "/v1/topics/t", body=b"{}")[0] == 401
         assert token.encode() not in body
+
+
+def test_metrics_are_given_to_who_knows_the_token_once_there_are_some(server: tuple[StatusServer, str]) -> None:
+    one, token = server
+    assert ask(one, "GET", "/metrics", token) == (200, b"metrics")
+    assert ask(one, "GET", "/metrics", "wrong")[0] == (401 if token else 200)
+    assert ask(one, "GET", "/metrics", token, Origin="http://127.0.0.1")[0] == 403
+    assert ask(one, "GET", "/metrics", token, Host="rebound.example")[0] == 421
+
+
+def test_before_the_agent_is_there_no_metrics_are_given() -> None:
+    one = StatusServer(Interface())
+    try:
+        assert ask(one, "GET", "/metrics")[0] == 503
+    finally:
+        one.close()
 
 
 def test_health_is_up_or_down_for_load_balancers(server: tuple[StatusServer, str], consumer: Consumer) -> None:

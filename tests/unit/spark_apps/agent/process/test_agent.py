@@ -153,6 +153,18 @@ def stage() -> Stage:
     return Stage()
 
 
+def test_its_figures_are_those_of_all_its_topics() -> None:
+    stage = Stage()
+    stage.own(0, 1)
+    stage.step()
+    figures = stage.agent.figures()
+    assert (figures.consumer, figures.cluster, figures.incarnation, figures.health) == ("a", "c", 1, "ok")
+    assert {topic: (one.group, one.held) for topic, one in figures.topics.items()} == {"t": ("g", 2)}
+    assert figures.reports == 0
+    stage.topics.ownerships["t"].reports.add("x", "a problem")
+    assert stage.agent.figures().reports == 1
+
+
 def test_nothing_is_read_before_the_registration(stage: Stage) -> None:
     stage.own(0)
     other = Member("a", 9, "http://127.0.0.1:2", "boot")

@@ -1,0 +1,188 @@
+"""The coordinator's metrics for Prometheus, where no Airflow sends them: a look every few seconds, and an HTTP server.
+
+`/metrics` gives the last look; `/targets` the consumers' own interfaces, for Prometheus' `http_sd_configs`. The interface is open on
+loopback; any other address needs the status token, as a consumer's does.
+"""
+
+import hmac
+import ipaddress
+import json
+import logging
+import signal
+import socket
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+import typer
+
+from coordinator_tasks.cli import metrics_text
+from coordinator_tasks.cli.base import given_settings, opened
+from coordinator_tasks.cli.progress import waiting
+from coordinator_tasks.core.errors import CoordinatorError, Refused
+from coordinator_tasks.exposition import CONTENT_TYPE
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.overview import ConsumerOverview
+from coordinator_tasks.service.survey import Survey, Surveyor
+from coordinator_tasks.signals import stopped_by
+from coordinator_tasks.status_tokens import StatusTokens
+
+METRICS_PATH, TARGETS_PATH = "/metrics", "/targets"
+REQUEST_S = 10.0
+_SCRAPED = ("live", "draining", "detached")
+
+commands = typer.Typer()
+log = logging.getLogger(__name__)
+
+
+@commands.command()
+def metrics(
+    context: typer.Context,
+    listen: Annotated[
+        str, typer.Option(help="host:port of the HTTP server; port 0 takes a free one.")
+    ] = "127.0.0.1:9308",
+    every_s: Annotated[float, typer.Option("--every", min=1, max=300, help="Seconds between two looks.")] = 10.0,
+) -> None:
+    """Serve the coordinator's metrics for Prometheus at /metrics, until SIGINT or SIGTERM.
+
+    /targets names the consumers' interfaces for http_sd_configs. An address other than loopback needs the status token.
+    """
+    with stopped_by(signal.SIGINT, signal.SIGTERM) as stop, opened(context) as c:
+        page = Page(c.paths.cluster)
+        with serving(page, listen, _tokens(context)) as address:
+            waiting.stop()
+            print(f"metrics of cluster {c.paths.cluster} at {address}{METRICS_PATH}; end with Ctrl-C", flush=True)
+            keep_looking(c, page, every_s, stop)
+
+
+def _tokens(context: typer.Context) -> StatusTokens:
+    if context.obj is not None:  # an opener of a test comes without settings
+        return StatusTokens()
+    settings = given_settings()
+    return StatusTokens(settings.status_token, settings.status_token_file)
+
+
+class Page:
+    """What the server answers: replaced by each look."""
+
+    def __init__(self, cluster: str) -> None:
+        self.metrics = metrics_text.exposed(None, cluster, 0.0, 0.0)
+        self.targets = b"[]"
+
+
+def keep_looking(c: Coordinator, page: Page, every_s: float, stop: threading.Event) -> None:
+    """Look until `stop` is set. A look that fails is said once, and leaves only `coordinator_survey_up` 0."""
+    surveyor, problem, looked_at, took_s = Surveyor(c, every_s), "", 0.0, 0.0
+    while True:
+        began_s = c.clock.monotonic()
+        found: Survey | None = None
+        try:
+            found = surveyor.look()
+            looked_at, took_s = c.clock.now(), c.clock.monotonic() - began_s
+            page.targets = json.dumps(list(_targets(found.consumers))).encode()
+            if problem:
+                log.warning("everything answers again")
+            problem = ""
+        except CoordinatorError as error:
+            if str(error) != problem:
+                problem = str(error)
+                log.warning("the metrics are not known now: %s", error.told)
+        page.metrics = metrics_text.exposed(found, c.paths.cluster, looked_at, took_s)
+        if stop.wait(max(0.0, every_s - (c.clock.monotonic() - began_s))):
+            return
+
+
+def _targets(consumers: Iterable[ConsumerOverview]) -> Iterator[dict[str, object]]:
+    """Each consumer that may run something, in the form of Prometheus' HTTP service discovery."""
+    for one in consumers:
+        address = urlsplit(one.address)
+        if one.presence in _SCRAPED and address.netloc:
+            path = address.path.rstrip("/") + METRICS_PATH
+            yield {"targets": [address.netloc], "labels": {"__scheme__": address.scheme, "__metrics_path__": path}}
+
+
+@contextmanager
+def serving(page: Page, listen: str, tokens: StatusTokens) -> Iterator[str]:
+    """Answer for the block; gives the server's URL. Raises `Refused` for an address that cannot be used."""
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise Refused(f"{listen!r} is no address to listen at; write host:port, such as 127.0.0.1:9308")
+    host = host.strip("[]")
+    if not tokens.all() and not _is_loopback(host):
+        raise Refused(
+            f"the metrics would be served at {host} without a token, open to the network; set a status token, "
+            "or listen at 127.0.0.1"
+        )
+    try:
+        server = _Server((host, int(port)), type("BoundHandler", (_Handler,), {"page": page, "tokens": tokens}))
+    except OSError as error:
+        raise Refused(f"the metrics cannot be served at {listen} ({error}); choose another address") from error
+    thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="metrics", daemon=True)
+    thread.start()
+    try:
+        yield f"http://{listen.rpartition(':')[0]}:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type["_Handler"]) -> None:
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(address, handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the base class's
+        log.debug("a request from %s was broken off", client_address, exc_info=True)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One request in each connection, within `REQUEST_S`."""
+
+    page: Page
+    tokens: StatusTokens
+    timeout = REQUEST_S
+    server_version = "coordinator"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        tokens = self.tokens.all()
+        given = self.headers.get("Authorization", "").encode()
+        host = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
+        if "Origin" in self.headers or not (tokens or _is_loopback(host)):
+            # A page can let its own name point here; without a token we answer to loopback's names only.
+            self._send(HTTPStatus.FORBIDDEN, b'{"error": "web pages get no answer"}')
+        elif tokens and not any(hmac.compare_digest(given, f"Bearer {token}".encode()) for token in tokens):
+            self._send(HTTPStatus.UNAUTHORIZED, b'{"error": "the token is missing or wrong"}')
+        elif self.path == METRICS_PATH:
+            self._send(HTTPStatus.OK, self.page.metrics, CONTENT_TYPE)
+        elif self.path == TARGETS_PATH:
+            self._send(HTTPStatus.OK, self.page.targets)
+        else:
+            known = {"error": f"there are {METRICS_PATH} and {TARGETS_PATH}"}
+            self._send(HTTPStatus.NOT_FOUND, json.dumps(known).encode())
+
+    def _send(self, code: HTTPStatus, body: bytes, kind: str = "application/json") -> None:
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the base class's
+        log.debug(format, *arguments)

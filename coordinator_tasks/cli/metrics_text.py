@@ -1,0 +1,168 @@
+"""A survey of a cluster as metrics: names of ours for what only the coordinator knows, and those of Burrow for the groups.
+
+Bounded: at most `MAX_TOPICS` topics, `MAX_CONSUMERS` consumers and `MAX_PARTITIONS` partitions have series of their own, the first
+ones by name. The others are counted in `coordinator_series_left_out`.
+"""
+
+from collections import Counter
+
+from coordinator_tasks.core.lag import LagStatus
+from coordinator_tasks.core.model import MoveKind, State
+from coordinator_tasks.exposition import Families
+from coordinator_tasks.service.figures import TopicFigures
+from coordinator_tasks.service.survey import Happened, PartitionLag, Survey
+
+MAX_TOPICS = 1_000
+MAX_CONSUMERS = 2_000
+MAX_PARTITIONS = 10_000
+_STATUSES = ", ".join(f"{one.value} = {one.name}" for one in LagStatus)
+
+
+def exposed(found: Survey | None, cluster: str, looked_at: float, took_s: float) -> bytes:
+    """The answer to `/metrics`. `found` None = the last look has failed, so nothing is known now.
+
+    `looked_at`: when the last look that worked has ended, in seconds since 1970 (0 = none); `took_s`: how long it took.
+    """
+    families, mine = Families(), {"cluster_name": cluster}
+    up = float(found is not None)
+    families.gauge("coordinator_survey_up", "1 = the last look at the cluster worked", mine, up)
+    families.gauge("coordinator_survey_timestamp_seconds", "End of the last look that worked", mine, looked_at)
+    families.gauge("coordinator_survey_duration_seconds", "How long that look took", mine, took_s)
+    if found is not None:
+        _add_topics(families, mine, found)
+        _add_consumers(families, mine, found)
+        _add_groups(families, mine, found)
+    return families.text()
+
+
+def _add_topics(families: Families, mine: dict[str, str], found: Survey) -> None:
+    _left_out(families, mine, "topic", len(found.topics) - MAX_TOPICS)
+    for one in found.topics[:MAX_TOPICS]:
+        labels = {**mine, "topic": one.topic}
+        families.gauge("coordinator_topic_unreadable", "1 = its nodes cannot be read", labels, float(bool(one.problem)))
+        if not one.problem:
+            _add_topic(families, labels, one)
+            families.gauge(
+                "coordinator_topic_unowned_oldest_seconds",
+                "How long a partition has been seen without an owner, the longest of the topic",
+                labels,
+                found.oldest_unowned_s.get(one.topic, 0.0),
+            )
+        _add_happened(families, labels, found.happened.get(one.topic, Happened()))
+
+
+def _add_topic(families: Families, labels: dict[str, str], one: TopicFigures) -> None:
+    for state in State:
+        value = float(one.state is state)
+        families.gauge("coordinator_topic_state", "1 = the topic is in this state", {**labels, "state": state}, value)
+    gauges = {
+        "coordinator_topic_not_stable_seconds": ("How long its rebalance lasts; 0 = Stable", one.not_stable_s),
+        "coordinator_topic_epoch": ("Writes to its node", one.epoch),
+        "coordinator_topic_partitions": ("Partitions", len(one.partitions)),
+        "coordinator_topic_unowned_partitions": ("Partitions that nobody has or is about to get", len(one.unowned)),
+        "coordinator_topic_moving_partitions": ("Partitions whose close or start is awaited", one.moving),
+        "coordinator_topic_handoffs": ("Partitions on their way from one owner to another", one.handoffs),
+    }
+    for name, (text, value) in gauges.items():
+        families.gauge(name, text, labels, value)
+
+
+def _add_happened(families: Families, labels: dict[str, str], happened: Happened) -> None:
+    families.counter("coordinator_rebalances_total", "Rebalances that have ended", labels, happened.rebalances)
+    for kind in MoveKind:
+        count = happened.moves[str(kind)]
+        families.counter("coordinator_moves_total", "Planned moves of partitions", {**labels, "kind": kind}, count)
+    families.counter(
+        "coordinator_unowned_partition_seconds_total",
+        "Seconds without an owner, of all partitions together",
+        labels,
+        happened.unowned_s,
+    )
+    families.histogram(
+        "coordinator_pause_seconds",
+        "Pauses of moved partitions in which records waited: the longest wait of a record",
+        labels,
+        happened.pauses.cumulative(),
+        happened.pauses.total,
+    )
+    for result, count in (("at_least", happened.at_least), ("nothing_waited", happened.idle)):
+        families.counter(
+            "coordinator_pauses_other_total",
+            "Moved partitions without a measured pause: it was longer than known, or no record waited",
+            {**labels, "result": result},
+            count,
+        )
+    families.counter(
+        "coordinator_pause_records_total", "Records that waited for a moved partition", labels, happened.waited
+    )
+    families.histogram(
+        "coordinator_unmoved_stall_seconds",
+        "Of each rebalance, the longest stall of a partition that did not move",
+        labels,
+        happened.stalls.cumulative(),
+        happened.stalls.total,
+    )
+
+
+def _add_consumers(families: Families, mine: dict[str, str], found: Survey) -> None:
+    for presence, count in sorted(Counter(one.presence for one in found.consumers).items()):
+        labels = {**mine, "presence": presence}
+        families.gauge("coordinator_consumers", "Consumers by what is known of them", labels, count)
+    families.gauge("coordinator_consumers_wanted", "Consumers that the fleets want", mine, found.wanted)
+    _left_out(families, mine, "consumer", len(found.consumers) - MAX_CONSUMERS)
+    for one in found.consumers[:MAX_CONSUMERS]:
+        labels = {**mine, "consumer_id": one.consumer}
+        families.gauge("coordinator_incarnation", "Of its present or last process", labels, one.incarnation)
+        families.gauge("coordinator_consumer_answers", "1 = its interface answers", labels, float(bool(one.health)))
+        owned = sum(len(topic.assigned) for topic in one.topics)
+        families.gauge("coordinator_assigned_partitions", "Partitions that are assigned to it", labels, owned)
+
+
+def _add_groups(families: Families, mine: dict[str, str], found: Survey) -> None:
+    cluster = mine["cluster_name"]
+    for group in found.unknown:
+        labels = {"cluster": cluster, "consumer_group": group}
+        families.gauge("burrow_kafka_consumer_status", f"Of the group: 0 = unknown, {_STATUSES}", labels, 0)
+    for group, status in found.groups.items():
+        labels = {"cluster": cluster, "consumer_group": group}
+        total = sum(one.lag for one in found.lags if one.group == group)
+        families.gauge("burrow_kafka_consumer_status", f"Of the group: 0 = unknown, {_STATUSES}", labels, status)
+        families.gauge("burrow_kafka_consumer_lag_total", "Lag of all its partitions, in offsets", labels, total)
+    _left_out(families, mine, "partition", len(found.lags) - MAX_PARTITIONS)
+    for one in found.lags[:MAX_PARTITIONS]:
+        _add_partition(families, cluster, one)
+
+
+def _add_partition(families: Families, cluster: str, one: PartitionLag) -> None:
+    labels = {
+        "cluster": cluster,
+        "consumer_group": one.group,
+        "topic": one.topic,
+        "partition": str(one.partition),
+    }
+    families.gauge("burrow_kafka_topic_partition_status", f"Of the partition: {_STATUSES}", labels, one.status)
+    families.gauge("burrow_kafka_consumer_partition_lag", "From the commit to the log's end", labels, one.lag)
+    families.gauge("burrow_kafka_consumer_current_offset", "The committed offset", labels, one.offset)
+    if one.told:
+        return
+    # Nobody else tells it: the series of each partition come from one place only.
+    labels = {
+        "cluster_name": cluster,
+        "group": one.group,
+        "topic": one.topic,
+        "partition": str(one.partition),
+        "consumer_id": one.owner,
+    }
+    families.gauge("kafka_consumergroup_group_offset", "The committed offset; no owner tells more", labels, one.offset)
+    families.gauge("kafka_consumergroup_group_lag", "From the commit to the log's end", labels, one.lag)
+    families.gauge(
+        "kafka_consumergroup_group_lag_seconds",
+        "For how long the next record has been in the log, estimated",
+        labels,
+        one.lag_s,
+    )
+
+
+def _left_out(families: Families, mine: dict[str, str], kind: str, count: int) -> None:
+    labels = {**mine, "kind": kind}
+    families.gauge("coordinator_series_left_out", "What has no series of its own", labels, max(0, count))

@@ -1,0 +1,112 @@
+"""How far a group is behind: in seconds, and as one of the words of Burrow.
+
+Rules: https://github.com/linkedin/Burrow/wiki/Consumer-Lag-Evaluation-Rules, in the order of Burrow 1.9. Two of its settings are
+fixed here: a partition is judged by a full window only, and STOP needs a silence as long as a window. So the first looks
+raise no alarm.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import pairwise
+
+WINDOW = 10
+"""Looks in a window, as Burrow's `intervals`."""
+POINTS = 32
+"""Points of a log's end that are kept; with more of them every second one is dropped, so that old ones lie further apart."""
+_AT_END = 2
+
+
+class LagStatus(IntEnum):
+    """Burrow's numbers, as its own metrics have them. ERR is of a group: one of its partitions is in STOP, STALL or REWIND."""
+
+    OK = 1
+    WARN = 2
+    ERR = 3
+    STOP = 4
+    STALL = 5
+    REWIND = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A commit as seen at a time in seconds: `offset`, and `lag` offsets to the log's end then (`None` = unknown)."""
+
+    at: float
+    offset: int
+    lag: int | None
+
+
+def partition_status(looks: Sequence[Look], ends: Sequence[int], lag: int, now: float, window_s: float) -> LagStatus:
+    """The status of one partition.
+
+    `looks`: the last commits, oldest first, at most `WINDOW`; `ends`: the log's last ends; `lag`: at present;
+    `window_s`: how long a full window takes.
+    """
+    if lag <= 0 or not looks:
+        return LagStatus.OK
+    silent_s, covered_s = now - looks[-1].at, looks[-1].at - looks[0].at
+    if silent_s > max(covered_s, window_s) and all(end > looks[-1].offset for end in ends):
+        return LagStatus.STOP
+    if _rewound(looks):
+        return LagStatus.REWIND
+    if len(looks) < WINDOW or any(one.lag == 0 for one in looks):
+        return LagStatus.OK
+    if all(one.offset == looks[0].offset for one in looks):
+        return LagStatus.STALL
+    lags = [one.lag for one in looks if one.lag is not None]
+    if all(later >= earlier for earlier, later in pairwise(lags)):
+        return LagStatus.WARN
+    return LagStatus.OK
+
+
+def group_status(partitions: Iterable[LagStatus]) -> LagStatus:
+    """The worst of its partitions, at most ERR."""
+    return min(max(partitions, default=LagStatus.OK), LagStatus.ERR)
+
+
+def _rewound(looks: Sequence[Look]) -> bool:
+    """Whether an offset went back, and did not reach its former place again."""
+    for number in range(1, len(looks)):
+        before = looks[number - 1].offset
+        if looks[number].offset < before:
+            return all(one.offset < before for one in looks[number:])
+    return False
+
+
+class EndPoints:
+    """When the log's end was where: at most `POINTS` pairs of offset and seconds, oldest first."""
+
+    def __init__(self) -> None:
+        self._points: list[tuple[int, float]] = []
+
+    def see(self, end: int, at: float) -> None:
+        """The end as just read. While it stands still, the last point moves: its next record is not there before."""
+        points = self._points
+        if points and end < points[-1][0]:
+            points.clear()  # the topic was recreated
+        if len(points) >= _AT_END and points[-2][0] == points[-1][0] == end:
+            points[-1] = (end, at)
+            return
+        points.append((end, at))
+        if len(points) > POINTS:
+            del points[1:-1:2]
+
+    def behind_s(self, offset: int, now: float) -> float | None:
+        """For how long the record at `offset` has been in the log: 0 = it is not there yet, `None` = nobody can say.
+
+        Between two points, records are taken as evenly spaced; before the first one, as spaced as in all points.
+        """
+        points = self._points
+        if not points:
+            return None
+        first, last = points[0], points[-1]
+        if offset >= last[0]:
+            return 0.0
+        if offset >= first[0]:
+            at = max(number for number, (end, _) in enumerate(points) if end <= offset)
+            first, last = points[at], points[at + 1]
+        if last[0] == first[0] or last[1] <= first[1]:
+            return None
+        rate = (last[0] - first[0]) / (last[1] - first[1])
+        return max(0.0, now - (first[1] + (offset - first[0]) / rate))

@@ -1,0 +1,55 @@
+"""Metrics in the text that Prometheus reads, from figures that are taken when it asks: no global registry, no state here."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+Labels = Mapping[str, str]
+
+
+class Families:
+    """The metrics of one answer, by name; each has its labels and its help from its first value."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Metric] = {}
+
+    def gauge(self, name: str, text: str, labels: Labels, value: float | None) -> None:
+        """One value now; `None` = unknown, which adds no series."""
+        family = self._found.get(name) or self._add(GaugeMetricFamily(name, text, labels=list(labels)))
+        if value is not None:
+            family.add_metric(list(labels.values()), value)  # type: ignore[attr-defined]
+
+    def counter(self, name: str, text: str, labels: Labels, value: float) -> None:
+        """A value that only grows; `name` ends in `_total`."""
+        family = self._found.get(name) or self._add(CounterMetricFamily(name, text, labels=list(labels)), name)
+        family.add_metric(list(labels.values()), value)  # type: ignore[attr-defined]
+
+    def histogram(self, name: str, text: str, labels: Labels, buckets: Iterable[tuple[str, int]], total: float) -> None:
+        """Cumulative counts by upper bound, and the sum of all values."""
+        family = self._found.get(name) or self._add(HistogramMetricFamily(name, text, labels=list(labels)))
+        family.add_metric(list(labels.values()), list(buckets), total)  # type: ignore[attr-defined]
+
+    def _add(self, family: Metric, name: str = "") -> Metric:
+        self._found[name or family.name] = family
+        return family
+
+    def text(self) -> bytes:
+        """All of them, for `CONTENT_TYPE`."""
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_Once(self._found.values()))
+        return generate_latest(registry)
+
+
+class _Once(Collector):
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._families
+
+    def describe(self) -> Iterator[Metric]:
+        """Registering asks nothing."""
+        yield from ()

@@ -1,0 +1,61 @@
+"""The figures of the managed topics that metrics show, from ZooKeeper alone. Writes nothing."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from coordinator_tasks.core.errors import LookAgain, Malformed, Refused
+from coordinator_tasks.core.machine.world import TopicView
+from coordinator_tasks.core.model import State
+from coordinator_tasks.service import store, transitions
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.overview import moving_in, unowned_in
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFigures:
+    """One managed topic. `not_stable_s`: how long its rebalance has lasted so far; 0 while it is Stable or never planned.
+
+    `unowned`: partitions that nobody has or is about to get; `moving`: those whose close or start is awaited; `handoffs`:
+    those on their way from one owner to another. `problem` = why it cannot be read; then the figures are empty.
+    """
+
+    topic: str
+    group: str = ""
+    state: State = State.INITIAL
+    epoch: int = 0
+    not_stable_s: float = 0.0
+    partitions: tuple[int, ...] = ()
+    unowned: tuple[int, ...] = ()
+    moving: int = 0
+    handoffs: int = 0
+    problem: str = ""
+
+
+def figures(c: Coordinator, names: Collection[str] = ()) -> list[TopicFigures]:
+    """The managed topics (or those named), sorted. Raises `StoreUnavailable`."""
+    return [_of_topic(c, name) for name in sorted(set(names or transitions.topics(c)))]
+
+
+def _of_topic(c: Coordinator, name: str) -> TopicFigures:
+    try:
+        view = store.load(c.zk, c.paths, name).view
+    except (Malformed, Refused, LookAgain) as error:
+        return TopicFigures(name, problem=error.told)
+    return TopicFigures(
+        topic=name,
+        group=view.config.group_id,
+        state=view.state.state if view.state is not None else State.INITIAL,
+        epoch=view.node.epoch if view.node is not None else 0,
+        not_stable_s=_not_stable_s(view, c.clock.now()),
+        partitions=view.partitions,
+        unowned=unowned_in(view),
+        moving=len(moving_in(view)),
+        handoffs=len(view.node.handoff) if view.node is not None else 0,
+    )
+
+
+def _not_stable_s(view: TopicView, now: float) -> float:
+    state = view.state
+    if state is None or state.state is State.STABLE:
+        return 0.0
+    return max(0.0, now - (state.began_at or state.since_at or now))

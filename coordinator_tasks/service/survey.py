@@ -1,0 +1,289 @@
+"""Looks at a cluster again and again, for metrics: what is now, what has happened since, and how far the groups are behind.
+
+What has happened is counted from the histories since the first look. It writes nothing, and needs no Airflow.
+"""
+
+from collections import Counter, deque
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from coordinator_tasks.core.buckets import PAUSE_S, Buckets
+from coordinator_tasks.core.codecs.history_codec import decode_record
+from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, Malformed, Refused
+from coordinator_tasks.core.lag import WINDOW, EndPoints, LagStatus, Look, group_status, partition_status
+from coordinator_tasks.core.model import Pauses, Record, State
+from coordinator_tasks.core.names import is_topic
+from coordinator_tasks.core.ports import GroupAnswer, Wanted
+from coordinator_tasks.core.znodes import find_many
+from coordinator_tasks.service import history, overview, store
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.figures import TopicFigures, figures
+from coordinator_tasks.service.fleet import fleets
+from coordinator_tasks.service.overview import ConsumerOverview
+from coordinator_tasks.service.pauses import COMPLETE_S
+
+MAX_RECORDS = 500
+"""Records of one topic in one look; older ones are skipped."""
+
+
+@dataclass(slots=True)
+class Happened:
+    """What has happened with one topic since the first look.
+
+    `moves`: by kind; `pauses`: of moved partitions with waiting records, in seconds; `at_least`: pauses that are longer than
+    measured; `idle`: moved partitions where nothing waited; `waited`: records that waited; `stalls`: of each rebalance, the
+    longest stall of a partition that stayed. `unowned_s`: seconds without an owner, of all partitions together.
+    """
+
+    rebalances: int = 0
+    moves: Counter[str] = field(default_factory=Counter)
+    pauses: Buckets = field(default_factory=lambda: Buckets(PAUSE_S))
+    at_least: int = 0
+    idle: int = 0
+    waited: int = 0
+    stalls: Buckets = field(default_factory=lambda: Buckets(PAUSE_S))
+    unowned_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """By the group's commit in Kafka. `lag_s`: `None` = unknown; `told`: its owner answers, and tells its lag itself."""
+
+    group: str
+    topic: str
+    partition: int
+    owner: str
+    offset: int
+    end: int
+    lag: int
+    lag_s: float | None
+    status: LagStatus
+    told: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """One look. `oldest_unowned_s`: topic → how long its oldest partition without an owner has been seen so.
+
+    `wanted`: how many consumers the fleets want; `groups`: Burrow's status of each; `unknown`: groups of which Kafka does not
+    tell the offsets, with the reason.
+    """
+
+    cluster: str
+    topics: tuple[TopicFigures, ...]
+    consumers: tuple[ConsumerOverview, ...]
+    wanted: int
+    happened: Mapping[str, Happened]
+    oldest_unowned_s: Mapping[str, float]
+    lags: tuple[PartitionLag, ...]
+    groups: Mapping[str, LagStatus]
+    unknown: Mapping[str, str]
+
+
+class Surveyor:
+    """Keeps what the looks need of each other. `every_s`: the pause between two looks, by which silence is judged."""
+
+    def __init__(self, c: Coordinator, every_s: float) -> None:
+        self._c = c
+        self._every_s = every_s
+        self._events: dict[str, _Events] = {}
+        self._lags: dict[tuple[str, int], _LagWindow] = {}
+        self._unowned: dict[str, dict[int, float]] = {}
+        self._looked_at: float | None = None
+
+    def look(self) -> Survey:
+        """Look once. Raises `StoreUnavailable` and `DiscoveryUnavailable`; without Kafka the lags are unknown."""
+        c = self._c
+        topics, consumers = tuple(figures(c)), tuple(overview.consumers(c))
+        self._count(topics)
+        unknown: dict[str, str] = {}
+        lags = tuple(self._measured(topics, consumers, unknown))
+        by_group: dict[str, list[LagStatus]] = {}
+        for one in lags:
+            by_group.setdefault(one.group, []).append(one.status)
+        now = c.clock.monotonic()
+        return Survey(
+            cluster=c.paths.cluster,
+            topics=topics,
+            consumers=consumers,
+            wanted=len({consumer for fleet in fleets(c) for consumer in fleet.consumers}),
+            happened={topic: events.happened for topic, events in self._events.items()},
+            oldest_unowned_s={topic: now - min(since.values()) for topic, since in self._unowned.items() if since},
+            lags=lags,
+            groups={group: group_status(found) for group, found in by_group.items()},
+            unknown=unknown,
+        )
+
+    # What has happened -----------------------------------------------------------------------------------------------
+
+    def _count(self, topics: Collection[TopicFigures]) -> None:
+        now = self._c.clock.monotonic()
+        passed_s = 0.0 if self._looked_at is None else now - self._looked_at
+        self._looked_at = now
+        names = {one.topic for one in topics}
+        self._events = {topic: events for topic, events in self._events.items() if topic in names}
+        self._unowned = {topic: since for topic, since in self._unowned.items() if topic in names}
+        for one in topics:
+            events = self._events.get(one.topic)
+            if events is None:
+                events = self._events[one.topic] = _Events(self._c, one.topic)
+            events.look()
+            before = self._unowned.get(one.topic, {})
+            # Half of the pause, on average, for what has lost or found an owner since.
+            events.happened.unowned_s += passed_s * (len(before) + len(one.unowned)) / 2
+            self._unowned[one.topic] = {partition: before.get(partition, now) for partition in one.unowned}
+
+    # How far the groups are behind -----------------------------------------------------------------------------------
+
+    def _measured(
+        self, topics: Collection[TopicFigures], consumers: Collection[ConsumerOverview], unknown: dict[str, str]
+    ) -> Iterator[PartitionLag]:
+        wanted: dict[str, dict[str, tuple[int, ...]]] = {}
+        for one in topics:
+            if one.group and one.partitions:
+                wanted.setdefault(one.group, {})[one.topic] = one.partitions
+        nodes = store.load_nodes(self._c.zk, self._c.paths, [one.topic for one in topics])
+        running = {
+            (topic.topic, partition)
+            for one in consumers
+            if one.health
+            for topic in one.topics
+            for partition in topic.running
+        }
+        windows: dict[tuple[str, int], _LagWindow] = {}
+        for group, answer in self._committed(wanted).items():
+            try:
+                if isinstance(answer, CoordinatorError):
+                    raise answer
+                ends = {topic: self._ends(topic, partitions) for topic, partitions in wanted[group].items()}
+            except (KafkaUnavailable, Refused) as error:
+                unknown[group] = error.told
+                continue
+            for topic, committed in answer.items():
+                for partition, entry in sorted(committed.items()):
+                    if partition not in ends[topic]:
+                        continue
+                    key = (topic, partition)
+                    window = windows[key] = self._lags.get(key) or _LagWindow()
+                    owner = nodes[topic].assignments.get(partition, "") if topic in nodes else ""
+                    now, told = self._c.clock.monotonic(), key in running
+                    window.see(entry.offset, ends[topic][partition], now, told=told)
+                    yield window.lag(group, topic, partition, owner, now, WINDOW * self._every_s, told=told)
+        self._lags = windows
+
+    def _committed(self, wanted: Wanted) -> Mapping[str, GroupAnswer]:
+        try:
+            return self._c.kafka.committed(wanted) if wanted else {}
+        except KafkaUnavailable as error:
+            return dict.fromkeys(wanted, error)
+
+    def _ends(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
+        return {partition: end for partition, (_, end) in self._c.kafka.bounds(topic, partitions).items()}
+
+
+class _LagWindow:
+    """The last commits of one partition, and the log's ends then."""
+
+    def __init__(self) -> None:
+        self._looks: deque[Look] = deque(maxlen=WINDOW)
+        self._ends: deque[int] = deque(maxlen=WINDOW)
+        self._points = EndPoints()
+
+    def see(self, offset: int, end: int, now: float, *, told: bool) -> None:
+        """A look. Who answers and runs the partition would commit: the same offset again is a commit of it.
+
+        Our consumers commit only what has changed; Burrow expects a commit at every turn.
+        """
+        self._points.see(end, now)
+        self._ends.append(end)
+        if told or not self._looks or self._looks[-1].offset != offset:
+            self._looks.append(Look(now, offset, max(0, end - offset)))
+
+    def lag(
+        self, group: str, topic: str, partition: int, owner: str, now: float, window_s: float, *, told: bool
+    ) -> PartitionLag:
+        offset, end = self._looks[-1].offset, self._ends[-1]
+        lag = max(0, end - offset)
+        status = partition_status(tuple(self._looks), self._ends, lag, now, window_s)
+        behind_s = self._points.behind_s(offset, now)
+        return PartitionLag(group, topic, partition, owner, offset, end, lag, behind_s, status, told)
+
+
+class _Events:
+    """Counts the records of one topic, and its pauses as they are completed."""
+
+    def __init__(self, c: Coordinator, topic: str) -> None:
+        self.happened = Happened()
+        self._c = c
+        self._topic = topic
+        self._changes: int | None = None  # how often a record was added or pruned
+        self._last: int | None = None
+        self._open: dict[int, _Open] = {}
+
+    def look(self) -> None:
+        """Count what is new; a record that cannot be read counts for nothing."""
+        if not is_topic(self._topic):
+            return
+        folder = self._c.zk.find(self._c.paths.history(self._topic))
+        changes = folder.stat.children_version if folder is not None else -1
+        if changes != self._changes:
+            self._changes = changes
+            self._count(self._newer())
+        self._complete()
+
+    def _newer(self) -> list[Record]:
+        names = [int(name) for name in history.names(self._c, self._topic)]
+        newest, last = max(names, default=-1), self._last
+        self._last = newest
+        return [] if last is None else self._read([one for one in names if one > last][-MAX_RECORDS:])
+
+    def _read(self, sequences: Collection[int]) -> list[Record]:
+        paths = {sequence: self._c.paths.record(self._topic, sequence) for sequence in sequences}
+        found: list[Record] = []
+        for sequence, node in find_many(self._c.zk, paths).items():
+            try:
+                found.append(decode_record(paths[sequence], node.data, sequence))
+            except Malformed:
+                continue  # who looks at the history says it
+        return found
+
+    def _count(self, records: Collection[Record]) -> None:
+        for record in records:
+            self.happened.moves.update(str(move.kind) for move in record.moves)
+            if record.target is State.STABLE:
+                self.happened.rebalances += 1
+                self._open[record.sequence] = _Open(self._c.clock.monotonic() + COMPLETE_S)
+
+    def _complete(self) -> None:
+        now = self._c.clock.monotonic()
+        self._open = {sequence: one for sequence, one in self._open.items() if now < one.until}
+        for record in self._read(list(self._open)) if self._open else ():
+            if record.pauses is not None and self._open[record.sequence].count(record.pauses, self.happened):
+                del self._open[record.sequence]
+
+
+class _Open:
+    """A rebalance that has ended, whose pauses are being measured; `counted`: the partitions that count already."""
+
+    def __init__(self, until: float) -> None:
+        self.until = until
+        self._counted: set[int] = set()
+        self._stall_counted = False
+
+    def count(self, found: Pauses, happened: Happened) -> bool:
+        """Count what is new; whether nothing is missing any more."""
+        for one in found.measured:
+            if one.partition in self._counted:
+                continue
+            self._counted.add(one.partition)
+            happened.waited += one.records
+            if one.wait_s is None:
+                happened.idle += 1
+            elif one.least:
+                happened.at_least += 1
+            else:
+                happened.pauses.add(one.wait_s)
+        if found.unmoved is not None and not self._stall_counted:
+            self._stall_counted = True
+            happened.stalls.add(found.unmoved.longest_s)
+        return found.missing == 0

@@ -1,0 +1,112 @@
+"""The coordinator's figures through Airflow's own metrics: StatsD, Datadog or OpenTelemetry, whichever the site has on.
+
+Where the site's metrics have tags, cluster and topic are tags. Plain StatsD has none, so there they stand behind the name:
+`coordinator.topic.epoch.main.orders`, with `__` for a dot, as Airflow does.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from functools import partial
+
+from airflow.configuration import conf
+from airflow.sdk.observability.stats import Stats
+
+from coordinator_tasks.core.model import Pause, State
+from coordinator_tasks.service import overview
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.figures import TopicFigures, figures
+from coordinator_tasks.service.pauses import Told
+from coordinator_tasks.service.transitions import Outcome, TopicReport
+
+PREFIX = "coordinator."
+MAX_TOPICS = 1_000
+"""The first ones by name have gauges."""
+_SWITCHES = ("statsd_on", "statsd_datadog_enabled", "otel_on")
+
+
+def are_on() -> bool:
+    """Whether this Airflow sends metrics anywhere."""
+    return any(conf.getboolean("metrics", switch, fallback=False) for switch in _SWITCHES)
+
+
+def tell_reports(cluster: str, reports: Iterable[TopicReport]) -> None:
+    """What a transition has written: moves by kind, and rebalances that have ended."""
+    for report in reports:
+        if report.outcome is not Outcome.WRITTEN:
+            continue
+        for kind, count in Counter(str(move.kind) for move in report.moves).items():
+            _count("moves", count, cluster, topic=report.topic, kind=kind)
+        if report.after is State.STABLE:
+            _count("rebalances", 1, cluster, topic=report.topic)
+
+
+def pauses_told(cluster: str) -> Told:
+    """Sends each pause of a moved partition as a timing, and counts the records that waited."""
+    return partial(_tell_pauses, cluster)
+
+
+def _tell_pauses(cluster: str, topic: str, found: Sequence[Pause]) -> None:
+    for one in found:
+        if one.wait_s is not None and not one.least:
+            _timing("pause", one.wait_s, cluster, topic=topic)
+    _count("pause_records", sum(one.records for one in found), cluster, topic=topic)
+
+
+def tell_figures(c: Coordinator) -> None:
+    """The gauges of the cluster: its topics, and its consumers by what is known of them. Raises the `Unavailable` kinds."""
+    if not are_on():
+        return
+    cluster = c.paths.cluster
+    for one in figures(c)[:MAX_TOPICS]:
+        _tell_topic(cluster, one)
+    for presence, count in Counter(one.presence for one in overview.consumers(c)).items():
+        _gauge("consumers", count, cluster, presence=presence)
+
+
+def _tell_topic(cluster: str, one: TopicFigures) -> None:
+    _gauge("topic.unreadable", int(bool(one.problem)), cluster, topic=one.topic)
+    if one.problem:
+        return
+    for state in State:
+        _gauge("topic.state", int(one.state is state), cluster, topic=one.topic, state=str(state))
+    values = {
+        "not_stable_seconds": one.not_stable_s,
+        "epoch": one.epoch,
+        "partitions": len(one.partitions),
+        "unowned_partitions": len(one.unowned),
+        "moving_partitions": one.moving,
+        "handoffs": one.handoffs,
+    }
+    for name, value in values.items():
+        _gauge(f"topic.{name}", value, cluster, topic=one.topic)
+
+
+def _gauge(name: str, value: float, cluster: str, **tags: str) -> None:
+    _send(lambda stat, has: Stats.gauge(stat, value, tags=has), name, cluster, tags)
+
+
+def _count(name: str, count: int, cluster: str, **tags: str) -> None:
+    if count:
+        _send(lambda stat, has: Stats.incr(stat, count, tags=has), name, cluster, tags)
+
+
+def _timing(name: str, seconds: float, cluster: str, **tags: str) -> None:
+    _send(lambda stat, has: Stats.timing(stat, timedelta(seconds=seconds), tags=has), name, cluster, tags)
+
+
+def _send(send: Callable[[str, dict[str, str]], None], name: str, cluster: str, tags: dict[str, str]) -> None:
+    every = {"cluster": cluster, **tags}
+    if _have_tags():
+        send(PREFIX + name, every)
+    else:
+        send(PREFIX + ".".join([name, *(value.replace(".", "__").replace(" ", "_") for value in every.values())]), {})
+
+
+def _have_tags() -> bool:
+    """Whether the tags of a metric reach the site."""
+    if conf.getboolean("metrics", "statsd_on", fallback=False):
+        return conf.getboolean("metrics", "statsd_influxdb_enabled", fallback=False) or conf.getboolean(
+            "metrics", "statsd_datadog_enabled", fallback=False
+        )
+    return True

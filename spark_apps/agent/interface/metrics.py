@@ -1,0 +1,106 @@
+"""A consumer's figures as metrics. Names: those of Kafka Lag Exporter for lag, OpenTelemetry's for messaging, ours for the rest.
+
+At most `MAX_PARTITIONS` partitions of `MAX_TOPICS` topics have series of their own: the first ones by name and number. The sums
+of a topic count all of its partitions.
+"""
+
+from coordinator_tasks.exposition import Families
+from spark_apps.agent.ownership.figures import ConsumerFigures, TopicFigures
+
+MAX_PARTITIONS = 2_000
+MAX_TOPICS = 300
+_HEALTHY = ("ok", "detached")
+
+
+def exposed(figures: ConsumerFigures, limit: int = MAX_PARTITIONS) -> bytes:
+    """The answer to `/metrics`."""
+    found, left = Families(), limit
+    mine = {"cluster_name": figures.cluster, "consumer_id": figures.consumer}
+    healthy = float(figures.health in _HEALTHY)
+    found.gauge("coordinator_consumer_healthy", "1 = it works; 0 = it is stuck, leaves, or has failed", mine, healthy)
+    connected = float(figures.health == "ok")
+    found.gauge("coordinator_consumer_registered", "1 = registered by a session with ZooKeeper", mine, connected)
+    found.gauge("coordinator_consumer_incarnation", "The number of this process", mine, figures.incarnation)
+    found.gauge("coordinator_consumer_reports", "Problems that its status reports", mine, figures.reports)
+    for topic, one in sorted(figures.topics.items())[:MAX_TOPICS]:
+        _add_topic(found, mine, topic, one)
+        shown = sorted(one.partitions)[:left]
+        left -= len(shown)
+        for partition in shown:
+            _add_partition(found, mine, topic, one, partition)
+    counted = sum(len(one.partitions) for one in figures.topics.values())
+    found.gauge(
+        "coordinator_consumer_partitions_left_out",
+        f"Partitions beyond {limit}, or of topics beyond {MAX_TOPICS}, which have no series of their own",
+        mine,
+        counted - (limit - left),
+    )
+    return found.text()
+
+
+def _add_topic(found: Families, mine: dict[str, str], topic: str, one: TopicFigures) -> None:
+    labels = {**mine, "group": one.group, "topic": topic}
+    lags = [partition.lag for partition in one.partitions.values() if partition.lag is not None]
+    late = [partition.lag_s for partition in one.partitions.values() if partition.lag_s is not None]
+    found.gauge("coordinator_consumer_partitions", "Partitions that it holds", labels, one.held)
+    found.gauge("coordinator_consumer_acted_epoch", "The epoch that it acts on", labels, one.acted_epoch)
+    found.gauge("coordinator_consumer_sum_lag", "Lag in records of all its partitions", labels, sum(lags))
+    found.gauge(
+        "coordinator_consumer_max_lag_seconds", "The largest lag in seconds", labels, max(late) if late else None
+    )
+    found.counter(
+        "coordinator_consumer_fences_total",
+        "Ownerships that a newer owner has ended; its commits are fenced",
+        labels,
+        one.fences,
+    )
+    messaging = {
+        "messaging_system": "kafka",
+        "messaging_destination_name": topic,
+        "messaging_consumer_group_name": one.group,
+        "messaging_client_id": mine["consumer_id"],
+    }
+    found.counter(
+        "messaging_client_consumed_messages_total",
+        "Records that have passed the sink, counted in offsets",
+        {**messaging, "messaging_operation_name": "poll"},
+        one.offsets,
+    )
+    found.histogram(
+        "messaging_process_duration_seconds",
+        "Time of a batch, from its plan until it has passed the sink",
+        {**messaging, "messaging_operation_name": "process"},
+        one.batch_buckets,
+        one.batch_s,
+    )
+
+
+def _add_partition(found: Families, mine: dict[str, str], topic: str, one: TopicFigures, partition: int) -> None:
+    figures = one.partitions[partition]
+    cluster, number = mine["cluster_name"], str(partition)
+    labels = {
+        "cluster_name": cluster,
+        "group": one.group,
+        "topic": topic,
+        "partition": number,
+        "consumer_id": mine["consumer_id"],
+    }
+    found.gauge(
+        "kafka_consumergroup_group_offset",
+        "The offset before which everything has passed the sink",
+        labels,
+        figures.position,
+    )
+    found.gauge("kafka_consumergroup_group_lag", "Offsets up to the log's end", labels, figures.lag)
+    found.gauge(
+        "kafka_consumergroup_group_lag_seconds",
+        "For how long the next record has been in the log, estimated",
+        labels,
+        figures.lag_s,
+    )
+    found.gauge(
+        "kafka_partition_latest_offset",
+        "The log's end as last read",
+        {"cluster_name": cluster, "topic": topic, "partition": number},
+        figures.end,
+    )

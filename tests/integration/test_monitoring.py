@@ -1,0 +1,137 @@
+"""Prometheus scrapes a running cluster with the project's own files: what it says is true, and a stopped consumer raises an alert."""
+
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.ports import free_port
+from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from tests.integration.agent_site import Site, Traffic, wait_for
+from tests.integration.prometheus_server import FOLDER, PROMETHEUS, Prometheus, running_prometheus
+from tests.integration.real_site import Managed
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(
+        PROMETHEUS is None,
+        reason="prometheus is not installed (Debian: apt-get install prometheus, or make install as root)",
+    ),
+]
+TOKEN = "monitoring-token"
+LIMIT_S = 60.0
+
+
+@dataclass
+class Monitored:
+    """A cluster with the plain loop, consumers as processes, the command `metrics`, and Prometheus."""
+
+    site: Site
+    managed: Managed
+    home: Path
+    ending: ExitStack
+    prometheus: Prometheus
+
+    def consumer(self, name: str) -> ManagedProcess:
+        return start_consumer(self.site, name, self.home, self.ending)
+
+
+def environment(site: Site) -> Mapping[str, str]:
+    return {
+        "COORDINATOR_CLUSTER": site.cluster,
+        "COORDINATOR_ZOOKEEPER": site.zookeeper,
+        "COORDINATOR_KAFKA_BOOTSTRAP_SERVERS": site.kafka,
+        "COORDINATOR_SESSION_TIMEOUT_S": "4",
+        "COORDINATOR_STATUS_TOKEN": TOKEN,
+    }
+
+
+def start_consumer(site: Site, name: str, home: Path, ending: ExitStack) -> ManagedProcess:
+    argv = (sys.executable, "-m", "spark_apps.plain", "--consumer", name, "--sink", str(home / f"{name}.rows"))
+    path = site.paths.member(name)
+    spec = ProcessSpec(name, argv, home / f"{name}.log", environment(site))
+    process = ManagedProcess(spec, lambda: site.zk.find(path) is not None)
+    process.start()
+    ending.callback(process.kill)
+    return process
+
+
+@pytest.fixture
+def monitored(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, tmp_path: Path) -> Iterator[Monitored]:
+    site = Site(zookeeper.connect_string, kafka.bootstrap_servers)
+    with ExitStack() as ending:
+        ending.callback(site.close)
+        managed = Managed(site)
+        ending.enter_context(managed.looping(settings=replace(site.settings, status_token=TOKEN)))
+        start_consumer(site, "a", tmp_path, ending)
+        managed.stable("a")
+        listen = f"127.0.0.1:{free_port()}"
+        argv = (sys.executable, "-m", "coordinator_tasks", "metrics", "--listen", listen, "--every", "1")
+        log = tmp_path / "metrics.log"
+        spec = ProcessSpec("metrics", argv, log, environment(site))
+        command = ManagedProcess(spec, lambda: "metrics of cluster" in log.read_text(encoding="utf-8"))
+        command.start()
+        ending.callback(command.kill)
+        server = ending.enter_context(running_prometheus(tmp_path, listen, TOKEN))
+        yield Monitored(site, managed, tmp_path, ending, server)
+
+
+def test_what_prometheus_says_is_true_and_a_stopped_consumer_raises_an_alert(monitored: Monitored) -> None:
+    ask, topic = monitored.prometheus, monitored.site.topic
+    wait_for(lambda: ask.value("coordinator_survey_up") == 1, "the coordinator is scraped", LIMIT_S)
+    traffic = Traffic(monitored.site)
+    second = monitored.consumer("b")
+    owners = monitored.managed.stable("ab")
+    both = "count(count by (consumer_id) (kafka_consumergroup_group_lag))"
+    wait_for(lambda: ask.value(both) == 2, "both consumers are found and scraped", LIMIT_S)
+    told = {f"{p}": owner for p, owner in owners.items()}
+    owned = ask.values(f'kafka_consumergroup_group_offset{{topic="{topic}"}}')
+    assert {
+        re.search(r"partition=(\d+)", labels)[1]: re.search(r"consumer_id=(\w+)", labels)[1]  # type: ignore[index]
+        for labels in owned
+    } == told
+    stable = f'coordinator_topic_state{{topic="{topic}",state="Stable"}}'
+    wait_for(lambda: ask.value(stable) == 1, "Prometheus knows that it is Stable")
+    assert ask.value("coordinator_topic_epoch") == monitored.managed.node().epoch
+    wait_for(lambda: ask.value('coordinator_moves_total{kind="handoff"}') == 2, "the join has moved two partitions")
+    wait_for(lambda: ask.value("coordinator_pause_seconds_count") == 2, "both pauses are measured", LIMIT_S)
+    stored = [one.wait_s for one in monitored.managed.history()[-1].pauses.measured]  # type: ignore[union-attr]
+    assert ask.value("coordinator_pause_seconds_sum") == pytest.approx(sum(one or 0 for one in stored), abs=1e-3)
+    print(f"\npauses in Prometheus: {ask.value('coordinator_pause_seconds_sum')} s together, stored: {stored}")
+    lag = ask.value("max(kafka_consumergroup_group_lag_seconds)")
+    assert lag is not None
+    assert lag < 5, "the consumers keep up"
+    every_query_of_the_dashboard_is_answered(ask)
+    assert not ask.firing()
+
+    os.kill(second.pid, signal.SIGSTOP)
+    took_s = wait_for(lambda: "CoordinatorConsumerAbsent" in ask.firing(), "the alert fires", LIMIT_S)
+    orphans = 'kafka_consumergroup_group_lag{consumer_id="b",job="coordinator"}'
+    assert len(ask.values(orphans)) == 2, "who looks for the coordinator tells the lag of who is silent"
+    print(f"a stopped consumer raised its alert after {took_s:.1f} s")
+    second.kill()
+    monitored.managed.stable("a")
+    wait_for(lambda: not ask.firing(), "the alert ends", LIMIT_S)
+    wait_for(lambda: not ask.values('kafka_consumergroup_group_lag{consumer_id="b"}'), "b has no series any more")
+    traffic.close()
+
+
+def every_query_of_the_dashboard_is_answered(ask: Prometheus) -> None:
+    """By Prometheus; those of what has happened here have a value."""
+    board = json.loads((FOLDER / "dashboard.json").read_text(encoding="utf-8"))
+    empty = set()
+    for panel in board["panels"]:
+        for target in panel["targets"]:
+            query = target["expr"].replace("$cluster", ".*").replace("$topic", ".*").replace("$__rate_interval", "1m")
+            if not ask.values(query):
+                empty.add(panel["title"])
+    assert not empty

@@ -1,0 +1,197 @@
+"""The coordinator's metrics as Prometheus gets them: names, bounds, who is answered, and what a failed look shows."""
+
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from coordinator_tasks.cli import metrics_text
+from coordinator_tasks.cli.metrics import Page, keep_looking, serving
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.lag import LagStatus
+from coordinator_tasks.core.model import State
+from coordinator_tasks.core.ports import SetData
+from coordinator_tasks.service.figures import TopicFigures
+from coordinator_tasks.service.overview import ConsumerOverview
+from coordinator_tasks.service.survey import PartitionLag, Survey, Surveyor
+from coordinator_tasks.status_tokens import StatusTokens
+from tests.unit.spark_apps.agent.interface.test_metrics import values
+from tests.world.site import Site, stable_site
+
+NOTHING = Survey("shop", (), (), 0, {}, {}, (), {}, {})
+
+
+def text(found: Survey | None = NOTHING) -> bytes:
+    return metrics_text.exposed(found, "shop", 5.0, 0.1)
+
+
+def lag(partition: int, *, told: bool = False, lag_s: float | None = 2.0) -> PartitionLag:
+    return PartitionLag("g", "orders", partition, "a", 90, 100, 10, lag_s, LagStatus.STOP, told)
+
+
+@contextmanager
+def served(token: str = "", page: Page | None = None, listen: str = "127.0.0.1:0") -> Iterator[str]:
+    with serving(page or Page("shop"), listen, StatusTokens(token)) as address:
+        yield address.removeprefix("http://")
+
+
+def ask(address: str, path: str, **headers: str) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection(address, timeout=5)
+    try:
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def look(site: Site) -> Page:
+    """One look of the command."""
+    page, stop = Page(site.name), threading.Event()
+    stop.set()
+    keep_looking(site.coordinator, page, 10.0, stop)
+    return page
+
+
+# The text ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_stable_topic_is_in_one_state_and_has_empty_histograms() -> None:
+    raw = look(stable_site("a", "b")).metrics
+    assert values(raw, "coordinator_survey_up") == [1]
+    assert {state: values(raw, "coordinator_topic_state", topic="orders", state=state) for state in State} == {
+        state: [float(state is State.STABLE)] for state in State
+    }
+    assert values(raw, "coordinator_topic_partitions") == [4]
+    assert values(raw, "coordinator_topic_unowned_partitions") == [0]
+    assert values(raw, "coordinator_pause_seconds_bucket", le="0.001") == [0]
+    assert values(raw, "coordinator_pause_seconds_count") == [0]
+    assert values(raw, "coordinator_moves_total", kind="handoff") == [0], "a rate needs a first value"
+    assert values(raw, "coordinator_consumers", presence="live") == [2]
+    assert values(raw, "coordinator_assigned_partitions", consumer_id="a") == [2]
+
+
+def test_a_topic_that_cannot_be_read_has_no_figures() -> None:
+    site = stable_site("a")
+    site.zk.transact([SetData(site.paths.topic("orders"), b"{")])
+    raw = look(site).metrics
+    assert values(raw, "coordinator_topic_unreadable", topic="orders") == [1]
+    assert values(raw, "coordinator_topic_epoch") == []
+
+
+def test_a_partition_whose_owner_tells_its_lag_has_only_burrows_series_here() -> None:
+    found = replace(NOTHING, lags=(lag(0), lag(1, told=True)), groups={"g": LagStatus.ERR})
+    raw = text(found)
+    assert values(raw, "burrow_kafka_topic_partition_status", cluster="shop", consumer_group="g") == [4, 4]
+    assert values(raw, "burrow_kafka_consumer_status") == [3]
+    assert values(raw, "burrow_kafka_consumer_lag_total") == [20]
+    assert values(raw, "kafka_consumergroup_group_lag", cluster_name="shop", consumer_id="a", partition="0") == [10]
+    assert values(raw, "kafka_consumergroup_group_lag", partition="1") == []
+    assert values(raw, "kafka_consumergroup_group_lag_seconds") == [2]
+
+
+def test_a_group_that_kafka_does_not_tell_of_is_unknown() -> None:
+    raw = text(replace(NOTHING, unknown={"g": "the brokers do not answer"}))
+    assert values(raw, "burrow_kafka_consumer_status", consumer_group="g") == [0]
+
+
+def test_the_number_of_series_is_bounded_and_what_is_left_out_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MAX_TOPICS", "MAX_CONSUMERS", "MAX_PARTITIONS"):
+        monkeypatch.setattr(metrics_text, name, 2)
+    found = replace(
+        NOTHING,
+        topics=tuple(TopicFigures(f"t{number}") for number in range(5)),
+        consumers=tuple(ConsumerOverview(f"c{number}", "live") for number in range(4)),
+        lags=tuple(lag(number) for number in range(3)),
+    )
+    raw = text(found)
+    assert len(values(raw, "coordinator_topic_epoch")) == 2
+    assert len(values(raw, "coordinator_incarnation")) == 2
+    assert len(values(raw, "burrow_kafka_topic_partition_status")) == 2
+    left_out = {
+        kind: values(raw, "coordinator_series_left_out", kind=kind) for kind in ("topic", "consumer", "partition")
+    }
+    assert left_out == {"topic": [3], "consumer": [2], "partition": [1]}
+    assert values(raw, "coordinator_consumers", presence="live") == [4], "the sums count all of them"
+
+
+# The look ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_failed_look_shows_nothing_old(caplog: pytest.LogCaptureFixture) -> None:
+    site = stable_site("a")
+    page = look(site)
+    site.zk.suspend()
+    stop = threading.Event()
+    stop.set()
+    keep_looking(site.coordinator, page, 10.0, stop)
+    assert values(page.metrics, "coordinator_survey_up") == [0]
+    assert values(page.metrics, "coordinator_topic_epoch") == []
+    assert "the metrics are not known now" in caplog.text
+
+
+def test_the_targets_are_the_consumers_that_may_run_something() -> None:
+    site = stable_site("a", "b")
+    site.dies("b")
+    (target,) = json.loads(look(site).targets)
+    member = site.processes["a"].member
+    assert target == {
+        "targets": [member.address.removeprefix("http://")],
+        "labels": {"__scheme__": "http", "__metrics_path__": "/metrics"},
+    }
+
+
+def test_looks_follow_each_other_until_the_command_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    site, stop = stable_site("a"), threading.Event()
+    seen: list[Survey] = []
+    once = Surveyor.look
+
+    def counted(surveyor: Surveyor) -> Survey:
+        seen.append(once(surveyor))
+        if len(seen) == 3:
+            stop.set()
+        return seen[-1]
+
+    monkeypatch.setattr(Surveyor, "look", counted)
+    keep_looking(site.coordinator, Page(site.name), 0.001, stop)
+    assert len(seen) == 3
+
+
+# The server ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_metrics_and_the_targets_are_given_on_loopback() -> None:
+    with served() as address:
+        code, body = ask(address, "/metrics")
+        assert (code, values(body, "coordinator_survey_up")) == (200, [0])
+        assert ask(address, "/targets") == (200, b"[]")
+        assert ask(address, "/other")[0] == 404
+
+
+def test_a_token_is_asked_for_where_there_is_one() -> None:
+    with served("secret") as address:
+        assert ask(address, "/metrics")[0] == 401
+        assert ask(address, "/targets", Authorization="Bearer wrong")[0] == 401
+        assert ask(address, "/metrics", Authorization="Bearer secret")[0] == 200
+
+
+def test_a_web_page_gets_no_answer() -> None:
+    with served() as address:
+        assert ask(address, "/metrics", Origin="http://127.0.0.1")[0] == 403
+        assert ask(address, "/metrics", Host="rebound.example:9308")[0] == 403
+        assert ask(address, "/metrics", Host="localhost:9308")[0] == 200
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:0", "9308", "host:", ":1", "127.0.0.1:99999", "127.0.0.1:x"])
+def test_an_address_that_is_open_or_wrong_is_refused(listen: str) -> None:
+    with pytest.raises(Refused), served(listen=listen):
+        pass
+
+
+def test_an_address_in_use_is_refused_with_a_sentence() -> None:
+    with served() as address, pytest.raises(Refused, match="choose another address"), served(listen=address):
+        pass

@@ -1,0 +1,224 @@
+"""What metrics show of a cluster: what is now, what has happened since the first look, and how far groups are behind."""
+
+import pytest
+
+from coordinator_tasks.core.codecs.history_codec import with_pauses
+from coordinator_tasks.core.lag import WINDOW, LagStatus
+from coordinator_tasks.core.model import Committed, Pause, Pauses, Silence, State, Token, Unmoved
+from coordinator_tasks.core.ports import SetData
+from coordinator_tasks.service import figures, transitions
+from coordinator_tasks.service.survey import PartitionLag, Surveyor
+from coordinator_tasks.service.topics import remove_topic
+from tests.fakes.cluster import PERSON
+from tests.world.site import LOOP, Site, stable_site
+
+EVERY_S = 10.0
+
+
+@pytest.fixture
+def site() -> Site:
+    return stable_site("a", "b")
+
+
+def surveyor(site: Site) -> Surveyor:
+    made = Surveyor(site.coordinator, EVERY_S)
+    made.look()
+    return made
+
+
+def measured(site: Site, found: Pauses) -> None:
+    """Somebody measures the pauses of the last rebalance."""
+    path = site.paths.record("orders", site.history()[-1].sequence)
+    site.zk.transact([SetData(path, with_pauses(path, site.zk.get(path).data, found))])
+
+
+# What is now ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_stable_topic_moves_nothing(site: Site) -> None:
+    (one,) = figures.figures(site.coordinator)
+    assert (one.topic, one.group, one.state, one.not_stable_s) == ("orders", "g", State.STABLE, 0.0)
+    assert (one.partitions, one.unowned, one.moving, one.handoffs) == ((0, 1, 2, 3), (), 0, 0)
+    assert one.epoch == site.node().epoch
+
+
+def test_a_topic_on_its_way_says_how_long_it_takes_and_what_moves(site: Site) -> None:
+    site.starts("c")
+    site.clock.advance(2)
+    figures_before = surveyor(site).look()
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    site.clock.advance(7)
+    (one,) = figures.figures(site.coordinator)
+    assert one.state is State.CLOSING
+    assert (one.not_stable_s, one.moving, one.handoffs) == (7.0, 1, 1)
+    assert figures_before.topics[0].handoffs == 0
+
+
+def test_a_topic_that_cannot_be_read_is_named_and_hides_no_other(site: Site) -> None:
+    site.add_topic("other")
+    site.zk.transact([SetData(site.paths.topic("orders"), b"{")])
+    broken, other = figures.figures(site.coordinator)
+    assert (broken.topic, broken.partitions) == ("orders", ())
+    assert "orders" in broken.problem
+    assert (other.topic, other.problem) == ("other", "")
+
+
+# What has happened ---------------------------------------------------------------------------------------------------
+
+
+def test_moves_count_from_the_first_look_on(site: Site) -> None:
+    one = surveyor(site)
+    before = one.look().happened["orders"]
+    assert (before.rebalances, sum(before.moves.values())) == (0, 0), "the first plan was before"
+    site.starts("c")
+    site.settles()
+    after = one.look().happened["orders"]
+    assert (after.rebalances, dict(after.moves)) == (1, {"handoff": 1})
+    assert one.look().happened["orders"].rebalances == 1, "another look counts nothing twice"
+
+
+def test_a_pause_counts_once_it_is_measured_and_only_once(site: Site) -> None:
+    one = surveyor(site)
+    site.starts("c")
+    site.settles()
+    assert one.look().happened["orders"].pauses.total == 0
+    first = Pause(0, wait_s=0.02, records=7)
+    measured(site, Pauses((first,), missing=3))
+    assert one.look().happened["orders"].pauses.total == pytest.approx(0.02)
+    more = (first, Pause(1, wait_s=3.0, records=1, least=True), Pause(2), Pause(3, wait_s=0.5, records=2))
+    measured(site, Pauses(more, unmoved=Unmoved(3, 0.004, 2, "a", 0.003)))
+    for _ in range(2):
+        happened = one.look().happened["orders"]
+    assert happened.pauses.total == pytest.approx(0.52)
+    assert dict(happened.pauses.cumulative())["0.02"] == 1
+    assert (happened.at_least, happened.idle, happened.waited) == (1, 1, 10)
+    assert happened.stalls.total == pytest.approx(0.004)
+
+
+def test_a_topic_that_appears_later_counts_from_then_on(site: Site) -> None:
+    one = surveyor(site)
+    site.add_topic("other", 2)
+    assert one.look().happened["other"].rebalances == 0
+    site.settles()
+    assert one.look().happened["other"].moves["start"] == 2
+
+
+def test_partitions_without_an_owner_add_up_seconds(site: Site) -> None:
+    one = surveyor(site)
+    site.dies("a")
+    site.dies("b")
+    site.settles()
+    found = one.look()
+    assert found.topics[0].unowned == (0, 1, 2, 3)
+    assert found.oldest_unowned_s == {"orders": 0.0}
+    before_s = found.happened["orders"].unowned_s
+    site.clock.advance(5)
+    found = one.look()
+    assert found.happened["orders"].unowned_s - before_s == 20.0
+    assert found.oldest_unowned_s == {"orders": 5.0}
+    site.starts("c")
+    site.settles()
+    assert one.look().oldest_unowned_s == {}
+
+
+def test_consumers_are_counted_by_what_is_known_of_them(site: Site) -> None:
+    one = surveyor(site)
+    site.dies("a", how=None)
+    found = {consumer.consumer: consumer.presence for consumer in one.look().consumers}
+    assert found == {"a": "absent", "b": "live"}
+
+
+# How far the groups are behind ---------------------------------------------------------------------------------------
+
+
+def commit(site: Site, partition: int, offset: int) -> None:
+    token = Token(site.node().since[partition], 1, site.node().generation)
+    entry = Committed(offset, token, "a", site.name, site.node().topic_id)
+    site.kafka.offsets("g").commit("orders", {partition: entry})
+
+
+def lag_of(found: tuple[PartitionLag, ...], partition: int) -> PartitionLag:
+    (one,) = [one for one in found if one.partition == partition]
+    return one
+
+
+def looks(
+    site: Site, one: Surveyor, count: int, *, written: int = 0, read: int = 0, partition: int = 0
+) -> PartitionLag:
+    """Look so many times; before each look records are written and read."""
+    for _ in range(count):
+        site.clock.advance(EVERY_S)
+        site.kafka.append("orders", partition, written)
+        found = lag_of(one.look().lags, partition)
+        if read:
+            commit(site, partition, found.offset + read)
+    return found
+
+
+def test_the_lag_is_that_of_the_commits_in_kafka(site: Site) -> None:
+    site.kafka.append("orders", 0, 100)
+    commit(site, 0, 60)
+    one = Surveyor(site.coordinator, EVERY_S)
+    found = one.look()
+    lag = lag_of(found.lags, 0)
+    owner = site.node().assignments[0]
+    assert (lag.group, lag.offset, lag.end, lag.lag, lag.owner, lag.told) == ("g", 60, 100, 40, owner, True)
+    assert (lag.lag_s, lag.status) == (None, LagStatus.OK)
+
+
+def test_a_group_that_keeps_up_is_ok_and_one_that_falls_behind_is_warned_of(site: Site) -> None:
+    site.kafka.append("orders", 0, 100)
+    commit(site, 0, 90)
+    one = Surveyor(site.coordinator, EVERY_S)
+    assert looks(site, one, 3 * WINDOW, written=10, read=10).status is LagStatus.WARN, "its lag never shrinks"
+    assert looks(site, one, 3, written=10, read=11).status is LagStatus.OK
+    assert one.look().groups == {"g": LagStatus.OK}
+
+
+def test_an_owner_that_answers_and_reads_nothing_is_stalled(site: Site) -> None:
+    site.kafka.append("orders", 0, 100)
+    commit(site, 0, 90)
+    one = Surveyor(site.coordinator, EVERY_S)
+    assert looks(site, one, WINDOW - 1).status is LagStatus.OK
+    assert looks(site, one, 2).status is LagStatus.STALL
+    assert one.look().groups == {"g": LagStatus.ERR}
+
+
+def test_an_owner_that_is_silent_is_stopped_and_its_lag_is_told_here(site: Site) -> None:
+    site.kafka.append("orders", 0, 100)
+    commit(site, 0, 90)
+    one = Surveyor(site.coordinator, EVERY_S)
+    looks(site, one, 2)
+    site.processes[site.node().assignments[0]].silence = Silence.SILENT
+    found = looks(site, one, WINDOW + 2, written=10)
+    assert (found.status, found.told) == (LagStatus.STOP, False)
+    assert found.lag_s is not None
+    assert found.lag_s >= WINDOW * EVERY_S
+
+
+def test_a_reset_of_offsets_is_a_rewind_until_the_group_is_there_again(site: Site) -> None:
+    site.kafka.append("orders", 0, 100)
+    commit(site, 0, 90)
+    one = Surveyor(site.coordinator, EVERY_S)
+    looks(site, one, 2)
+    commit(site, 0, 10)
+    assert looks(site, one, 1).status is LagStatus.REWIND
+    commit(site, 0, 95)
+    assert looks(site, one, 1).status is LagStatus.OK
+
+
+def test_without_kafka_the_lag_is_unknown_and_the_rest_is_there(site: Site) -> None:
+    one = surveyor(site)
+    site.kafka.down = True
+    found = one.look()
+    assert found.lags == ()
+    assert found.topics[0].state is State.STABLE
+    assert "does not answer" in found.unknown["g"]
+
+
+def test_a_topic_that_is_removed_has_no_partition_without_an_owner(site: Site) -> None:
+    one = surveyor(site)
+    remove_topic(site.coordinator, "orders", PERSON)
+    site.settles()
+    found = one.look()
+    assert (found.topics[0].unowned, found.oldest_unowned_s) == ((), {})

@@ -1,0 +1,144 @@
+"""What Airflow's own metrics get of the coordinator, in both forms: with tags, and as names of plain StatsD."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from airflow.sdk.observability import stats as airflow_stats
+from coordinator_plugin import stats
+from coordinator_plugin.operators import SettleOperator
+from coordinator_plugin.reconcile import reconcile
+
+from coordinator_tasks.core.model import Move, MoveKind, Pause, State
+from coordinator_tasks.core.ports import SetData
+from coordinator_tasks.service.transitions import Outcome, TopicReport
+from tests.world.site import Site, stable_site
+
+Sent = dict[tuple[str, frozenset[tuple[str, str]]], list[Any]]
+
+
+class Backend:
+    """Keeps what is sent: by name and tags."""
+
+    def __init__(self) -> None:
+        self.sent: Sent = {}
+
+    def _keep(self, stat: str, value: Any, tags: dict[str, str] | None = None) -> None:
+        self.sent.setdefault((stat, frozenset((tags or {}).items())), []).append(value)
+
+    def gauge(self, stat: str, value: float, *, tags: dict[str, str] | None = None, **_: Any) -> None:
+        self._keep(stat, value, tags)
+
+    def incr(self, stat: str, count: int = 1, *, tags: dict[str, str] | None = None, **_: Any) -> None:
+        self._keep(stat, count, tags)
+
+    def timing(self, stat: str, dt: timedelta, *, tags: dict[str, str] | None = None) -> None:
+        self._keep(stat, dt.total_seconds(), tags)
+
+    def of(self, stat: str, **tags: str) -> list[Any]:
+        return self.sent.get((stat, frozenset(tags.items())), [])
+
+
+@pytest.fixture
+def backend() -> Iterator[Backend]:
+    made = Backend()
+    airflow_stats.initialize(factory=lambda: made, export_legacy_names=False)
+    yield made
+    airflow_stats.initialize(factory=Backend, export_legacy_names=False)
+
+
+@pytest.fixture(params=["otel_on", "statsd_datadog_enabled"])
+def tagged(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"AIRFLOW__METRICS__{request.param.upper()}", "True")
+
+
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__METRICS__STATSD_ON", "True")
+
+
+def report(outcome: Outcome = Outcome.WRITTEN, after: State = State.STABLE) -> TopicReport:
+    moves = (Move(0, "a", "b", MoveKind.HANDOFF), Move(1, "a", "b", MoveKind.HANDOFF), Move(2, "", "b", MoveKind.START))
+    return TopicReport("orders.eu", State.STARTING, after, outcome, "", moves)
+
+
+@pytest.mark.usefixtures("tagged")
+def test_gauges_of_topics_and_consumers_have_tags(backend: Backend) -> None:
+    site = stable_site("a", "b")
+    site.dies("b", how=None)
+    stats.tell_figures(site.coordinator)
+    of_topic = {"cluster": "shop", "topic": "orders"}
+    assert backend.of("coordinator.topic.partitions", **of_topic) == [4]
+    assert backend.of("coordinator.topic.state", **of_topic, state="Stable") == [1]
+    assert backend.of("coordinator.topic.state", **of_topic, state="Closing") == [0]
+    assert backend.of("coordinator.topic.unreadable", **of_topic) == [0]
+    assert backend.of("coordinator.consumers", cluster="shop", presence="absent") == [1]
+
+
+@pytest.mark.usefixtures("plain")
+def test_plain_statsd_has_cluster_and_topic_in_the_name(backend: Backend) -> None:
+    stats.tell_reports("shop", [report()])
+    assert backend.of("coordinator.moves.shop.orders__eu.handoff") == [2]
+    assert backend.of("coordinator.moves.shop.orders__eu.start") == [1]
+    assert backend.of("coordinator.rebalances.shop.orders__eu") == [1]
+
+
+@pytest.mark.usefixtures("tagged")
+def test_only_what_is_written_counts(backend: Backend) -> None:
+    stats.tell_reports("shop", [report(Outcome.OVERTAKEN), report(Outcome.UNCHANGED)])
+    assert backend.sent == {}
+    stats.tell_reports("shop", [report(after=State.CLOSING)])
+    assert {name for name, _ in backend.sent} == {"coordinator.moves"}
+
+
+@pytest.mark.usefixtures("tagged")
+def test_a_measured_pause_is_a_timing_and_one_that_is_not_known_is_none(backend: Backend) -> None:
+    found = [Pause(0, wait_s=0.023, records=4), Pause(1, wait_s=2.0, records=1, least=True), Pause(2)]
+    stats.pauses_told("shop")("orders", found)
+    assert backend.of("coordinator.pause", cluster="shop", topic="orders") == [0.023]
+    assert backend.of("coordinator.pause_records", cluster="shop", topic="orders") == [5]
+
+
+@pytest.mark.usefixtures("tagged")
+def test_a_topic_that_cannot_be_read_says_only_that(backend: Backend) -> None:
+    site = stable_site("a")
+    site.zk.transact([SetData(site.paths.topic("orders"), b"{")])
+    stats.tell_figures(site.coordinator)
+    names = {name for name, tags in backend.sent if ("topic", "orders") in tags}
+    assert names == {"coordinator.topic.unreadable"}
+
+
+def test_nothing_is_asked_where_no_metrics_are_on(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("figures were asked for")
+
+    monkeypatch.setattr(stats, "figures", refuse)
+    stats.tell_figures(stable_site("a").coordinator)
+    assert backend.sent == {}
+
+
+@pytest.mark.usefixtures("tagged")
+def test_reconcile_sends_the_pauses_that_it_measures(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = stable_site("a", "b")
+    seen: list[str] = []
+    monkeypatch.setattr(
+        "coordinator_tasks.service.pauses.complete",
+        lambda _c, _topics, told: (seen.append("asked"), told("orders", [Pause(0, wait_s=0.01, records=1)]))[1] or (),
+    )
+    reconcile(site.coordinator)
+    assert seen == ["asked"]
+    assert backend.of("coordinator.pause", cluster="shop", topic="orders") == [0.01]
+
+
+@pytest.mark.usefixtures("tagged")
+def test_settle_sends_what_it_has_written_and_measured(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    site: Site = stable_site("a")
+    told: list[object] = []
+    monkeypatch.setattr(
+        "coordinator_plugin.operators.pauses.complete_within", lambda *given: (told.append(given[-1]), ())[1]
+    )
+    SettleOperator(task_id="settle").completed(site.coordinator, [report()])
+    (tell,) = told
+    tell("orders", [Pause(0, wait_s=0.5)])  # type: ignore[operator]
+    assert backend.of("coordinator.pause", cluster="shop", topic="orders") == [0.5]

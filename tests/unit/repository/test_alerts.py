@@ -1,0 +1,159 @@
+"""The files for Prometheus and Grafana: Prometheus' own checker takes them, and each alert fires when it should and only then."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from coordinator_tasks.embedded.host import prometheus_program
+from tests.unit.repository.test_metrics_page import of_consumer, of_coordinator
+
+ROOT = Path(__file__).parents[3]
+FOLDER = ROOT / "docs" / "monitoring"
+PROMTOOL = prometheus_program("promtool")
+needs_promtool = pytest.mark.skipif(
+    PROMTOOL is None, reason="promtool is not installed (Debian: apt-get install prometheus)"
+)
+STEPS = 60
+"""Of a minute each."""
+
+# What fires, by which series (in promtool's notation), and the label by which it is told apart; and what stays silent.
+CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "CoordinatorUnseen": (
+        {'coordinator_survey_up{cluster_name="shop"}': "0x60"},
+        {'coordinator_survey_up{cluster_name="shop"}': "1x60"},
+    ),
+    "CoordinatorTopicUnowned": (
+        {'coordinator_topic_unowned_oldest_seconds{cluster_name="shop",topic="t"}': "0+60x60"},
+        {'coordinator_topic_unowned_oldest_seconds{cluster_name="shop",topic="t"}': "50x60"},
+    ),
+    "CoordinatorTopicStuck": (
+        {'coordinator_topic_not_stable_seconds{cluster_name="shop",topic="t"}': "0+60x60"},
+        {'coordinator_topic_not_stable_seconds{cluster_name="shop",topic="t"}': "100x60"},
+    ),
+    "CoordinatorTopicFlaps": (
+        {'coordinator_rebalances_total{cluster_name="shop",topic="t"}': "0+1x60"},
+        {'coordinator_rebalances_total{cluster_name="shop",topic="t"}': "0x50 1x10"},
+    ),
+    "CoordinatorTopicUnreadable": (
+        {'coordinator_topic_unreadable{cluster_name="shop",topic="t"}': "1x60"},
+        {'coordinator_topic_unreadable{cluster_name="shop",topic="t"}': "0x60"},
+    ),
+    "CoordinatorConsumerAbsent": (
+        {'coordinator_consumers{cluster_name="shop",presence="absent"}': "1x60"},
+        {'coordinator_consumers{cluster_name="shop",presence="live"}': "3x60"},
+    ),
+    "CoordinatorConsumersMissing": (
+        {
+            'coordinator_consumers_wanted{cluster_name="shop"}': "3x60",
+            'coordinator_consumers{cluster_name="shop",presence="live"}': "1x60",
+            'coordinator_consumers{cluster_name="shop",presence="draining"}': "1x60",
+            'coordinator_consumers{cluster_name="shop",presence="gone"}': "5x60",
+        },
+        {
+            'coordinator_consumers_wanted{cluster_name="shop"}': "3x60",
+            'coordinator_consumers{cluster_name="shop",presence="live"}': "3x60",
+        },
+    ),
+    "CoordinatorConsumerUnhealthy": (
+        {'coordinator_consumer_healthy{cluster_name="shop",consumer_id="a"}': "0x60"},
+        {'coordinator_consumer_healthy{cluster_name="shop",consumer_id="a"}': "1x60"},
+    ),
+    "CoordinatorCommitsFenced": (
+        {'coordinator_consumer_fences_total{cluster_name="shop",consumer_id="a",topic="t"}': "0x57 1 1 1"},
+        {'coordinator_consumer_fences_total{cluster_name="shop",consumer_id="a",topic="t"}': "1x60"},
+    ),
+    "CoordinatorPausesLong": (
+        {
+            'coordinator_pause_seconds_bucket{cluster_name="shop",topic="t",le="1.0"}': "0x60",
+            'coordinator_pause_seconds_bucket{cluster_name="shop",topic="t",le="2.0"}': "0+1x60",
+            'coordinator_pause_seconds_bucket{cluster_name="shop",topic="t",le="+Inf"}': "0+1x60",
+        },
+        {
+            'coordinator_pause_seconds_bucket{cluster_name="shop",topic="t",le="0.02"}': "0+1x60",
+            'coordinator_pause_seconds_bucket{cluster_name="shop",topic="t",le="+Inf"}': "0+1x60",
+        },
+    ),
+    "KafkaGroupStopped": (
+        {'burrow_kafka_topic_partition_status{cluster="shop",consumer_group="g",topic="t",partition="0"}': "4x60"},
+        {'burrow_kafka_topic_partition_status{cluster="shop",consumer_group="g",topic="t",partition="0"}': "2x60"},
+    ),
+    "KafkaGroupFallsBehind": (
+        {'burrow_kafka_consumer_status{cluster="shop",consumer_group="g"}': "2x60"},
+        {'burrow_kafka_consumer_status{cluster="shop",consumer_group="g"}': "1x60"},
+    ),
+}
+
+
+def rules() -> dict[str, dict[str, object]]:
+    (group,) = yaml.safe_load((FOLDER / "alerts.yml").read_text(encoding="utf-8"))["groups"]
+    return {rule["alert"]: rule for rule in group["rules"]}
+
+
+def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
+    assert PROMTOOL is not None
+    return subprocess.run([PROMTOOL, *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+def firing(series: dict[str, str], alert: str, folder: Path) -> bool:
+    """Whether the alert fires after `STEPS` minutes: promtool passes if it does not."""
+    up = {} if "coordinator_survey_up" in str(series) else {'coordinator_survey_up{cluster_name="shop"}': "1x60"}
+    test = {
+        "rule_files": [str(FOLDER / "alerts.yml")],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [{"series": name, "values": values} for name, values in {**up, **series}.items()],
+                "alert_rule_test": [{"eval_time": f"{STEPS}m", "alertname": alert, "exp_alerts": []}],
+            }
+        ],
+    }
+    page = folder / "test.yml"
+    page.write_text(yaml.safe_dump(test), encoding="utf-8")
+    done = promtool("test", "rules", str(page))
+    assert done.returncode in (0, 1), done.stderr
+    assert done.returncode == 0 or f"alertname: {alert}" in done.stdout + done.stderr, done.stdout + done.stderr
+    return done.returncode == 1
+
+
+@needs_promtool
+def test_prometheus_takes_the_rules_and_the_configuration() -> None:
+    for kind, name in (("rules", "alerts.yml"), ("config", "prometheus.yml")):
+        done = promtool("check", kind, str(FOLDER / name))
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_promtool
+@pytest.mark.parametrize("alert", CASES)
+def test_an_alert_fires_when_it_should_and_only_then(alert: str, tmp_path: Path) -> None:
+    wrong, right = CASES[alert]
+    assert firing(wrong, alert, tmp_path)
+    assert not firing(right, alert, tmp_path)
+
+
+def test_every_alert_is_tried_and_says_what_to_do() -> None:
+    assert rules().keys() == CASES.keys()
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    for name, rule in rules().items():
+        annotations = rule["annotations"]
+        assert isinstance(annotations, dict)
+        assert annotations.keys() == {"summary", "description"}
+        assert f"| `{name}` |" in page, f"{name} is not on the page"
+
+
+def test_alerts_and_dashboard_name_only_what_is_exposed() -> None:
+    known = of_consumer().keys() | of_coordinator().keys()
+    text = (FOLDER / "alerts.yml").read_text(encoding="utf-8")
+    board = json.loads((FOLDER / "dashboard.json").read_text(encoding="utf-8"))
+    queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    queries += [str(rule["expr"]) for rule in rules().values()] + [text.split("rules:")[0]]
+    queries += [one["query"]["query"] for one in board["templating"]["list"] if one["type"] == "query"]
+    named = {name for query in queries for name in re.findall(r"\b((?:coordinator|kafka|burrow|messaging)_\w+)", query)}
+    labels = {"messaging_destination_name", "messaging_client_id"}
+    histograms = re.compile("_(?:bucket|sum|count)$")
+    assert {histograms.sub("", name) for name in named - labels} <= known
+    assert len(named) > 15
