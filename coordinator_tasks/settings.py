@@ -23,6 +23,7 @@ from coordinator_tasks.core.budget import Budget
 from coordinator_tasks.core.errors import BadSettings
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.names import check_cluster
+from coordinator_tasks.logs import LogFormat
 from coordinator_tasks.private_files import read_private
 from coordinator_tasks.status_tokens import is_token
 from coordinator_tasks.tls_files import TlsFiles
@@ -45,6 +46,7 @@ class Settings:
     - `status_token`: sent to the consumers' interfaces; or `status_token_file`, whose tokens can be changed at any time.
     - `status_certificate`, `status_key`, `status_key_password`: what the consumers' interfaces show; `status_ca`: who
       has signed it.
+    - `log_format`: of consumers, launcher and command line: `text` (or empty), or `json`, one object in each line.
     - `strategy`, `parameters`: for topics that name no strategy; `strategies`: the site's own ones, name →
       `package.module:callable`. `rules`: the site's own rules for upgrades, in the same way.
     - `allowed`: what fleets may launch from this host, besides our own application and pipelines.
@@ -68,6 +70,7 @@ class Settings:
     answer_timeout_s: float = 10.0
     ask_timeout_s: float = 2.0
     fence: str = TOKEN_FENCE
+    log_format: str = ""
     strategy: str = "balanced"
     parameters: Mapping[str, str] = field(default_factory=dict)
     strategies: Mapping[str, str] = field(default_factory=dict)
@@ -101,6 +104,8 @@ class Settings:
             )
         if self.fence not in (TOKEN_FENCE, TRANSACTIONAL_FENCE):
             raise BadSettings(f"{self.fence!r} is no fence; set `fence` to {TOKEN_FENCE} or {TRANSACTIONAL_FENCE}")
+        if self.log_format not in ("", *LogFormat):
+            raise BadSettings(f"{self.log_format!r} is no format of log lines; set `log_format` to text or json")
 
     @property
     def interface_tls(self) -> TlsFiles:
@@ -110,7 +115,7 @@ class Settings:
 
 
 _STATUS_FIELDS = {one.name for one in fields(Settings) if one.name.startswith("status_")}
-_OWN_FIELDS = {"cluster", "zookeeper", "discovery", "fence", "strategy"} | _STATUS_FIELDS
+_OWN_FIELDS = {"cluster", "zookeeper", "discovery", "fence", "log_format", "strategy"} | _STATUS_FIELDS
 _TIMES = {"session_timeout_s", "answer_timeout_s", "ask_timeout_s", "registry_ttl_s"}
 _TEXTS = ("kafka", "parameters", "strategies", "rules", "consumer_zookeeper", "consumer_kafka")
 _GROUPS = {"zookeeper_access", "policy", "allowed", "budget", *_TEXTS}
@@ -227,7 +232,7 @@ def plain_settings(settings: Settings) -> dict[str, Any]:
     found["zookeeper_access"] = {
         name: value for name, value in access if value or name not in ("consumers", "coordinator")
     }
-    later = _STATUS_FIELDS | {"consumer_zookeeper", "consumer_kafka", "rules"}
+    later = _STATUS_FIELDS | {"log_format", "consumer_zookeeper", "consumer_kafka", "rules"}
     return {name: value for name, value in found.items() if value or name not in later}
 
 

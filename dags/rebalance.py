@@ -3,7 +3,7 @@
 from airflow.sdk import DAG
 from coordinator_plugin.changes import Scope
 from coordinator_plugin.clusters import Cluster, clusters
-from coordinator_plugin.dagparts import changes_of, cluster_dag, dry_run_param, topics_param
+from coordinator_plugin.dagparts import changes_of, cluster_dag, deadline, dry_run_param, topics_param
 from coordinator_plugin.operators import (
     ConfirmClosedOperator,
     ConfirmStartedOperator,
@@ -35,7 +35,8 @@ def build(cluster: Cluster) -> DAG:
     """The DAG of one cluster."""
     changes = changes_of(cluster, Scope.TOPICS)
     params = {"topics": topics_param(), "dry_run": dry_run_param(default=False)}
-    with cluster_dag(cluster, "rebalance", DOCS, params, schedule=[changes], max_active_runs=MAX_RUNS) as dag:
+    options = {"schedule": [changes], "max_active_runs": MAX_RUNS, "deadline": deadline(cluster)}
+    with cluster_dag(cluster, "rebalance", DOCS, params, **options) as dag:
         plan = PlanOperator(
             task_id="plan",
             closing_steps=("confirm_closed", "start"),

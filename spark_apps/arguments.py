@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from coordinator_tasks import logs
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.settings import PREFIX
@@ -164,3 +165,9 @@ def consumer_settings(given: argparse.Namespace, environ: Mapping[str, str] = os
             slow_batch_s=given.slow_batch,
         ),
     )
+
+
+def set_up_logs(settings: ConsumerSettings) -> None:
+    """Write this process's log lines as the settings say."""
+    logs.set_up(settings.site.log_format)
+    logs.know(cluster=settings.site.cluster, consumer=settings.consumer)

@@ -19,11 +19,12 @@ from pyspark.sql import SparkSession
 if __name__ == "__main__":  # spark-submit puts this file's folder on the path, not the project's
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from coordinator_tasks import logs
 from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.java import find_java
 from coordinator_tasks.run_folder import RunFolder
 from spark_apps.agent.process.consumer_process import ConsumerSettings
-from spark_apps.arguments import add_consumer_arguments, consumer_settings
+from spark_apps.arguments import add_consumer_arguments, consumer_settings, set_up_logs
 from spark_apps.consumer import Consumer, SparkSettings
 from spark_apps.delivery.hooks import Hooks
 from spark_apps.pipelines import Build
@@ -35,10 +36,10 @@ REFUSED_EXIT = 2
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code: 0 after a clean leave, 1 when the consumer had to leave, 2 when it could not start."""
     given = _parse(arguments)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
         settings = consumer_settings(given)
+        set_up_logs(settings)
         builds = [(name, pattern, load_build(place)) for name, pattern, place in _pipelines(given)]
         if "PYSPARK_GATEWAY_PORT" not in os.environ:  # under spark-submit a JVM runs already
             os.environ["JAVA_HOME"] = str(find_java().home)
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         finally:
             spark.stop()
     except CoordinatorError as error:
-        print(f"error: {error.told}", file=sys.stderr)
+        logs.say_error(error.told)
         return REFUSED_EXIT
 
 

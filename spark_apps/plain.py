@@ -21,9 +21,11 @@ from typing import Any, TextIO, TypeAlias
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from coordinator_tasks import logs
 from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.core.model import TopicNode
 from coordinator_tasks.library_log import LIBRARY_LOG
+from coordinator_tasks.logs import within
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.process.consumer_process import (
     ConsumerSettings,
@@ -33,7 +35,7 @@ from spark_apps.agent.process.consumer_process import (
     open_process,
 )
 from spark_apps.agent.threads.runner import TopicRunner
-from spark_apps.arguments import add_consumer_arguments, consumer_settings
+from spark_apps.arguments import add_consumer_arguments, consumer_settings, set_up_logs
 from spark_apps.delivery import Delivery, TransactionalSink
 from spark_apps.delivery.hooks import Hooks
 from spark_apps.errors import ReadFailed
@@ -103,7 +105,9 @@ class PlainTopic(TopicReader):
         self._heard: set[int] = set()  # partitions that have brought something since they were assigned
         self._polled_at = -inf
         self._waiting: dict[int, int] = {}  # stalled partition at the last check -> its position
-        self._thread = threading.Thread(target=self._run, name=f"plain-{runner.topic}", daemon=True)
+        self._thread = threading.Thread(
+            target=within(self._run, topic=runner.topic), name=f"plain-{runner.topic}", daemon=True
+        )
         self._thread.start()
 
     def end(self) -> bool:
@@ -380,14 +384,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_consumer_arguments(parser)
     parser.add_argument("--sink", default="-", help="a file for one JSON line per record; - for standard output")
     given = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     try:
         settings = consumer_settings(given)
+        set_up_logs(settings)
         consumer = PlainConsumer(settings, FileSink(given.sink, settings.consumer))
         with leave_on_signals(consumer.leave):
             return consumer.run()
     except CoordinatorError as error:
-        print(f"error: {error.told}", file=sys.stderr)
+        logs.say_error(error.told)
         return 2
 
 

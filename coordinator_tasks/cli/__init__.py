@@ -7,12 +7,14 @@ unreadable; 5 somebody else was faster, repeat.
 """
 
 import logging
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
 
+from coordinator_tasks import logs
 from coordinator_tasks.cli import audits, consumers, metrics, offsets, rebalances, rights, snapshots, topics, version
 from coordinator_tasks.cli.base import HELD_EXIT, Opener
 from coordinator_tasks.cli.progress import waiting
@@ -47,7 +49,7 @@ def options(
 
 def main(arguments: Sequence[str] | None = None, opener: Opener | None = None) -> NoReturn:
     """Run one command and exit. `opener` replaces the settings, for tests."""
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    logs.set_up(os.environ.get("COORDINATOR_LOG_FORMAT", ""), level=logging.WARNING, times=False)
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     code: object = 0
     try:
@@ -71,4 +73,4 @@ def main(arguments: Sequence[str] | None = None, opener: Opener | None = None) -
 
 def _say(text: str) -> None:
     waiting.stop()
-    print("error: " + " ".join(text.split()), file=sys.stderr)
+    logs.say_error(" ".join(text.split()))

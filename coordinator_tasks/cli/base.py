@@ -1,5 +1,6 @@
 """Shared by all commands: arguments and options, the coordinator, the output."""
 
+import logging
 import os
 import pwd
 import sys
@@ -11,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from coordinator_tasks import show
+from coordinator_tasks import logs, show
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import BadSettings, NotManaged, Refused
 from coordinator_tasks.core.model import Actor
@@ -45,12 +46,13 @@ Output = Annotated[Format, typer.Option("--output", "-o", help="How to print it.
 def opened(context: typer.Context) -> Iterator[Coordinator]:
     """The coordinator for one command."""
     opener: Opener = context.obj or _from_environment
-    with waiting.shown(context.info_name or ""), opener() as coordinator:
+    with waiting.shown(context.info_name or ""), opener() as coordinator, logs.about(cluster=coordinator.paths.cluster):
         yield coordinator
 
 
 def _from_environment() -> AbstractContextManager[Coordinator]:
     settings = given_settings()
+    logs.set_up(settings.log_format, level=logging.WARNING, times=False)
     # What librdkafka would print of its own stands in our one line as well.
     return open_coordinator(replace(settings, kafka={"log_level": "2", **settings.kafka}))
 

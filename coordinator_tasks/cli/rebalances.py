@@ -1,12 +1,13 @@
 """Commands for rebalances: plan them, explain them, perform them, and look back."""
 
+import logging
 import signal
 from functools import partial
 from typing import Annotated
 
 import typer
 
-from coordinator_tasks import show
+from coordinator_tasks import logs, show
 from coordinator_tasks.cli import actions as action_commands
 from coordinator_tasks.cli.base import (
     Format,
@@ -30,6 +31,9 @@ from coordinator_tasks.service.what_if_actions import WHAT_IF_ACTIONS
 from coordinator_tasks.signals import stopped_by
 
 commands = typer.Typer()
+STEP_LEVEL = logging.WARNING
+"""Commands write no lower level; a step of the loop is what `run` is for."""
+log = logging.getLogger(__name__)
 ACTIONS_HELP = "Show instead what persons have asked for: who, what, why, and what it was before."
 
 
@@ -83,7 +87,16 @@ def run(context: typer.Context) -> None:
     with stopped_by(signal.SIGINT, signal.SIGTERM) as stop, opened(context) as c:
         waiting.stop()
         print(f"coordinating cluster {c.paths.cluster}; end with Ctrl-C", flush=True)
-        loop.run(c, stop, user(), lambda report: print(show.reports([report]), flush=True))
+        loop.run(c, stop, user(), _log_step if logs.are_json() else _print_step)
+
+
+def _print_step(report: transitions.TopicReport) -> None:
+    print(show.reports([report]), flush=True)
+
+
+def _log_step(report: transitions.TopicReport) -> None:
+    about = {"topic": report.topic, "epoch": report.epoch, "rebalance": report.rebalance}
+    log.log(STEP_LEVEL, "%s -> %s: %s", report.before, report.after, report.reason, extra=about)
 
 
 @commands.command()

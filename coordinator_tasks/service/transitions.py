@@ -21,6 +21,7 @@ from coordinator_tasks.core.machine.world import Presence, TopicView
 from coordinator_tasks.core.model import Actor, Explanation, Member, Move, State
 from coordinator_tasks.core.ports import Operation
 from coordinator_tasks.core.znodes import children, compare_and_set
+from coordinator_tasks.logs import about
 from coordinator_tasks.service import approvals, observe, store
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.observe import Snapshot
@@ -330,10 +331,19 @@ def _each(
     snapshot = replace(snapshot, committed=observe.committed(c, asked))
     for stored, view in zip(loaded, described, strict=True):
         try:
-            reports.append(act(replace(stored, view=view), snapshot))
+            with about(**_fields(c, view)):
+                reports.append(act(replace(stored, view=view), snapshot))
         except (Refused, Malformed, TableBroken) as error:
             reports.append(_held(stored, error))
     return sorted(reports, key=lambda r: r.topic)
+
+
+def _fields(c: Coordinator, view: TopicView) -> dict[str, object]:
+    """What log lines say of the topic."""
+    found = {"cluster": c.paths.cluster, "topic": view.topic}
+    epoch = {"epoch": view.node.epoch} if view.node is not None else {}
+    rebalance = {"rebalance": view.state.rebalance} if view.state is not None and view.state.rebalance else {}
+    return {**found, **epoch, **rebalance}
 
 
 def _effective(c: Coordinator, view: TopicView) -> TopicView:

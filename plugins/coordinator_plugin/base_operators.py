@@ -20,6 +20,7 @@ from coordinator_plugin.airflow_versions import CAN_RUN_LATER
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused
 from coordinator_tasks.core.model import Actor
+from coordinator_tasks.logs import about
 from coordinator_tasks.service.coordinator import Coordinator
 
 
@@ -54,7 +55,8 @@ class ClusterOperator(UntemplatedOperator):
     @contextmanager
     def coordinator(self) -> Iterator[Coordinator]:
         """The cluster's coordinator; its errors end the task with one line."""
-        with one_line_errors(), CoordinatorHook(self.cluster).open() as coordinator:
+        opened = CoordinatorHook(self.cluster).open()
+        with one_line_errors(), opened as coordinator, about(cluster=coordinator.paths.cluster):
             yield coordinator
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG, Asset, AssetWatcher, Param
+from airflow.sdk import DAG, Asset, AssetWatcher, AsyncCallback, DeadlineAlert, DeadlineReference, Param
 
 from coordinator_plugin.changes import Scope
 from coordinator_plugin.clusters import Cluster, begin_paused, clusters
@@ -16,6 +16,7 @@ from coordinator_tasks.service.parameters import TOPIC
 POOL = option("launch_pool")
 """Airflow never runs a task whose pool is missing. So the launches have their own pool only where the site creates it."""
 
+DEADLINE = timedelta(minutes=5)
 COMMON: Mapping[str, Any] = {
     "catchup": False,
     "is_paused_upon_creation": begin_paused(),
@@ -47,6 +48,15 @@ def notifiers(cluster: Cluster) -> list[StuckTopicsNotifier]:
     """The callbacks that notify the site; empty = only the log."""
     conn_id = option("notify_conn_id")
     return [StuckTopicsNotifier(cluster=cluster.name, http_conn_id=conn_id)] if conn_id else []
+
+
+def deadline(cluster: Cluster) -> DeadlineAlert | None:
+    """Notifies the site of a run that takes longer than `DEADLINE`: then Airflow itself does not work, or is too busy."""
+    conn_id = option("notify_conn_id")
+    if not conn_id:
+        return None
+    told = AsyncCallback(StuckTopicsNotifier, kwargs={"cluster": cluster.name, "http_conn_id": conn_id})
+    return DeadlineAlert(reference=DeadlineReference.DAGRUN_QUEUED_AT, interval=DEADLINE, callback=told)
 
 
 def tags(*own: str) -> list[str]:

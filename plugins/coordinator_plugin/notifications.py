@@ -1,5 +1,6 @@
-"""Tells a chat, or any receiver of JSON by HTTP, which topics are stuck and why."""
+"""Tells a chat, or any receiver of JSON by HTTP, which topics are stuck, not owned or flapping, and why."""
 
+import asyncio
 from collections.abc import Sequence
 
 import httpx
@@ -15,17 +16,17 @@ _PLAIN = str.maketrans({"<": "‹", ">": "›", "[": "(", "]": ")", "@": "＠", 
 
 
 class StuckTopicsNotifier(BaseNotifier):
-    """For `on_failure_callback`, and for the questions of `stuck_topic`; `cluster` empty = the default one.
+    """For `on_failure_callback`, for deadlines, and for the questions of `stuck_topic`; `cluster` empty = the default one.
 
-    Writes one line for each stuck topic into the log. With `http_conn_id` it posts them as `{"text": ...}` to the address of
+    Writes one line for each such topic into the log. With `http_conn_id` it posts them as `{"text": ...}` to the address of
     that connection: its host, or the whole URL in the host; its password is sent as a bearer token. A failed
     post is logged, and fails nothing.
     """
 
     template_fields: Sequence[str] = ()
 
-    def __init__(self, *, cluster: str = "", http_conn_id: str = "") -> None:
-        super().__init__()
+    def __init__(self, *, cluster: str = "", http_conn_id: str = "", context: Context | None = None) -> None:
+        super().__init__(context)
         self.cluster = cluster
         self.http_conn_id = http_conn_id
 
@@ -44,6 +45,10 @@ class StuckTopicsNotifier(BaseNotifier):
             # Without its text: the address of a chat is a secret.
             code = f" {error.response.status_code}" if isinstance(error, httpx.HTTPStatusError) else ""
             self.log.error("the post to connection %s failed: %s%s", self.http_conn_id, type(error).__name__, code)  # noqa: TRY400
+
+    async def async_notify(self, context: Context) -> None:
+        """The same in the triggerer, where the callbacks of deadlines run."""
+        await asyncio.to_thread(self.notify, context)
 
     def _lines(self) -> list[str]:
         try:

@@ -23,6 +23,7 @@ from coordinator_plugin.steps import LeftOver, continuation
 from coordinator_plugin.triggers import POLL_S, ConfirmationTrigger
 from coordinator_tasks.core.errors import Unavailable
 from coordinator_tasks.core.model import State
+from coordinator_tasks.logs import about
 from coordinator_tasks.service import pauses, transitions, upkeep
 from coordinator_tasks.service.coordinator import Coordinator
 
@@ -48,10 +49,16 @@ class TransitionOperator(ClusterOperator):
         with self.coordinator() as coordinator:
             named = topics_of(context) or transitions.topics(coordinator)
             reports = type(self).step(coordinator, named, actor_of(context))
-            self.say(lines(reports))
+            self.say_reports(reports)
             tell_reports(coordinator.paths.cluster, reports)
             self.completed(coordinator, reports)
         return [plain(report) for report in reports]
+
+    def say_reports(self, reports: "Iterable[transitions.TopicReport]") -> None:
+        """Write them into the task's log; its lines have the topic, the epoch and the rebalance as fields."""
+        for one in reports:
+            with about(topic=one.topic, epoch=one.epoch, rebalance=one.rebalance):
+                self.say(lines([one]))
 
     def completed(self, coordinator: Coordinator, reports: "Sequence[transitions.TopicReport]") -> None:
         """What is to be done after the transition."""
@@ -85,7 +92,7 @@ class PlanOperator(TransitionOperator, SkipMixin):
                 reports = transitions.plan(coordinator, named, actor_of(context))
                 tell_reports(coordinator.paths.cluster, reports)
                 idle = self._idle(coordinator, named, reports)
-        self.say(lines(reports))
+        self.say_reports(reports)
         told = [plain(report) for report in reports]
         if idle:
             self.log.info("nothing to do for %s", ", ".join(sorted(idle)))

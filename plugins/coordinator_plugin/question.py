@@ -14,7 +14,7 @@ from coordinator_plugin.airflow_versions import WAITING
 from coordinator_plugin.base_operators import ClusterOperator, actor_of
 from coordinator_plugin.links import ClusterPageLink
 from coordinator_plugin.steps import held_up
-from coordinator_plugin.stuck_topics import ASK_AGAIN_S, disputes, unowned_of
+from coordinator_plugin.stuck_topics import ASK_AGAIN_S, disputes, flapping, unowned_of
 from coordinator_plugin.triggers import QuestionTrigger
 from coordinator_tasks.core.names import check_consumer, check_topic
 from coordinator_tasks.core.partition_text import named
@@ -49,6 +49,14 @@ What ZooKeeper, the consumers and the commits in Kafka say of topic **{topic}** 
 
 Nothing was changed. The question comes again while this lasts; `audit {topic}` shows the present state.
 """
+FLAPS = """
+Topic **{topic}** of cluster **{cluster}** flaps: its partitions move again and again.
+
+    {sentence}
+
+A consumer comes and goes. `history` names it: look at its log, drain it, or freeze the topic. The question comes again while the topic
+flaps.
+"""
 SHOWN_TOPICS = 10
 SHOWN_FINDINGS = 10
 
@@ -56,8 +64,9 @@ SHOWN_FINDINGS = 10
 class QuestionOperator(ClusterOperator, HITLOperator):
     """Asks whether to wait for the run's `consumer`, which holds up the run's `topic`, or to isolate it.
 
-    Without a consumer it names the topic's partitions without an owner, or with `audit` those that are disputed: there is nobody
-    to isolate. The triggerer withdraws the question when the topic is removed or not stuck any more; a disputed one stands.
+    Without a consumer it names the topic's partitions without an owner, says that it flaps, or with `audit` names those that are
+    disputed: there is nobody to isolate. The triggerer withdraws the question when the topic is removed, or is not stuck and does not
+    flap any more; a disputed one stands.
     """
 
     operator_extra_links = (ClusterPageLink(),)
@@ -108,11 +117,12 @@ class QuestionOperator(ClusterOperator, HITLOperator):
 
     def _about_unowned(self, c: Coordinator, context: Context) -> None:
         topic = check_topic(context["params"]["topic"])
+        self.options = [WAIT]
         unowned = unowned_of(c, topic)
         if not unowned:
-            raise AirflowSkipException(f"every partition of {topic} has an owner: nobody is asked")
+            self._about_flapping(c, topic)
+            return
         (report,) = transitions.preview(c, [topic])
-        self.options = [WAIT]
         self.subject = f"nobody owns {named(unowned)} of {topic}"
         self.body = UNOWNED.format(
             topic=topic, cluster=c.paths.cluster, partitions=named(unowned), sentence=one_line(report.reason)
@@ -127,6 +137,13 @@ class QuestionOperator(ClusterOperator, HITLOperator):
         self.subject = f"ownership of {topic} is disputed"
         shown = "\n\n".join(f"    {one_line(one.told)}" for one in found[:SHOWN_FINDINGS])
         self.body = DISPUTED.format(topic=topic, cluster=c.paths.cluster, findings=shown)
+
+    def _about_flapping(self, c: Coordinator, topic: str) -> None:
+        sentence = flapping(c, [topic]).get(topic)
+        if sentence is None:
+            raise AirflowSkipException(f"every partition of {topic} has an owner: nobody is asked")
+        self.subject = f"{topic} flaps"
+        self.body = FLAPS.format(topic=topic, cluster=c.paths.cluster, sentence=_one_line(sentence))
 
 
 class ApplyAnswerOperator(ClusterOperator):

@@ -5,7 +5,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator_plugin.stats import pauses_told
-from coordinator_plugin.stuck_topics import MAX_QUESTIONS, Question, questions, questions_of_audit, questions_of_unowned
+from coordinator_plugin.stuck_topics import (
+    MAX_QUESTIONS,
+    Question,
+    questions,
+    questions_of_audit,
+    questions_of_flapping,
+    questions_of_unowned,
+)
 from coordinator_tasks.core.partition_text import counted, named
 from coordinator_tasks.service import approving, audit, fleet, overview, transitions, upkeep
 from coordinator_tasks.service.approving import ASK_AGAIN_S
@@ -52,9 +59,16 @@ def reconcile(c: Coordinator) -> Findings:
     lines.extend(said)
     unowned = overview.unowned(c)
     lines.extend(f"{topic}: nobody owns {named(partitions)}" for topic, partitions in unowned.items())
+    flapping = tuple(one for one in questions_of_flapping(c, managed) if one.topic not in unowned)
+    lines.extend(f"{one.topic} flaps: {one.sentence}" for one in flapping)
     audited = audit.audit(c, managed, always=False)
     lines += _told(audited)
-    found = (*questions(c, due), *questions_of_unowned(c, unowned), *questions_of_audit(c, audited))
+    found = (
+        *questions(c, due),
+        *questions_of_unowned(c, unowned),
+        *questions_of_audit(c, audited),
+        *flapping,
+    )
     lines.extend(f"{one.topic} is held up by {one.consumer}: {one.sentence}" for one in found if one.consumer)
     waiting = [one for one in approving.waiting(c, managed).values() if not one.answered]
     lines.extend(f"{one.topic}: {one.why}" for one in waiting)

@@ -1,4 +1,7 @@
-"""Which topics need a person's answer, when the first question comes (`policy.stuck_after_s`), and when the next."""
+"""Which topics need a person: stuck, without an owner, or flapping; when the first question comes, and when the next.
+
+The first one comes after `policy.stuck_after_s`. A topic flaps with `FLAPS` rebalances within `policy.flap_window_s`.
+"""
 
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
@@ -11,13 +14,16 @@ from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.errors import Malformed, NotManaged
 from coordinator_tasks.core.machine.audit import Finding, Kind
 from coordinator_tasks.core.model import State
+from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.partition_text import named
-from coordinator_tasks.service import audit, overview, store
+from coordinator_tasks.core.znodes import find_many
+from coordinator_tasks.service import audit, history, overview, store
 from coordinator_tasks.service.audit import Audit
 from coordinator_tasks.service.coordinator import Coordinator
 
 ASK_AGAIN_S = 900.0
 MAX_QUESTIONS = 20
+FLAPS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +77,34 @@ def disputes(found: Audit) -> list[Finding]:
     return [one for one in found.alarms if one.code != Kind.NO_OWNER]
 
 
+def questions_of_flapping(c: Coordinator, topics: Collection[str]) -> Iterator[Question]:
+    """One for each topic that flaps: its consumers come and go."""
+    for topic, sentence in flapping(c, topics).items():
+        yield Question(topic, "", sentence, _run_id(topic, "", "flaps", c.clock.now()))
+
+
+def flapping(c: Coordinator, topics: Collection[str]) -> dict[str, str]:
+    """Topic → a sentence about its last rebalances, of those that flap and can be read."""
+    since = c.clock.now() - c.policy.flap_window_s
+    found: dict[str, str] = {}
+    for topic, node in find_many(c.zk, {topic: c.paths.state(topic) for topic in topics if is_topic(topic)}).items():
+        with suppress(Malformed):
+            if codec.decode_state(c.paths.state(topic), node.data).since_at < since:
+                continue
+            recent = [one for one in history.rebalances(c, [topic], FLAPS) if one.began_at >= since]
+            if len(recent) == FLAPS:
+                minutes = c.policy.flap_window_s / 60
+                found[topic] = (
+                    f"{FLAPS} rebalances within {minutes:g} minutes; the cause of the last: {recent[0].cause}"
+                )
+    return found
+
+
 def sentences(c: Coordinator) -> Iterator[str]:
-    """A line for each topic that cannot be read, is stuck, has partitions without an owner or two, with the reason."""
+    """A line for each topic that cannot be read, is stuck, flaps, has partitions without an owner or two, with the reason."""
     found = overview.topics(c)
+    for topic, sentence in flapping(c, [one.topic for one in found]).items():
+        yield f"{topic} flaps: {sentence}"
     stuck = _overdue(c, [one.topic for one in found])
     for one in found:
         if one.problem:
@@ -87,11 +118,13 @@ def sentences(c: Coordinator) -> Iterator[str]:
 
 
 def still_asked(c: Coordinator, topic: str, consumer: str) -> bool:
-    """Whether the question still stands: the topic is stuck or, without a consumer, has partitions without an owner.
+    """Whether the question still stands: the topic is stuck or, without a consumer, flaps or has partitions without an owner.
 
     Raises `Malformed` and other errors if the topic cannot be read.
     """
-    return _stuck_since(c, topic) is not None if consumer else bool(unowned_of(c, topic))
+    if consumer:
+        return _stuck_since(c, topic) is not None
+    return bool(unowned_of(c, topic) or flapping(c, [topic]))
 
 
 def unowned_of(c: Coordinator, topic: str) -> tuple[int, ...]:

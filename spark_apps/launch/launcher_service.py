@@ -26,6 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from coordinator_tasks import logs
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused, Unavailable
 from coordinator_tasks.run_folder import RunFolder, write_private
 from coordinator_tasks.service import fleet
@@ -236,17 +237,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--stop-limit", type=float, default=60.0, help="seconds for a clean leave")
     parser.add_argument("--leave-running", action="store_true", help="do not stop the consumers at the end")
     given = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     try:
         conf = dict(_pair(one) for one in given.conf)
         host = Host(given.base.absolute(), given.master, given.submit, tuple(given.app), conf, given.stop_limit)
         settings = settings_from_environment()
+        logs.set_up(settings.log_format)
+        logs.know(cluster=settings.cluster)
         with stopped_by(signal.SIGTERM, signal.SIGINT) as stop:
             serve(host, settings, stop)
             left = [] if given.leave_running else stop_all(host, settings.cluster)
     except CoordinatorError as error:
-        print(f"launcher_service: {error.told}", file=sys.stderr)
+        logs.say_error(error.told, "launcher_service")
         return REFUSED_EXIT
     for consumer in left:
         log.error("%s has not ended", consumer)

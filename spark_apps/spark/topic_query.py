@@ -10,6 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
+from coordinator_tasks.logs import within
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.errors import lost_records
@@ -53,7 +54,12 @@ class TopicQuery(TopicReader):
         """Start the query in a thread; `lost`: the partition whose lost records ended the last query, and its problem."""
         self._attempts += 1
         ended, self._query = self._query, None
-        thread = threading.Thread(target=self._run, args=(ended, lost), name=f"query-{self.runner.topic}", daemon=True)
+        thread = threading.Thread(
+            target=within(self._run, topic=self.runner.topic),
+            args=(ended, lost),
+            name=f"query-{self.runner.topic}",
+            daemon=True,
+        )
         thread.start()
         return thread
 

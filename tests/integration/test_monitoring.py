@@ -52,6 +52,7 @@ def environment(site: Site) -> Mapping[str, str]:
         "COORDINATOR_KAFKA_BOOTSTRAP_SERVERS": site.kafka,
         "COORDINATOR_SESSION_TIMEOUT_S": "4",
         "COORDINATOR_STATUS_TOKEN": TOKEN,
+        "COORDINATOR_LOG_FORMAT": "json",
     }
 
 
@@ -123,6 +124,16 @@ def test_what_prometheus_says_is_true_and_a_stopped_consumer_raises_an_alert(mon
     wait_for(lambda: not ask.firing(), "the alert ends", LIMIT_S)
     wait_for(lambda: not ask.values('kafka_consumergroup_group_lag{consumer_id="b"}'), "b has no series any more")
     traffic.close()
+    every_line_of_the_log_says_what_it_is_about(monitored)
+
+
+def every_line_of_the_log_says_what_it_is_about(monitored: Monitored) -> None:
+    lines = [json.loads(line) for line in (monitored.home / "b.log").read_text(encoding="utf-8").splitlines()]
+    assert all(line["cluster"] == monitored.site.cluster and line["consumer"] == "b" for line in lines)
+    (taken,) = [line for line in lines if line["event"].startswith("takes up")]
+    assert taken["topic"] == monitored.site.topic
+    assert taken["incarnation"] > 0
+    assert 0 < taken["epoch"] <= monitored.managed.node().epoch
 
 
 def every_query_of_the_dashboard_is_answered(ask: Prometheus) -> None:

@@ -32,6 +32,7 @@ from coordinator_tasks.core.protocol import claims
 from coordinator_tasks.core.znodes import put
 from spark_apps.agent.ownership.figures import ConsumerFigures
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
+from spark_apps.agent.process.journal import Standing
 from spark_apps.agent.reports import Reports
 from spark_apps.agent.settings import Identity
 from spark_apps.agent.threads.topics import Topics
@@ -160,6 +161,11 @@ class Agent:
             reports=reports,
             topics={topic: self._topics.edit(topic, TopicOwnership.figures) for topic in names},
         )
+
+    def standing(self) -> dict[str, Standing]:
+        """What the log says: by topic, and of ourselves under an empty name."""
+        found = {topic: self._topics.edit(topic, _standing) for topic in sorted(self._topics.names())}
+        return {"": Standing(self.reports.all()), **found}
 
     def health(self) -> str:
         """One word, or why it has failed."""
@@ -358,3 +364,9 @@ class Agent:
             self.reports.add("zookeeper", str(error))
             return False
         return True
+
+
+def _standing(ownership: TopicOwnership) -> Standing:
+    accepted = ownership.holdings.accepted
+    epoch = accepted.epoch if accepted is not None else 0
+    return Standing(ownership.reports.all(), frozenset(ownership.holdings.held), epoch)

@@ -20,6 +20,7 @@ from coordinator_tasks.core.fields import MAX_REAL
 from coordinator_tasks.core.model import ConsumerStatus, Member, TopicNode
 from coordinator_tasks.core.names import check_address, check_consumer
 from coordinator_tasks.core.ports import GroupOffsets
+from coordinator_tasks.logs import know
 from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.signals import on_signals
 from coordinator_tasks.status_tokens import StatusTokens
@@ -28,6 +29,7 @@ from spark_apps.agent.interface.metrics import exposed
 from spark_apps.agent.interface.sampling import SampledStatus
 from spark_apps.agent.interface.status_server import Interface, StatusServer
 from spark_apps.agent.process.agent import Agent, AgentTiming
+from spark_apps.agent.process.journal import Journal
 from spark_apps.agent.settings import Identity, Pacing, Timing
 from spark_apps.agent.threads.topics import Topics
 from spark_apps.records.options import ISOLATION
@@ -162,11 +164,14 @@ class Process:
         try:
             self.agent = self._agent(server.address, topics)
             self._requests.hand_to(self.agent.leave)
+            journal = Journal(self.agent.standing)
+            know(incarnation=self.identity.incarnation, epoch_of=journal.epoch_of)
             with self._status(self.agent) as status:
                 figures = self.agent.figures
                 interface.serve(status, self.agent.posted, self.agent.health, lambda: exposed(figures()))
                 while not self.agent.finished:
                     self.agent.step()
+                    journal.look(self.clock.monotonic())
                     if self.agent.failure:
                         self._say_leaving(self.agent.failure)
                     self._wake.wait(LONGEST_SLEEP_S)

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from coordinator_tasks.logs import within
 from spark_apps.agent.ownership.listening import Happening, Telling
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.delivery.hooks import ConsumerRebalanceListener, Hooks, committed
@@ -32,7 +33,9 @@ class Callbacks:
         self._edit = edit
         self._commits: deque[Mapping[int, int]] = deque(maxlen=MOST_COMMITS)
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name=f"callbacks-{ownership.topic}", daemon=True)
+        self._thread = threading.Thread(
+            target=within(self._run, topic=ownership.topic), name=f"callbacks-{ownership.topic}", daemon=True
+        )
         self._thread.start()
 
     def committed(self, offsets: Mapping[int, int]) -> None:

@@ -14,6 +14,7 @@ from typing import TypeVar
 from coordinator_tasks.core.errors import CoordinatorError
 from coordinator_tasks.core.model import TopicNode, TopicStatus
 from coordinator_tasks.core.ports import Clock, GroupOffsets
+from coordinator_tasks.logs import within
 from spark_apps.agent.ownership.first import FirstOffsets
 from spark_apps.agent.ownership.planner import BatchPlanner
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
@@ -69,7 +70,7 @@ class TopicRunner:
         self._sink: TransactionalSink | None = None
         self._callbacks: Callbacks | None = None
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name=f"agent-{topic}", daemon=True)
+        self._thread = threading.Thread(target=within(self._run, topic=topic), name=f"agent-{topic}", daemon=True)
         self._thread.start()
 
     def agree(self, delivery: Delivery, sink: TransactionalSink | None = None, hooks: Hooks | None = None) -> None:

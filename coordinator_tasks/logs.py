@@ -1,0 +1,131 @@
+"""Log lines with fields: text for a person, or one JSON object in each line for a program.
+
+Every line says what it is about: `cluster`, `consumer` and `incarnation` of the process, and `topic`, `epoch` and `rebalance` where
+they are known. Fields come from three places: `know` for the process, `about` for a block in one thread (in Airflow's own logs too), and
+`extra=` of a single line.
+"""
+
+import logging
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from enum import StrEnum
+from typing import Any, TextIO
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+
+class LogFormat(StrEnum):
+    """How lines are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+FIELDS = ("cluster", "consumer", "incarnation", "topic", "epoch", "rebalance")
+"""In this order behind the text of a line."""
+about: Callable[..., AbstractContextManager[None]] = structlog.contextvars.bound_contextvars
+"""`with about(topic=..., epoch=...)`: all lines of this thread in the block have these fields."""
+
+
+def within(run: Callable[..., None], **fields: object) -> Callable[..., None]:
+    """The same function, whose lines have these fields: for the target of a thread."""
+
+    def bound(*given: Any) -> None:
+        with about(**fields):
+            run(*given)
+
+    return bound
+
+
+def know(*, epoch_of: Callable[[str], int] | None = None, **fields: object) -> None:
+    """From now on all lines of this process have these fields.
+
+    `epoch_of`: the epoch that a topic is at, for lines that name a topic and no epoch; 0 = none. It is called by any thread.
+    """
+    _process.fields.update({name: value for name, value in fields.items() if value})
+    _process.epoch_of = epoch_of or _process.epoch_of
+
+
+def set_up(form: str = LogFormat.TEXT, *, level: int = logging.INFO, times: bool = True) -> None:
+    """Write all log lines of this process to standard error from now on; a later call replaces an earlier one.
+
+    `times` False = text without time, level, logger and fields, for a command. An empty `form` is text.
+    """
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.ExtraAdder(allow=FIELDS),
+        _process,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.format_exc_info,
+    ]
+    last: Processor
+    _process.json = form == LogFormat.JSON
+    if _process.json:
+        shared.append(structlog.processors.TimeStamper(fmt="iso", utc=True))
+        last = structlog.processors.JSONRenderer(ensure_ascii=False, default=str)
+    else:
+        shared += [structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S.%f", utc=False)] if times else []
+        last = _text
+    hidden = structlog.stdlib.ProcessorFormatter.remove_processors_meta
+    formatter = structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[hidden, last])
+    _handler.setFormatter(formatter)
+    root = logging.getLogger()
+    if _handler not in root.handlers:
+        root.addHandler(_handler)
+    root.setLevel(level)
+
+
+def say_error(sentence: str, who: str = "error") -> None:
+    """The last word of a process that cannot go on: a line on standard error, or one of JSON."""
+    if are_json():
+        logging.getLogger(__name__).error("%s", sentence)
+    else:
+        print(f"{who}: {sentence}", file=sys.stderr)
+
+
+def are_json() -> bool:
+    """Whether `set_up` was asked for JSON."""
+    return _process.json
+
+
+class _Process:
+    """Adds the fields of the process, and the epoch of a topic."""
+
+    def __init__(self) -> None:
+        self.fields: dict[str, object] = {}
+        self.epoch_of: Callable[[str], int] | None = None
+        self.json = False
+
+    def __call__(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        topic = event.get("topic")
+        if self.epoch_of is not None and topic and "epoch" not in event and (epoch := self.epoch_of(str(topic))):
+            event["epoch"] = epoch
+        return {**self.fields, **event}
+
+
+class _StandardError(logging.StreamHandler[TextIO]):
+    """Writes to what standard error is when a line comes."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:  # type: ignore[override]
+        return sys.stderr
+
+
+def _text(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
+    """`2026-11-25 01:02:03.004 WARNING spark_apps.plain the text [topic=orders epoch=7]`."""
+    line = str(event["event"])
+    if "timestamp" in event:
+        fields = " ".join(f"{name}={event[name]}" for name in FIELDS if name in event)
+        head = f"{event['timestamp'][:23]} {event['level'].upper()} {event['logger']}"
+        line = f"{head} {line} [{fields}]" if fields else f"{head} {line}"
+    return f"{line}\n{event['exception']}" if event.get("exception") else line
+
+
+_process = _Process()
+_handler = _StandardError()

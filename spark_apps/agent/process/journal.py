@@ -1,0 +1,57 @@
+"""Writes into the log what is new at a consumer: what it reports, and which partitions it has taken up and given away."""
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from coordinator_tasks.core.partition_text import named
+
+EVERY_S = 1.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a consumer says of one topic, or of itself: its reports, what it holds, and the epoch that it acts on."""
+
+    reports: tuple[str, ...] = ()
+    held: frozenset[int] = frozenset()
+    epoch: int = 0
+
+
+class Journal:
+    """`standing`: topic → how it stands; an empty name = the consumer itself. For one thread, except `epoch_of`."""
+
+    def __init__(self, standing: Callable[[], Mapping[str, Standing]]) -> None:
+        self._standing = standing
+        self._known: Mapping[str, Standing] = {}
+        self._at = 0.0
+
+    def epoch_of(self, topic: str) -> int:
+        """The epoch that was acted on at the last look; 0 = none."""
+        return self._known.get(topic, Standing()).epoch
+
+    def look(self, now: float) -> None:
+        """Say what is new, at most every `EVERY_S` by this clock."""
+        if now < self._at:
+            return
+        self._at = now + EVERY_S
+        before, self._known = self._known, self._standing()
+        for topic, one in self._known.items():
+            self._say(topic, before.get(topic, Standing()), one)
+
+    def _say(self, topic: str, before: Standing, now: Standing) -> None:
+        about = {"topic": topic} if topic else {}
+        for sentence in _new(now.reports, before.reports):
+            log.warning("%s", sentence, extra=about)
+        for sentence in _new(before.reports, now.reports):
+            log.info("over: %s", sentence, extra=about)
+        if now.held - before.held:
+            log.info("takes up %s", named(sorted(now.held - before.held)), extra=about)
+        if before.held - now.held:
+            log.info("has given away or lost %s", named(sorted(before.held - now.held)), extra=about)
+
+
+def _new(these: Collection[str], others: Collection[str]) -> list[str]:
+    return [one for one in these if one not in others]

@@ -1,0 +1,112 @@
+"""Log lines say what they are about: as text for a person, and as one object of JSON for a program."""
+
+import json
+import logging
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from coordinator_tasks import logs
+
+log = logging.getLogger("shop.orders")
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    """What a test sets up ends with it."""
+    root, level = logging.getLogger(), logging.getLogger().level
+    yield
+    root.removeHandler(logs._handler)
+    root.setLevel(level)
+    logs._process.__init__()  # type: ignore[misc]
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return capsys.readouterr().err.splitlines()
+
+
+def objects(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+    return [json.loads(line) for line in said(capsys)]
+
+
+def test_json_has_every_field_of_the_process_the_block_and_the_line(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.set_up("json")
+    logs.know(cluster="main", consumer="a", incarnation=7)
+    with logs.about(topic="orders", epoch=3):
+        log.warning("it %s", "moves", extra={"rebalance": "r-1", "other": "left out"})
+    (line,) = objects(capsys)
+    at = str(line.pop("timestamp"))
+    assert at.endswith("Z")
+    assert line == {
+        "event": "it moves",
+        "level": "warning",
+        "logger": "shop.orders",
+        "cluster": "main",
+        "consumer": "a",
+        "incarnation": 7,
+        "topic": "orders",
+        "epoch": 3,
+        "rebalance": "r-1",
+    }
+
+
+def test_text_has_them_behind_the_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.set_up()
+    logs.know(cluster="main")
+    log.info("it moves", extra={"topic": "orders", "epoch": 3})
+    (line,) = said(capsys)
+    assert line[23:] == " INFO shop.orders it moves [cluster=main topic=orders epoch=3]"
+
+
+def test_a_command_says_only_the_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.set_up(level=logging.WARNING, times=False)
+    logs.know(cluster="main")
+    log.warning("holding everything")
+    log.info("not said")
+    assert said(capsys) == ["holding everything"]
+
+
+def test_a_line_that_names_a_topic_gets_its_epoch(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.set_up("json")
+    logs.know(epoch_of={"orders": 9}.get)  # type: ignore[arg-type]
+    for topic in ("orders", "other"):
+        log.warning("x", extra={"topic": topic})
+    log.warning("x", extra={"topic": "orders", "epoch": 4})
+    assert [line.get("epoch") for line in objects(capsys)] == [9, None, 4]
+
+
+def test_a_thread_of_a_topic_names_it_and_no_other_thread_does(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.set_up("json")
+    thread = threading.Thread(target=logs.within(log.warning, topic="orders"), args=("there",))
+    thread.start()
+    thread.join()
+    log.warning("here")
+    assert [(line["event"], line.get("topic")) for line in objects(capsys)] == [("there", "orders"), ("here", None)]
+
+
+def test_an_exception_stays_in_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for form in ("json", "text"):
+        logs.set_up(form)
+        try:
+            int("broken\nhere")
+        except ValueError:
+            log.exception("it failed")
+    first, *rest = said(capsys)
+    assert "ValueError: invalid literal" in json.loads(first)["exception"]
+    assert rest[0].endswith("ERROR shop.orders it failed")
+    assert rest[-1].startswith("ValueError: invalid literal")
+
+
+def test_text_of_others_is_no_line_of_its_own_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.set_up("json")
+    log.warning('a name with "quotes"\n{"event": "forged"}', extra={"topic": "or\nders"})
+    (line,) = objects(capsys)
+    assert (line["event"], line["topic"]) == ('a name with "quotes"\n{"event": "forged"}', "or\nders")
+
+
+def test_setting_it_up_again_says_nothing_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.set_up("json")
+    logs.set_up("text", times=False)
+    log.warning("once")
+    assert said(capsys) == ["once"]

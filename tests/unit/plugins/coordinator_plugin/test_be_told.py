@@ -1,0 +1,157 @@
+"""A receiver of HTTP is really told: of stuck topics, of those that nobody owns, of those that flap, and by a missed deadline."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, cast
+
+import pytest
+from airflow.sdk import AsyncCallback, BaseHook, Connection, Context
+from airflow.sdk.exceptions import AirflowSkipException
+from airflow.triggers.callback import CallbackTrigger
+from coordinator_plugin import dagparts, notifications, question
+from coordinator_plugin.clusters import Cluster as NamedCluster
+from coordinator_plugin.notifications import StuckTopicsNotifier
+from coordinator_plugin.reconcile import reconcile
+from coordinator_plugin.stuck_topics import ASK_AGAIN_S, FLAPS, still_asked
+
+from coordinator_tasks.service.coordinator import Coordinator
+from tests.unit.plugins.coordinator_plugin.test_provider import stuck_site
+from tests.world.site import Site, stable_site
+
+PASSWORD = "pager-key"
+
+
+class Receiver:
+    """A server on loopback that keeps what is posted to it."""
+
+    def __init__(self) -> None:
+        self.posts: list[tuple[str, str]] = []
+        kept = self.posts
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                kept.append((self.headers.get("Authorization", ""), body["text"]))
+                self.send_response(204)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self.thread.start()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_address[1]}/hook"
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+@pytest.fixture
+def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+    made = Receiver()
+    chat = Connection(conn_id="chat", conn_type="http", host=made.address, password=PASSWORD)
+    monkeypatch.setattr(BaseHook, "get_connection", lambda _: chat)
+    yield made
+    made.close()
+
+
+def opened(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hook:
+        def __init__(self, _cluster: str) -> None: ...
+
+        @contextmanager
+        def open(self) -> Iterator[Coordinator]:
+            yield site.coordinator
+
+    monkeypatch.setattr(notifications, "CoordinatorHook", Hook)
+
+
+def unowned_site() -> Site:
+    site = stable_site("a")
+    site.dies("a")
+    site.settles()
+    return site
+
+
+def flapping_site(times: int = FLAPS) -> Site:
+    """A consumer comes and goes within the window; the first rebalance of all is the first plan's."""
+    site = stable_site("a")
+    for number in range(times - 1):
+        name = f"b{number // 2}"
+        if number % 2:
+            site.dies(name)
+        else:
+            site.starts(name)
+        site.settles()
+    return site
+
+
+SITES = {
+    "stuck": (stuck_site, "orders is stuck in Closing: "),
+    "unowned": (unowned_site, "nobody owns partitions 0-3 of orders: "),
+    "flapping": (flapping_site, f"orders flaps: {FLAPS} rebalances within 10 minutes; "),
+}
+
+
+@pytest.mark.parametrize("kind", SITES)
+def test_the_receiver_is_told_what_is_wrong(kind: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, said = SITES[kind]
+    opened(made(), monkeypatch)
+    StuckTopicsNotifier(http_conn_id="chat").notify(cast("Context", {}))
+    ((authorization, text),) = receiver.posts
+    assert authorization == f"Bearer {PASSWORD}"
+    assert text.splitlines()[0] == "the coordinator:"
+    assert any(line.startswith(said) for line in text.splitlines()[1:]), text
+
+
+def test_a_missed_deadline_tells_it_from_the_triggerer(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened(stuck_site(), monkeypatch)
+    monkeypatch.setenv("COORDINATOR_NOTIFY_CONN_ID", "chat")
+    alert = dagparts.deadline(NamedCluster("main", "zookeeper_default", "kafka_default"))
+    assert alert is not None
+    assert isinstance(alert.callback, AsyncCallback)
+    trigger = CallbackTrigger(alert.callback.path, {**alert.callback.kwargs, "context": {"deadline": {}}})
+
+    async def run() -> list[Any]:
+        return [event.payload async for event in trigger.run()]
+
+    states = [str(payload["state"]) for payload in asyncio.run(run())]
+    assert states == ["running", "success"]
+    ((_, text),) = receiver.posts
+    assert "orders is stuck in Closing" in text
+
+
+def test_without_a_connection_there_is_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COORDINATOR_NOTIFY_CONN_ID", raising=False)
+    assert dagparts.deadline(NamedCluster("main", "zookeeper_default", "kafka_default")) is None
+
+
+def test_a_topic_that_flaps_is_asked_about_once_in_a_while() -> None:
+    site = flapping_site()
+    found = reconcile(site.coordinator)
+    (asked,) = found.questions
+    assert asked.plain()["conf"] == {"topic": "orders", "consumer": ""}
+    assert any(line.startswith("orders flaps: ") for line in found.lines)
+    assert still_asked(site.coordinator, "orders", "")
+    ask = question.QuestionOperator(task_id="ask")
+    ask._about_unowned(site.coordinator, cast("Any", {"params": asked.plain()["conf"]}))
+    assert (ask.subject, ask.options) == ("orders flaps", [question.WAIT])
+    assert f"{FLAPS} rebalances within 10 minutes" in str(ask.body)
+    site.clock.advance(ASK_AGAIN_S)
+    assert reconcile(site.coordinator).questions == ()
+    assert not still_asked(site.coordinator, "orders", "")
+    with pytest.raises(AirflowSkipException, match="nobody is asked"):
+        ask._about_unowned(site.coordinator, cast("Any", {"params": asked.plain()["conf"]}))
+
+
+def test_a_few_rebalances_are_no_flapping() -> None:
+    assert reconcile(flapping_site(FLAPS - 1).coordinator).questions == ()
