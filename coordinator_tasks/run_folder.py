@@ -3,6 +3,7 @@
 `[BASE]/[CLUSTER]/[CONSUMER]/` holds
 - `launcher.lock`: locked by the launcher while it lives, so that one id is never started twice on a host;
 - `settings.json` and `kafka.json` (mode 0600): connection settings, the second for the Kafka reader of the executors;
+- `openlineage.json` (mode 0600): the site's transport of OpenLineage, where Airflow has one;
 - `driver.log`, and `driver.previous.log` of the start before;
 - `incarnation`: the drawn number, written by the consumer;
 - `leaving.json`: written by the consumer when it leaves, with the reason if it had to: its process will end soon;
@@ -21,13 +22,14 @@ from coordinator_tasks.private_files import foreign
 
 
 class RunFolder:
-    """The paths of the files; `path` is the consumer's own folder. `kafka` and `settings` hold secrets."""
+    """The paths of the files; `path` is the consumer's own folder. `kafka`, `settings` and `openlineage` hold secrets."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.lock = path / "launcher.lock"
         self.settings = path / "settings.json"
         self.kafka = path / "kafka.json"
+        self.openlineage = path / "openlineage.json"
         self.log = path / "driver.log"
         self.incarnation = path / "incarnation"
         self.leaving = path / "leaving.json"

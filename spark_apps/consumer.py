@@ -30,6 +30,7 @@ from coordinator_tasks.core.model import TopicNode
 from spark_apps.agent.process.consumer_process import ConsumerSettings, Process, leave_on_signals, open_process
 from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.delivery.hooks import Hooks
+from spark_apps.delivery.lineage import outputs_of
 from spark_apps.pipelines import Build
 from spark_apps.pipelines.outputs import agreed_writer
 from spark_apps.records.agent_socket import AgentServer
@@ -200,6 +201,8 @@ class Consumer(TopicReaders[TopicQuery]):
         check_stateless(writer, state_stays_behind=self._how.state_stays_behind)
         # A folder for each attempt: Spark would begin with the batch that the last query could not finish.
         checkpoint = str(self._checkpoints / topic / str(attempt))
+        if self._process is not None:
+            self.tell_lineage(self._process, runner, outputs_of(build, self._how.pipeline))
         return progress.start(writer.option("checkpointLocation", checkpoint).queryName(topic))
 
     def failure(self) -> str:

@@ -38,6 +38,7 @@ from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.arguments import add_consumer_arguments, consumer_settings, set_up_logs
 from spark_apps.delivery import Delivery, TransactionalSink
 from spark_apps.delivery.hooks import Hooks
+from spark_apps.delivery.lineage import Dataset, file_dataset
 from spark_apps.errors import ReadFailed
 from spark_apps.records.batches import Range
 from spark_apps.topic_readers import TopicReader, TopicReaders, make_runner
@@ -60,12 +61,16 @@ Sink: TypeAlias = Callable[[str, Sequence[Record]], None]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where records go: to a function, or for exactly once to a store of rows and positions."""
+    """Where records go: to a function, or for exactly once to a store of rows and positions.
+
+    `writes`: these datasets, for OpenLineage.
+    """
 
     sink: Sink | None = None
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     store: TransactionalSink | None = None
     hooks: Hooks | None = None
+    writes: tuple[Dataset, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.store is not None) != (self.delivery is Delivery.EXACTLY_ONCE) or (self.sink is None) != bool(
@@ -303,6 +308,7 @@ class PlainTopics(TopicReaders[PlainTopic]):
         runner = make_runner(self._process, topic, node)
         runner.agree(self._output.delivery, self._output.store, self._output.hooks)
         self._topics[topic] = PlainTopic(runner, node, self._process.settings.site.kafka, self._output)
+        self.tell_lineage(self._process, runner, self._output.writes)
         return ""
 
     def failure(self) -> str:
@@ -387,7 +393,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         settings = consumer_settings(given)
         set_up_logs(settings)
-        consumer = PlainConsumer(settings, FileSink(given.sink, settings.consumer))
+        written = () if given.sink == "-" else (file_dataset(given.sink),)
+        consumer = PlainConsumer(settings, Output(FileSink(given.sink, settings.consumer), writes=written))
         with leave_on_signals(consumer.leave):
             return consumer.run()
     except CoordinatorError as error:

@@ -2,7 +2,7 @@
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Generic, TypeVar
 
 from coordinator_tasks.core.model import TopicNode
@@ -10,6 +10,7 @@ from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.process.consumer_process import Process
 from spark_apps.agent.settings import Pacing
 from spark_apps.agent.threads.runner import TopicRunner
+from spark_apps.delivery.lineage import Dataset, Lineage
 
 log = logging.getLogger(__name__)
 
@@ -47,10 +48,18 @@ class TopicReaders(Generic[R]):
 
     def __init__(self) -> None:
         self._topics: dict[str, R] = {}
+        self._lineage: Lineage | None = None
 
     def names(self) -> Collection[str]:
         """The topics that have a reader."""
         return tuple(self._topics)
+
+    def tell_lineage(self, process: Process, runner: TopicRunner, outputs: Sequence[Dataset]) -> None:
+        """The reading of a topic begins, and writes these datasets."""
+        self._lineage = process.lineage
+        if self._lineage is not None:
+            group, brokers = runner.group, process.settings.site.kafka["bootstrap.servers"]
+            self._lineage.began(runner.topic, group, brokers, outputs)
 
     def edit(self, topic: str, change: Callable[[TopicOwnership], V]) -> V:
         """Read or change a topic's ownership."""
@@ -58,8 +67,10 @@ class TopicReaders(Generic[R]):
 
     def halt(self) -> None:
         """End all readers."""
-        for one in self._topics.values():
+        for topic, one in self._topics.items():
             one.halt()
+            if self._lineage is not None:
+                self._lineage.ended(topic, one.problem)
 
     def close(self) -> None:
         """End all readers and their runners."""

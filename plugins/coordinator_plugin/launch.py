@@ -20,7 +20,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import BaseOperatorLink, Context
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
-from coordinator_plugin import cluster_mode
+from coordinator_plugin import cluster_mode, openlineage
 from coordinator_plugin.base_operators import ClusterOperator, one_line_errors
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.run_location import launched_elsewhere, let_go_problem, run_base
@@ -127,7 +127,8 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
         self.application_args = [*(self.application_args or []), "--run-folder", str(folder.path)]
         if master == "yarn":
             self._ship(folder.kafka)  # executors are on other hosts
-        self.env_vars = {**_variables(str(folder.settings), str(folder.kafka)), **(self.env_vars or {})}
+        lineage = openlineage.variables(folder)
+        self.env_vars = {**_variables(str(folder.settings), str(folder.kafka)), **lineage, **(self.env_vars or {})}
         command = [
             *(sys.executable, "-m", "spark_apps.launch.launcher"),
             *("--cluster", hook.cluster.name, "--consumer", self.consumer, "--base", str(folder.path.parent.parent)),

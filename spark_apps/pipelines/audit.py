@@ -12,12 +12,20 @@ from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark_apps.delivery.audit_sink import AuditSink
+from spark_apps.delivery.lineage import Dataset, file_dataset, writes
 from spark_apps.pipelines import setting
 
+FOLDER = "build/audit"
 
+
+def _outputs(settings: Mapping[str, str]) -> list[Dataset]:
+    return [file_dataset(setting(settings, "auditFolder", FOLDER))]
+
+
+@writes(_outputs)
 def build(stream: DataFrame, settings: Mapping[str, str]) -> DataStreamWriter:
     """One row per processing. Setting `auditFolder`: the folder of the SQLite files (default `build/audit`)."""
-    sink = AuditSink(Path(setting(settings, "auditFolder", "build/audit")))
+    sink = AuditSink(Path(setting(settings, "auditFolder", FOLDER)))
     body = F.col("value").cast("string")
     rows = stream.select(
         "topic",

@@ -16,11 +16,13 @@ from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from spark_apps.delivery import Delivery
 from spark_apps.delivery.database import KEY, Cursor, Database, RowSink
 from spark_apps.delivery.database_sink import DatabaseSink
+from spark_apps.delivery.lineage import Dataset, table_dataset, writes
 from spark_apps.pipelines import AtMostOnce, ExactlyOnce, Output, delivery_of, setting
 
 EVENT = "order_id STRING, product STRING, quantity INT, price STRING, ordered_at STRING, _corrupt STRING"
 PRICE = "try_cast(event.price AS DECIMAL(12, 2))"
 ORDERED_AT = "try_cast(event.ordered_at AS TIMESTAMP)"
+DATABASE = "sqlite:///build/orders.sqlite"
 MAX_QUANTITY = 10_000
 DEAD_LETTER_CHARS = 4_000
 
@@ -50,12 +52,18 @@ ON CONFLICT (product, minute) DO UPDATE SET
 """
 
 
+def _outputs(settings: Mapping[str, str]) -> list[Dataset]:
+    url = setting(settings, "database", DATABASE)
+    return [table_dataset(url, table) for table in ("orders", "dead_letters", "revenue")]
+
+
+@writes(_outputs)
 def build(orders: DataFrame, settings: Mapping[str, str]) -> Output:
     """Read `orders` and write the tables. Setting `database` (default `sqlite:///build/orders.sqlite`): see `delivery.database`.
 
     Setting `delivery`: `at-least-once` (the default), `at-most-once` or `exactly-once`.
     """
-    database = Database(setting(settings, "database", "sqlite:///build/orders.sqlite"))
+    database = Database(setting(settings, "database", DATABASE))
     delivery = delivery_of(settings)
     if delivery is Delivery.EXACTLY_ONCE:
         return ExactlyOnce(parse(orders), DatabaseSink(database, prepare, store))

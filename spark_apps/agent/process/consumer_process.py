@@ -32,6 +32,7 @@ from spark_apps.agent.process.agent import Agent, AgentTiming
 from spark_apps.agent.process.journal import Journal
 from spark_apps.agent.settings import Identity, Pacing, Timing
 from spark_apps.agent.threads.topics import Topics
+from spark_apps.delivery.lineage import Reader, opened
 from spark_apps.records.options import ISOLATION
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -119,6 +120,7 @@ class Process:
         self._offsets: dict[tuple[str, str], GroupOffsets] = {}
         self._requests = LeaveRequests()
         self._said: str | None = None
+        self.lineage = opened(Reader(settings.site.cluster, settings.consumer, incarnation))
         self.agent: Agent | None = None
 
     def wake(self) -> None:
@@ -264,7 +266,10 @@ def open_process(settings: ConsumerSettings) -> Iterator[Process]:
             note = Path(settings.run_folder) / INCARNATION_FILE
             note.parent.mkdir(parents=True, exist_ok=True)
             note.write_text(f"{incarnation}\n")
-        yield Process(settings, session, incarnation)
+        process = Process(settings, session, incarnation)
+        if process.lineage is not None:
+            ending.callback(process.lineage.close)
+        yield process
 
 
 @contextmanager

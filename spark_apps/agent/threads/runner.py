@@ -58,6 +58,7 @@ class TopicRunner:
         acquiring: bool = True,
     ) -> None:
         self.topic = topic
+        self.group = node.group_id
         self.ownership = TopicOwnership(topic, identity, clock, timing, acquiring=acquiring)
         self.planner = BatchPlanner(self.ownership, clock, pacing)
         self._node = node

@@ -1,0 +1,198 @@
+"""Tells OpenLineage which topic a consumer reads, and which datasets it writes.
+
+On where the process has OpenLineage's own settings: variables `OPENLINEAGE_...`, or the file that `OPENLINEAGE_CONFIG` names; a launch by
+Airflow writes that file from Airflow's section `[openlineage]`. It needs the package `openlineage-python`.
+
+A job is a topic of a group; a run is its reading by one incarnation, from the query's start to its end. Events go to the site in a thread
+of their own: no hand-off waits for them, and one that is not taken is logged and left out.
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from queue import Empty, Full, Queue
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from coordinator_tasks import __version__
+
+PREFIX = "OPENLINEAGE_"
+DISABLED = PREFIX + "DISABLED"
+NAMESPACE = PREFIX + "NAMESPACE"
+PRODUCER = "urn:kafka-partition-coordinator"
+ENGINE = "KAFKA_PARTITION_COORDINATOR"
+MAX_WAITING = 1_000
+FLUSH_S = 5.0
+F = TypeVar("F", bound=Callable[..., Any])
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A dataset by OpenLineage's naming, such as `postgres://host:5432` and `shop.public.orders`."""
+
+    namespace: str
+    name: str
+
+
+Outputs = Callable[[Mapping[str, str]], Iterable[Dataset]]
+
+
+def writes(outputs: Outputs) -> Callable[[F], F]:
+    """For a pipeline's function: the datasets that it writes, by its settings."""
+
+    def note(build: F) -> F:
+        build.outputs = outputs  # type: ignore[attr-defined]
+        return build
+
+    return note
+
+
+def outputs_of(build: object, settings: Mapping[str, str]) -> tuple[Dataset, ...]:
+    """What a pipeline says that it writes; none if it says nothing."""
+    outputs: Outputs | None = getattr(build, "outputs", None)
+    return () if outputs is None else tuple(outputs(settings))
+
+
+def topic_dataset(brokers: str, topic: str) -> Dataset:
+    """A topic at the first of its brokers by name, so that all consumers name it alike."""
+    first = min(one.strip().rpartition("://")[2] for one in brokers.split(","))
+    return Dataset(f"kafka://{first}", topic)
+
+
+def table_dataset(url: str, table: str) -> Dataset:
+    """A table of a database as sinks name it: `sqlite:///path` or `postgresql://user@host/name`."""
+    parts = urlsplit(url)
+    if parts.scheme == "sqlite":
+        return Dataset("file", f"{Path(url.partition('///')[2]).absolute()}#{table}")
+    host = f"postgres://{parts.hostname or 'localhost'}:{parts.port or 5432}"
+    return Dataset(host, f"{parts.path[1:]}.public.{table}")
+
+
+def file_dataset(path: str | Path) -> Dataset:
+    """A file or a folder of this host."""
+    return Dataset("file", str(Path(path).absolute()))
+
+
+def is_on(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether the process has OpenLineage's settings, and they do not disable it."""
+    given = any(name.startswith(PREFIX) and name not in (DISABLED, NAMESPACE) for name in environ)
+    return given and environ.get(DISABLED, "").strip().lower() != "true"
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who reads: facts of a run."""
+
+    cluster: str
+    consumer: str
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    number: str
+    job: str
+    read: Dataset
+    written: tuple[Dataset, ...]
+
+
+class Lineage:
+    """Tells the beginnings and the ends of a consumer's runs, from any thread. `emit` may block; nobody waits for it."""
+
+    def __init__(self, reader: Reader, emit: Callable[[Any], None], namespace: str) -> None:
+        self._reader = reader
+        self._emit = emit
+        self._namespace = namespace
+        self._runs: dict[str, _Run] = {}
+        self._lock = threading.Lock()
+        self._waiting: Queue[Any] = Queue(MAX_WAITING)
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._send, name="lineage", daemon=True)
+        self._thread.start()
+
+    def began(self, topic: str, group: str, brokers: str, outputs: Sequence[Dataset]) -> None:
+        """The reading of a topic begins; one that has begun already goes on, with these outputs."""
+        new_number = import_module("openlineage.client.uuid").generate_new_uuid
+        with self._lock:
+            known = self._runs.get(topic)
+            number = known.number if known is not None else str(new_number())
+            job = f"{self._reader.cluster}.{group}.{topic}"
+            run = self._runs[topic] = _Run(number, job, topic_dataset(brokers, topic), tuple(outputs))
+            self._tell("START" if known is None else "RUNNING", run)
+
+    def ended(self, topic: str, problem: str = "") -> None:
+        """It is over, by a problem or as asked; a topic that has not begun is none."""
+        with self._lock:
+            run = self._runs.pop(topic, None)
+            if run is not None:
+                self._tell("FAIL" if problem else "COMPLETE", run, problem)
+
+    def close(self) -> None:
+        """End what has not ended, and send what waits, within `FLUSH_S`."""
+        for topic in tuple(self._runs):
+            self.ended(topic)
+        self._closed.set()
+        self._thread.join(FLUSH_S)
+
+    def _tell(self, kind: str, run: _Run, problem: str = "") -> None:
+        try:
+            self._waiting.put_nowait(_event(kind, run, self._namespace, self._reader, problem))
+        except Full:
+            log.warning("OpenLineage takes no events: one is left out", extra={"topic": run.read.name})
+
+    def _send(self) -> None:
+        while not (self._closed.is_set() and self._waiting.empty()):
+            try:
+                event = self._waiting.get(timeout=0.1)
+            except Empty:
+                continue
+            try:
+                self._emit(event)
+            except Exception as error:  # noqa: BLE001 - the edge of a thread, and of a site's transport
+                log.warning("OpenLineage did not take an event: %s", error)
+
+
+def opened(reader: Reader, environ: Mapping[str, str] = os.environ) -> Lineage | None:
+    """The lineage of this process; `None` where it is off, or where it is on and cannot be told (then the log says why)."""
+    if not is_on(environ):
+        return None
+    try:
+        client = import_module("openlineage.client").OpenLineageClient()
+    except ImportError:
+        log.warning(
+            "OpenLineage is set up, and its client is not installed here: nothing is told; install openlineage-python "
+            "(the extra `lineage`), or set OPENLINEAGE_DISABLED=true"
+        )
+        return None
+    except Exception as error:  # noqa: BLE001 - a site's transport is anybody's class
+        log.warning("OpenLineage is set up and cannot be used: %s; nothing is told", error)
+        return None
+    return Lineage(reader, client.emit, environ.get(NAMESPACE) or "default")
+
+
+def _event(kind: str, run: _Run, namespace: str, reader: Reader, problem: str) -> Any:
+    """An event of OpenLineage's client."""
+    events, facets = import_module("openlineage.client.event_v2"), import_module("openlineage.client.facet_v2")
+    tag, facts = facets.tags_run.TagsRunFacetFields, {"cluster": reader.cluster, "consumer": reader.consumer}
+    facts["incarnation"] = str(reader.incarnation)
+    about = {"tags": facets.tags_run.TagsRunFacet([tag(key, value, "COORDINATOR") for key, value in facts.items()])}
+    about["processing_engine"] = facets.processing_engine_run.ProcessingEngineRunFacet(__version__, ENGINE)
+    if problem:
+        about["errorMessage"] = facets.error_message_run.ErrorMessageRunFacet(problem, "python")
+    streaming = facets.job_type_job.JobTypeJobFacet("STREAMING", ENGINE, "QUERY")
+    return events.RunEvent(
+        eventTime=datetime.now(UTC).isoformat(),
+        eventType=events.RunState[kind],
+        run=events.Run(run.number, facets=about),
+        job=events.Job(namespace, run.job, facets={"jobType": streaming}),
+        inputs=[events.InputDataset(run.read.namespace, run.read.name)],
+        outputs=[events.OutputDataset(one.namespace, one.name) for one in run.written],
+        producer=PRODUCER,
+    )
