@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG, Asset, AssetWatcher, AsyncCallback, DeadlineAlert, DeadlineReference, Param
+from airflow.sdk import DAG, Asset, AssetWatcher, Param
+from airflow.sdk.definitions.callback import AsyncCallback
+from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
 from coordinator_plugin.changes import Scope
 from coordinator_plugin.clusters import Cluster, begin_paused, clusters

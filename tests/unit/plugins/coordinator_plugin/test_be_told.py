@@ -9,7 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
 import pytest
-from airflow.sdk import AsyncCallback, BaseHook, Connection, Context
+from airflow.sdk import BaseHook, Connection, Context
+from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.exceptions import AirflowSkipException
 from airflow.triggers.callback import CallbackTrigger
 from coordinator_plugin import dagparts, notifications, question

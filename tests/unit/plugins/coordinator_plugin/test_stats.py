@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from airflow.sdk.observability import stats as airflow_stats
@@ -43,9 +43,9 @@ class Backend:
 @pytest.fixture
 def backend() -> Iterator[Backend]:
     made = Backend()
-    airflow_stats.initialize(factory=lambda: made, export_legacy_names=False)
+    airflow_stats.initialize(factory=cast("Any", lambda: made), export_legacy_names=False)
     yield made
-    airflow_stats.initialize(factory=Backend, export_legacy_names=False)
+    airflow_stats.initialize(factory=cast("Any", Backend), export_legacy_names=False)
 
 
 @pytest.fixture(params=["otel_on", "statsd_datadog_enabled"])
