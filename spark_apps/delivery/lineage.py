@@ -44,7 +44,7 @@ class Dataset:
 Outputs = Callable[[Mapping[str, str]], Iterable[Dataset]]
 
 
-def writes(outputs: Outputs) -> Callable[[F], F]:
+def writes_to(outputs: Outputs) -> Callable[[F], F]:
     """For a pipeline's function: the datasets that it writes, by its settings."""
 
     def note(build: F) -> F:

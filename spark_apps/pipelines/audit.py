@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark_apps.delivery.audit_sink import AuditSink
-from spark_apps.delivery.lineage import Dataset, file_dataset, writes
+from spark_apps.delivery.lineage import Dataset, file_dataset, writes_to
 from spark_apps.pipelines import setting
 
 FOLDER = "build/audit"
@@ -22,7 +22,7 @@ def _outputs(settings: Mapping[str, str]) -> list[Dataset]:
     return [file_dataset(setting(settings, "auditFolder", FOLDER))]
 
 
-@writes(_outputs)
+@writes_to(_outputs)
 def build(stream: DataFrame, settings: Mapping[str, str]) -> DataStreamWriter:
     """One row per processing. Setting `auditFolder`: the folder of the SQLite files (default `build/audit`)."""
     sink = AuditSink(Path(setting(settings, "auditFolder", FOLDER)))

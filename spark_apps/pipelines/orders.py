@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from spark_apps.delivery import Delivery
 from spark_apps.delivery.database import KEY, Cursor, Database, RowSink
 from spark_apps.delivery.database_sink import DatabaseSink
-from spark_apps.delivery.lineage import Dataset, table_dataset, writes
+from spark_apps.delivery.lineage import Dataset, table_dataset, writes_to
 from spark_apps.pipelines import AtMostOnce, ExactlyOnce, Output, delivery_of, setting
 
 EVENT = "order_id STRING, product STRING, quantity INT, price STRING, ordered_at STRING, _corrupt STRING"
@@ -57,7 +57,7 @@ def _outputs(settings: Mapping[str, str]) -> list[Dataset]:
     return [table_dataset(url, table) for table in ("orders", "dead_letters", "revenue")]
 
 
-@writes(_outputs)
+@writes_to(_outputs)
 def build(orders: DataFrame, settings: Mapping[str, str]) -> Output:
     """Read `orders` and write the tables. Setting `database` (default `sqlite:///build/orders.sqlite`): see `delivery.database`.
 

@@ -20,7 +20,7 @@ from spark_apps.delivery.lineage import (
     outputs_of,
     table_dataset,
     topic_dataset,
-    writes,
+    writes_to,
 )
 
 READER = Reader("shop", "a", 7)
@@ -144,7 +144,7 @@ def test_what_does_not_fit_is_left_out(monkeypatch: pytest.MonkeyPatch, caplog: 
 
 
 def test_a_pipeline_says_what_it_writes() -> None:
-    @writes(lambda settings: [file_dataset(settings["folder"])])
+    @writes_to(lambda settings: [file_dataset(settings["folder"])])
     def build(stream: object, settings: Mapping[str, str]) -> object:
         return stream, settings
 
