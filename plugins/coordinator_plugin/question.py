@@ -143,7 +143,7 @@ class QuestionOperator(ClusterOperator, HITLOperator):
         if sentence is None:
             raise AirflowSkipException(f"every partition of {topic} has an owner: nobody is asked")
         self.subject = f"{topic} flaps"
-        self.body = FLAPS.format(topic=topic, cluster=c.paths.cluster, sentence=_one_line(sentence))
+        self.body = FLAPS.format(topic=topic, cluster=c.paths.cluster, sentence=one_line(sentence))
 
 
 class ApplyAnswerOperator(ClusterOperator):
