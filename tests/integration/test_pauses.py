@@ -210,7 +210,8 @@ def test_the_pauses_in_the_history_are_those_of_the_rows(
             assert on_page[pause.partition] == pytest.approx(pause.wait_s, rel=0.05, abs=0.001), (
                 "what a person reads on the page"
             )
-            outside += abs(off_s) > pause.error_s + 0.010
+            # A row's time is from before its write, the agent's from after it: on a busy machine a write takes its share.
+            outside += abs(off_s) > pause.error_s + 0.010 + 0.3 * stall.length_s
             print(
                 f"  partition {pause.partition}: {pause.wait_s * 1000:6.1f} ms ±{pause.error_s * 1000:.1f}, by rows "
                 f"{stall.length_s * 1000:6.1f} ms, {pause.records} records"
