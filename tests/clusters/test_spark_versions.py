@@ -142,8 +142,16 @@ def test_spark_of_this_version_gets_records_into_a_table_without_airflow(
 def driver_of(process: ManagedProcess) -> int:
     """The Python process of a driver, which spark-submit has started."""
     below = psutil.Process(process.pid).children(recursive=True)
-    (found,) = (one for one in below if any(part.endswith("spark_apps/main.py") for part in one.cmdline()))
+    (found,) = (one for one in below if any(part.endswith("spark_apps/main.py") for part in _arguments(one)))
     return found.pid
+
+
+def _arguments(process: psutil.Process) -> list[str]:
+    """Of a process that may end meanwhile."""
+    try:
+        return list(process.cmdline())
+    except psutil.NoSuchProcess:
+        return []
 
 
 @pytest.mark.parametrize("version", FAILS)
