@@ -238,6 +238,8 @@ def pages(story: Story, folder: Path) -> None:
         shot("connections")
         edit = "//tr[contains(., 'kafka_coordinator_zookeeper')]//button[contains(@aria-label, 'Edit')]"
         browser.until(lambda: browser.driver.find_element(By.XPATH, edit), "the button of a connection").click()
+        own = "//*[@role='dialog']//button[normalize-space()='Extra Fields']"
+        browser.until(lambda: browser.driver.find_element(By.XPATH, own), "the part of the form for its type").click()
         browser.until(
             lambda: "Status token" in browser.find("[role=dialog]").text, "the form with the fields of its type"
         )
