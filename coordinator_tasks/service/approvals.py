@@ -21,7 +21,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 LEARNED_RECORDS = 500
 
 
-def judged(c: Coordinator, view: TopicView, world: World, decision: Decision) -> Decision:
+def held_for_approval(c: Coordinator, view: TopicView, world: World, decision: Decision) -> Decision:
     """The decision, with `approval` (its digest) and what it waits for in its reason if it needs a person's approval."""
     record = decision.record
     if not c.budget.is_set or not decision.may_wait or record is None or decision.verdict is not Verdict.WRITE:

@@ -20,6 +20,7 @@ from coordinator_tasks.service import overrides, redeployment, scaling
 from coordinator_tasks.service.asked import recording
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.redeployment import all_stable
+from coordinator_tasks.service.topics import configuration
 
 MEASURE_S = 15.0
 """Between the two answers of which rates are made: several batches."""
@@ -149,7 +150,7 @@ def _end_pins(c: Coordinator, kept: Growth, actor: Actor) -> None:
     for past in kept.memory.decisions:
         for move in past.moves if past.acted else ():
             try:
-                config = overrides.configuration(c, move.topic)
+                config = configuration(c, move.topic)
             except NotManaged:
                 continue
             if config.pins.get(move.partition) == move.taker:

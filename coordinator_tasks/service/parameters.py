@@ -224,25 +224,25 @@ STEPS = Parameter(
 )
 
 
-def _limit(name: str, title: str, text: str, flag: str, kind: Any, default: float, most: float) -> Parameter:
+def _up_to(name: str, title: str, text: str, flag: str, kind: Any, default: float, most: float) -> Parameter:
     """A number from 0 to `most`."""
     field = _field("integer" if kind is int else "number", title, text, default=kind(default), minimum=0, maximum=most)
     return Parameter(name, field, Option(kind, text, flag, kind(default), minimum=0))
 
 
 _HELD = "Minutes for which each step is held and judged before the next one."
-HOLD_MINUTES = _limit("hold_minutes", "Hold for minutes", _HELD, "--hold-minutes", float, 5, 43_200)
+HOLD_MINUTES = _up_to("hold_minutes", "Hold for minutes", _HELD, "--hold-minutes", float, 5, 43_200)
 _WAIT = "Minutes after which consumers that have not started, or partitions that have not moved, make it go back."
-PATIENCE = _limit("patience_minutes", "Patience in minutes", _WAIT, "--patience-minutes", float, 10, 43_200)
+PATIENCE = _up_to("patience_minutes", "Patience in minutes", _WAIT, "--patience-minutes", float, 10, 43_200)
 _LAG = "It goes back when a moved partition has a lag of more seconds."
-MAX_LAG = _limit("max_lag_s", "Largest lag in seconds", _LAG, "--max-lag-s", float, 60, 2_592_000)
+MAX_LAG = _up_to("max_lag_s", "Largest lag in seconds", _LAG, "--max-lag-s", float, 60, 2_592_000)
 _ERRORS = "It goes back at more errors of new consumers; one that is started again is an error."
-MAX_ERRORS = _limit("max_errors", "Errors that may be", _ERRORS, "--max-errors", int, 0, 1_000)
+MAX_ERRORS = _up_to("max_errors", "Errors that may be", _ERRORS, "--max-errors", int, 0, 1_000)
 _SLOW = (
     "It goes back if a moved partition with waiting records had less than this share of its records per second before; 0 = not "
     "judged."
 )
-MIN_RATE = _limit("min_rate", "Least share of the rate", _SLOW, "--min-rate", float, 0, 1)
+MIN_RATE = _up_to("min_rate", "Least share of the rate", _SLOW, "--min-rate", float, 0, 1)
 _RULE = "One of the site's own rules, by its name in the setting rules; empty = none."
 RULE = _text("rule", "Rule", _RULE, "--rule", "", maxLength=64)
 _NEW = "How many new consumers start; 0 = as many as there are now."

@@ -368,7 +368,7 @@ def _judged(
     c: Coordinator, stored: Stored, snapshot: Snapshot, steps: frozenset[Step], actor: Actor = _PREVIEW
 ) -> Decision:
     view, world = _effective(c, stored.view), snapshot.world_of(stored.view.topic)
-    return approvals.judged(c, view, world, decide(view, world, c.policy, actor, steps))
+    return approvals.held_for_approval(c, view, world, decide(view, world, c.policy, actor, steps))
 
 
 def _await(c: Coordinator, names: Collection[str], state: State, steps: frozenset[Step]) -> WaitReport:

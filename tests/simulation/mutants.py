@@ -633,7 +633,7 @@ MUTANTS = (
         "another",
         "a process is asked about on its own boot only",
     ),
-    Mutant("approvals.judged", "if not said:", "if True:", "a plan above the budget waits for a person"),
+    Mutant("held_for_approval", "if not said:", "if True:", "a plan above the budget waits for a person"),
     Mutant(
         "transitions._decide",
         "return beside if beside.verdict is Verdict.WRITE else waits",

@@ -12,7 +12,7 @@ from coordinator_tasks.core.errors import BadGrowth, Malformed, NotManaged, Stor
 from coordinator_tasks.core.growth import Kind, Limits
 from coordinator_tasks.core.model import Answer, ConsumerStatus, Fleet, Member, Silence, Unreachable
 from coordinator_tasks.core.ports import Operation, SetData, Stat
-from coordinator_tasks.service import asked, autoscale, directives, fleet, overrides, redeployment, transitions
+from coordinator_tasks.service import asked, autoscale, directives, fleet, redeployment, topics, transitions
 from coordinator_tasks.service.actions import ACTIONS
 from tests.fakes.cluster import PERSON, AllowEverything
 from tests.world.site import LOOP, Site, stable_site
@@ -175,14 +175,14 @@ def test_moves_are_pins_and_the_next_step_of_the_size_ends_them() -> None:
     site.statuses.answers["b-1"], site.statuses.answers["b-2"] = uneven("b-1", 30.0), uneven("b-2", 2.0)
     found = look(site).decision
     assert found.kind is Kind.MOVE
-    config = overrides.configuration(site.coordinator, "orders")
+    config = topics.configuration(site.coordinator, "orders")
     assert config.pins == {move.partition: "b-2" for move in found.moves}
     assert set(config.pins) < set(mine)
     site.settles()
     Traffic(site, **BUSY).flows("b-1", "b-2")
     site.clock.advance(100)
     assert look(site).decision.kind is Kind.GROW
-    assert overrides.configuration(site.coordinator, "orders").pins == {}
+    assert topics.configuration(site.coordinator, "orders").pins == {}
 
 
 @pytest.mark.parametrize("when", range(4))
