@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.model import Actor, Ending, Fleet, Member, Record
-from coordinator_tasks.demo import sink
+from coordinator_tasks.demo import kept, sink
 from coordinator_tasks.demo.checker import Verdict, check
 from coordinator_tasks.demo.display import Display
 from coordinator_tasks.demo.evidence import Event, Evidence
@@ -236,7 +236,7 @@ def demonstrate(folders: Folders, display: Display, *, ensemble: bool, keep: boo
     """Start everything, run the demonstration, and end everything or, with `keep`, leave it running."""
     display.doing("starting ZooKeeper and Kafka")
     stack = Stack(folders, ensemble=ensemble)
-    kept = False
+    keeps = False
     try:
         stack.wait_for_servers()
         display.done("three ZooKeeper servers and three brokers serve" if ensemble else "ZooKeeper and Kafka serve")
@@ -246,11 +246,13 @@ def demonstrate(folders: Folders, display: Display, *, ensemble: bool, keep: boo
             if keep:
                 stack.airflow.client.set_paused("consumers", False)
         if keep:
+            kept.write_settings(folders.settings, stack.settings)
             stack.keep()
-            kept = True
-            display.line(f"Airflow: {sign_in(stack)}")
-            display.line("Everything keeps running; end it with: make demo-stop")
+            keeps = True
+            display.line()
+            for line in kept.lines(folders.settings, sign_in(stack), TOPIC, APP, DRAINED):
+                display.line(line)
         return verdict
     finally:
-        if not kept:
+        if not keeps:
             stack.end()

@@ -49,6 +49,7 @@ class Folders:
         self.run = base / "run"  # data and logs of the servers and the consumers
         self.audit = self.run / "audit"  # the sink
         self.consumers = self.run / "consumers"  # the run folders of the consumers
+        self.settings = self.run / "settings.json"  # for the command line, if everything keeps running
         self.journal = self.run / "journal.txt"  # what the producer confirms
 
 

@@ -1,0 +1,47 @@
+"""What a person can do with the servers that `make demo KEEP=1` leaves running."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from coordinator_tasks.run_folder import write_private
+from coordinator_tasks.settings import Settings
+
+
+def write_settings(path: Path, settings: Settings) -> None:
+    """Write the settings file of the command line; it has the status token, so only its owner may read it (mode 0600)."""
+    given: dict[str, Any] = {
+        "cluster": settings.cluster,
+        "zookeeper": settings.zookeeper,
+        "kafka": dict(settings.kafka),
+        "status_token": settings.status_token,
+        "answer_timeout_s": settings.answer_timeout_s,
+        "allowed": {"conf": settings.allowed.conf},
+    }
+    write_private(path, given)
+
+
+def lines(settings_file: Path, address: str, topic: str, app: str, drained: str) -> tuple[str, ...]:
+    """How to point a browser and the command line at what runs, and three things to try.
+
+    `address`: Airflow's, with user and password; `drained`: the consumer that left the fleet `app`.
+    """
+    python = Path(sys.executable)
+    command = f"{python.relative_to(Path.cwd()) if python.is_relative_to(Path.cwd()) else python} -m coordinator_tasks"
+    return (
+        "Everything keeps running. Consumers are launched again: the killed one is back within a minute.",
+        "",
+        f"Browser:       {address}, then Topics in the menu on the left",
+        f"Command line:  export COORDINATOR_SETTINGS={os.fspath(settings_file)}",
+        "",
+        "Three things to try, in this folder and with that export:",
+        f"  {command} history {topic}",
+        "      which partition moved, from whom to whom, why, and how long it stood still",
+        f"  {command} undrain {drained} --fleet {app}",
+        "      the drained consumer is launched again and gets its share by hand-offs: watch it in the browser",
+        f"  {command} preview {topic} --join 1",
+        "      what one consumer more would change; nothing is changed",
+        "",
+        "A pipeline of your own, from an empty folder: docs/tutorial.md. End everything with: make demo-stop",
+    )
