@@ -11,7 +11,7 @@ CODE := $(wildcard coordinator_tasks spark_apps dags plugins)
 ALL := $(CODE) $(wildcard tests benchmarks)
 export PYTHONPATH := $(CURDIR):$(CURDIR)/plugins
 
-.PHONY: demo demo-stop help install check quick test lint format types imports dead unit reader faults clusters simulate search mutants guards freeze sbom audit clean
+.PHONY: demo demo-stop help install check quick test lint format types imports dead unit reader faults clusters docs simulate search mutants guards freeze sbom audit clean
 
 demo: install  ## shows a join, a drain and a crash on real servers; KEEP=1 leaves all running, ENSEMBLE=1 starts three of each
 	@$(BIN)/python -m coordinator_tasks.demo $(if $(ENSEMBLE),--ensemble) $(if $(KEEP),--keep)
@@ -71,6 +71,9 @@ unit: install  ## runs all tests, on real servers too; two files at once, those 
 
 clusters: install  ## the tests on YARN, Kubernetes, Docker, Celery and ensembles; ONLY= words; goes on where it ended
 	@$(BIN)/python -m tests.clusters $(if $(ONLY),--only $(ONLY))
+
+docs: install  ## writes the site of the documents into build/site; fetches nothing
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 simulate: install  ## SEEDS histories (START= where to begin), added up in build/simulation.json
 	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),10000) $(if $(START),--start $(START))

@@ -1,4 +1,4 @@
-"""Writes the tables of hand-offs into README.md and docs/measurements.md, from the results in `benchmarks/results`.
+"""Writes the tables of hand-offs into README.md, docs/compared.md and docs/measurements.md, from the results in `benchmarks/results`.
 
     python -m benchmarks.headline
 
@@ -14,13 +14,16 @@ from statistics import median
 from typing import Any
 
 from benchmarks.handoff_lanes import OF_KAFKA
-from benchmarks.handoff_report import TITLES, beyond_tick, joined, number, ordered, three, tick_ms_of
+from benchmarks.handoff_report import OURS, SPARK, TITLES, beyond_tick, joined, number, ordered, three, tick_ms_of
 
 PROJECT = Path(__file__).resolve().parent.parent
-README, MEASUREMENTS = PROJECT / "README.md", PROJECT / "docs" / "measurements.md"
+README, COMPARED, MEASUREMENTS = (PROJECT / name for name in ("README.md", "docs/compared.md", "docs/measurements.md"))
 RESULTS = PROJECT / "benchmarks" / "results"
 PARTITIONS = 12
-"""Those of the README's table; the other file has all."""
+"""Those of the first two tables; the last file has all."""
+SHORT = ("cooperative-quick", "kip848-1s", OURS, SPARK)
+"""The README's: Kafka's protocols as they react fastest without static members, and ours."""
+SHORT_EVENTS = ("join", "leave", "crash", "silent")
 HAND_OFFS, UNDER_AIRFLOW = "hand-offs", "hand-offs under Airflow"
 EVENTS = {
     "join": "join",
@@ -72,6 +75,27 @@ def table(result: Mapping[str, Any], partitions: int, under_airflow: Mapping[str
             *filter(None, rows),
             "",
             told if sessions else "Nobody was killed in these runs.",
+        ]
+    )
+
+
+def short_table(result: Mapping[str, Any]) -> str:
+    """Markdown: the README's figures, of few contenders and events."""
+    cells, tick_ms = _cells(result, PARTITIONS), tick_ms_of(result)
+    rows = []
+    for contender in SHORT:
+        own = [cells.get((contender, kind)) for kind in SHORT_EVENTS]
+        if all(own):
+            found = [_middle(cell["moved"], tick_ms) for cell in own if cell is not None]
+            rows.append(f"| {' | '.join([TITLES[contender], *found])} |")
+    return "\n".join(
+        [
+            f"Milliseconds for which a moved partition stood still, beyond what it did undisturbed; median (worst). {PARTITIONS} "
+            f"partitions, {tick_ms:g} ms between two records, measured on {result['measured_on']}.",
+            "",
+            f"| | {' | '.join(EVENTS[kind] for kind in SHORT_EVENTS)} |",
+            "|---|" + "--:|" * len(SHORT_EVENTS),
+            *rows,
         ]
     )
 
@@ -154,17 +178,18 @@ def placed(text: str, made: str, place: str) -> str:
     return f"{before}{begin}\n{made}\n{end}{after}"
 
 
-def tables(readme: str, measurements: str) -> tuple[str, str]:
-    """Both texts with the tables of the results in them; what was not measured keeps its table."""
+def tables(readme: str, compared: str, measurements: str) -> tuple[str, str, str]:
+    """The texts with the tables of the results in them; what was not measured keeps its table."""
     plain, airflow = (kept(name) for name in ("handoff", "handoff-airflow"))
     if plain is not None:
-        readme = placed(readme, table(plain, PARTITIONS, airflow), HAND_OFFS)
+        readme = placed(readme, short_table(plain), HAND_OFFS)
+        compared = placed(compared, table(plain, PARTITIONS, airflow), HAND_OFFS)
     for place, result in ((HAND_OFFS, plain), (UNDER_AIRFLOW, airflow)):
         if result is not None:
             partitions = sorted({cell["partitions"] for cell in result["summary"]})
             every = [circumstances(result).capitalize(), *(details(result, one) for one in partitions)]
             measurements = placed(measurements, "\n\n".join(every), place)
-    return readme, measurements
+    return readme, compared, measurements
 
 
 def kept(name: str) -> dict[str, Any] | None:
@@ -174,7 +199,8 @@ def kept(name: str) -> dict[str, Any] | None:
 
 
 def main() -> None:
-    for file, text in zip((README, MEASUREMENTS), tables(README.read_text(), MEASUREMENTS.read_text()), strict=True):
+    files = (README, COMPARED, MEASUREMENTS)
+    for file, text in zip(files, tables(*(file.read_text() for file in files)), strict=True):
         file.write_text(text)
 
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -20,13 +19,13 @@ from tests.clusters.server_versions import kafka_image_jars
 from tests.clusters.standalone_airflow import StandaloneAirflow
 from tests.integration.airflow_site import eventually
 from tests.integration.secure_kafka import ADMIN, password
+from tests.terminal import Terminal
 
 pytestmark = [pytest.mark.clusters, pytest.mark.timeout(2_400)]
 Record = Callable[[str, object], None]
 AIRFLOW, SPARK = "3.3.2", "4.3.0"
 PAGE = ROOT / "docs" / "install.md"
 MOST_STEPS = 15
-STEP_LIMIT_S = 900.0
 COMMANDS = {
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
     "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
@@ -53,32 +52,6 @@ def steps(page: str) -> list[Step]:
         Step(title, "".join(re.findall(r"^```bash\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)))
         for title, text in zip(titles, texts, strict=True)
     ]
-
-
-class Terminal:
-    """A person's shell: what a step exports is there in the next one."""
-
-    def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
-        self.folder, self.environ = folder, dict(environ)
-        folder.mkdir(parents=True)
-
-    def type_in(self, block: str) -> str:
-        """What it prints; a command that fails fails the test with its own words."""
-        kept = self.folder / "environment"
-        script = f"set -euo pipefail\n{block}\nenv -0 > {kept}\n"
-        done = subprocess.run(
-            ["/bin/bash", "-c", script],
-            cwd=self.folder,
-            env=self.environ,
-            capture_output=True,
-            text=True,
-            timeout=STEP_LIMIT_S,
-            check=False,
-        )
-        assert done.returncode == 0, f"{block}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-        pairs = (one.partition("=") for one in kept.read_text().split("\0") if one)
-        self.environ = {name: value for name, _, value in pairs}
-        return done.stdout
 
 
 def filled_in(block: str, values: Mapping[str, str]) -> str:

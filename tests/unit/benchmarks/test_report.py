@@ -9,7 +9,7 @@ import pytest
 from benchmarks import growth
 from benchmarks.handoff import Asked
 from benchmarks.handoff_report import difference, joined, measured, quartiles, summary, targets
-from benchmarks.headline import HAND_OFFS, MEASUREMENTS, README, UNDER_AIRFLOW, details, placed, table, tables
+from benchmarks.headline import COMPARED, HAND_OFFS, MEASUREMENTS, README, UNDER_AIRFLOW, details, placed, table, tables
 from benchmarks.result import report
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -164,7 +164,12 @@ def test_the_details_name_every_figure_and_the_targets_that_are_missed() -> None
 
 @pytest.mark.parametrize(
     ("file", "place"),
-    [("README.md", HAND_OFFS), ("docs/measurements.md", HAND_OFFS), ("docs/measurements.md", UNDER_AIRFLOW)],
+    [
+        ("README.md", HAND_OFFS),
+        ("docs/compared.md", HAND_OFFS),
+        ("docs/measurements.md", HAND_OFFS),
+        ("docs/measurements.md", UNDER_AIRFLOW),
+    ],
 )
 def test_there_is_one_place_for_a_table_and_nothing_else_changes(file: str, place: str) -> None:
     text, begin, end = (ROOT / file).read_text(), f"<!-- {place}: begin -->", f"<!-- {place}: end -->"
@@ -178,7 +183,7 @@ def test_there_is_one_place_for_a_table_and_nothing_else_changes(file: str, plac
 
 
 def test_the_tables_are_those_of_the_results_that_are_kept() -> None:
-    texts = (README.read_text(), MEASUREMENTS.read_text())
+    texts = (README.read_text(), COMPARED.read_text(), MEASUREMENTS.read_text())
     assert tables(*texts) == texts, "run python -m benchmarks.headline"
 
 

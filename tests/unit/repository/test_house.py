@@ -28,6 +28,7 @@ TOP_LEVEL = {
         "requirements.in",
         "pyproject.toml",
         "Makefile",
+        "mkdocs.yml",
     ),
     *(
         "README.md",

@@ -1,0 +1,129 @@
+"""Every command block of the pages is run by a test, or the register says why not.
+
+Our own commands are typed here on a shop in memory, each block on a shop of its own: they have to be understood, and to do
+something (exit code 0). A block that only sets variables is run by bash, and the settings are read from what it has set.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from coordinator_tasks.cli import main
+from coordinator_tasks.core.model import Committed, Fleet, Token
+from coordinator_tasks.service import fleet, topics
+from coordinator_tasks.service.history import rebalances
+from coordinator_tasks.settings import settings_from_environment
+from tests.fakes.cluster import PERSON
+from tests.unit.repository.command_register import REGISTER, ROOT, Block, blocks, entry_of
+from tests.world.site import Site
+
+OURS = re.compile(r"(?:\.venv/bin/python -m coordinator_tasks|coordinator) (.*)")
+SETTINGS = re.compile(r"export COORDINATOR_(?!ALLOWED)")
+HELD_BACK = ("run", "metrics", "doctor", "approve")
+"""Commands that the shop in memory cannot answer: two never end, one asks real servers, and one needs a plan that waits."""
+BEFORE = {"pause-upgrade": "upgrade billing 1.5.0 --code 1.5.0 --why tried"}
+"""What a block takes for granted, by a command in it: this is typed before it."""
+LEAST = {
+    "COORDINATOR_CLUSTER": "main",
+    "COORDINATOR_ZOOKEEPER": "zk:2181",
+    "COORDINATOR_KAFKA_BOOTSTRAP_SERVERS": "broker:9092",
+}
+REBALANCE = re.compile(r"\b\d+-[0-9a-f]{8}\b")
+"""The name of a rebalance in an example: a real one takes its place."""
+
+
+def ours(line: str) -> str:
+    """The arguments of a command of ours that is typed here; empty = it is another command."""
+    found = OURS.fullmatch(line.strip())
+    return "" if found is None or found[1].split()[0] in HELD_BACK else found[1]
+
+
+def typed_here(line: str) -> bool:
+    return bool(ours(line)) or SETTINGS.match(line) is not None
+
+
+def open_site() -> Site:
+    """What the pages talk of: topic `orders` of the group `orders-billing`, the fleet `billing`, and a spare consumer."""
+    site = Site()
+    site.kafka.create_topic("orders", 12)
+    for partition in range(12):
+        site.kafka.append("orders", partition, 100, at_ms=1_000)
+    topics.add_topic(site.coordinator, "orders", "orders-billing", actor=PERSON)
+    fleet.set_fleet(site.coordinator, Fleet("billing", "/opt/shop/main.py", ("billing-1", "billing-2")))
+    site.starts("billing-1", "billing-2")
+    site.settles()
+    site.starts("consumer-b")
+    site.settles()
+    node = site.node()
+    site.kafka.offsets("orders-billing").commit(
+        "orders",
+        {
+            partition: Committed(40, Token(node.since[partition], 1, node.generation), owner, site.name, node.topic_id)
+            for partition, owner in node.assignments.items()
+        },
+    )
+    return site
+
+
+BLOCKS = [one for one in blocks() if any(map(typed_here, one.lines))]
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda one: one.name)
+def test_the_block_is_typed_on_a_shop_in_memory(
+    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    site = open_site()
+    rebalance = rebalances(site.coordinator, ["orders"], 1)[0].rebalance
+    before = [one for name, one in BEFORE.items() if name in block.text]
+    for line in [*before, *filter(None, map(ours, block.lines))]:
+        arguments = shlex.split(REBALANCE.sub(rebalance, line).replace("$PWD", str(ROOT)), comments=True)
+        site.clock.advance(1)
+        with pytest.raises(SystemExit) as ended:
+            main(arguments, lambda: nullcontext(site.coordinator))
+        said = capsys.readouterr()
+        assert ended.value.code == 0, f"{line}\n{said.out}{said.err}"
+        assert said.out.strip(), f"{line}: it says nothing"
+
+
+@pytest.mark.parametrize("block", [one for one in BLOCKS if SETTINGS.match(one.text)], ids=lambda one: one.name)
+def test_the_settings_that_a_block_exports_are_ones(block: Block) -> None:
+    lines = [line for line in block.lines if line.startswith("export ")]
+    done = subprocess.run(
+        ["/bin/bash", "-euc", "\n".join([*lines, "env -0"])],
+        env={"PATH": os.environ["PATH"], **LEAST},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    settings = settings_from_environment(dict(one.split("=", 1) for one in done.stdout.split("\0") if "=" in one))
+    assert settings.kafka["bootstrap.servers"]
+
+
+def test_every_line_of_a_command_block_is_run_or_the_register_says_why_not() -> None:
+    missing = [
+        f"{block.name}: {line}"
+        for block in blocks()
+        for line in block.lines
+        if not typed_here(line) and entry_of(block.page, line) is None
+    ]
+    assert missing == [], (
+        "type it in a test, or add it to command_register.py with the test that runs it, or the reason"
+    )
+
+
+def test_the_register_has_no_entry_for_nothing_and_names_tests_that_are_there() -> None:
+    used = {entry_of(block.page, line) for block in blocks() for line in block.lines if not typed_here(line)}
+    assert [one for one in REGISTER if one not in used] == []
+    assert all(bool(one.test) != bool(one.reason) for one in REGISTER)
+    assert [one.test for one in REGISTER if one.test and not (ROOT / one.test).is_file()] == []
+
+
+def test_there_are_blocks() -> None:
+    assert len(blocks()) > 60
+    assert len(BLOCKS) > 15
