@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from coordinator_tasks.core.model import Actor, MoveKind, Pause, Pauses, Record, State
 from coordinator_tasks.core.move_ways import by_way, way
 from coordinator_tasks.core.partition_text import counted
+from coordinator_tasks.core.pauses import milliseconds, spread
 from coordinator_tasks.service.history import Rebalance
 from coordinator_ui import words
 
@@ -166,9 +167,19 @@ def _headline(one: Rebalance, rows: Iterable[MoveRow], lasted_s: float) -> str:
     nothing = "Nobody was left to take a partition" if nobody else "No partition moved"
     if one.ended_at:
         parts = [f"{counted(len(numbers), 'partition')} {deed}" for deed, numbers in by_deed.items()]
-        return f"{' and '.join(parts)} in {words.duration(lasted_s)}" if parts else nothing
+        return f"{' and '.join(parts)}{_how_long(one, lasted_s)}" if parts else nothing
     on_their_way = len(set().union(*by_deed.values()))
     return f"{counted(on_their_way, 'partition')} on the way, for {words.duration(lasted_s)} so far"
+
+
+def _how_long(one: Rebalance, lasted_s: float) -> str:
+    """How long partitions stood still, if all of it is measured; else how long the rebalance took, which is much longer."""
+    found = one.pauses
+    exact = found is not None and not found.missing and not any(pause.least for pause in found.measured)
+    known = spread(found.measured) if found is not None and exact else None
+    if known is None:
+        return f" in {words.duration(lasted_s)}"
+    return f", longest pause {milliseconds(known.longest_s)}"
 
 
 def _deed(row: MoveRow) -> str:

@@ -1,6 +1,7 @@
 """The list of all rebalances, one of them drawn on a time axis, and the same as data."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -237,6 +238,25 @@ def measured(shop: Cluster) -> None:
     path = shop.paths.record("orders", 2)
     found = Pauses((Pause(1, 900_000.5, 900_000.51, 900_000.523, 12, 1_200, 0.023, 0.002), Pause(3, 900_000.25)))
     shop.zk.transact([SetData(path, with_pauses(path, shop.zk.get(path).data, found))])
+
+
+def test_the_headline_has_the_pause_and_not_the_time_that_confirmations_take(shop: Cluster) -> None:
+    measured(shop)
+    story = tell(rebalances(shop.coordinator, ["orders"])[0], 900_010.0)
+    assert story.headline == "3 partitions moved, longest pause 23 ms"
+
+
+@pytest.mark.parametrize("unknown", [{"missing": 1}, {"least": True}, {"wait_s": None}])
+def test_the_headline_has_the_time_of_the_rebalance_while_a_pause_is_not_known(
+    shop: Cluster, unknown: dict[str, Any]
+) -> None:
+    a_hand_off(shop)
+    missing = {"missing": unknown.pop("missing", 0)}
+    one = replace(Pause(1, 900_000.5, 900_000.51, 900_000.523, 12, 1_200, 0.023, 0.002), **unknown)
+    path = shop.paths.record("orders", 2)
+    shop.zk.transact([SetData(path, with_pauses(path, shop.zk.get(path).data, Pauses((one,), **missing)))])
+    story = tell(rebalances(shop.coordinator, ["orders"])[0], 900_010.0)
+    assert story.headline == "3 partitions moved in 2.2 s"
 
 
 def at(chart: Chart, lane: int) -> list[tuple[str, float]]:
