@@ -78,7 +78,7 @@ def _kind(param: Any) -> str:
         return "–"
     kind = param.type_descriptor.annotation
     inner = (get_args(kind) or (kind,))[0]
-    values = ", ".join(f"`{one.value}`" for one in inner) if isinstance(inner, EnumType) else KINDS[inner]
+    values = ", ".join(f"`{one.value}`" for one in list[Any](inner)) if isinstance(inner, EnumType) else KINDS[inner]
     return f"{values}, repeatable" if get_origin(kind) is list else values
 
 

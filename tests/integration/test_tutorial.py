@@ -65,7 +65,7 @@ def said_when(terminal: Terminal, block: str, *wanted: str) -> str:
             return ""
         return said if all(one in said for one in wanted) else ""
 
-    return eventually(there, LIMIT_S)
+    return str(eventually(there, LIMIT_S))
 
 
 def has_ended(pid: int) -> bool:
