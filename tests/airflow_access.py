@@ -16,7 +16,7 @@ MAY_CHANGE_CONNECTIONS = {"viewer": False, "user": False, "op": True, "admin": T
 
 def pages(cluster: str, topic: str) -> list[str]:
     """An address of each route of the pages."""
-    values = {"cluster": cluster, "topic": topic, "rebalance": "1-x", "dag_id": "rebalance"}
+    values = {"cluster": cluster, "topic": topic, "rebalance": "1-x", "dag_id": "rebalance", "action": "drain"}
     paths = [route.path for route in router.routes if isinstance(route, APIRoute)]
     return [f"/coordinator{path.replace('{run_id:path}', 'r').format(**values)}" for path in paths]
 
