@@ -285,7 +285,7 @@ def test_the_script_of_the_documentation_reads_what_it_is_assigned_and_leaves_cl
     zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     site = Site(zookeeper.connect_string, kafka.bootstrap_servers)
-    (script,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "consumers.md").read_text(), re.DOTALL)
+    script, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "consumers.md").read_text(), re.DOTALL)
     (tmp_path / "texts.py").write_text(script.replace('pipeline("texts"', f'pipeline("{site.topic}"'))
     environment = {
         "PYTHONPATH": str(ROOT),

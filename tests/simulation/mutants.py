@@ -1064,7 +1064,7 @@ MUTANTS = (
         "an owner that cannot read the properties keeps its partitions until it is newer or gone",
     ),
     Mutant(
-        "pack_over",
+        "read_plain_only",
         "PACKED not in one.formats and subscribes(one, view.topic)",
         "False",
         "a node is packed only if every registered consumer of the topic reads that",
@@ -1092,6 +1092,12 @@ MUTANTS = (
         "view.node.incarnations.get(consumer) == incarnation",
         "True",
         "who runs something beside a restored node may read plain nodes alone",
+    ),
+    Mutant(
+        "Deciding._plain_again",
+        "if not packed or not older",
+        "if True",
+        "a packed node is plain again for a consumer that must act on it before it is readmitted",
     ),
     Mutant(
         "pack_over",

@@ -171,7 +171,7 @@ class Deciding:
         able = self.able()
         due = self._due(able) if self.plans else None
         if due is None:
-            return self._restart() or (self._drifted(able) if self.plans else None)
+            return self._restart() or ((self._plain_again() or self._drifted(able)) if self.plans else None)
         wait_s = causes.settling(due, self.world, self.policy)
         if wait_s > 0:
             return Decision(Verdict.WAIT, f"{due.text}; waiting until membership is still", wake_in_s=wait_s)
@@ -189,6 +189,17 @@ class Deciding:
             signal_of_plan(self.draft), due.text, targets=counted, planned=planned, restarts={}, same_node=not moved
         )
         return replace(written, may_wait=True)
+
+    def _plain_again(self) -> Decision | None:
+        """Write a packed node in the plain form, for a registered consumer that reads no other.
+
+        One that is isolated is readmitted only after it has acted on the node, so no plan for it would write one.
+        """
+        older = packing.read_plain_only(self.view, self.world)
+        packed = self.view.packed and self.state.state is State.STABLE
+        if not packed or not older or packing.needs_packing(self.view, self.policy):
+            return None
+        return self.write(signal_of_plan(self.draft), f"read in the plain form only: {', '.join(older[:10])}")
 
     def _due(self, able: Mapping[str, int]) -> causes.Due | None:
         """What asks for a plan. A roll back that is over is no longer planned for, and its end is a cause as well."""

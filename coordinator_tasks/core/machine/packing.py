@@ -21,12 +21,17 @@ def pack_over(view: TopicView, world: World, draft: Draft, policy: Policy) -> in
     """
     if needs_packing(view, policy):
         return 0
-    registered = [one for one in world.members.values() if not one.problem]
-    if any(PACKED not in one.formats and subscribes(one, view.topic) for one in registered):
+    if read_plain_only(view, world):
         return None
     incarnations = draft.incarnations
     all_read = all(_reads(view, world, consumer, incarnations.get(consumer, 0)) for consumer in draft.holders())
     return policy.pack_over_bytes if all_read else None
+
+
+def read_plain_only(view: TopicView, world: World) -> list[str]:
+    """The registered consumers of the topic that do not read the packed form."""
+    registered = [one for one in world.members.values() if not one.problem]
+    return sorted(one.consumer for one in registered if PACKED not in one.formats and subscribes(one, view.topic))
 
 
 def needs_packing(view: TopicView, policy: Policy) -> bool:

@@ -259,6 +259,7 @@ def test_a_form_says_it_as_it_is(shop: Cluster, dags: dict[str, DAG], touched: P
         "consumers": ["late"],
         "arguments": [template],
         "count": 2,
+        "most": 3,
         "pattern": "late-{}",
         "offsets": f"{template},0,1",
         "rebalance": template[template.rindex("{{") :],

@@ -123,3 +123,25 @@ def test_a_node_that_fits_plain_is_plain_again_for_an_older_consumer() -> None:
     there.policy = replace(SMALL, max_write_bytes=50 * 27)
     there.joins("c", formats=OLDER)
     assert not written(there)
+
+
+def test_a_node_is_plain_again_for_an_older_consumer_that_must_act_on_it_before_it_is_readmitted() -> None:
+    """Nobody else is there, so no plan writes a node, and the consumer could never confirm that it runs nothing."""
+    there = stable("a", "b", policy=SMALL)
+    for consumer in "ab":
+        there.is_isolated(consumer)
+    there.settles()
+    assert there.packed
+    there.joins("c", formats=OLDER).is_isolated("c", readmit=True)
+    assert not written(there)
+    assert there.decide().verdict is Verdict.HOLD, "once is enough"
+
+
+def test_a_node_that_does_not_fit_plain_is_not_written_again_for_an_older_consumer() -> None:
+    there = stable("a", "b", partitions=50, policy=SMALL)
+    there.policy = replace(SMALL, max_write_bytes=50 * 26 - 1)
+    for consumer in "ab":
+        there.is_isolated(consumer)
+    there.settles(40)
+    there.joins("c", formats=OLDER).is_isolated("c", readmit=True)
+    assert there.decide().verdict is not Verdict.WRITE
