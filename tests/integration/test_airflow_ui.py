@@ -73,13 +73,21 @@ def newest(c: Coordinator) -> str:
     return history.records(c, TOPIC, 1)[0].cause if all_stable(c, [TOPIC]) else ""
 
 
+def shared(c: Coordinator) -> bool:
+    """Whether both have their half; the second may have come after the first plan."""
+    if not all_stable(c, [TOPIC]):
+        return False
+    owners = codec.decode_node("", c.zk.get(c.paths.topic(TOPIC)).data).assignments.values()
+    return set(owners) == {"ann", "bob"}
+
+
 @pytest.fixture(scope="module")
 def join(settings: Settings, coordinator: Coordinator) -> Iterator[Rebalance]:
     """`ann` and `bob` share the topic, `cy` joins them; Airflow wakes by itself and does the rest."""
     ConfluentKafkaAdmin(settings.kafka).create_topic(TOPIC, PARTITIONS)
     eventually(lambda: added(coordinator))
     with StubConsumer(settings, "ann"), StubConsumer(settings, "bob"):
-        eventually(lambda: newest(coordinator))
+        eventually(lambda: shared(coordinator))
         with StubConsumer(settings, "cy") as cy:
             eventually(lambda: "cy" in newest(coordinator))
             cy.lag = 7
