@@ -38,7 +38,15 @@ def xcom(
 
 
 def task_log(client: AirflowClient, dag_id: str, run_id: str, task_id: str) -> str:
-    """The log of a task's first try, as text."""
-    path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/1"
-    content = client.request("GET", path, params={"map_index": -1, "full_content": True})["content"]
+    """The logs of all tries of a task, and of all its mapped instances, as text; empty if it was never tried."""
+    return "\n".join(
+        _log(client, f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{attempt + 1}", one["map_index"])
+        for one in client.task_instances(dag_id, run_id)
+        if one["task_id"] == task_id
+        for attempt in range(one["try_number"])
+    )
+
+
+def _log(client: AirflowClient, path: str, map_index: int) -> str:
+    content = client.request("GET", path, params={"map_index": map_index, "full_content": True})["content"]
     return "\n".join(line if isinstance(line, str) else str(line.get("event", line)) for line in content)
