@@ -296,6 +296,7 @@ NEXT = {
         value=replace(CASES["config"].value, approval=Approval("0123abcd", True, "ada", "calm", 7.0)),
     ),
     "member": replace(CASES["member"], value=replace(CASES["member"].value, release="0.3.0")),
+    "claim": replace(CASES["claim"], value=replace(CASES["claim"].value, refused_at=7.5)),
     "directive": replace(
         CASES["directive"],
         value=replace(
