@@ -18,9 +18,9 @@ import pytest
 from tests.faults.notes import Line, Notes
 
 BUILD = Path("build/clusters")
-PYTEST = [sys.executable, "-m", "pytest", "-q", "-m", "clusters"]
-PART = "clusters"
 LIMIT_S = 3_600.0
+PYTEST = [sys.executable, "-m", "pytest", "-q", "-m", "clusters", "-o", f"faulthandler_timeout={LIMIT_S:g}"]
+PART = "clusters"
 
 
 def tests() -> list[str]:

@@ -34,7 +34,10 @@ REFUSED = "3.1.8"
 WORKS = [version for version in AIRFLOW if version != REFUSED]
 PREFIX = "kafka_"
 FORMS = {one.name for one in ACTIONS.values() if one.form}
-DAGS = {PREFIX + name for name in FORMS | {"rebalance", "reconcile", "consumers", "stuck_topic"}}
+DAGS = {
+    PREFIX + name
+    for name in FORMS | {"rebalance", "reconcile", "consumers", "stuck_topic", "approve_plan", "autoscale"}
+}
 TOPIC, GROUP, PARTITIONS = "orders", "orders-billing", 4
 SHOTS = Path("build/clusters/screenshots")
 MOVING = ("rebalance", "reconcile", "add_topic", "drain")

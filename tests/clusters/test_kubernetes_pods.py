@@ -22,6 +22,7 @@ from coordinator_tasks.java import find_java
 from coordinator_tasks.service import directives, fleet
 from coordinator_tasks.settings import plain_settings
 from coordinator_tasks.wiring import open_coordinator
+from tests import sasl_kafka
 from tests.clusters import images, kubernetes_node
 from tests.clusters.kubernetes import SUBMITTER
 from tests.clusters.kubernetes_node import HOST, Cluster, own_network
@@ -49,7 +50,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def network(archive: Path) -> Iterator[None]:
     """Every server of this test listens where pods reach it."""
     with pytest.MonkeyPatch.context() as patched, own_network():
-        for module in (ports, kafka, zookeeper):
+        for module in (ports, kafka, zookeeper, sasl_kafka):
             patched.setattr(module, "HOST", HOST)
         yield
 
