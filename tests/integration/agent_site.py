@@ -53,13 +53,18 @@ class Site:
         self.zk: KazooZooKeeper = open_zookeeper(self.settings)
         self.admin = ConfluentKafkaAdmin({**QUIET, "bootstrap.servers": self.kafka})
         self.admin.create_topic(self.topic, self.partitions)
-        described = self.admin.describe([self.topic])[self.topic]
-        assert described is not None
+        wait_for(self._is_described, "a broker knows the topic")
         self.offsets = ConfluentGroupOffsets({**QUIET, "bootstrap.servers": self.kafka}, self.group)
         self.producer = Producer({**QUIET, "bootstrap.servers": self.kafka, "linger.ms": 2})
         for folder in self.paths.folders():
             self.zk.ensure(folder)
-        self.node = TopicNode(self.kafka, self.group, 0, "g1", described.topic_id, initial_partitions=self.partitions)
+        self.node = TopicNode(self.kafka, self.group, 0, "g1", self._topic_id, initial_partitions=self.partitions)
+
+    def _is_described(self) -> bool:
+        """Keeps the topic's id. Of several brokers, one that has not made the topic may answer before it knows of it."""
+        described = self.admin.describe([self.topic])[self.topic]
+        self._topic_id = described.topic_id if described is not None else ""
+        return described is not None
 
     def write(self, node: TopicNode) -> TopicNode:
         """The next epoch of the topic node, and the partition nodes with the first."""
