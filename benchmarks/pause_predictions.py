@@ -3,7 +3,8 @@
     python -m benchmarks.pause_predictions [--moves 200] [--partitions 12] [--per-second 50] [--json FILE]
 
 Before each join and each leave, the preview says which partition moves and how long it will stand still, from the moves
-before. Afterwards the history has the pause that was measured. Both run against real servers of this script's own.
+before. Afterwards the history has the pause that was measured. Both run against real servers of this script's own. The file
+has every move, and the load of the machine before each of them.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from statistics import median
@@ -22,6 +24,7 @@ from confluent_kafka import Producer
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.circumstances import circumstances
 from benchmarks.plain_loop import looping
 from benchmarks.result import report
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
@@ -41,8 +44,47 @@ TOPIC = "predicted"
 LIMIT_S = 120.0
 MEASURE_S = 10.0
 ACTOR = Actor("command", "benchmark")
-Pair = tuple[Prediction | None, float]
-"""What was said of a partition, and how long it stood still (seconds)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """One move: what was said of it before, and how long its partition stood still. `pause_s` `None`: no record waited.
+
+    `said` `None`: too few earlier moves were known. `error_s`: of the measured pause. `load`: of the machine, before the move.
+    """
+
+    event: str
+    partition: int
+    said: Prediction | None
+    pause_s: float | None
+    error_s: float
+    load: float
+
+    @property
+    def judged(self) -> bool:
+        """Whether there is a prediction and a pause to compare it with."""
+        return self.said is not None and self.pause_s is not None
+
+    @property
+    def inside(self) -> bool:
+        """Whether the interval holds the pause."""
+        return (
+            self.said is not None and self.pause_s is not None and self.said.low_s <= self.pause_s <= self.said.high_s
+        )
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """For the file, in milliseconds."""
+        said = (self.said.median_s, self.said.low_s, self.said.high_s) if self.said is not None else (None,) * 3
+        names = ("median_ms", "low_ms", "high_ms", "pause_ms", "error_ms")
+        times = zip(names, (*said, self.pause_s, self.error_s), strict=True)
+        return {
+            "event": self.event,
+            "partition": self.partition,
+            "learned_from": self.said.moves if self.said is not None else 0,
+            **{name: None if one is None else round(1000 * one, 1) for name, one in times},
+            "load": round(self.load, 2),
+        }
 
 
 class Consumer:
@@ -103,8 +145,12 @@ def owners(c: Coordinator) -> int:
     return 0 if one.moves or one.waits else len(one.counts or {})
 
 
-def tried(c: Coordinator, change: Change, act: Callable[[], object], sharing: int) -> list[Pair]:
-    """Predict, let it happen, and measure; `sharing`: how many consumers own something in the end."""
+def tried(c: Coordinator, change: Change, act: Callable[[], object], sharing: int) -> list[Moved]:
+    """Predict, let it happen, and measure; `sharing`: how many consumers own something in the end.
+
+    A pause of which only the least is known is left out.
+    """
+    load, event = os.getloadavg()[0], "join" if change.join else "leave"
     (said,) = preview.preview(c, change, [TOPIC])
     predicted = {one.partition: one.pause for one in said.moves}
     act()
@@ -113,18 +159,18 @@ def tried(c: Coordinator, change: Change, act: Callable[[], object], sharing: in
     newest = history.rebalances(c, [TOPIC], 1)[0].pauses
     measured = newest.measured if newest is not None else ()
     return [
-        (predicted[one.partition], one.wait_s)
+        Moved(event, one.partition, predicted[one.partition], one.wait_s, one.error_s, load)
         for one in measured
-        if one.partition in predicted and one.wait_s is not None and not one.least
+        if one.partition in predicted and not one.least
     ]
 
 
-def run(zookeeper: str, kafka: str, given: argparse.Namespace) -> list[Pair]:
+def run(zookeeper: str, kafka: str, given: argparse.Namespace) -> list[Moved]:
     """Joins and leaves until so many moves were predicted and measured."""
     client = {"bootstrap.servers": kafka, "log_level": "1"}
     settings = Settings("predictions", zookeeper, client, policy=Policy(settle_s=0.2))
     ConfluentKafkaAdmin(client).create_topic(TOPIC, given.partitions)
-    pairs: list[Pair] = []
+    moves: list[Moved] = []
     with ExitStack() as stack:
         c = stack.enter_context(open_coordinator(settings))
         topics.add_topic(c, TOPIC, "predicted", actor=ACTOR)
@@ -133,38 +179,44 @@ def run(zookeeper: str, kafka: str, given: argparse.Namespace) -> list[Pair]:
         until(lambda: owners(c) == 2, "two consumers share the topic")
         stack.enter_context(traffic(kafka, given.partitions, given.per_second))
         for number in count():
-            if sum(prediction is not None for prediction, _ in pairs) >= given.moves:
+            if sum(one.judged for one in moves) >= given.moves:
                 break
             # An id that comes back again and again is given nothing for a while.
             guests: list[Consumer] = []
             name = f"guest-{number}"
-            pairs += tried(c, Change(join=1), lambda of=guests, name=name: of.append(Consumer(settings, name)), 3)
-            pairs += tried(c, Change(leave=(name,)), guests[0].leave, 2)
+            moves += tried(c, Change(join=1), lambda of=guests, name=name: of.append(Consumer(settings, name)), 3)
+            moves += tried(c, Change(leave=(name,)), guests[0].leave, 2)
         for consumer in staying:
             consumer.leave()
-    return pairs
+    return moves
 
 
-def summed_up(pairs: Sequence[Pair]) -> dict[str, Any]:
-    """The share of pauses inside their interval."""
-    known = [(prediction, pause_s) for prediction, pause_s in pairs if prediction is not None]
-    inside = sum(one.low_s <= pause_s <= one.high_s for one, pause_s in known)
+def summed_up(moves: Sequence[Moved]) -> dict[str, Any]:
+    """The share of pauses inside their interval, of the moves that have both."""
+    judged = [one for one in moves if one.judged]
+    known = [(one.said, one.pause_s) for one in judged if one.said is not None and one.pause_s is not None]
+    loads = sorted(one.load for one in moves)
     return {
-        "load": os.getloadavg()[0],
-        "measured": len(pairs),
-        "predicted": len(known),
-        "inside": inside,
-        "share": round(inside / len(known), 3),
+        "measured": len(moves),
+        "nothing_waited": sum(one.pause_s is None for one in moves),
+        "judged": len(judged),
+        "inside": sum(one.inside for one in judged),
+        "share": round(sum(one.inside for one in judged) / len(judged), 3),
+        "below": sum(pause_s < said.low_s for said, pause_s in known),
+        "above": sum(pause_s > said.high_s for said, pause_s in known),
         "pause_ms_median": round(1000 * median(pause_s for _, pause_s in known), 1),
-        "interval_ms_median": round(1000 * median(one.high_s - one.low_s for one, _ in known), 1),
-        "error_ms_median": round(1000 * median(abs(one.median_s - pause_s) for one, pause_s in known), 1),
+        "interval_ms_median": round(1000 * median(said.high_s - said.low_s for said, _ in known), 1),
+        "off_ms_median": round(1000 * median(abs(said.median_s - pause_s) for said, pause_s in known), 1),
+        "load_least": round(loads[0], 2),
+        "load_median": round(median(loads), 2),
+        "load_most": round(loads[-1], 2),
     }
 
 
 def show(result: dict[str, Any]) -> None:
     """As a table."""
     table = Table("what", "value", title=f"pauses inside their predicted interval, {os.cpu_count()} cores")
-    for name, value in result.items():
+    for name, value in result["summary"].items():
         table.add_row(name, f"{value:,}")
     Console().print(table)
 
@@ -181,8 +233,10 @@ def main() -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="predictions-")))
         zookeeper = stack.enter_context(EmbeddedZooKeeper(folder / "zookeeper")).connect_string
         kafka = stack.enter_context(EmbeddedKafka(folder / "kafka")).bootstrap_servers
-        result = summed_up(run(zookeeper, kafka, given))
-    report(result, show, given.json)
+        moves = run(zookeeper, kafka, given)
+    asked = {"partitions": given.partitions, "per_second": given.per_second}
+    result = {"circumstances": circumstances(), "asked": asked, "summary": summed_up(moves)}
+    report({**result, "moves": [one.row for one in moves]}, show, given.json)
 
 
 if __name__ == "__main__":
