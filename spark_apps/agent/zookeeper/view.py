@@ -190,6 +190,8 @@ class View:
         node = self._find(path)
         self._poll_at[topic] = now + (poll_after_s(node.data) if node is not None else 0.0)
         known = topic in self._topics.names()
+        if node is not None and not known and not node.data and node.stat.version == 0:
+            return  # the topic is not planned yet
         try:
             # An empty text is no JSON: a node that has vanished is one that cannot be read.
             seen = decode_node(path, node.data if node is not None else b"")

@@ -358,6 +358,20 @@ def test_a_vanished_or_unreadable_topic_node_means_hold(stage: Stage) -> None:
     assert stage.runs == {0, 1}
 
 
+def test_a_topic_node_that_was_never_written_is_not_reported_and_one_that_was_emptied_is(stage: Stage) -> None:
+    path = PATHS.topic("t")
+    stage.site.transact([Create(path, b""), *(Create(PATHS.partition("t", p)) for p in range(4))])
+    stage.step(1.0)
+    assert not stage.reported("JSON"), "it is not planned yet"
+    stage.site.transact([SetData(path, b"")])
+    stage.step(1.0)
+    assert stage.reported("is not JSON")
+    stage.own(0)
+    stage.step(1.0)
+    assert stage.runs == {0}
+    assert not stage.reported("JSON")
+
+
 def test_without_zookeeper_it_goes_on_and_registers_again_in_the_next_session(stage: Stage) -> None:
     stage.own(0)
     stage.step()
