@@ -9,6 +9,7 @@ has every move, and the load of the machine before each of them.
 
 import argparse
 import os
+import sys
 import tempfile
 import threading
 import time
@@ -30,12 +31,13 @@ from benchmarks.result import report
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.machine.what_if import Change
 from coordinator_tasks.core.machine.world import Policy
-from coordinator_tasks.core.model import Actor, State
+from coordinator_tasks.core.model import Actor
 from coordinator_tasks.core.pause_prediction import Prediction
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import history, pauses, preview, topics
+from coordinator_tasks.service import history, pauses, preview, store, topics
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.redeployment import all_stable
 from coordinator_tasks.wiring import Settings, open_coordinator
 from spark_apps.agent.process.consumer_process import ConsumerSettings
 from spark_apps.plain import PlainConsumer, Record
@@ -137,12 +139,9 @@ def until(holds: Callable[[], bool], what: str) -> None:
 
 
 def owners(c: Coordinator) -> int:
-    """How many consumers own something, once the topic is Stable."""
-    newest = history.records(c, TOPIC, 1)
-    if not newest or newest[0].target is not State.STABLE:
-        return 0
-    (one,) = preview.preview(c, Change(), [TOPIC])
-    return 0 if one.moves or one.waits else len(one.counts or {})
+    """How many consumers own something; 0 = the topic is not Stable."""
+    node = store.load_nodes(c.zk, c.paths, [TOPIC]).get(TOPIC)
+    return len({*node.assignments.values()}) if node is not None and all_stable(c) else 0
 
 
 def tried(c: Coordinator, change: Change, act: Callable[[], object], sharing: int) -> list[Moved]:
@@ -186,6 +185,7 @@ def run(zookeeper: str, kafka: str, given: argparse.Namespace) -> list[Moved]:
             name = f"guest-{number}"
             moves += tried(c, Change(join=1), lambda of=guests, name=name: of.append(Consumer(settings, name)), 3)
             moves += tried(c, Change(leave=(name,)), guests[0].leave, 2)
+            print(f"{sum(one.judged for one in moves)} of {given.moves} moves", file=sys.stderr)
         for consumer in staying:
             consumer.leave()
     return moves
