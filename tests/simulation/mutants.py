@@ -1112,6 +1112,12 @@ MUTANTS = (
         "a packed node is plain again for a consumer that must act on it before it is readmitted",
     ),
     Mutant(
+        "Deciding._plan",
+        "return self._restart() or self._plain_again()",
+        "return self._restart()",
+        "a packed node is plain again also where the plan that is due would change nothing",
+    ),
+    Mutant(
         "pack_over",
         "if needs_packing(view, policy):",
         "if False:",

@@ -184,7 +184,7 @@ class Deciding:
         moved = bool(self.draft.moves)
         counted = dict(self.state.targets) if self.view.config.frozen else able
         if not moved and not self.ended and counted == self.state.targets and self._same_for_consumers():
-            return self._restart()  # the plan would be the same
+            return self._restart() or self._plain_again()  # the plan would be the same
         written = self.write(
             signal_of_plan(self.draft), due.text, targets=counted, planned=planned, restarts={}, same_node=not moved
         )

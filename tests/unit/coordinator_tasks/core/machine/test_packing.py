@@ -137,6 +137,17 @@ def test_a_node_is_plain_again_for_an_older_consumer_that_must_act_on_it_before_
     assert there.decide().verdict is Verdict.HOLD, "once is enough"
 
 
+def test_a_node_is_plain_again_for_an_older_consumer_that_is_readmitted_beside_an_owner() -> None:
+    """What asks for a plan is there, and the plan would be the same."""
+    there = stable("a", "b", policy=SMALL)
+    there.is_isolated("b")
+    there.settles()
+    assert there.packed
+    there.joins("c", formats=OLDER).is_isolated("c", readmit=True)
+    assert not written(there)
+    assert there.decide().verdict is not Verdict.WRITE, "once is enough"
+
+
 def test_a_node_that_does_not_fit_plain_is_not_written_again_for_an_older_consumer() -> None:
     there = stable("a", "b", partitions=50, policy=SMALL)
     there.policy = replace(SMALL, max_write_bytes=50 * 26 - 1)
