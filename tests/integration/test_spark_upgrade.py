@@ -55,8 +55,11 @@ class Shop:
         self.totals = [0] * len(topics)
 
     def begin(self) -> None:
-        module, orders, payments = upgraded_pipeline.__name__, *(one.site.topic for one in self.topics)
-        pipelines = (f"{orders}={module}:at_least_once", f"{payments}={module}:exactly_once")
+        builds = (upgraded_pipeline.at_least_once, upgraded_pipeline.exactly_once)
+        pipelines = [
+            f"{one.site.topic}={build.__module__}:{build.__name__}"
+            for one, build in zip(self.topics, builds, strict=True)
+        ]
         settings = (
             f"auditFolder={self.folder}",
             f"database=sqlite:///{self.folder}/payments.db",
