@@ -1,6 +1,6 @@
-"""Growth policies on a simulated fleet: lag, consumers and moves under the same synthetic load.
+"""Growth policies on a simulated fleet: lag, consumers and moves under the same load, synthetic or recorded.
 
-    python -m benchmarks.autoscale [--json FILE]
+    python -m benchmarks.autoscale [--json FILE] [--svg FILE]
 
 A second is one step. Consumers share partitions; each reads at most `CAPACITY` records/s, a slow sink takes at most so much from all of
 them. A new consumer reads after `START_UP_S`. A moved partition stands still for `PAUSE_S` (a hand-off); under Flink's autoscaler the whole job
@@ -14,10 +14,12 @@ stands still for `RESCALE_S` at each change of parallelism, as its rescaling res
 """
 
 import argparse
+import json
 import random
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
 from math import ceil, pi, sin
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.plot import Line, Panel, panels
 from benchmarks.result import report
 from coordinator_tasks.core.growth import Kind, Limits, Load, Memory, Seen, decide
 
@@ -32,6 +35,12 @@ PARTITIONS, CAPACITY = 24, 1_000.0
 START_UP_S, PAUSE_S, RESCALE_S = 60, 0.1, 45
 LEAST, MOST, BEGIN = 1, 12, 3
 HOURS = 6
+MEAN = 3_000.0
+"""Records/s of the recorded load, on average."""
+RECORDED = Path(__file__).with_name("results") / "recorded_load.json"
+"""By `benchmarks.record_load`."""
+BIN_S = 180
+"""Of the plots: the worst lag, the most consumers and the moves so far of so many seconds are one point."""
 LAG_THRESHOLD = 10_000
 """Of KEDA: records of lag for one consumer; its default is 10, which no such load could do with."""
 
@@ -254,6 +263,21 @@ def noisy(now: int, rng: random.Random) -> list[float]:
     return _even(2_500 * minute * rng.uniform(0.7, 1.3))
 
 
+@cache
+def _recording() -> tuple[float, list[list[float]]]:
+    """Seconds of a row, and rows of rates, scaled to the mean. Partitions that are too few here are added up."""
+    found = json.loads(RECORDED.read_text())
+    rows = [[float(sum(row[p::PARTITIONS])) for p in range(PARTITIONS)] for row in found["rates"]]
+    factor = MEAN * len(rows) / sum(map(sum, rows))
+    return found["every_s"], [[factor * rate for rate in row] for row in rows]
+
+
+def recorded(now: int, _rng: random.Random) -> list[float]:
+    """What a machine at work wrote, again and again from its beginning."""
+    every_s, rows = _recording()
+    return rows[int(now / every_s) % len(rows)]
+
+
 LOADS: Mapping[str, tuple[Rates, float]] = {
     "diurnal": (diurnal, float("inf")),
     "spike": (spike, float("inf")),
@@ -261,32 +285,69 @@ LOADS: Mapping[str, tuple[Rates, float]] = {
     "one hot partition": (hot_partition, float("inf")),
     "uneven partitions": (uneven, float("inf")),
     "noisy rates": (noisy, float("inf")),
+    "recorded": (recorded, float("inf")),
 }
 
 
-def run(load: str, policy: str, hours: float = HOURS, seed: int = 1) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What one policy did under one load, second by second. `lags`: in seconds of the present rate; `moves`: so far."""
+
+    load: str
+    policy: str
+    lags: list[float]
+    sizes: list[int]
+    moves: list[int]
+    changes: int
+
+    @property
+    def cell(self) -> dict[str, Any]:
+        """A row of the table."""
+        ordered = sorted(self.lags)
+        return {
+            "load": self.load,
+            "policy": self.policy,
+            "lag_s_median": round(ordered[len(ordered) // 2], 1),
+            "lag_s_p99": round(ordered[int(len(ordered) * 0.99)], 1),
+            "lag_s_worst": round(ordered[-1], 1),
+            "consumers_mean": round(sum(self.sizes) / len(self.sizes), 2),
+            "consumers_most": max(self.sizes),
+            "changes": self.changes,
+            "moves": self.moves[-1],
+        }
+
+
+def run(load: str, policy: str, hours: float = HOURS, seed: int = 1) -> Course:
     """One policy under one load."""
     rates_of, sink = LOADS[load]
     fleet, scaler, rng = Fleet(sink=sink), POLICIES[policy](), random.Random(seed)
-    lags, sizes = [], []
+    course = Course(load, policy, [], [], [], 0)
     for now in range(int(hours * 3600)):
         rates = rates_of(now, rng)
         fleet.step(rates)
         scaler.look(fleet, rates)
-        lags.append(sum(fleet.lag) / max(1.0, sum(rates)))
-        sizes.append(len(fleet.ready))
-    ordered = sorted(lags)
-    return {
-        "load": load,
-        "policy": policy,
-        "lag_s_median": round(ordered[len(ordered) // 2], 1),
-        "lag_s_p99": round(ordered[int(len(ordered) * 0.99)], 1),
-        "lag_s_worst": round(ordered[-1], 1),
-        "consumers_mean": round(sum(sizes) / len(sizes), 2),
-        "consumers_most": max(sizes),
-        "changes": fleet.changes,
-        "moves": fleet.moves,
-    }
+        course.lags.append(sum(fleet.lag) / max(1.0, sum(rates)))
+        course.sizes.append(len(fleet.ready))
+        course.moves.append(fleet.moves)
+    return replace(course, changes=fleet.changes)
+
+
+def plot(courses: Sequence[Course]) -> str:
+    """A row of three charts for each load: lag, consumers and moves over time, a line for each policy."""
+    rows = []
+    for load in dict.fromkeys(one.load for one in courses):
+        mine = [one for one in courses if one.load == load]
+        lags, sizes, moves = (
+            [Line(one.policy, _binned(values(one))) for one in mine]
+            for values in (lambda one: one.lags, lambda one: one.sizes, lambda one: one.moves)
+        )
+        rows.append((Panel(f"{load}: lag, s", lags), Panel("consumers", sizes), Panel("moves so far", moves)))
+    return panels(rows, "hours")
+
+
+def _binned(values: Sequence[float]) -> tuple[tuple[float, float], ...]:
+    """Hours and the largest value of each bin."""
+    return tuple((at / 3600, max(values[at : at + BIN_S])) for at in range(0, len(values), BIN_S))
 
 
 def show(result: Mapping[str, Any]) -> None:
@@ -302,10 +363,14 @@ def show(result: Mapping[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--svg", type=Path)
     given = parser.parse_args()
+    courses = [run(load, policy) for load in LOADS for policy in POLICIES]
+    if given.svg is not None:
+        given.svg.write_text(plot(courses))
     constants = {"partitions": PARTITIONS, "capacity": CAPACITY, "start_up_s": START_UP_S, "rescale_s": RESCALE_S}
     result = {"constants": {**constants, "most": MOST, "lag_threshold": LAG_THRESHOLD, "hours": HOURS}}
-    report({**result, "cells": [run(load, policy) for load in LOADS for policy in POLICIES]}, show, given.json)
+    report({**result, "cells": [one.cell for one in courses]}, show, given.json)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,119 @@
+"""Records a load for `benchmarks.autoscale`: how many records a second are written to each partition of a topic.
+
+    python -m benchmarks.record_load [--minutes 10] [--kafka HOST:PORT --topic NAME] [--json FILE]
+
+With `--topic` it looks at a topic of a running broker. Without, it starts a broker with a topic of 24 partitions, and writes
+there what this machine does: each second, a record for every few context switches of each process, with the process's name as the
+key. So the rates come in bursts, and partitions are as uneven as the processes are.
+"""
+
+import argparse
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+from confluent_kafka import Producer
+from rich.console import Console
+
+from benchmarks.circumstances import circumstances
+from benchmarks.result import report
+from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
+from coordinator_tasks.core.errors import NotManaged
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+
+TOPIC, PARTITIONS = "work", 24
+EVERY_S = 5.0
+SWITCHES = 10
+"""Context switches for one record."""
+
+
+@contextmanager
+def written(kafka: str) -> Iterator[None]:
+    """What the machine's processes do goes to the topic until the block ends."""
+    stop = threading.Event()
+
+    def work() -> None:
+        producer = Producer({"bootstrap.servers": kafka, "linger.ms": 50, "log_level": "1"})
+        before = switches()
+        while not stop.wait(1.0):
+            now = switches()
+            for (_, name), count in (now - before).items():
+                for _ in range(count // SWITCHES):
+                    producer.produce(TOPIC, b"x", key=name.encode())
+                producer.poll(0)
+            before = now
+        producer.flush(10)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(30)
+
+
+def switches() -> Counter[tuple[int, str]]:
+    """Process id and name → its context switches so far."""
+    found: Counter[tuple[int, str]] = Counter()
+    for process in psutil.process_iter(["name", "num_ctx_switches"]):
+        counts = process.info["num_ctx_switches"]
+        if counts is not None:
+            found[process.pid, process.info["name"]] = counts.voluntary + counts.involuntary
+    return found
+
+
+def recorded(kafka: str, topic: str, minutes: float) -> dict[str, Any]:
+    """Rates of each partition, a row for every few seconds. Raises `NotManaged` if the broker has no such topic."""
+    client = {"bootstrap.servers": kafka, "log_level": "1"}
+    described = ConfluentKafkaAdmin(client).describe([topic])[topic]
+    if described is None:
+        raise NotManaged(f"the broker at {kafka} has no topic {topic!r}; correct the name")
+    partitions = range(described.partition_count)
+    offsets = ConfluentGroupOffsets(client, "record-load")
+    rows: list[list[int]] = []
+    began, before = time.monotonic(), offsets.ends(topic, partitions)
+    while time.monotonic() - began < minutes * 60:
+        time.sleep(max(0.0, began + (len(rows) + 1) * EVERY_S - time.monotonic()))
+        now = offsets.ends(topic, partitions)
+        rows.append([round((now[p] - before[p]) / EVERY_S) for p in partitions])
+        before = now
+    return {"every_s": EVERY_S, "partitions": len(partitions), "rates": rows}
+
+
+def show(result: dict[str, Any]) -> None:
+    """What was recorded, in a line."""
+    totals = [sum(row) for row in result["rates"]]
+    Console().print(
+        f"{len(totals)} rows of {result['partitions']} partitions: {min(totals)} to {max(totals)} records/s, "
+        f"{sum(totals) / len(totals):.0f} on average"
+    )
+
+
+def main() -> None:
+    """Record, and show it."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--kafka", default="")
+    parser.add_argument("--topic", default="")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    with ExitStack() as stack:
+        kafka, topic = given.kafka, given.topic
+        if not topic:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="record-load-")))
+            kafka, topic = stack.enter_context(EmbeddedKafka(folder)).bootstrap_servers, TOPIC
+            ConfluentKafkaAdmin({"bootstrap.servers": kafka}).create_topic(TOPIC, PARTITIONS)
+            stack.enter_context(written(kafka))
+        found = recorded(kafka, topic, given.minutes)
+    report({"circumstances": circumstances(), **found}, show, given.json)
+
+
+if __name__ == "__main__":
+    main()
