@@ -2,13 +2,14 @@
 
 A test process replaces what `wiring`, `spark_apps.agent.process.consumer_process` and `spark_apps.plain` build by wrapped ones, notes each
 operation as a point, `role/phase/task/step/port.operation`, and kills itself right before or right after the one it is
-told. `phase` is what the scenario does (left out for the coordinator's reads), `task` the coordinator's, and `step` the
-production function that asked.
+told. `role` is without its number, `phase` is what the scenario does (left out for the coordinator's reads), `task` the
+coordinator's, and `step` the production function that asked.
 """
 
 import itertools
 import os
 import signal
+import string
 import sys
 import threading
 import time
@@ -33,6 +34,7 @@ PHASES = (
     *("initial", "join", "leave"),
     *("isolate", "readmit", "lost", "back", "drain", "undrain", "pin", "unpin", "pause", "reset", "resume"),
     *("empty", "restore", "remove", "add", "grow", "stall", "barrier"),
+    *("upgrade", "roll_back", "approve", "expect", "return", "lend", "regain", "move", "shrink", "plain", "pack"),
 )
 HELD, GO, HOLD_LOOK_S = "held", "go", 0.003
 WRITES = frozenset({"ZooKeeper.transact"})
@@ -140,7 +142,7 @@ class Failpoints:
 
     def _point(self, operation: str, step: str) -> str:
         phase = PHASES[os.pread(self._phase, 1, 0)[0]]
-        parts = [self.role, phase, self.task, step, operation]
+        parts = [self.role.rstrip(string.digits), phase, self.task, step, operation]
         if self.task and operation not in WRITES:
             parts.remove(phase)  # the coordinator reads the same in each of its steps, whatever the step is for
         if step in OF_ANY_TASK:
@@ -195,7 +197,7 @@ def _caller() -> str:
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         path = frame.f_code.co_filename
-        if path.endswith("/core/znodes.py"):
+        if path.endswith(("/core/znodes.py", "/service/asked.py")):
             frame = frame.f_back  # a write belongs to the function that made it
             continue
         if "/adapters/" not in path and any(part in path for part in PRODUCTION):

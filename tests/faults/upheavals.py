@@ -15,6 +15,7 @@ from coordinator_tasks.settings import TRANSACTIONAL_FENCE
 from tests.faults.case import FIRST, SECOND, Case, Result
 from tests.faults.checker import Run
 from tests.faults.failpoints import Hold, When
+from tests.faults.operators import OPERATORS
 from tests.faults.proxy import Proxy
 from tests.faults.releases import Releases
 from tests.faults.roles import COORDINATOR, Life
@@ -295,4 +296,5 @@ SCENARIOS: Sequence[type[Case]] = (
     RacedGrowth,
     Barrier,
     Transactional,
+    *OPERATORS,
 )

@@ -1,0 +1,55 @@
+"""What the coordinator's chores do besides in some scenarios, each as `reconcile` or `autoscale` does it."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from coordinator_tasks.core import upgrade
+from coordinator_tasks.core.growth import Decision, Kind, Limits, Load, Memory, Move, Seen
+from coordinator_tasks.core.model import Actor, Fleet
+from coordinator_tasks.service import autoscale, store, upgrade_store, upgrades
+from coordinator_tasks.service.coordinator import Coordinator
+
+Task: TypeAlias = Callable[[str], None]
+"""Says under which name the next operations are noted."""
+TAKER = "b"
+BASELINE_S = 0.2
+
+
+def _upgrade(c: Coordinator, _topic: str, task: Task) -> None:
+    """One step of each upgrade, noted under the phase from which it goes."""
+    upgrade.BASELINE_S, upgrades.MAX_STEPS = BASELINE_S, 1
+    for app in upgrade_store.fleets_with_upgrades(c):
+        record = upgrade_store.read(c, app)
+        task(f"{record.phase.value}{'-measured' if record.mark is not None else ''}")
+        list(upgrades.advance(c, [], [app]))
+
+
+def _grow(c: Coordinator, topic: str, task: Task) -> None:
+    """A look at each fleet, with loads and a policy that say what the scenario wants."""
+
+    def measure(c: Coordinator, fleet: Fleet) -> Seen:
+        node = store.load_nodes(c.zk, c.paths, [topic]).get(topic)
+        owners = sorted(node.assignments.items()) if node is not None else []
+        loads = tuple(Load(topic, p, owner, 1.0, 0.0, 1.0) for p, owner in owners)
+        return Seen(c.clock.now(), fleet.consumers, loads, unsure=autoscale._unsure(c, fleet))
+
+    vars(autoscale).update(measure=measure, decide=_decided)
+    task("grow")
+    list(autoscale.look(c, [], Actor("loop", "faults"), []))
+
+
+def _decided(limits: Limits, seen: Seen, memory: Memory) -> tuple[Decision, Memory]:
+    """Everything moves to one consumer; when one is to be enough, that one is drained."""
+    count = len(seen.consumers)
+    moves = tuple(Move(one.topic, one.partition, one.owner, TAKER) for one in seen.loads)
+    elsewhere = any(one.owner != TAKER for one in seen.loads)
+    found = Decision(Kind.HOLD, seen.now, count, count)
+    if not seen.unsure and limits.most < count:
+        found = Decision(Kind.SHRINK, seen.now, count, limits.most, leaves=(TAKER,), acted=True)
+    elif not seen.unsure and elsewhere and TAKER in seen.consumers:
+        found = Decision(Kind.MOVE, seen.now, count, count, moves=moves, acted=True)
+    kept = (*memory.decisions, found) if found.acted else memory.decisions
+    return found, Memory(decisions=kept, latest=found)
+
+
+UPKEEP: Mapping[str, Callable[[Coordinator, str, Task], None]] = {"upgrade": _upgrade, "grow": _grow}
