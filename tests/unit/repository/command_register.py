@@ -58,6 +58,9 @@ REGISTER = (
     Entry("docs/delivery.md", r"PYTHONPATH=.*pytest", reason=SUITE),
     Entry("docs/install.md", r"", "tests/clusters/test_install_page.py"),
     Entry("docs/measurements.md", r"make demo$", reason="minutes on real servers"),
+    Entry(
+        "docs/measurements.md", r".*pytest -s tests/integration/test_spark_upgrade", reason="minutes on real servers"
+    ),
     Entry("docs/measurements.md", r"(PYTHONPATH=\. )?\.venv/bin/python (-m benchmarks\.|benchmarks/)", reason=MEASURES),
     Entry("docs/operations.md", r"airflow pools ", reason="Airflow's own command; the pool is the site's choice"),
     Entry("docs/operations.md", r"export PATH=", "tests/integration/test_real_spark.py"),
