@@ -21,6 +21,7 @@ from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.budget import Budget
 from coordinator_tasks.core.errors import BadSettings
+from coordinator_tasks.core.links import why_no_template
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.names import check_cluster
 from coordinator_tasks.logs import LogFormat
@@ -47,6 +48,7 @@ class Settings:
     - `status_certificate`, `status_key`, `status_key_password`: what the consumers' interfaces show; `status_ca`: who
       has signed it.
     - `log_format`: of consumers, launcher and command line: `text` (or empty), or `json`, one object in each line.
+    - `log_url`: the address of a driver's log, with placeholders (`links.PLACEHOLDERS`); empty = the pages show no link.
     - `strategy`, `parameters`: for topics that name no strategy; `strategies`: the site's own ones, name →
       `package.module:callable`. `rules`: the site's own rules for upgrades, in the same way.
     - `allowed`: what fleets may launch from this host, besides our own application and pipelines.
@@ -71,6 +73,7 @@ class Settings:
     ask_timeout_s: float = 2.0
     fence: str = TOKEN_FENCE
     log_format: str = ""
+    log_url: str = ""
     strategy: str = "balanced"
     parameters: Mapping[str, str] = field(default_factory=dict)
     strategies: Mapping[str, str] = field(default_factory=dict)
@@ -106,6 +109,8 @@ class Settings:
             raise BadSettings(f"{self.fence!r} is no fence; set `fence` to {TOKEN_FENCE} or {TRANSACTIONAL_FENCE}")
         if self.log_format not in ("", *LogFormat):
             raise BadSettings(f"{self.log_format!r} is no format of log lines; set `log_format` to text or json")
+        if self.log_url and (problem := why_no_template(self.log_url)):
+            raise BadSettings(f"the setting log_url is {self.log_url[:80]!r}: {problem}")
 
     @property
     def interface_tls(self) -> TlsFiles:
@@ -115,11 +120,11 @@ class Settings:
 
 
 _STATUS_FIELDS = {one.name for one in fields(Settings) if one.name.startswith("status_")}
-_OWN_FIELDS = {"cluster", "zookeeper", "discovery", "fence", "log_format", "strategy"} | _STATUS_FIELDS
+_OWN_FIELDS = {"cluster", "zookeeper", "discovery", "fence", "log_format", "log_url", "strategy"} | _STATUS_FIELDS
 _TIMES = {"session_timeout_s", "answer_timeout_s", "ask_timeout_s", "registry_ttl_s"}
 _TEXTS = ("kafka", "parameters", "strategies", "rules", "consumer_zookeeper", "consumer_kafka")
 _GROUPS = {"zookeeper_access", "policy", "allowed", "budget", *_TEXTS}
-_OF_LAUNCHERS = ("consumer_zookeeper", "consumer_kafka", "allowed", "rules", "budget")
+_OF_LAUNCHERS = ("consumer_zookeeper", "consumer_kafka", "allowed", "rules", "budget", "log_url")
 _MADE_BY_WIRING = {"strategies"}  # fields of `Policy` that are no settings
 
 
@@ -226,7 +231,7 @@ def plain_settings(settings: Settings) -> dict[str, Any]:
     """A consumer's settings as in a settings file, with all secrets: for files of mode 0600 only."""
     found = asdict(settings)
     found["policy"] = {name: value for name, value in found["policy"].items() if name not in _MADE_BY_WIRING}
-    del found["allowed"], found["budget"]
+    del found["allowed"], found["budget"], found["log_url"]
     # A consumer of an earlier release refuses the fields that it does not know.
     access = found["zookeeper_access"].items()
     found["zookeeper_access"] = {

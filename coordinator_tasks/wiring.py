@@ -78,6 +78,7 @@ def open_coordinator(settings: Settings) -> Iterator[Coordinator]:
             allowed=settings.allowed,
             rules=rules_of(settings.rules),
             budget=settings.budget,
+            log_url=settings.log_url,
         )
 
 

@@ -163,6 +163,8 @@ class Consumer(TopicReaders[TopicQuery]):
         process.wants(self._registered())
         if self._how.warm_up:
             warm_up(self._spark, lambda: process.leaving)
+        context = self._spark.sparkContext
+        process.works_in(context.uiWebUrl or "", context.applicationId or "")
         return process.run(self)
 
     def leave(self, within_s: float | None = None) -> None:

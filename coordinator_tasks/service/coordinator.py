@@ -18,6 +18,7 @@ class Coordinator:
     `boot_id` is this host's: a refused connection to a loopback address proves an end only on the same boot; empty =
     unknown, so it proves nothing. `bootstrap_servers` is written to the topics that are added. `allowed`: what this host
     may launch. `rules`: the site's own rules for upgrades, by name. `budget`: what a plan may move without a person's approval.
+    `log_url`: the site's address of a driver's log (`links.log_page`).
     """
 
     paths: Paths
@@ -32,3 +33,4 @@ class Coordinator:
     allowed: AllowedLaunches = field(default_factory=AllowedLaunches)
     rules: Mapping[str, SiteRule] = field(default_factory=dict)
     budget: Budget = field(default_factory=Budget)
+    log_url: str = ""

@@ -27,6 +27,7 @@ from coordinator_tasks.core.model import (
 )
 from coordinator_tasks.core.partition_text import because
 from coordinator_tasks.service import overrides, store, transitions
+from coordinator_tasks.service.consumer_pages import NO_PAGES, ConsumerPages, pages_of
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import CODE, fleets, why_not_launched
 from coordinator_tasks.service.observe import holders_of, load_claims, load_directives, load_members
@@ -79,7 +80,7 @@ class ConsumerOverview:
     `problem`: what an absent owner is waited for, or else why the consumer did not answer, or why it is not launched;
     `ended`: why its last life ended, if it is gone; `reports`: what is wrong with its registration, and its own reports
     that concern no topic; `release`: of this product, `code`: the fleet's version of the code; empty = not registered, or an
-    older release.
+    older release. `pages`: its Spark UI and its driver's log.
     """
 
     consumer: str
@@ -94,6 +95,7 @@ class ConsumerOverview:
     topics: tuple[RunningTopic, ...] = ()
     release: str = ""
     code: str = ""
+    pages: ConsumerPages = NO_PAGES
 
 
 def topics(c: Coordinator, names: Collection[str] = ()) -> list[TopicOverview]:
@@ -208,6 +210,7 @@ def _consumer(
     incarnation = member.incarnation if member is not None else held or last
     status = answer if isinstance(answer, ConsumerStatus) else None
     absent = absence(consumer, held, world, c.policy) if held else ""
+    pages = pages_of(c, consumer, member, claim)
     return ConsumerOverview(
         consumer=consumer,
         presence=_presence(c, world.life(consumer, incarnation), world, held),
@@ -217,10 +220,11 @@ def _consumer(
         problem=world.unclear.get(consumer, "") or absent or _problem(answer, registered=member is not None),
         ended=_ended(claim) if member is None and status is None else "",
         asked=_asked(world.life(consumer, incarnation)),
-        reports=(*_misregistered(member), *(status.reports if status is not None else ())),
+        reports=(*_misregistered(member), *pages.problems, *(status.reports if status is not None else ())),
         topics=_topics(consumer, status, nodes),
         release=member.release if member is not None else "",
         code=member.attributes.get(CODE, "") if member is not None else "",
+        pages=pages,
     )
 
 

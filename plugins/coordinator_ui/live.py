@@ -247,6 +247,8 @@ def _consumer(one: ConsumerOverview, seen: Now) -> dict[str, Any]:
         "address": one.address,
         "release": one.release,
         "code": one.code,
+        "spark_ui": one.pages.spark_ui,
+        "driver_log": one.pages.driver_log,
         "rack": member.rack if member is not None else "",
         "capacity": member.capacity if member is not None else None,
         "incarnation": one.incarnation or None,

@@ -17,6 +17,7 @@ from coordinator_tasks.core.errors import (
 )
 from coordinator_tasks.core.model import Record, State
 from coordinator_tasks.service import history, overview, transitions
+from coordinator_tasks.service.consumer_pages import ConsumerPages, pages_now
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.history import Rebalance
 from coordinator_tasks.service.overview import ConsumerOverview
@@ -27,6 +28,7 @@ RECENT = 6
 SEARCHED = (20, 200, 2_000, history.KEEP)
 CLOCK_SLACK_S = 5.0
 RUN_RECORDS = 2_000
+MOST_LINKED = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,15 @@ def rebalance(c: Coordinator, topic: str, name: str) -> Rebalance:
     raise NotManaged(
         f"topic {topic!r} has no rebalance {name!r} in its history; it may be older than the {history.KEEP} records kept"
     )
+
+
+def consumer_pages(c: Coordinator, one: Rebalance) -> dict[str, ConsumerPages]:
+    """The Spark UIs and drivers' logs of the consumers that gave or took something; at most `MOST_LINKED` consumers."""
+    names = sorted({name for move in one.moves for name in (move.giver, move.taker) if name})
+    try:
+        return pages_now(c, names[:MOST_LINKED])
+    except (DiscoveryUnavailable, Malformed):
+        return {}
 
 
 def run_rebalances(c: Coordinator, run: str, began_at: float, ended_at: float) -> tuple[Rebalance, ...]:

@@ -21,6 +21,7 @@ from sqlalchemy import select
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, NotManaged, Refused
+from coordinator_tasks.service.consumer_pages import ConsumerPages
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.history import Rebalance
 from coordinator_ui import live, pages, past, timeline
@@ -118,18 +119,19 @@ class Whole:
     story: Story
     sides: Sides
     tasks: tuple[Span, ...]
+    pages: Mapping[str, ConsumerPages]
 
 
 async def _whole(request: Request, cluster: str, topic: str, rebalance: str, now: float) -> Whole:
     one = cluster_of(cluster)
 
-    def read(c: Coordinator) -> tuple[Rebalance, Sides]:
+    def read(c: Coordinator) -> tuple[Rebalance, Sides, Mapping[str, ConsumerPages]]:
         found = pages.rebalance(c, topic, rebalance)
-        return found, past.sides(c, found)
+        return found, past.sides(c, found), pages.consumer_pages(c, found)
 
-    found, sides = await _read(request, one.name, read)
+    found, sides, links = await _read(request, one.name, read)
     tasks = await run_in_threadpool(request.app.state.task_spans, one.dag_id(REBALANCE), found.runs)
-    return Whole(one.name, tell(found, now), sides, tasks)
+    return Whole(one.name, tell(found, now), sides, tasks, links)
 
 
 @router.get("/clusters/{cluster}/topics/{topic}/rebalances/{rebalance}", dependencies=[OfCluster])
@@ -146,6 +148,7 @@ async def rebalance(request: Request, cluster: str, topic: str, rebalance: str) 
         topic=topic,
         story=story,
         sides=whole.sides,
+        links=whole.pages,
         charts=charts,
         live=not story.ended_at,
     )
@@ -155,7 +158,7 @@ async def rebalance(request: Request, cluster: str, topic: str, rebalance: str) 
 async def rebalance_data(request: Request, cluster: str, topic: str, rebalance: str) -> Response:
     """The same as JSON."""
     whole = await _whole(request, cluster, topic, rebalance, time.time())
-    return data(rebalance_whole(whole.cluster, whole.story, whole.sides, whole.tasks))
+    return data(rebalance_whole(whole.cluster, whole.story, whole.sides, whole.tasks, whole.pages))
 
 
 @router.get("/rebalances")

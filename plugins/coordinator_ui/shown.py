@@ -1,9 +1,10 @@
 """The data API's JSON: what the pages show, for programs. Pure. docs/data-api.md describes it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coordinator_tasks.core.model import Actor, Pause
+from coordinator_tasks.service.consumer_pages import ConsumerPages
 from coordinator_ui import words
 from coordinator_ui.past import Sides
 from coordinator_ui.story import Story
@@ -29,7 +30,9 @@ def rebalance_row(cluster: str, story: Story) -> dict[str, Any]:
     }
 
 
-def rebalance_whole(cluster: str, story: Story, sides: Sides, tasks: Sequence[Span]) -> dict[str, Any]:
+def rebalance_whole(
+    cluster: str, story: Story, sides: Sides, tasks: Sequence[Span], pages: Mapping[str, ConsumerPages]
+) -> dict[str, Any]:
     """One rebalance with everything that is known of it."""
     reasons = [
         {"epoch": step.record.epoch, "partitions": list(reason.partitions), "text": reason.text}
@@ -90,6 +93,15 @@ def rebalance_whole(cluster: str, story: Story, sides: Sides, tasks: Sequence[Sp
                 "path": words.task_path(one.actor),
             }
             for one in tasks
+        ],
+        "consumers": [
+            {
+                "consumer": consumer,
+                "incarnation": one.incarnation,
+                "spark_ui": one.spark_ui,
+                "driver_log": one.driver_log,
+            }
+            for consumer, one in pages.items()
         ],
     }
 

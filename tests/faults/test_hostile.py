@@ -1,14 +1,39 @@
 """Answers, committed metadata, forms and command lines full of anything: one error in one line, and nobody else is touched."""
 
+import json
+
 import pytest
 
-from tests.faults.hostile import CHUNK, EDGES, problems_of
+from coordinator_tasks.core.model import State
+from coordinator_tasks.core.ports import SetData
+from coordinator_tasks.service import overview
+from tests.faults.hostile import CHUNK, EDGES, LIAR, problems_of, site
+from tests.faults.malformed import ODD_TEXTS, ODD_VALUES
 
 CHUNKS = 10
 """A tenth of what the long part gives each edge."""
+NO_TEXT = "\ud800"
+"""Half a character: no JSON with it can be read."""
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 @pytest.mark.parametrize("edge", EDGES)
 def test_what_an_outsider_says_harms_nobody_else(edge: str, chunk: int) -> None:
     assert problems_of(edge, chunk, CHUNK) == []
+
+
+@pytest.mark.parametrize("field", ["sparkUi", "applicationId"])
+def test_what_a_registration_says_of_its_spark_application_becomes_no_link_and_stops_nobody(field: str) -> None:
+    here = site()
+    path = here.paths.member(LIAR)
+    good, before = json.loads(here.zk.get(path).data), here.node()
+    texts = [one for one in ODD_TEXTS if one != NO_TEXT]
+    for odd in (*ODD_VALUES, *texts, "javascript:alert(1)", "http://u:p@h:1", "http://h:1/" + "x" * 10_000):
+        here.zk.transact([SetData(path, json.dumps({**good, field: odd}).encode())])
+        found = {one.consumer: one for one in overview.consumers(here.coordinator)}[LIAR]
+        assert (found.presence, found.problem, found.pages.spark_ui, found.pages.driver_log) == ("live", "", "", ""), (
+            odd
+        )
+        assert all(one.isprintable() and len(one) < 300 for one in found.reports), odd
+    assert here.state().state is State.STABLE
+    assert here.node() == before

@@ -7,6 +7,7 @@ from coordinator_tasks.core.codecs import kinds
 from coordinator_tasks.core.codecs.shape import Item, Kind, Shape
 from coordinator_tasks.core.errors import InvalidName
 from coordinator_tasks.core.fields import Fields
+from coordinator_tasks.core.links import MAX_LINK_CHARS
 from coordinator_tasks.core.model import (
     Absence,
     Directive,
@@ -36,6 +37,12 @@ def _known_address(fields: Fields, name: str) -> str:
     return address if is_address(address) else ""
 
 
+def _said(fields: Fields, name: str) -> str:
+    """What is only shown: it is cut, and nothing in it makes a registration unreadable."""
+    found = fields.data.get(name, "")
+    return (found if isinstance(found, str) else repr(found))[: MAX_LINK_CHARS + 1]
+
+
 _MEMBER = Shape(
     Member,
     {
@@ -51,6 +58,8 @@ _MEMBER = Shape(
         "attributes": Item("attributes", kinds.by_name(kinds.TEXT)),
         "formats": Item("formats", kinds.TEXTS),
         "release": Item("release", kinds.TEXT, "", sparse=True),
+        "sparkUi": Item("spark_ui", Kind(_said), "", sparse=True),
+        "applicationId": Item("application_id", Kind(_said), "", sparse=True),
     },
 )
 _ABSENCE = Shape(

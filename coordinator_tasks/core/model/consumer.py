@@ -13,7 +13,8 @@ class Member:
 
     `topics`: names and regular expressions; empty = any topic. `process`: the name of its process on its host, which
     its successor there asks about; empty = unknown. `formats`: the `FORMATS` that it reads. `release`: the one that it runs,
-    empty = one that does not say it. `problem`: why its
+    empty = one that does not say it. `spark_ui`: the address of its Spark UI, `application_id`: of its Spark application;
+    empty = none; both as it says them, so they are checked where they are shown (`links`). `problem`: why its
     registration cannot be read; then nothing but its id is known.
     """
 
@@ -31,6 +32,8 @@ class Member:
     formats: tuple[str, ...] = FORMATS
     problem: str = ""
     release: str = ""
+    spark_ui: str = ""
+    application_id: str = ""
 
 
 class Ending(StrEnum):

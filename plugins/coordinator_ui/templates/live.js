@@ -87,7 +87,7 @@
         const key = one.key(row);
         if (cell.dataset.key === key) return;
         cell.dataset.key = key;
-        cell.replaceChildren(...one.nodes(row));
+        cell.replaceChildren(...one.nodes(row).filter(Boolean));
         return;
       }
       const text = one.text(row);
@@ -100,6 +100,8 @@
     const query = new URLSearchParams(fields);
     return el("a", { class: "act", href: `${seen.base}/clusters/${encodeURIComponent(seen.cluster)}/ask/${action}?${query}`, text: label });
   };
+  // A page elsewhere, which the server has checked: it opens beside this one and learns nothing of it.
+  const outside = (address, label) => /^https?:\/\//.test(address) ? el("a", { class: "act", target: "_blank", rel: "noopener noreferrer", href: address, text: label }) : "";
   const owner = (data, at) => at < 0 ? "nobody" : data.owners[at];
 
   const partitionRows = (data, topic) => {
@@ -140,11 +142,11 @@
     { title: "Partitions", width: "76px", number: true, text: (r) => String(r.partitions), sort: (r) => r.partitions },
     { title: "Lag", width: "72px", number: true, text: (r) => number(r.lag), sort: (r) => r.lag },
     { title: "Notes", width: "minmax(100px, 2fr)", text: (r) => [r.asked, ...r.notes, r.health === "ok" ? "" : r.health, r.wanted ? "" : "in no fleet"].filter(Boolean).join("; "), sort: (r) => r.notes.length },
-    { title: "Ask for", width: "116px", key: (r) => `${r.consumer} ${r.presence} ${r.spark || ""}`, nodes: (r) => [
+    { title: "Ask for", width: "116px", key: (r) => `${r.consumer} ${r.presence}`, nodes: (r) => [
       r.draining ? ask("undrain", { consumer: r.consumer }) : ask("drain", { consumer: r.consumer }),
       r.isolated ? ask("readmit", { consumer: r.consumer }) : ask("isolate", { consumer: r.consumer }),
-      r.spark && /^https?:\/\//.test(r.spark) ? el("a", { class: "act", target: "_top", rel: "noopener", href: r.spark, text: "Spark UI" }) : "",
     ] },
+    { title: "Opens", width: "116px", key: (r) => `${r.spark_ui} ${r.driver_log}`, nodes: (r) => [outside(r.spark_ui, "Spark UI"), outside(r.driver_log, "log")] },
   ];
 
   const spark = (points) => {

@@ -120,6 +120,7 @@ class Process:
         self._offsets: dict[tuple[str, str], GroupOffsets] = {}
         self._requests = LeaveRequests()
         self._said: str | None = None
+        self._spark_ui = self._application_id = ""
         self.lineage = opened(Reader(settings.site.cluster, settings.consumer, incarnation))
         self.agent: Agent | None = None
 
@@ -130,6 +131,10 @@ class Process:
     def wants(self, topics: tuple[str, ...]) -> None:
         """Register for these topics; none = any. Before `run`."""
         self.settings = replace(self.settings, topics=topics)
+
+    def works_in(self, spark_ui: str, application_id: str) -> None:
+        """Register with this Spark UI (empty = there is none) and Spark application. Before `run`."""
+        self._spark_ui, self._application_id = spark_ui, application_id
 
     def connect(self, node: TopicNode) -> GroupOffsets:
         """The group's offsets for a topic, at our own brokers; a request is given up after the commit time-out."""
@@ -219,6 +224,8 @@ class Process:
             attributes=settings.attributes,
             process=self._session.process,
             release=__version__,
+            spark_ui=self._spark_ui,
+            application_id=self._application_id,
         )
 
     def _agent(self, address: str, topics: Topics) -> Agent:

@@ -266,3 +266,13 @@ def test_names_of_accounts_need_a_log_in_that_closes_nodes() -> None:
     ):
         with pytest.raises(Refused, match="has no log-in that closes nodes"):
             access.client_options()
+
+
+def test_the_address_of_drivers_logs_is_checked_and_goes_to_no_consumer() -> None:
+    template = "https://logs.example.org/{consumer}?app={application_id}"
+    settings = settings_from_environment({**LEAST, "COORDINATOR_LOG_URL": template})
+    assert settings.log_url == template
+    assert "log_url" not in plain_settings(settings)
+    assert "log_url" not in for_consumers({**plain_settings(settings), "log_url": template})
+    with pytest.raises(Refused, match=r"log_url is 'http://h/\{id}': there is no placeholder \{id}; the known ones"):
+        settings_from_environment({**LEAST, "COORDINATOR_LOG_URL": "http://h/{id}"})

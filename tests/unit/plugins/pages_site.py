@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 from coordinator_plugin.clusters import clusters
@@ -13,10 +14,11 @@ from coordinator_ui.routes import Result, make_app, run_result, run_times
 from coordinator_ui.timeline import Span
 from fastapi.testclient import TestClient
 
+from coordinator_tasks.adapters.discovery import ZooKeeperRegistry
 from coordinator_tasks.core.codecs.codec import encode_node, encode_state
 from coordinator_tasks.core.codecs.history_codec import encode_record
-from coordinator_tasks.core.model import Actor, Move, MoveKind, Record, State, TopicNode, TopicState
-from coordinator_tasks.core.ports import Create, SetData
+from coordinator_tasks.core.model import Actor, Member, Move, MoveKind, Record, State, TopicNode, TopicState
+from coordinator_tasks.core.ports import Create, Delete, SetData, ZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
 from tests.fakes.cluster import Cluster
 
@@ -101,3 +103,11 @@ def stable(shop: Cluster, owners: dict[int, str]) -> None:
     )
     shop.zk.transact([SetData(shop.paths.topic("orders"), encode_node(node))])
     shop.zk.transact([Create(shop.paths.state("orders"), encode_state(TopicState(State.STABLE)))])
+
+
+def register(shop: Cluster, consumer: str, session: ZooKeeper | None = None, **more: str) -> None:
+    """A process of this id registers again, and says more of itself."""
+    zk = session or shop.server.connect()
+    found = shop.coordinator.discovery.members().get(consumer, Member(consumer, 1, f"http://{consumer}:1", "boot"))
+    shop.zk.transact([Delete(shop.paths.member(consumer))])
+    ZooKeeperRegistry(zk, shop.paths, shop.clock).register(replace(found, **more))

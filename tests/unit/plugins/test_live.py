@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from coordinator_tasks.service import directives, fleet
 from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
 from tests.fakes.cluster import Cluster
-from tests.unit.plugins.pages_site import NASTY, pages_of, stable, text_of, under_way
+from tests.unit.plugins.pages_site import NASTY, pages_of, register, stable, text_of, under_way
 
 
 def answers(shop: Cluster, consumer: str, lags: dict[int, int], position: int = 0, rate: float | None = 2.0) -> None:
@@ -78,6 +79,32 @@ def test_a_draining_and_an_isolated_consumer_are_told_and_may_be_asked_back(shop
     assert (a["draining"], a["asked"]) == (True, "draining by ada: new disk")
     assert (b["isolated"], b["asked"]) == (True, "isolated by ada: bad host")
     assert (a["host"], a["capacity"], a["partitions"]) == ("a", 1.0, 1)
+
+
+def test_a_consumers_spark_ui_and_log_are_linked_and_what_is_no_address_is_said(shop: Cluster) -> None:
+    shop.coordinator = replace(shop.coordinator, log_url="https://logs/{consumer}/{application_id}")
+    stable(shop, {0: "a"})
+    register(shop, "a", spark_ui="http://driver:4040", application_id="app-1")
+    register(shop, "b", spark_ui="javascript:alert(1)", application_id=NASTY)
+    a, b = now(shop)["consumers"]
+    assert (a["spark_ui"], a["driver_log"]) == ("http://driver:4040", "https://logs/a/app-1")
+    assert (b["spark_ui"], b["driver_log"]) == ("", "")
+    assert [note for note in a["notes"] + b["notes"] if "Spark" in note] == [
+        "its Spark UI is said to be at 'javascript:alert(1)', which is no address of a page; no link is shown",
+        f"its Spark application is said to be '{NASTY}', which is no id; it is left out",
+    ]
+
+
+def test_the_log_of_a_consumer_that_is_gone_stays_linked(shop: Cluster) -> None:
+    shop.coordinator = replace(shop.coordinator, log_url="http://{host}:8000/{consumer}/{incarnation}")
+    stable(shop, {0: "a"})
+    session = shop.server.connect()
+    register(shop, "a", session)
+    a, _ = now(shop)["consumers"]
+    assert a["driver_log"] == "http://a:8000/a/1"
+    session.close()
+    a, _ = now(shop)["consumers"]
+    assert (a["registered"], a["driver_log"]) == (None, "http://a:8000/a/1")
 
 
 def test_the_speed_is_measured_between_two_looks(shop: Cluster) -> None:

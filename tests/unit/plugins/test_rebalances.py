@@ -29,7 +29,7 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.service.history import rebalances
 from tests.fakes.cluster import Cluster
-from tests.unit.plugins.pages_site import NASTY, a_hand_off, pages_of, task, text_of
+from tests.unit.plugins.pages_site import NASTY, a_hand_off, pages_of, register, task, text_of
 
 NAMES = ("<b>bold</b>", "\u202egnirts", "x" * 200)
 
@@ -257,6 +257,30 @@ def test_the_headline_has_the_time_of_the_rebalance_while_a_pause_is_not_known(
     shop.zk.transact([SetData(path, with_pauses(path, shop.zk.get(path).data, Pauses((one,), **missing)))])
     story = tell(rebalances(shop.coordinator, ["orders"])[0], 900_010.0)
     assert story.headline == "3 partitions moved in 2.2 s"
+
+
+def test_a_rebalance_leads_to_the_spark_ui_and_the_log_of_its_consumers(shop: Cluster) -> None:
+    shop.coordinator = replace(shop.coordinator, log_url="https://logs/{application_id}?q=1&r=2")
+    a_hand_off(shop)
+    owned(shop, {1: "b"})
+    register(shop, "a", spark_ui="http://driver:4040", application_id="app-1")
+    register(shop, "b", spark_ui="javascript:alert(1)", application_id="<b>")
+    path = "/clusters/shop/topics/orders/rebalances/2-abc"
+    page = pages_of(shop).get(path).text
+    link = '<a target="_blank" rel="noopener noreferrer" href="{}">{}</a>'
+    assert link.format("http://driver:4040", "Spark UI") in page
+    assert link.format("https://logs/app-1?q=1&amp;r=2", "driver&#39;s log").replace("&#39;", "'") in page.replace(
+        "&#39;", "'"
+    )
+    assert ("javascript:" in page, "<b>" in page) == (False, False)
+    assert pages_of(shop).get(f"/api/v1{path}").json()["consumers"] == [
+        {
+            "consumer": "a",
+            "incarnation": 1,
+            "spark_ui": "http://driver:4040",
+            "driver_log": "https://logs/app-1?q=1&r=2",
+        }
+    ]
 
 
 def at(chart: Chart, lane: int) -> list[tuple[str, float]]:

@@ -1,5 +1,6 @@
 """How a topic's query is made, of which pipeline, and that one whose Python process was too slow is started again."""
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -196,16 +197,27 @@ def test_a_pipeline_that_cannot_be_is_refused(arguments: dict[str, str], says: s
         Consumer(cast(Any, None), ConsumerSettings(site, "a")).pipeline(build=cast(Any, "b"), **cast(Any, arguments))
 
 
-def registers(topics: tuple[str, ...], *pipelines: dict[str, Any]) -> tuple[str, ...]:
+def served(topics: tuple[str, ...], pipelines: Sequence[dict[str, Any]], spark_ui: str | None = None) -> list[Any]:
+    """What a consumer tells its process before it registers: topics, then its Spark UI and application."""
     site = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
-    made = Consumer(cast(Any, None), ConsumerSettings(site, "a", topics))
+    context = SimpleNamespace(uiWebUrl=spark_ui, applicationId="local-17")
+    made = Consumer(cast(Any, SimpleNamespace(sparkContext=context)), ConsumerSettings(site, "a", topics))
     for one in pipelines:
         made.pipeline(build=cast(Any, "b"), **one)
-    seen: list[tuple[str, ...]] = []
-    process = SimpleNamespace(run=lambda _: 0, wants=seen.append)
+    seen: list[Any] = []
+    process = SimpleNamespace(run=lambda _: 0, wants=seen.append, works_in=lambda *said: seen.append(said))
     made._how = SparkSettings(warm_up=False)
     made._serve(cast(Any, process))
-    return seen[0]
+    return seen
+
+
+def registers(topics: tuple[str, ...], *pipelines: dict[str, Any]) -> tuple[str, ...]:
+    return cast("tuple[str, ...]", served(topics, pipelines)[0])
+
+
+@pytest.mark.parametrize(("address", "said"), [("http://driver:4040", "http://driver:4040"), (None, "")])
+def test_a_consumer_registers_with_its_spark_ui_if_it_has_one(address: str | None, said: str) -> None:
+    assert served((), [OTHERS], address)[1] == (said, "local-17")
 
 
 ORDERS, CLICKS, OTHERS = {"name": "eu.orders"}, {"pattern": "clicks-.*"}, {"default": True}

@@ -137,6 +137,12 @@ def test_a_topics_offsets_are_asked_for_at_our_own_brokers(monkeypatch: pytest.M
     assert asked == [("127.0.0.1:1", "read_committed", "g")]
 
 
+def test_a_spark_application_is_registered_with_its_page(site: Site) -> None:
+    site.process.works_in("http://h:4040", "local-17")
+    member = site.process._registration("http://h:1")
+    assert (member.spark_ui, member.application_id) == ("http://h:4040", "local-17")
+
+
 def test_every_field_of_a_registration_is_given(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[str] = []
 

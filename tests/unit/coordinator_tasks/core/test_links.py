@@ -1,0 +1,118 @@
+"""Which addresses become links on a page, and how a site's template becomes the address of a driver's log."""
+
+import pytest
+
+from coordinator_tasks.core.links import MAX_LINK_CHARS, host_of, is_application, is_page, log_page, why_no_template
+
+KNOWN = {
+    "cluster": "shop",
+    "consumer": "billing-1",
+    "host": "h1",
+    "incarnation": "7",
+    "application_id": "application_17_0001",
+}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "http://driver-1:4040",
+        "https://spark.example.org/proxy/application_17_0001/",
+        "http://10.0.0.7:4041/jobs",
+        "http://[fd00::7]:4040",
+    ],
+)
+def test_a_plain_address_is_a_page(text: str) -> None:
+    assert is_page(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "h:4040",
+        "javascript:alert(1)",
+        "JAVASCRIPT:alert(1)//http://h:1",
+        "data:text/html,x",
+        "file:///etc/passwd",
+        "//h:4040",
+        "http://",
+        "http://h:0",
+        "http://h:99999",
+        "http://user:secret@h:4040",
+        "http://h:4040/?q=1",
+        "http://h:4040/#x",
+        "http://h:4040/a b",
+        'http://h:4040/"onmouseover="x',
+        "http://h:4040/<b>",
+        "http://h:4040/\n",
+        "http://h:4040/\u202e",
+        "http://xn--h:4040",
+        "http://h\\@evil:4040",
+        "http://[::zz]:4040",
+        "http://h:4040/" + "x" * MAX_LINK_CHARS,
+    ],
+)
+def test_anything_else_is_none(text: str) -> None:
+    assert not is_page(text)
+
+
+def test_a_site_may_want_a_query_in_the_address_of_its_logs() -> None:
+    assert is_page("https://logs.example.org/app?q=a%20b&from=now#end", query=True)
+    assert not is_page("https://logs.example.org/app?q=<b>", query=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [("application_17_0001", True), ("local-1700000000", True), ("", False), ("../x", False), ("a" * 200, False)],
+)
+def test_the_id_of_an_application_has_a_known_shape(text: str, known: bool) -> None:
+    assert is_application(text) == known
+
+
+def test_a_template_gets_what_is_known() -> None:
+    template = "https://logs/{cluster}/{consumer}/{incarnation}?app={application_id}&on={host}"
+    assert log_page(template, KNOWN) == "https://logs/shop/billing-1/7?app=application_17_0001&on=h1"
+
+
+def test_a_value_adds_no_path_query_or_placeholder() -> None:
+    assert log_page("http://logs/{consumer}", {"consumer": "../a?b=c#d"}) == "http://logs/..%2Fa%3Fb%3Dc%23d"
+    assert log_page("http://logs/{cluster}/{consumer}", {"cluster": "{consumer}", "consumer": "a"}) == (
+        "http://logs/%7Bconsumer%7D/a"
+    )
+
+
+def test_the_host_of_a_log_is_a_host_or_there_is_no_link() -> None:
+    assert log_page("http://{host}:8042/logs", {"host": "[fd00::7]"}) == "http://[fd00::7]:8042/logs"
+    assert log_page("http://{host}:8042/logs", {"host": "evil/x"}) == ""
+    assert log_page("http://{host}:8042/logs", {"host": "me@evil"}) == ""
+
+
+def test_what_is_not_known_gives_no_link() -> None:
+    assert log_page("http://logs/{application_id}", {**KNOWN, "application_id": ""}) == ""
+    assert log_page("http://logs/{consumer}", {**KNOWN, "application_id": ""}) == "http://logs/billing-1"
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("http://logs/{consumer.__class__}", "there is no placeholder {consumer.__class__}"),
+        ("http://logs/{}", "there is no placeholder {}"),
+        ("http://logs/{{consumer}}", "it is no address"),
+        ("{{ conf.x }}", "there is no placeholder { conf.x }"),
+        ("ftp://logs/{consumer}", "it is no address"),
+        ("{host}", "it is no address"),
+        ("http://logs/" + "x" * 1_000, "more than 1000"),
+    ],
+)
+def test_a_template_that_gives_no_address_is_refused(template: str, said: str) -> None:
+    assert said in why_no_template(template)
+
+
+def test_a_good_template_is_taken() -> None:
+    assert why_no_template("http://{host}:8042/node/containerlogs/{application_id}") == ""
+    assert why_no_template("https://logs.example.org/plain") == ""
+
+
+def test_the_host_of_an_address() -> None:
+    assert [host_of(one) for one in ("http://h:1", "https://[fd00::7]:1", "")] == ["h", "[fd00::7]", ""]
