@@ -1,7 +1,7 @@
 """A survey of a cluster as metrics: names of ours for what only the coordinator knows, and those of Burrow for the groups.
 
-Bounded: at most `MAX_TOPICS` topics, `MAX_CONSUMERS` consumers and `MAX_PARTITIONS` partitions have series of their own, the first
-ones by name. The others are counted in `coordinator_series_left_out`.
+Bounded: at most `MAX_TOPICS` topics, `MAX_CONSUMERS` consumers, `MAX_FLEETS` fleets and `MAX_PARTITIONS` partitions have series of
+their own, the first ones by name. The others are counted in `coordinator_series_left_out`.
 """
 
 from collections import Counter
@@ -15,6 +15,7 @@ from coordinator_tasks.service.survey import Happened, PartitionLag, Survey
 MAX_TOPICS = 1_000
 MAX_CONSUMERS = 2_000
 MAX_PARTITIONS = 10_000
+MAX_FLEETS = 1_000
 _STATUSES = ", ".join(f"{one.value} = {one.name}" for one in LagStatus)
 
 
@@ -31,6 +32,7 @@ def exposed(found: Survey | None, cluster: str, looked_at: float, took_s: float)
     if found is not None:
         _add_topics(families, mine, found)
         _add_consumers(families, mine, found)
+        _add_fleets(families, mine, found)
         _add_groups(families, mine, found)
     return families.text()
 
@@ -116,6 +118,15 @@ def _add_consumers(families: Families, mine: dict[str, str], found: Survey) -> N
         families.gauge("coordinator_consumer_answers", "1 = its interface answers", labels, float(bool(one.health)))
         owned = sum(len(topic.assigned) for topic in one.topics)
         families.gauge("coordinator_assigned_partitions", "Partitions that are assigned to it", labels, owned)
+
+
+def _add_fleets(families: Families, mine: dict[str, str], found: Survey) -> None:
+    _left_out(families, mine, "fleet", len(found.desired) - MAX_FLEETS)
+    for app, decision in sorted(found.desired.items())[:MAX_FLEETS]:
+        labels = {**mine, "fleet": app}
+        text = "Consumers that the growth policy finds right, in shadow mode too"
+        families.gauge("coordinator_fleet_consumers_desired", text, labels, decision.desired)
+        families.gauge("coordinator_fleet_desired_timestamp_seconds", "When it has found that", labels, decision.at)
 
 
 def _add_groups(families: Families, mine: dict[str, str], found: Survey) -> None:

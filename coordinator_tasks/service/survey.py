@@ -5,17 +5,19 @@ What has happened is counted from the histories since the first look. It writes 
 
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.buckets import PAUSE_S, Buckets
 from coordinator_tasks.core.codecs.history_codec import decode_record
-from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, Malformed, Refused
+from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, Malformed, NotManaged, Refused
+from coordinator_tasks.core.growth import Decision
 from coordinator_tasks.core.lag import WINDOW, EndPoints, LagStatus, Look, group_status, partition_status
 from coordinator_tasks.core.model import Pauses, Record, State
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import GroupAnswer, Wanted
 from coordinator_tasks.core.znodes import find_many
-from coordinator_tasks.service import history, overview, store
+from coordinator_tasks.service import autoscale, history, overview, store
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.figures import TopicFigures, figures
 from coordinator_tasks.service.fleet import fleets
@@ -65,7 +67,7 @@ class PartitionLag:
 class Survey:
     """One look. `oldest_unowned_s`: topic → how long its oldest partition without an owner has been seen so.
 
-    `wanted`: how many consumers the fleets want; `groups`: Burrow's status of each; `unknown`: groups of which Kafka does not
+    `wanted`: how many consumers the fleets want; `desired`: fleet → the last decision of its growth, in shadow mode too; `groups`: Burrow's status of each; `unknown`: groups of which Kafka does not
     tell the offsets, with the reason.
     """
 
@@ -78,6 +80,7 @@ class Survey:
     lags: tuple[PartitionLag, ...]
     groups: Mapping[str, LagStatus]
     unknown: Mapping[str, str]
+    desired: Mapping[str, Decision] = field(default_factory=dict)
 
 
 class Surveyor:
@@ -112,6 +115,7 @@ class Surveyor:
             lags=lags,
             groups={group: group_status(found) for group, found in by_group.items()},
             unknown=unknown,
+            desired=last_decisions(c),
         )
 
     # What has happened -----------------------------------------------------------------------------------------------
@@ -179,6 +183,16 @@ class Surveyor:
 
     def _ends(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
         return {partition: end for partition, (_, end) in self._c.kafka.bounds(topic, partitions).items()}
+
+
+def last_decisions(c: Coordinator) -> dict[str, Decision]:
+    """Fleet → what its growth has decided last: `desired` consumers, found right at `at`. Fleets without one are left out."""
+    found: dict[str, Decision] = {}
+    for app in autoscale.desired(c):
+        with suppress(Malformed, NotManaged):  # it has changed since
+            latest = autoscale.growth_of(c, app).memory.latest
+            found |= {app: latest} if latest is not None else {}
+    return found
 
 
 class _LagWindow:

@@ -17,10 +17,12 @@ from coordinator_tasks.service import overview
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.figures import TopicFigures, figures
 from coordinator_tasks.service.pauses import Told
+from coordinator_tasks.service.survey import last_decisions
 from coordinator_tasks.service.transitions import Outcome, TopicReport
 
 PREFIX = "coordinator."
 MAX_TOPICS = 1_000
+MAX_FLEETS = 1_000
 """The first ones by name have gauges."""
 _SWITCHES = ("statsd_on", "statsd_datadog_enabled", "otel_on")
 
@@ -54,7 +56,7 @@ def _tell_pauses(cluster: str, topic: str, found: Sequence[Pause]) -> None:
 
 
 def tell_figures(c: Coordinator) -> None:
-    """The gauges of the cluster: its topics, and its consumers by what is known of them. Raises the `Unavailable` kinds."""
+    """The gauges of the cluster: its topics, its consumers by what is known of them, and what growth wants. Raises the `Unavailable` kinds."""
     if not are_on():
         return
     cluster = c.paths.cluster
@@ -62,6 +64,8 @@ def tell_figures(c: Coordinator) -> None:
         _tell_topic(cluster, one)
     for presence, count in Counter(one.presence for one in overview.consumers(c)).items():
         _gauge("consumers", count, cluster, presence=presence)
+    for app, decision in sorted(last_decisions(c).items())[:MAX_FLEETS]:
+        _gauge("fleet.consumers_desired", decision.desired, cluster, fleet=app)
 
 
 def _tell_topic(cluster: str, one: TopicFigures) -> None:

@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator_tasks.cli import metrics_text
 from coordinator_tasks.core.buckets import PAUSE_S
+from coordinator_tasks.core.growth import Decision, Kind
 from coordinator_tasks.core.lag import LagStatus
 from coordinator_tasks.service.figures import TopicFigures
 from coordinator_tasks.service.overview import ConsumerOverview
@@ -57,6 +58,7 @@ def of_coordinator() -> dict[str, int]:
         lags=(lag,),
         groups={"g": LagStatus.OK},
         unknown={},
+        desired={"app": Decision(Kind.SHRINK, 5.0, 3, 2)},
     )
     return families(metrics_text.exposed(found, "shop", 0.0, 0.0))
 
@@ -80,8 +82,9 @@ def test_the_bounds_are_those_of_the_code() -> None:
     rows = PAGE.split("\n## How many series\n", 1)[1]
     for bound in (
         f"{metrics.MAX_TOPICS} topics, {metrics.MAX_PARTITIONS:,} partitions |",
-        f"{metrics_text.MAX_TOPICS:,} topics, {metrics_text.MAX_CONSUMERS:,} consumers, {metrics_text.MAX_PARTITIONS:,}",
-        f"| Airflow | {stats.MAX_TOPICS:,} topics |",
+        f"{metrics_text.MAX_TOPICS:,} topics, {metrics_text.MAX_CONSUMERS:,} consumers, {metrics_text.MAX_FLEETS:,} fleets, "
+        f"{metrics_text.MAX_PARTITIONS:,} partitions |",
+        f"| Airflow | {stats.MAX_TOPICS:,} topics, {stats.MAX_FLEETS:,} fleets |",
     ):
         assert bound in rows, bound
 

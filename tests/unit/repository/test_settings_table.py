@@ -83,6 +83,8 @@ def other(name: str, default: str) -> str:
         return "22:00-05:30;12:00-13:00"
     if name == "fence":
         return "transactional"
+    if name == "log_url":
+        return "https://logs/{consumer}"
     if name == "log_format":
         return "json"
     if default in ("true", "false"):

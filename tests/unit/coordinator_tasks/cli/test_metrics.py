@@ -12,13 +12,17 @@ import pytest
 from coordinator_tasks.cli import metrics_text
 from coordinator_tasks.cli.metrics import Page, keep_looking, serving
 from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.growth import Decision, Kind
 from coordinator_tasks.core.lag import LagStatus
 from coordinator_tasks.core.model import State
 from coordinator_tasks.core.ports import SetData
+from coordinator_tasks.service import autoscale
 from coordinator_tasks.service.figures import TopicFigures
 from coordinator_tasks.service.overview import ConsumerOverview
 from coordinator_tasks.service.survey import PartitionLag, Survey, Surveyor
 from coordinator_tasks.status_tokens import StatusTokens
+from tests.fakes.cluster import PERSON
+from tests.unit.coordinator_tasks.service.test_autoscale import BUSY, fleet_site
 from tests.unit.spark_apps.agent.interface.test_metrics import values
 from tests.world.site import Site, stable_site
 
@@ -99,23 +103,35 @@ def test_a_group_that_kafka_does_not_tell_of_is_unknown() -> None:
     assert values(raw, "burrow_kafka_consumer_status", consumer_group="g") == [0]
 
 
+def test_what_the_growth_policy_finds_right_is_a_metric_in_shadow_mode_too() -> None:
+    site = fleet_site(BUSY)
+    assert values(look(site).metrics, "coordinator_fleet_consumers_desired") == [], "nobody has looked yet"
+    list(autoscale.look(site.coordinator, (), PERSON))
+    raw = look(site).metrics
+    assert values(raw, "coordinator_fleet_consumers_desired", fleet="billing") == [6]
+    assert values(raw, "coordinator_fleet_desired_timestamp_seconds", fleet="billing") == [site.clock.now()]
+    assert values(raw, "coordinator_consumers_wanted") == [2], "it only says it"
+
+
 def test_the_number_of_series_is_bounded_and_what_is_left_out_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MAX_TOPICS", "MAX_CONSUMERS", "MAX_PARTITIONS"):
+    for name in ("MAX_TOPICS", "MAX_CONSUMERS", "MAX_FLEETS", "MAX_PARTITIONS"):
         monkeypatch.setattr(metrics_text, name, 2)
     found = replace(
         NOTHING,
         topics=tuple(TopicFigures(f"t{number}") for number in range(5)),
         consumers=tuple(ConsumerOverview(f"c{number}", "live") for number in range(4)),
         lags=tuple(lag(number) for number in range(3)),
+        desired={f"f{number}": Decision(Kind.HOLD, 5.0, 2, 3) for number in range(6)},
     )
     raw = text(found)
     assert len(values(raw, "coordinator_topic_epoch")) == 2
     assert len(values(raw, "coordinator_incarnation")) == 2
     assert len(values(raw, "burrow_kafka_topic_partition_status")) == 2
     left_out = {
-        kind: values(raw, "coordinator_series_left_out", kind=kind) for kind in ("topic", "consumer", "partition")
+        kind: values(raw, "coordinator_series_left_out", kind=kind)
+        for kind in ("topic", "consumer", "fleet", "partition")
     }
-    assert left_out == {"topic": [3], "consumer": [2], "partition": [1]}
+    assert left_out == {"topic": [3], "consumer": [2], "fleet": [4], "partition": [1]}
     assert values(raw, "coordinator_consumers", presence="live") == [4], "the sums count all of them"
 
 

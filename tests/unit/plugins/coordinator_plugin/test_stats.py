@@ -12,7 +12,10 @@ from coordinator_plugin.reconcile import reconcile
 
 from coordinator_tasks.core.model import Move, MoveKind, Pause, State
 from coordinator_tasks.core.ports import SetData
+from coordinator_tasks.service import autoscale
 from coordinator_tasks.service.transitions import Outcome, TopicReport
+from tests.fakes.cluster import PERSON
+from tests.unit.coordinator_tasks.service.test_autoscale import BUSY, fleet_site
 from tests.world.site import Site, stable_site
 
 Sent = dict[tuple[str, frozenset[tuple[str, str]]], list[Any]]
@@ -74,6 +77,14 @@ def test_gauges_of_topics_and_consumers_have_tags(backend: Backend) -> None:
     assert backend.of("coordinator.topic.state", **of_topic, state="Closing") == [0]
     assert backend.of("coordinator.topic.unreadable", **of_topic) == [0]
     assert backend.of("coordinator.consumers", cluster="shop", presence="absent") == [1]
+
+
+@pytest.mark.usefixtures("tagged")
+def test_what_the_growth_policy_finds_right_is_a_gauge(backend: Backend) -> None:
+    site = fleet_site(BUSY)
+    list(autoscale.look(site.coordinator, (), PERSON))
+    stats.tell_figures(site.coordinator)
+    assert backend.of("coordinator.fleet.consumers_desired", cluster="shop", fleet="billing") == [6]
 
 
 @pytest.mark.usefixtures("plain")
