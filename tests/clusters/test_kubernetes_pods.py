@@ -14,6 +14,7 @@ import pytest
 from airflow.providers.apache.spark.hooks import spark_submit
 from coordinator_plugin import cluster_mode
 
+from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.model import Fleet
 from coordinator_tasks.embedded import kafka, ports, zookeeper
 from coordinator_tasks.embedded.jars import pyspark_home
@@ -161,7 +162,8 @@ def shop(
     cluster: Cluster, broker: SaslKafka, keeper: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[PodShop]:
     site = Site(keeper.connect_string, broker.bootstrap_servers)
-    site.settings = replace(site.settings, status_token=TOKEN)
+    allowed = AllowedLaunches(applications=APPLICATION)
+    site.settings = replace(site.settings, status_token=TOKEN, allowed=allowed)
     managed = Managed(site)
     made = PodShop(cluster, broker, managed, tmp_path)
     monkeypatch.setenv("COORDINATOR_KUBERNETES_SECRET", made.secret)
