@@ -38,12 +38,18 @@ def xcom(
 
 
 def task_log(client: AirflowClient, dag_id: str, run_id: str, task_id: str) -> str:
-    """The logs of all tries of a task, and of all its mapped instances, as text; empty if it was never tried."""
+    """The log of a task's last try, and of all its mapped instances, as text; empty if it was never tried.
+
+    Earlier tries may have none: Airflow counts a try that no worker has taken.
+    """
     return "\n".join(
-        _log(client, f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{attempt + 1}", one["map_index"])
+        _log(
+            client,
+            f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{one['try_number']}",
+            one["map_index"],
+        )
         for one in client.task_instances(dag_id, run_id)
-        if one["task_id"] == task_id
-        for attempt in range(one["try_number"])
+        if one["task_id"] == task_id and one["try_number"]
     )
 
 
