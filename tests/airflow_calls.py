@@ -8,6 +8,7 @@ from coordinator_tasks.embedded.errors import AirflowUnavailable
 
 POLL_S = 0.2
 FINAL_STATES = frozenset({"success", "failed"})
+NO_TRY = "TaskInstance not found"
 
 
 def wait_for_run(client: AirflowClient, dag_id: str, run_id: str, timeout_s: float) -> str:
@@ -38,21 +39,21 @@ def xcom(
 
 
 def task_log(client: AirflowClient, dag_id: str, run_id: str, task_id: str) -> str:
-    """The log of a task's last try, and of all its mapped instances, as text; empty if it was never tried.
-
-    Earlier tries may have none: Airflow counts a try that no worker has taken.
-    """
+    """The logs of all tries of a task, and of all its mapped instances, as text; empty if it was never tried."""
     return "\n".join(
-        _log(
-            client,
-            f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{one['try_number']}",
-            one["map_index"],
-        )
+        _log(client, f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{attempt + 1}", one["map_index"])
         for one in client.task_instances(dag_id, run_id)
-        if one["task_id"] == task_id and one["try_number"]
+        if one["task_id"] == task_id
+        for attempt in range(one["try_number"])
     )
 
 
 def _log(client: AirflowClient, path: str, map_index: int) -> str:
-    content = client.request("GET", path, params={"map_index": map_index, "full_content": True})["content"]
+    """Empty where there is none: Airflow counts a try that no worker has taken."""
+    try:
+        content = client.request("GET", path, params={"map_index": map_index, "full_content": True})["content"]
+    except AirflowUnavailable as error:
+        if NO_TRY not in str(error):
+            raise
+        return ""
     return "\n".join(line if isinstance(line, str) else str(line.get("event", line)) for line in content)
