@@ -49,19 +49,20 @@ def growth_of(c: Coordinator, app: str) -> Growth:
     return found
 
 
-def desired(c: Coordinator) -> dict[str, int]:
-    """Fleet → the number of consumers that the policy has found right at its last look, in shadow mode too.
+def last_decisions(c: Coordinator) -> dict[str, Decision]:
+    """Fleet → what its policy has decided last, in shadow mode too: `desired` consumers, found right at `at`.
 
     For metrics and for other scalers. A fleet without a look yet, or with an unreadable node, is left out.
     """
-    found = {}
+    found: dict[str, Decision] = {}
     for app in filter(is_app, children(c.zk, c.paths.growths)):
         try:
             growth = _read(c, app)
         except Malformed:
             continue
-        if growth is not None and growth.desired:
-            found[app] = growth.desired
+        latest = growth.memory.latest if growth is not None else None
+        if latest is not None and latest.desired:
+            found[app] = latest
     return found
 
 

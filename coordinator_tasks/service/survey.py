@@ -5,12 +5,11 @@ What has happened is counted from the histories since the first look. It writes 
 
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.buckets import PAUSE_S, Buckets
 from coordinator_tasks.core.codecs.history_codec import decode_record
-from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, Malformed, NotManaged, Refused
+from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, Malformed, Refused
 from coordinator_tasks.core.growth import Decision
 from coordinator_tasks.core.lag import WINDOW, EndPoints, LagStatus, Look, group_status, partition_status
 from coordinator_tasks.core.model import Pauses, Record, State
@@ -115,7 +114,7 @@ class Surveyor:
             lags=lags,
             groups={group: group_status(found) for group, found in by_group.items()},
             unknown=unknown,
-            desired=last_decisions(c),
+            desired=autoscale.last_decisions(c),
         )
 
     # What has happened -----------------------------------------------------------------------------------------------
@@ -183,16 +182,6 @@ class Surveyor:
 
     def _ends(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
         return {partition: end for partition, (_, end) in self._c.kafka.bounds(topic, partitions).items()}
-
-
-def last_decisions(c: Coordinator) -> dict[str, Decision]:
-    """Fleet → what its growth has decided last: `desired` consumers, found right at `at`. Fleets without one are left out."""
-    found: dict[str, Decision] = {}
-    for app in autoscale.desired(c):
-        with suppress(Malformed, NotManaged):  # it has changed since
-            latest = autoscale.growth_of(c, app).memory.latest
-            found |= {app: latest} if latest is not None else {}
-    return found
 
 
 class _LagWindow:

@@ -14,10 +14,10 @@ from airflow.sdk.observability.stats import Stats
 
 from coordinator_tasks.core.model import Pause, State
 from coordinator_tasks.service import overview
+from coordinator_tasks.service.autoscale import last_decisions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.figures import TopicFigures, figures
 from coordinator_tasks.service.pauses import Told
-from coordinator_tasks.service.survey import last_decisions
 from coordinator_tasks.service.transitions import Outcome, TopicReport
 
 PREFIX = "coordinator."

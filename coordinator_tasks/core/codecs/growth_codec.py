@@ -19,11 +19,6 @@ class Growth:
     memory: Memory = field(default_factory=Memory)
     version: int = -1
 
-    @property
-    def desired(self) -> int:
-        """The number of consumers that the last look has found right; 0 = there was none yet."""
-        return self.memory.latest.desired if self.memory.latest is not None else 0
-
 
 _LIMITS = Shape(
     Limits,
