@@ -21,9 +21,9 @@ from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.budget import Budget
 from coordinator_tasks.core.errors import BadSettings
-from coordinator_tasks.core.links import why_no_template
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.names import check_cluster
+from coordinator_tasks.links import why_no_template
 from coordinator_tasks.logs import LogFormat
 from coordinator_tasks.private_files import read_private
 from coordinator_tasks.status_tokens import is_token

@@ -9,6 +9,7 @@ from coordinator_tasks.core.names import MAX_PARTITION
 
 MAX_BYTES = 1_000_000  # ZooKeeper's own limit (jute.maxbuffer) is 1,048,575
 MAX_NUMBER = 2**63 - 1  # Kafka's own limit for an offset
+MAX_LINK_CHARS = 500
 MAX_COUNT = 2**53 - 1
 """Of epochs and incarnations: the next one can still be counted, written and read."""
 MAX_REAL = 1e15  # sums and products of many stay finite

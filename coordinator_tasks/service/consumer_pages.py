@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from coordinator_tasks.core import links
+from coordinator_tasks import links
 from coordinator_tasks.core.model import IdClaim, Member
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.observe import load_claims, load_members

@@ -6,8 +6,7 @@ Readers raise `Malformed` (naming the path) or its kind `UnknownVersion`.
 from coordinator_tasks.core.codecs import kinds
 from coordinator_tasks.core.codecs.shape import Item, Kind, Shape
 from coordinator_tasks.core.errors import InvalidName
-from coordinator_tasks.core.fields import Fields
-from coordinator_tasks.core.links import MAX_LINK_CHARS
+from coordinator_tasks.core.fields import MAX_LINK_CHARS, Fields
 from coordinator_tasks.core.model import (
     Absence,
     Directive,

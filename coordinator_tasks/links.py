@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping
 from urllib.parse import quote, urlsplit
 
+from coordinator_tasks.core.fields import MAX_LINK_CHARS
 from coordinator_tasks.core.names import is_address
 
-MAX_LINK_CHARS = 500
 MAX_TEMPLATE_CHARS = 1_000
 PLACEHOLDERS = ("cluster", "consumer", "host", "incarnation", "application_id")
 _PARTS = re.compile(
