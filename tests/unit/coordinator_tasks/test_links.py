@@ -2,7 +2,8 @@
 
 import pytest
 
-from coordinator_tasks.links import MAX_LINK_CHARS, host_of, is_application, is_page, log_page, why_no_template
+from coordinator_tasks.core.fields import MAX_LINK_CHARS
+from coordinator_tasks.links import host_of, is_application, is_page, log_page, why_no_template
 
 KNOWN = {
     "cluster": "shop",
