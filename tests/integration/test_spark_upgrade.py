@@ -210,6 +210,8 @@ def upgraded(shop: Shop, name: str) -> Upgrade:
 def test_a_version_that_fails_in_its_second_step_gives_everything_back_and_loses_nothing(shop: Shop) -> None:
     with shop.flowing():
         begun = upgraded(shop, "v2")
+        shop.followed((Phase.HOLDING, 0))
+        of_first_step = {(one.topic, one.partition) for one in upgrade_report.report(shop.c, APP).moved}
         held = shop.followed((Phase.HOLDING, 1))
         assert (held.phase, held.step) == (Phase.HOLDING, 1), held.reason
         shop.gate("v2").touch()
@@ -222,10 +224,14 @@ def test_a_version_that_fails_in_its_second_step_gives_everything_back_and_loses
     assert fleet.fleet_of(shop.c, APP).consumers == begun.old_consumers
     shop.left(begun.new_consumers)
     found = shop.measured()
-    there = [(one.topic, one.partition) for one in found.moved if one.taker in begun.new_consumers]
-    back = [(one.topic, one.partition) for one in found.moved if one.giver in begun.new_consumers]
+    there = {(one.topic, one.partition): one for one in found.moved if one.taker in begun.new_consumers}
+    back = {(one.topic, one.partition): one for one in found.moved if one.giver in begun.new_consumers}
     assert sorted(there) == sorted(back) == every_partition(shop)
-    assert all(one.measured for one in found.moved)
+    assert len(found.moved) == 4 * PARTITIONS
+    assert len(of_first_step) == PARTITIONS
+    assert all(one.measured for one in back.values())
+    # In the second step the gate may have shut before the new owner's first record: such a move is never measured.
+    assert all(there[one].measured for one in of_first_step)
     shop.judge()
 
 
