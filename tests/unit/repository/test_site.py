@@ -5,10 +5,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from selenium import webdriver
 
-from tests import reference
+from tests import diagrams, reference
+from tests.integration.browser import CHROMIUM, DRIVER, FLAGS
 
 ROOT = Path(__file__).parents[3]
 OUTSIDE = ("README.md", "CONTRIBUTING.md", "tests/README.md", "CHANGELOG.md")
@@ -56,7 +59,7 @@ def test_a_link_that_leads_nowhere_ends_the_build(text: str, tmp_path: Path) -> 
     docs.mkdir()
     (docs / "index.md").write_text(f"# Here\n\n{text}\n")
     config = tmp_path / "mkdocs.yml"
-    config.write_text(f"INHERIT: {ROOT / 'mkdocs.yml'}\ndocs_dir: {docs}\nnav: [index.md]\n")
+    config.write_text(f"INHERIT: {ROOT / 'mkdocs.yml'}\ndocs_dir: {docs}\nnav: [index.md]\nhooks: []\n")
     done = build(config, tmp_path / "site")
     assert done.returncode != 0
     assert "gone" in done.stderr
@@ -78,9 +81,63 @@ def test_no_page_fetches_anything_from_outside(site: Path) -> None:
     assert [
         f"{page.name}: {hit[0]}" for page in site.rglob("*.html") for hit in fetched.finditer(page.read_text())
     ] == []
-    assert 'class="mermaid"' not in "".join(page.read_text() for page in site.rglob("*.html")), (
-        "the theme would fetch Mermaid"
-    )
+
+
+# The diagrams ------------------------------------------------------------------------------------------------------------
+
+
+def drawn_on_pages() -> dict[str, set[str]]:
+    """Page → the files that its diagrams are shown by."""
+    pages = {one: one.read_text() for one in (ROOT / "docs").rglob("*.md")}
+    shown = {
+        str(one.relative_to(ROOT / "docs").with_suffix(".html")): {
+            found.file.name for _, found in diagrams.diagrams(str(one.relative_to(ROOT / "docs")), text)
+        }
+        for one, text in pages.items()
+    }
+    return {page: files for page, files in shown.items() if files}
+
+
+@pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="Chromium and chromedriver are not installed")
+def test_a_browser_without_a_network_shows_every_diagram(site: Path, tmp_path: Path) -> None:
+    wanted = drawn_on_pages()
+    assert sum(map(len, wanted.values())) > 3
+    options = webdriver.ChromeOptions()
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path / 'profile'}", "--host-resolver-rules=MAP * ~NOTFOUND"):
+        options.add_argument(flag)
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    try:
+        for page, files in wanted.items():
+            driver.get((site / page).as_uri())
+            shown = driver.execute_script(
+                "return [...document.images].filter(one => one.naturalWidth > 100 && one.width > 100).map(one => one.src)"
+            )
+            assert files <= {one.rsplit("/", 1)[-1] for one in shown}, page
+    finally:
+        driver.quit()
+
+
+def test_no_diagram_stays_a_text_or_is_left_to_the_theme(site: Path) -> None:
+    text = "".join(page.read_text() for page in site.rglob("*.html"))
+    assert [
+        one for one in ('class="mermaid"', "language-mermaid", "stateDiagram", "sequenceDiagram") if one in text
+    ] == []
+
+
+def test_every_kept_drawing_is_of_a_page() -> None:
+    kept = {one.name for one in diagrams.FOLDER.iterdir()}
+    assert kept == set().union(*drawn_on_pages().values())
+
+
+def test_a_diagram_that_was_changed_and_not_drawn_ends_the_build() -> None:
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="state-machine.md"))
+    text = (ROOT / "docs" / "state-machine.md").read_text()
+    assert "images/diagrams/state-machine-1.svg" in diagrams.on_page_markdown(text, page)
+    with pytest.raises(ValueError, match=r"run python -m tests\.diagrams"):
+        diagrams.on_page_markdown(text.replace("[*] --> Initial", "[*] --> Stable"), page)
+
+
+# The reference -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", reference.PAGES)
