@@ -1,4 +1,4 @@
-"""The live page with 1,000 consumers and 10,000 partitions in a real browser: first paint, and what an update costs."""
+"""The live page over data that a test makes, in a real browser: its size, its links and its words."""
 
 import random
 import socket
