@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from coordinator_tasks.core.errors import DiscoveryUnavailable, Malformed, NodeMissing
+from coordinator_tasks.core.lag import LagStatus
 from coordinator_tasks.core.machine.world import World
 from coordinator_tasks.core.model import State
 from coordinator_tasks.core.partition_text import counted, ranges, shown
@@ -100,6 +101,7 @@ def data(seen: Now, trends: Trends) -> dict[str, Any]:
     every = standings(seen)
     trends.add(seen.cluster, seen.at, every)
     speeds = trends.speeds(seen.cluster, seen.at, every)
+    statuses = {one.topic: trends.statuses(seen.cluster, one.topic) for one in seen.topics}
     by_topic: dict[str, list[Standing]] = {}
     for one in every:
         by_topic.setdefault(one.topic, []).append(one)
@@ -110,12 +112,13 @@ def data(seen: Now, trends: Trends) -> dict[str, Any]:
         "now": round(seen.at, 3),
         "problem": seen.problem,
         "states": list(STATES),
+        "statuses": {status.name: said for status, said in words.LAG_STATUSES.items()},
         "topics": [
             {**_topic(one, by_topic.get(one.topic, []), speeds), "trend": trends.totals(seen.cluster, one.topic)}
             for one in seen.topics
         ],
         "owners": names,
-        "partitions": _columns(seen, every[:MOST_PARTITIONS], speeds, names),
+        "partitions": _columns(seen, every[:MOST_PARTITIONS], speeds, statuses, names),
         "moves": _moves(seen, names),
         "left_out": max(0, len(every) - MOST_PARTITIONS),
         "consumers": [_consumer(one, seen) for one in seen.consumers],
@@ -193,7 +196,11 @@ def advice(one: TopicSummary, standing: Sequence[Standing], lag: float, rate: fl
 
 
 def _columns(
-    seen: Now, every: Sequence[Standing], speeds: Mapping[tuple[str, int], float], names: Sequence[str]
+    seen: Now,
+    every: Sequence[Standing],
+    speeds: Mapping[tuple[str, int], float],
+    statuses: Mapping[str, Mapping[int, LagStatus]],
+    names: Sequence[str],
 ) -> dict[str, list[Any]]:
     """The partitions in columns: a tenth of the size of objects. Owners and topics are places in their lists; -1 = nobody."""
     owner_at = {name: place for place, name in enumerate(names)}
@@ -210,6 +217,7 @@ def _columns(
         "rate": [_number(one.rate) for one in every],
         "speed": [_number(speed) for speed in measured],
         "drain_s": [_number(drain_s(one.lag, one.rate, s)) for one, s in zip(every, measured, strict=True)],
+        "status": [s.name if (s := statuses[one.topic].get(one.partition)) is not None else None for one in every],
     }
 
 

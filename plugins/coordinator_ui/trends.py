@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from coordinator_tasks.core.lag import WINDOW, LagStatus, Look, partition_status
+
 KEEP_S = 3_600.0
 EVERY_S = 10.0
 MOST_POINTS = 500_000
@@ -18,6 +20,7 @@ MOST_TOTALS = 40
 SPEED_S = 8.0
 """A speed is measured over at least so long."""
 NOBODY = -1
+_NOT_KNOWN = 0  # Burrow's numbers begin with 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,8 @@ class _Points:
     owners: "array[int]" = field(default_factory=lambda: array("h"))
     names: list[str] = field(default_factory=list)
     positions: "array[float]" = field(default_factory=lambda: array("d"))
-    lags: "array[float]" = field(default_factory=lambda: array("f"))
+    lags: "array[float]" = field(default_factory=lambda: array("d"))
+    statuses: "array[int]" = field(default_factory=lambda: array("b"))
     total: float = math.nan
 
 
@@ -70,6 +74,7 @@ class Trends:
             kept.append(_moment(at, standings))
             while kept and (kept[0].at < at - KEEP_S or sum(one.size for one in kept) > MOST_POINTS):
                 kept.popleft()
+            _judge(kept, WINDOW * every_s)
 
     def speeds(self, cluster: str, at: float, standings: Iterable[Standing]) -> dict[tuple[str, int], float]:
         """(Topic, partition) → records per second that its present owner has read; one that moved meanwhile is left out."""
@@ -89,6 +94,14 @@ class Trends:
             if owner and owner == one.owner and read >= 0:
                 found[one.topic, one.partition] = read / (at - before.at)
         return found
+
+    def statuses(self, cluster: str, topic: str) -> dict[int, LagStatus]:
+        """Partition → Burrow's status at the last moment; what is not known is left out."""
+        with self._lock:
+            moments = reversed(self._moments.get(cluster, ()))
+            points = next((one.topics[topic] for one in moments if topic in one.topics), _Points())
+        found = zip(points.partitions, points.statuses, strict=True)
+        return {partition: LagStatus(status) for partition, status in found if status != _NOT_KNOWN}
 
     def totals(self, cluster: str, topic: str) -> list[float]:
         """Records behind of a whole topic in the last hour, at some `MOST_TOTALS` moments, the oldest first."""
@@ -131,3 +144,32 @@ def _moment(at: float, standings: Sequence[Standing]) -> _Moment:
         if not math.isnan(one.lag):
             points.total = one.lag + (0.0 if math.isnan(points.total) else points.total)
     return _Moment(at, topics, len(standings))
+
+
+def _judge(kept: deque[_Moment], window_s: float) -> None:
+    """The statuses of the newest moment. Looks from before a pause of more than a window count no more: nobody saw what was then."""
+    newest = kept[-1]
+    for topic, points in newest.topics.items():
+        looks: dict[int, list[Look]] = {partition: [] for partition in points.partitions}  # the newest first
+        wanting, later = set(looks), newest.at
+        for moment in reversed(kept):
+            past = moment.topics.get(topic)
+            if not wanting or later - moment.at > window_s:
+                break
+            if past is None:
+                continue
+            later = moment.at
+            for partition, position, lag in zip(past.partitions, past.positions, past.lags, strict=True):
+                if partition in wanting and not math.isnan(position):
+                    looks[partition].append(Look(moment.at, int(position), None if math.isnan(lag) else int(lag)))
+                    if len(looks[partition]) == WINDOW:
+                        wanting.discard(partition)
+        points.statuses.extend(_status(looks[p][::-1], newest.at, window_s) for p in points.partitions)
+
+
+def _status(looks: Sequence[Look], now: float, window_s: float) -> int:
+    """By the owner's word, as the metric is by Kafka's. While no owner says anything, the log's end is at least where it was."""
+    last = looks[-1] if looks else None
+    if last is None or last.lag is None or (last.lag == 0 and last.at < now):
+        return _NOT_KNOWN
+    return partition_status(looks, [last.offset + last.lag], last.lag, now, window_s)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from urllib.parse import quote
 
+from coordinator_tasks.core.lag import LagStatus
 from coordinator_tasks.core.model import Actor, Ending, State
 from coordinator_tasks.core.partition_text import ranges
 
@@ -21,6 +22,14 @@ _STATES: Mapping[State, str] = {
     State.STARTING: "waits until partitions are confirmed started",
     State.STABLE: "every partition is where it should be",
 }
+LAG_STATUSES: Mapping[LagStatus, str] = {
+    LagStatus.OK: "the lag is 0, or was 0 lately, or shrinks",
+    LagStatus.WARN: "it is read, and the lag does not shrink: see whether one consumer more would help",
+    LagStatus.STOP: "there is lag, and no owner says that it reads: see whether its owner runs",
+    LagStatus.STALL: "there is lag, and its owner answers and does not advance: resume it if it is paused, or read the owner's log",
+    LagStatus.REWIND: "the offset went back, and is not where it was yet, as after reset-offsets: it passes by itself",
+}
+"""What Burrow's status of a partition means, and what to do. ERR is of a group alone."""
 _GONE = re.compile(r"gone: (\S+) \((\w+)(?:: (.+))?\)")
 _PHRASES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"joined: (.+)"), r"\1 joined"),

@@ -3,16 +3,17 @@
 import random
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvicorn
-from coordinator_ui import live
+from coordinator_ui import live, words
 from coordinator_ui.access import may_read_cluster
 from coordinator_ui.routes import make_app
 from selenium import webdriver
+from selenium.webdriver.common.by import By
 
 from tests.integration.browser import CHROMIUM, DRIVER, FLAGS, Browser
 
@@ -73,6 +74,8 @@ def synthetic(round_: int) -> dict[str, Any]:
         "draining": False,
         "wanted": True,
         "notes": [],
+        "spark_ui": "",
+        "driver_log": "",
         "partitions": 10,
         "lag": 5,
     }
@@ -81,6 +84,7 @@ def synthetic(round_: int) -> dict[str, Any]:
         "now": 1_000_000.0 + round_,
         "problem": "",
         "states": list(live.STATES),
+        "statuses": {status.name: said for status, said in words.LAG_STATUSES.items()},
         "topics": [topic],
         "owners": owners,
         "moves": [],
@@ -96,6 +100,7 @@ def synthetic(round_: int) -> dict[str, Any]:
             "rate": [1.5] * PARTITIONS,
             "speed": [2.5] * PARTITIONS,
             "drain_s": [lag / 7 for lag in lags],
+            "status": ["OK"] * PARTITIONS,
         },
     }
 
@@ -105,16 +110,22 @@ class Synthetic:
 
     def __init__(self) -> None:
         self.answers = 0
+        self.make: Callable[[int], dict[str, Any]] = synthetic
 
     async def read(self, _cluster: str, _read: Any) -> tuple[None, dict[str, Any]]:
         self.answers += 1
-        return None, synthetic(self.answers)
+        return None, self.make(self.answers)
 
 
 @pytest.fixture
-def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def reader() -> Synthetic:
+    return Synthetic()
+
+
+@pytest.fixture
+def address(reader: Synthetic, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop")
-    app = make_app(Synthetic())  # type: ignore[arg-type]
+    app = make_app(reader)  # type: ignore[arg-type]
     app.dependency_overrides[may_read_cluster] = lambda: None
     listening = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
@@ -171,3 +182,88 @@ def test_rows_follow_the_scroll_bar_to_the_last_partition(browser: Browser) -> N
         return str(PARTITIONS - 1) in cells
 
     browser.until(last, "the last partition")
+
+
+# What others wrote -----------------------------------------------------------------------------------------------------
+
+MARKUP, RIGHT_TO_LEFT, LONG = '<img src="x" onerror="window.hit = 1">', "\u202e\u05e9\u05dc\u05d5\u05dd.gnp", "n" * 200
+TEXTS = (MARKUP, RIGHT_TO_LEFT, LONG)
+STATUSES = ("OK", "WARN", "STOP", "STALL", "REWIND", None)
+
+
+def hostile(round_: int) -> dict[str, Any]:
+    """Three topics of six partitions and three consumers, named by somebody who means harm."""
+    whole = synthetic(round_)
+    topic, consumer = whole["topics"][0], whole["consumers"][0]
+    said = ("says", "advice")
+    notes = ("host", "release", "code", "rack", "asked", "health")
+    whole["topics"] = [
+        {**topic, **dict.fromkeys(said, text), "topic": text, "overrides": [text], "partitions": len(STATUSES)}
+        for text in TEXTS
+    ]
+    whole["consumers"] = [
+        {**consumer, **dict.fromkeys(notes, text), "consumer": text, "notes": [text], "address": f"http://{text}:1"}
+        for text in TEXTS
+    ]
+    whole["consumers"][0] |= {"spark_ui": "javascript:window.hit=1", "driver_log": "data:text/html,x"}
+    whole["consumers"][2] |= {"spark_ui": f"http://driver:4040/{LONG}", "driver_log": "https://logs/?a=%3Cb%3E"}
+    whole["owners"] = list(TEXTS)
+    places = [(topic, partition) for topic in range(len(TEXTS)) for partition in range(len(STATUSES))]
+    columns = {name: column[: len(places)] for name, column in whole["partitions"].items()}
+    whole["partitions"] = columns | {
+        "topic": [topic for topic, _ in places],
+        "partition": [partition for _, partition in places],
+        "owner": [partition % len(TEXTS) for _, partition in places],
+        "status": [STATUSES[partition] if topic == 0 else "OK" for topic, partition in places],
+    }
+    return whole
+
+
+@pytest.fixture(params=[1_280, 390], ids=["desk", "phone"])
+def width(browser: Browser, reader: Synthetic, request: pytest.FixtureRequest) -> int:
+    """The hostile page in a window of this width."""
+    wide = int(request.param)
+    reader.make = hostile
+    metrics = {"width": wide, "height": 900, "deviceScaleFactor": 1, "mobile": wide < 640}
+    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    browser.open("/live")
+    browser.until(lambda: told(browser, "now") > 0, "the first data")
+    return wide
+
+
+def texts(browser: Browser, css: str) -> list[str]:
+    script = "return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent)"
+    return list(browser.driver.execute_script(script, css))
+
+
+def test_what_others_wrote_stays_text_and_makes_no_page_wider(browser: Browser, width: int) -> None:
+    assert set(texts(browser, "[aria-label=Topics] tbody th")) == set(TEXTS)
+    assert texts(browser, "[aria-label=Consumers] .space [role=cell]:first-child") == list(TEXTS)
+    assert browser.driver.execute_script("return [window.hit, document.images.length]") == [None, 0]
+    assert browser.driver.execute_script("return document.documentElement.scrollWidth") <= width
+    script = "return [...document.querySelectorAll(arguments[0])].map((one) => one.scrollWidth - one.clientWidth)"
+    boxes = ".scroll" if width < 640 else ".scroll, .virtual"
+    assert set(browser.driver.execute_script(script, boxes)) == {0}, "no column is out of sight"
+
+
+def test_only_addresses_of_pages_are_links(browser: Browser, width: int) -> None:
+    links = browser.driver.find_elements(By.CSS_SELECTOR, "[aria-label=Consumers] a[target=_blank]")
+    assert [(one.get_attribute("href"), one.text, one.get_attribute("rel")) for one in links] == [
+        (f"http://driver:4040/{LONG}", "Spark UI", "noopener noreferrer"),
+        ("https://logs/?a=%3Cb%3E", "log", "noopener noreferrer"),
+    ]
+    for link in links:
+        browser.driver.execute_script("arguments[0].scrollIntoView({ inline: 'nearest' })", link)
+        box = link.rect
+        assert 0 <= box["x"] <= box["x"] + box["width"] <= width, "a person can reach it"
+
+
+def test_a_status_that_needs_somebody_says_what_it_means_and_what_to_do(browser: Browser, width: int) -> None:
+    meanings = {status.name: said for status, said in words.LAG_STATUSES.items()}
+    cells = browser.find_all("[aria-label=Partitions] .space .row:not([hidden]) [role=cell]:nth-child(4) span")
+    said = [(one.text, one.get_attribute("title")) for one in cells]
+    assert said == [(one, meanings[one]) if one else ("–", "not known") for one in STATUSES]
+    legend = zip(texts(browser, ".meanings dt"), texts(browser, ".meanings dd"), strict=True)
+    assert dict(legend) == meanings
+    first = browser.find("[aria-label=Topics] tbody tr").text
+    assert all(f"{one} 1 partition: {said}" in first for one, said in meanings.items() if one != "OK")

@@ -1,6 +1,6 @@
 "use strict";
 (() => {
-  const EVERY_MS = 3000, TREND_MS = 10000, ROW_PX = 30, MOST_TOPICS = 50, LABEL_PX = 150, GAP_S = 90;
+  const EVERY_MS = 3000, TREND_MS = 10000, ROW_PX = 30, MOST_TOPICS = 50, LABEL_PX = 150, GAP_S = 90, BETWEEN_PX = 8, SIDES_PX = 24;
   const KEYS = { runs: "--cell", gives: "--moving", takes: "--starting", paused: "--starting-bg", idle: "--muted", unknown: "--moving-bg", nobody: "--bad" };
 
   // Everything that somebody wrote becomes the text of an element, never markup.
@@ -26,6 +26,9 @@
   const clock = (at) => new Date(at * 1000).toISOString().slice(11, 19);
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const state = (name, text = name) => el("span", { class: `state ${name}`, text });
+  // Burrow's status of a partition; the server says what it means.
+  const status = (name, text = name) => el("span", { class: `state ${name}`, text, title: seen.data.statuses[name] });
+  const STAND = ["STOP", "STALL", "REWIND"];
   const seen = {};  // what the page shows now
 
   // A table of any length: only the rows in view are elements, and they are used again.
@@ -36,10 +39,12 @@
       for (const one of columns) this.head.append(this.title(one));
       this.space = el("div", { class: "space", role: "rowgroup" });
       this.box = el("div", { class: "virtual", role: "table", "aria-label": label, tabindex: "0" }, this.head, this.space);
-      for (const row of [this.head]) row.style.gridTemplateColumns = this.widths();
+      this.head.style.gridTemplateColumns = this.widths();
+      this.box.style.setProperty("--least", `${this.least()}px`);
       this.box.addEventListener("scroll", () => this.paint(), { passive: true });
     }
     widths() { return this.columns.map((one) => one.width).join(" "); }
+    least() { return this.columns.reduce((sum, one) => sum + parseInt(one.width.replace("minmax(", ""), 10) + BETWEEN_PX, SIDES_PX - BETWEEN_PX); }
     title(one) {
       const cell = el("span", { role: "columnheader", class: one.number ? "number" : "" });
       if (!one.sort) { cell.textContent = one.title; return cell; }
@@ -111,28 +116,29 @@
       if (data.topics[of.topic[i]].topic !== topic) continue;
       const way = moves.get(`${of.topic[i]} ${of.partition[i]}`);
       const who = way ? `${owner(data, way[0])} → ${owner(data, way[1])}` : owner(data, of.owner[i]);
-      found.push({ topic, partition: of.partition[i], owner: who, place: of.owner[i], way, state: data.states[of.state[i]], lag: of.lag[i], lag_s: of.lag_s[i], rate: of.rate[i], speed: of.speed[i], drain: of.drain_s[i] });
+      found.push({ topic, partition: of.partition[i], owner: who, place: of.owner[i], way, state: data.states[of.state[i]], lag: of.lag[i], lag_s: of.lag_s[i], rate: of.rate[i], speed: of.speed[i], drain: of.drain_s[i], status: of.status[i] });
     }
     return found;
   };
 
   const PARTITIONS = [
-    { title: "Partition", width: "84px", number: true, text: (r) => String(r.partition), sort: (r) => r.partition },
+    { title: "Partition", width: "72px", number: true, text: (r) => String(r.partition), sort: (r) => r.partition },
     { title: "Owner", width: "minmax(120px, 2fr)", text: (r) => r.owner, sort: (r) => r.owner },
-    { title: "Does", width: "84px", key: (r) => r.state, nodes: (r) => [state(r.state)], sort: (r) => r.state },
-    { title: "Lag", width: "90px", number: true, text: (r) => number(r.lag), sort: (r) => r.lag },
-    { title: "Behind", width: "100px", number: true, text: (r) => duration(r.lag_s), sort: (r) => r.lag_s },
-    { title: "Written/s", width: "90px", number: true, text: (r) => number(r.rate), sort: (r) => r.rate },
-    { title: "Read/s", width: "90px", number: true, text: (r) => number(r.speed), sort: (r) => r.speed },
-    { title: "Empty in", width: "130px", number: true, text: (r) => duration(r.drain), sort: (r) => r.drain },
-    { title: "Ask for", width: "170px", key: (r) => `${r.topic} ${r.partition} ${r.place} ${r.state}`, nodes: (r) => [
+    { title: "Does", width: "76px", key: (r) => r.state, nodes: (r) => [state(r.state)], sort: (r) => r.state },
+    { title: "Status", width: "82px", key: (r) => String(r.status), nodes: (r) => [r.status ? status(r.status) : el("span", { text: "–", title: "not known" })], sort: (r) => r.status && Object.keys(seen.data.statuses).indexOf(r.status) },
+    { title: "Lag", width: "84px", number: true, text: (r) => number(r.lag), sort: (r) => r.lag },
+    { title: "Behind", width: "92px", number: true, text: (r) => duration(r.lag_s), sort: (r) => r.lag_s },
+    { title: "Written/s", width: "74px", number: true, text: (r) => number(r.rate), sort: (r) => r.rate },
+    { title: "Read/s", width: "70px", number: true, text: (r) => number(r.speed), sort: (r) => r.speed },
+    { title: "Empty in", width: "120px", number: true, text: (r) => duration(r.drain), sort: (r) => r.drain },
+    { title: "Ask for", width: "156px", key: (r) => `${r.topic} ${r.partition} ${r.place} ${r.state}`, nodes: (r) => [
       el("button", { type: "button", class: "act plain", text: "trend", onclick: () => choose(r.topic, r.partition) }),
       ask("pin", { topic: r.topic, partitions: r.partition, ...(r.place >= 0 ? { consumer: r.owner } : {}) }, "pin"),
       r.state === "paused" ? ask("resume", { topic: r.topic, partitions: r.partition }, "resume") : ask("pause", { topic: r.topic, partitions: r.partition }, "pause"),
     ] },
   ];
   const CONSUMERS = [
-    { title: "Consumer", width: "minmax(100px, 2fr)", text: (r) => r.consumer, sort: (r) => r.consumer },
+    { title: "Consumer", width: "minmax(90px, 2fr)", text: (r) => r.consumer, sort: (r) => r.consumer },
     { title: "Is", width: "84px", key: (r) => r.presence, nodes: (r) => [state(r.presence.replace(/ /g, "-"), r.presence)], sort: (r) => r.presence },
     { title: "Host", width: "minmax(120px, 1.4fr)", text: (r) => r.address ? `${r.host}${r.address.slice(r.address.lastIndexOf(":"))}` : "–", sort: (r) => r.host },
     { title: "Version", width: "76px", text: (r) => [r.release || "–", r.code].filter(Boolean).join(", "), sort: (r) => r.release },
@@ -141,12 +147,12 @@
     { title: "Last seen", width: "76px", text: (r) => r.answers ? "now" : r.absent_since ? `${duration(seen.data.now - r.absent_since)} ago` : "no answer", sort: (r) => r.answers ? 0 : 1 },
     { title: "Partitions", width: "76px", number: true, text: (r) => String(r.partitions), sort: (r) => r.partitions },
     { title: "Lag", width: "72px", number: true, text: (r) => number(r.lag), sort: (r) => r.lag },
-    { title: "Notes", width: "minmax(100px, 2fr)", text: (r) => [r.asked, ...r.notes, r.health === "ok" ? "" : r.health, r.wanted ? "" : "in no fleet"].filter(Boolean).join("; "), sort: (r) => r.notes.length },
+    { title: "Notes", width: "minmax(80px, 2fr)", text: (r) => [r.asked, ...r.notes, r.health === "ok" ? "" : r.health, r.wanted ? "" : "in no fleet"].filter(Boolean).join("; "), sort: (r) => r.notes.length },
     { title: "Ask for", width: "116px", key: (r) => `${r.consumer} ${r.presence}`, nodes: (r) => [
       r.draining ? ask("undrain", { consumer: r.consumer }) : ask("drain", { consumer: r.consumer }),
       r.isolated ? ask("readmit", { consumer: r.consumer }) : ask("isolate", { consumer: r.consumer }),
     ] },
-    { title: "Opens", width: "116px", key: (r) => `${r.spark_ui} ${r.driver_log}`, nodes: (r) => [outside(r.spark_ui, "Spark UI"), outside(r.driver_log, "log")] },
+    { title: "Opens", width: "104px", key: (r) => `${r.spark_ui} ${r.driver_log}`, nodes: (r) => [outside(r.spark_ui, "Spark UI"), outside(r.driver_log, "log")] },
   ];
 
   const spark = (points) => {
@@ -162,7 +168,8 @@
   const topicRow = (one) => {
     const name = el("button", { type: "button", class: "plain name long", title: one.topic, text: one.topic, "aria-pressed": String(one.topic === seen.topic), onclick: () => choose(one.topic) });
     const label = one.problem ? state("gone", "cannot be read") : one.unowned ? state("unowned", `${one.state}, not owned`) : state(one.state);
-    const says = el("td", { "data-label": "Waits for" }, el("bdi", { text: one.says }), ...one.overrides.map((text) => el("div", { class: "muted", text })));
+    const ill = Object.entries(seen.told.get(one.topic)).map(([name, count]) => el("div", {}, status(name), ` ${count} ${count === 1 ? "partition" : "partitions"}: ${seen.data.statuses[name]}`));
+    const says = el("td", { "data-label": "Waits for" }, el("bdi", { text: one.says }), ...ill, ...one.overrides.map((text) => el("div", { class: "muted" }, el("bdi", { text }))));
     return el("tr", {}, el("th", { scope: "row" }, el("bdi", {}, name)), el("td", { "data-label": "State" }, label, one.since ? el("div", { class: "muted", text: duration(Math.max(0, seen.data.now - one.since)) }) : ""), says,
       el("td", { class: "nowrap", "data-label": "Lag" }, el("div", { text: one.lag === null ? "not known" : `${number(one.lag)} records` }), el("div", { class: "muted", text: one.lag && one.lag_s !== null ? `${duration(one.lag_s)} behind` : "" }), el("div", { class: "muted", text: one.lag ? (one.drain_s === null ? "speed not known yet" : one.drain_s === "never" ? "it grows" : `empty in ${duration(one.drain_s)}`) : "" })),
       el("td", { "data-label": "Last hour" }, spark(one.trend)),
@@ -170,7 +177,13 @@
       el("td", { "data-label": "Ask for" }, ask("preview", { topics: one.topic, join: 1 }, "preview"), ask("pause", { topic: one.topic }), ask("freeze", { topic: one.topic })));
   };
 
-  const rank = (one) => (one.problem ? 0 : one.unowned ? 1 : one.state !== "Stable" ? 2 : 3);
+  // Topic → status → how many of its partitions have it; of those statuses that need somebody.
+  const told = (data) => {
+    const found = data.topics.map(() => ({})), of = data.partitions;
+    for (let i = 0; i < of.partition.length; i += 1) if (of.status[i] && of.status[i] !== "OK") found[of.topic[i]][of.status[i]] = (found[of.topic[i]][of.status[i]] || 0) + 1;
+    return new Map(data.topics.map((one, at) => [one.topic, found[at]]));
+  };
+  const rank = (one) => (one.problem ? 0 : one.unowned ? 1 : one.state !== "Stable" ? 2 : STAND.some((name) => seen.told.get(one.topic)[name]) ? 3 : 4);
   const showTopics = (data) => {
     const wanted = seen.find.value.trim().toLowerCase();
     const rows = data.topics.filter((one) => one.topic.toLowerCase().includes(wanted)).sort((a, b) => rank(a) - rank(b) || (b.lag || 0) - (a.lag || 0) || (a.topic < b.topic ? -1 : 1));
@@ -233,7 +246,7 @@
   };
 
   const show = (data) => {
-    seen.data = data;
+    seen.data = data; seen.told = told(data);
     if (!data.topics.some((one) => one.topic === seen.topic)) { seen.topic = data.topics.length ? [...data.topics].sort((a, b) => rank(a) - rank(b))[0].topic : ""; seen.partition = null; }
     showTopics(data);
     seen.problem.hidden = !data.problem; seen.problem.textContent = data.problem;
@@ -247,6 +260,7 @@
       seen.panelSays.replaceChildren(el("bdi", { text: one.says }), ` Epoch ${one.epoch}, ${one.partitions} partitions.${data.left_out ? ` ${data.left_out} partitions of this cluster are left out.` : ""}`);
       showMatrix();
       seen.partitions.show(seen.rows);
+      if (!seen.meanings.children.length) seen.meanings.append(...Object.entries(data.statuses).flatMap(([name, text]) => [el("dt", {}, status(name)), el("dd", { text })]));
     }
     const wanted = seen.findConsumer.value.trim().toLowerCase();
     seen.consumers.show(wanted ? data.consumers.filter((each) => `${each.consumer} ${each.presence} ${each.host} ${each.rack}`.toLowerCase().includes(wanted)) : data.consumers);
@@ -265,12 +279,12 @@
     seen.panelName = el("bdi", { class: "long" }); seen.panelSays = el("p", { class: "lead" });
     seen.panelLink = el("a", { text: "History and reasons" }); seen.panelHistory = el("a", { text: "All its rebalances" });
     seen.trendTitle = el("h3", { text: "Records behind, by owner" }); seen.trendNote = el("p", { class: "muted" }); seen.trendBox = el("div", { class: "plot" });
-    seen.canvas = el("canvas", { role: "img", class: "matrix" }); seen.tip = el("p", { class: "muted tip", text: " " });
+    seen.canvas = el("canvas", { role: "img", class: "matrix" }); seen.tip = el("p", { class: "muted tip", text: " " }); seen.meanings = el("dl", { class: "facts meanings" });
     seen.partitions = new Grid("Partitions", PARTITIONS, "The topic has no partition."); seen.consumers = new Grid("Consumers", CONSUMERS, "No consumer is registered or wanted.");
     seen.count = el("span", { class: "muted" });
     const keys = Object.keys(KEYS).flatMap((name) => [el("span", { class: "nowrap" }, el("span", { class: `key cell-${name}` }), name), " "]);
     seen.panel = el("section", { hidden: "" }, el("h2", {}, "Topic ", seen.panelName), seen.panelSays, el("p", {}, seen.panelLink, " · ", seen.panelHistory),
-      seen.trendTitle, seen.trendBox, seen.trendNote, el("h3", { text: "Who has which partition" }), el("div", {}, seen.canvas), seen.tip, el("p", { class: "muted" }, ...keys), el("h3", { text: "Partitions" }), seen.partitions.box);
+      seen.trendTitle, seen.trendBox, seen.trendNote, el("h3", { text: "Who has which partition" }), el("div", {}, seen.canvas), seen.tip, el("p", { class: "muted" }, ...keys), el("h3", { text: "Partitions" }), seen.partitions.box, el("p", { class: "muted", text: "Status, by Burrow's rules, from the last ten moments of the trend:" }), seen.meanings);
     seen.canvas.addEventListener("mousemove", (event) => { const row = seen.pick && seen.pick(event); seen.tip.textContent = row ? `Partition ${row.partition}: ${row.owner}, ${row.state}, lag ${number(row.lag)}` : " "; });
     root.append(el("p", { class: "bar-line" }, el("label", {}, seen.refresh, " Refresh every 3 s"), seen.when), seen.problem,
       el("h2", { text: "Topics" }), seen.find, el("div", { class: "scroll" }, el("table", { class: "cards", "aria-label": "Topics" }, el("thead", {}, el("tr", {}, ...heads.map((text) => el("th", { scope: "col", text })))), seen.topicBody)), seen.topicMore,

@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import random
+from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -14,6 +16,7 @@ from coordinator_ui.live import advice, drain_s
 from coordinator_ui.topic_summary import TopicSummary
 from coordinator_ui.trends import EVERY_S, KEEP_S, MOST_POINTS, Standing, Trends
 
+from coordinator_tasks.core.lag import WINDOW, LagStatus
 from coordinator_tasks.core.model import (
     ConsumerStatus,
     Fleet,
@@ -25,6 +28,7 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.service import directives, fleet
 from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.survey import _LagWindow
 from tests.fakes.cluster import Cluster
 from tests.unit.plugins.pages_site import NASTY, pages_of, register, stable, text_of, under_way
 
@@ -122,6 +126,21 @@ def test_the_speed_is_measured_between_two_looks(shop: Cluster) -> None:
     assert topic["advice"].startswith("Another consumer would help little: partition 0")
 
 
+def test_each_partition_has_burrows_status_and_the_answer_says_what_it_means(shop: Cluster) -> None:
+    stable(shop, {0: "a", 1: "a", 2: "b"})
+    client = pages_of(shop)
+    client.app.state.shared._fresh_s = -1.0  # type: ignore[attr-defined]
+    data: Any = {}
+    for look in range(WINDOW):
+        answers(shop, "a", {0: 5, 1: 0}, position=100)
+        answers(shop, "b", {2: 5 + look}, position=100 + look)
+        data = client.get("/api/v1/clusters/shop/live").json()
+        assert (data["partitions"]["status"][:3] == ["OK", "OK", "OK"]) == (look < WINDOW - 1)
+        shop.clock.sleep(EVERY_S)
+    assert data["partitions"]["status"] == ["STALL", "OK", "WARN", None]
+    assert {one.name for one in LagStatus if one is not LagStatus.ERR} == set(data["statuses"])
+
+
 def test_viewers_share_one_look(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     stable(shop, {0: "a"})
     looks: list[str] = []
@@ -192,6 +211,54 @@ def test_many_partitions_are_kept_more_rarely() -> None:
         trends.add("shop", float(at), many)
     (points,) = trends.series("shop", "orders").values()
     assert points[1][0] - points[0][0] >= KEEP_S * len(many) / MOST_POINTS
+
+
+def statuses(looks: Iterable[tuple[float, float, float]]) -> list[str]:
+    """The status of a partition after each look at (time, position, lag); empty = not known."""
+    trends, found = Trends(), []
+    for at, position, lag in looks:
+        trends.add("shop", at, [Standing("orders", 0, "a", position, lag)])
+        status = trends.statuses("shop", "orders").get(0)
+        found.append(status.name if status is not None else "")
+    return found
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_page_and_the_metric_judge_the_same_looks_alike(seed: int) -> None:
+    chance, metric = random.Random(seed), _LagWindow()
+    position, end, looks, said = 0, 0, [], []
+    for step in range(60):
+        end += chance.choice((0, 5))
+        position = max(0, min(end, position + chance.choice((0, 0, 0, 5, -3) if step % 20 else (5,))))
+        at = EVERY_S * step
+        metric.see(position, end, at, told=True)
+        said.append(metric.lag("g", "orders", 0, "a", at, WINDOW * EVERY_S, told=True).status.name)
+        looks.append((at, float(position), float(end - position)))
+    assert statuses(looks) == said
+
+
+def test_a_partition_of_which_nobody_says_anything_stops_after_a_window() -> None:
+    silent = [(EVERY_S * step, math.nan, math.nan) for step in range(3, 4 + WINDOW)]
+    behind = [(EVERY_S * step, 100.0, 7.0) for step in range(3)]
+    level = [(EVERY_S * step, 100.0, 0.0) for step in range(3)]
+    assert statuses(behind + silent) == ["OK"] * (3 + WINDOW) + ["STOP"]
+    assert statuses(level + silent) == ["OK"] * 3 + [""] * len(silent), "nobody knows what was written since"
+    assert statuses(silent) == [""] * len(silent)
+
+
+def test_nothing_is_judged_by_looks_from_before_a_pause_without_viewers() -> None:
+    before = [(EVERY_S * step, 100.0, 7.0) for step in range(WINDOW)]
+    later = EVERY_S * WINDOW * 3
+    assert statuses([*before, (later, math.nan, math.nan)])[-2:] == ["STALL", ""]
+    assert statuses([*before, (later, 100.0, 7.0)])[-1] == "OK"
+
+
+def test_a_look_at_one_topic_keeps_the_statuses_of_the_others() -> None:
+    trends = Trends()
+    for step in range(WINDOW + 2):
+        others = [Standing("others", 0, "a", 100.0, 7.0)] if step % 6 else []
+        trends.add("shop", EVERY_S * step, [Standing("orders", 0, "a", 100.0, 7.0), *others])
+    assert trends.statuses("shop", "orders") == trends.statuses("shop", "others") == {0: LagStatus.STALL}
 
 
 # What helps ------------------------------------------------------------------------------------------------------------
