@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from confluent_kafka import (
+    OFFSET_INVALID,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
@@ -51,7 +52,11 @@ class _Client:
         return {p: offset for p, offset in found.items() if offset >= 0}
 
     def _listed(self, topic: str, specs: Mapping[int, Any], missing: Collection[int] = ()) -> dict[int, int]:
-        """Partition → offset; partitions whose error is in `missing` are left out."""
+        """Partition → offset; partitions whose error is in `missing` are left out.
+
+        While a partition's leader is dying, librdkafka may answer without an error and without an offset: that is no offset
+        of the log (librdkafka 2.16).
+        """
         if not specs:
             return {}
         asked = {partition: TopicPartition(topic, partition) for partition in sorted(specs)}
@@ -63,7 +68,12 @@ class _Client:
             )
         )
         found = {p: answers.get(one, f"partition {topic}-{p}", missing) for p, one in asked.items()}
-        return {p: int(answer.offset) for p, answer in found.items() if answer is not None}
+        listed = {p: int(answer.offset) for p, answer in found.items() if answer is not None}
+        for partition in [p for p, offset in listed.items() if offset == OFFSET_INVALID]:
+            if not missing:
+                raise self._broker.unavailable(f"partition {topic}-{partition}: no broker says its offset")
+            del listed[partition]
+        return listed
 
     def _topics(self, topics: Collection[str]) -> dict[str, Any]:
         names = sorted(set(topics))

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo
 
 from coordinator_tasks.adapters import broker, kafka
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
@@ -78,6 +79,19 @@ def test_a_trouble_that_the_library_tells_once_is_named_until_an_answer_comes(mo
     assert "Connection refused" in str(made._broker.unavailable("no answer"))
     made.committed({"g": {"t": [0]}})
     assert "Connection refused" not in str(made._broker.unavailable("no answer"))
+
+
+def test_an_answer_without_an_offset_is_no_offset_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"bootstrap.servers": "127.0.0.1:1"}
+    offsets, coordinator = ConfluentGroupOffsets(settings, "g"), ConfluentKafkaAdmin(settings)
+    answers = {TopicPartition("t", p): ListOffsetsResultInfo(at, -1, -1) for p, at in ((0, 7), (1, OFFSET_INVALID))}
+    for one in (offsets, coordinator):
+        monkeypatch.setattr(one._broker, "results", lambda _, one=one: broker._Results(answers, one._broker))
+    assert offsets.ends("t", [0, 1]) == {0: 7}
+    assert offsets.beginnings("t", [0, 1]) == {0: 7}
+    for ask in (lambda: coordinator.bounds("t", [0, 1]), lambda: offsets.at_times("t", {0: 1, 1: 1})):
+        with pytest.raises(KafkaUnavailable, match="partition t-1: no broker says its offset"):
+            ask()
 
 
 def test_that_all_brokers_are_down_does_not_hide_why(monkeypatch: pytest.MonkeyPatch) -> None:
