@@ -37,6 +37,12 @@ def figures(report: Path) -> dict[str, str]:
     return {one.attrib["name"]: one.attrib["value"] for one in properties}
 
 
+def skipped(report: Path) -> str:
+    """Why it was skipped; empty = it was not."""
+    found = next(ElementTree.parse(report).iter("skipped"), None) if report.exists() else None
+    return "" if found is None else found.attrib.get("message") or "skipped"
+
+
 def run(notes: Notes, test: str) -> None:
     """One test in a process of its own; its whole output stays in a file."""
     name = test.removeprefix("tests/").replace("/", "-").replace("::", "-")
@@ -46,7 +52,9 @@ def run(notes: Notes, test: str) -> None:
     with log.open("w") as output:
         command = [*PYTEST, f"--junit-xml={report}", test]
         code = subprocess.run(command, check=False, stdout=output, stderr=output, timeout=LIMIT_S).returncode
-    problems = [] if code == 0 else [f"exit code {code}, see {log}"]
+    problems = [f"exit code {code}, see {log}"] if code else []
+    # Nothing is said to have passed that has not run.
+    problems += [why] if (why := skipped(report)) else []
     notes.add(PART, test, problems=problems, seconds=round(time.monotonic() - begun), **figures(report))
 
 

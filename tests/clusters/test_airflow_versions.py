@@ -251,7 +251,7 @@ def pages(story: Story, folder: Path) -> None:
         browser.until(lambda: f"{PREFIX}rebalance" in browser.find("#root").text, "the DAGs")
         shot("dags")
         browser.open("/")
-        browser.click("Topics")
+        browser.open_page("Topics")
         browser.enter()
         browser.until(lambda: TOPIC in browser.find("main").text, "the topics")
         shot("topics")

@@ -66,6 +66,18 @@ class Browser:
 
         self.until(found, f"a link {text!r}")
 
+    def open_page(self, text: str) -> None:
+        """A page of ours, by its link in Airflow's navigation; Airflow 3.2 has several of them in a menu."""
+
+        def found() -> bool:
+            menu = self.driver.find_elements(By.XPATH, "//button[normalize-space()='Plugins']")
+            if menu and not self.driver.find_elements(By.PARTIAL_LINK_TEXT, text):
+                menu[0].click()
+            self.driver.find_element(By.PARTIAL_LINK_TEXT, text).click()
+            return True
+
+        self.until(found, f"the page {text!r}")
+
     def enter(self) -> None:
         """Look into the frame in which Airflow shows a page of ours."""
         self.leave()
