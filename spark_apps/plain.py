@@ -8,6 +8,7 @@ Tests and benchmarks use it. It also shows what a consumer needs beside the agen
 import argparse
 import json
 import logging
+import os
 import sys
 import threading
 import time
@@ -357,11 +358,18 @@ def _table(topic: str, records: Sequence[Record]) -> pa.Table:
 
 
 class FileSink:
-    """Writes one JSON line per record: the consumer, the epoch and the time. Flushes with every batch."""
+    """Writes one JSON line per record: the consumer, the epoch and the time. Flushes with every batch.
+
+    A process that is killed while it writes may leave the beginning of a line. The next one ends that line before its own first
+    one, and reads its record again.
+    """
 
     def __init__(self, path: str, consumer: str) -> None:
         self._consumer = consumer
+        torn = path != "-" and _is_torn(Path(path))
         self._file: TextIO = sys.stdout if path == "-" else Path(path).open("a", encoding="utf-8")  # noqa: SIM115 - as long as the process
+        if torn:
+            self._file.write("\n")
         self._lock = threading.Lock()
 
     def __call__(self, topic: str, records: Sequence[Record]) -> None:
@@ -382,6 +390,15 @@ class FileSink:
             "processed_at": now,
             "value": (message.value() or b"").decode("utf-8", "replace"),
         }
+
+
+def _is_torn(file: Path) -> bool:
+    """Whether its last line has no end."""
+    if not file.is_file() or not file.stat().st_size:
+        return False
+    with file.open("rb") as opened:
+        opened.seek(-1, os.SEEK_END)
+        return opened.read() != b"\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

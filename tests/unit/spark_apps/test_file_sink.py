@@ -1,0 +1,56 @@
+"""The plain consumer's file of JSON lines."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from spark_apps.plain import FileSink
+from spark_apps.records.batches import Range
+
+
+@dataclass
+class Message:
+    at: int
+
+    def offset(self) -> int:
+        return self.at
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 1_500
+
+    def value(self) -> bytes:
+        return b"text\xff"
+
+
+def written(path: Path, offset: int) -> list[str]:
+    FileSink(str(path), "a")("orders", [(Range(2, offset, offset + 1, 7), cast("Any", Message(offset)))])
+    return path.read_text().splitlines()
+
+
+def test_a_row_says_who_processed_what(tmp_path: Path) -> None:
+    (line,) = written(tmp_path / "rows.jsonl", 5)
+    row = json.loads(line)
+    assert row.pop("processed_at") > 1.5
+    assert row == {
+        "consumer": "a",
+        "topic": "orders",
+        "partition": 2,
+        "epoch": 7,
+        "offset": 5,
+        "produced_at": 1.5,
+        "value": "text�",
+    }
+
+
+@pytest.mark.parametrize(("before", "kept"), [("", []), ('{"offset": 4}\n', ['{"offset": 4}']), ('{"off', ['{"off'])])
+def test_the_first_row_of_a_process_begins_a_line_whatever_a_killed_one_has_left(
+    tmp_path: Path, before: str, kept: list[str]
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(before)
+    *first, last = written(path, 5)
+    assert first == kept
+    assert json.loads(last)["offset"] == 5
