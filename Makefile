@@ -85,7 +85,7 @@ search: install  ## every state that the rules can reach, within the bounds of d
 mutants: install  ## which suite notices which broken rule; LIMIT= seconds, goes on where build/mutants.json ends
 	@$(BIN)/python -m tests.simulation.mutation $(if $(LIMIT),--limit-s $(LIMIT))
 
-guards: install  ## changes every comparison and condition of the core and the agent; LIMIT= seconds, goes on where it ended
+guards: install  ## changes the core, the agent and the plain consumer, place by place; LIMIT= seconds, goes on where it ended
 	@$(BIN)/python -m tests.simulation.guards $(if $(LIMIT),--limit-s $(LIMIT))
 
 reader: install  ## both ways to read records on SEEDS topics of random content; START= the first seed, as a failure names it
