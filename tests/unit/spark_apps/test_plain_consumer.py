@@ -1,0 +1,238 @@
+"""The plain consumer around its reading threads: a reader for each topic, its end, and its command line."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from coordinator_tasks.adapters.clock import SystemClock
+from coordinator_tasks.core.errors import CoordinatorError, StoreUnavailable
+from coordinator_tasks.core.model import TopicNode
+from coordinator_tasks.settings import Settings
+from spark_apps import plain
+from spark_apps.agent.process.consumer_process import ConsumerSettings, Process
+from spark_apps.agent.settings import Identity, Terms
+from spark_apps.agent.threads.topics import Topics
+from spark_apps.delivery import Delivery, TransactionalSink
+from spark_apps.delivery.hooks import ConsumerRebalanceListener, Hooks
+from spark_apps.delivery.lineage import Dataset
+from spark_apps.records.batches import Range
+from tests.fakes.kafka import FakeKafka
+
+NODE = TopicNode("rogue:1", "g", 1, "g1", "id-1", initial_partitions=1)
+ROWS = Dataset("file", "/rows")
+SETTINGS = ConsumerSettings(Settings("c", "127.0.0.1:1", {"bootstrap.servers": "k:1"}), "a")
+
+
+class Client:
+    """A Kafka client without records; `made` has the settings and the end of each."""
+
+    made: list["Client"]
+
+    def __init__(self, settings: dict[str, str], **_: object) -> None:
+        self.settings, self.closed = settings, False
+        self.made.append(self)
+
+    def list_topics(self, *_: object, **__: object) -> SimpleNamespace:
+        return SimpleNamespace(topics={"t": SimpleNamespace(partitions={}), "u": SimpleNamespace(partitions={})})
+
+    def consume(self, *_: object) -> list[object]:
+        return []
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@dataclass
+class Lineage:
+    """Notes what is told to OpenLineage."""
+
+    told: list[tuple[object, ...]] = field(default_factory=list)
+
+    def began(self, *what: object) -> None:
+        self.told.append(("began", *what))
+
+    def ended(self, *what: object) -> None:
+        self.told.append(("ended", *what))
+
+
+class FakeProcess:
+    """A process that serves by `work`."""
+
+    def __init__(self, work: Callable[[plain.PlainTopics], int]) -> None:
+        kafka = FakeKafka()
+        kafka.create_topic("t", 1)
+        self.settings, self.identity, self.clock = SETTINGS, Identity("a", "c", 1), SystemClock()
+        self.lineage = Lineage()
+        self.left: list[float | None] = []
+        self._work = work
+        self._offsets = kafka.offsets("g")
+
+    def connect(self, _node: TopicNode) -> object:
+        return self._offsets
+
+    def wake(self) -> None: ...
+
+    def leave(self, within_s: float | None) -> None:
+        self.left.append(within_s)
+
+    def run(self, topics: Topics) -> int:
+        return self._work(cast("plain.PlainTopics", topics))
+
+
+@pytest.fixture
+def clients(monkeypatch: pytest.MonkeyPatch) -> list[Client]:
+    made: list[Client] = []
+    monkeypatch.setattr(Client, "made", made, raising=False)
+    monkeypatch.setattr(plain, "Consumer", Client)
+    return made
+
+
+Serve = Callable[[Callable[[plain.PlainTopics], int]], FakeProcess]
+
+
+@pytest.fixture
+def serve(clients: list[Client], monkeypatch: pytest.MonkeyPatch) -> Serve:
+    """The process that the next consumers open."""
+
+    def prepared(work: Callable[[plain.PlainTopics], int]) -> FakeProcess:
+        process = FakeProcess(work)
+
+        @contextmanager
+        def opened(_settings: ConsumerSettings) -> Iterator[Process]:
+            yield cast("Process", process)
+
+        monkeypatch.setattr(plain, "open_process", opened)
+        return process
+
+    assert clients == []
+    return prepared
+
+
+def test_a_topic_that_appears_is_read_by_its_own_group_at_our_brokers(clients: list[Client]) -> None:
+    process = FakeProcess(lambda _: 0)
+    topics = plain.PlainTopics(cast("Process", process), plain.Output(lambda *_: None, writes=(ROWS,)))
+    assert topics.appeared("t", NODE) == ""
+    assert topics.names() == ("t",)
+    assert (topics.failure(), topics.trouble()) == ("", "")
+    assert clients[0].settings["group.id"] == "g"
+    assert clients[0].settings["bootstrap.servers"] == "k:1"
+    topics._topics["t"].problem = "no rights"
+    assert topics.failure() == "topic t: no rights"
+    topics.halt()
+    assert process.lineage.told == [("began", "t", "g", "k:1", (ROWS,)), ("ended", "t", "no rights")]
+    topics.close()
+
+
+def test_a_topic_is_delivered_as_the_output_says(clients: list[Client]) -> None:
+    store = cast("TransactionalSink", SimpleNamespace())
+    output = plain.Output(None, Delivery.EXACTLY_ONCE, store, Hooks(ConsumerRebalanceListener()))
+    topics = plain.PlainTopics(cast("Process", FakeProcess(lambda _: 0)), output)
+    topics.appeared("t", NODE)
+    assert topics.edit("t", lambda ownership: ownership.holdings.terms) == Terms(claims=True, listening=True)
+    assert topics._topics["t"].runner._sink is store
+    assert len(clients) == 1
+    topics.close()
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_every_reader_and_its_client_end_with_the_consumer(serve: Serve, clients: list[Client], broken: bool) -> None:
+    def work(topics: plain.PlainTopics) -> int:
+        for topic in ("t", "u"):
+            topics.appeared(topic, NODE)
+        if broken:
+            raise CoordinatorError("the id is in use")
+        return 1
+
+    process = serve(work)
+    consumer = plain.PlainConsumer(SETTINGS, lambda *_: None)
+    if broken:
+        with pytest.raises(CoordinatorError, match="in use"):
+            consumer.run()
+    else:
+        assert consumer.run() == 1
+    assert [one.closed for one in clients] == [True, True]
+    assert cast("object", consumer.process) is process
+
+
+def test_a_consumer_is_asked_to_leave_within_a_time(serve: Serve) -> None:
+    def work(_: plain.PlainTopics) -> int:
+        consumer.leave(3.0)
+        consumer.leave()
+        return 0
+
+    process = serve(work)
+    consumer = plain.PlainConsumer(SETTINGS, lambda *_: None)
+    assert consumer.run() == 0
+    assert process.left == [3.0, None]
+
+
+ARGUMENTS = ("--consumer", "a", "--cluster", "c", "--zookeeper", "127.0.0.1:1", "--kafka", "k:1")
+
+
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> list[ConsumerSettings]:
+    """The settings by which the log was set up, which is not done."""
+    given: list[ConsumerSettings] = []
+    monkeypatch.setattr(plain, "set_up_logs", given.append)
+    return given
+
+
+def test_the_command_writes_to_its_file_and_ends_with_the_consumers_code(
+    serve: Serve, quiet: list[ConsumerSettings], tmp_path: Path
+) -> None:
+    def work(topics: plain.PlainTopics) -> int:
+        found.append(topics._output)
+        return 1
+
+    serve(work)
+    found: list[plain.Output] = []
+    rows = tmp_path / "rows.jsonl"
+    assert plain.main([*ARGUMENTS, "--sink", str(rows)]) == 1
+    assert [one.consumer for one in quiet] == ["a"]
+    assert found[0].writes == (Dataset("file", str(rows)),)
+    assert rows.exists()
+    assert cast("plain.FileSink", found[0].sink)._consumer == "a"
+
+
+def test_without_a_file_the_rows_go_to_standard_output(
+    serve: Serve, quiet: list[ConsumerSettings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def work(topics: plain.PlainTopics) -> int:
+        assert topics._output.sink is not None
+        topics._output.sink("t", [(Range(0, 4, 5, 2), cast("Any", Record()))])
+        assert topics._output.writes == ()
+        return 0
+
+    serve(work)
+    assert plain.main(ARGUMENTS) == 0
+    assert '"offset": 4' in capsys.readouterr().out
+    assert len(quiet) == 1
+
+
+class Record:
+    """A record without a value."""
+
+    def offset(self) -> int:
+        return 4
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 1_500
+
+    def value(self) -> None: ...
+
+
+def test_a_start_that_fails_is_said_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, quiet: list[ConsumerSettings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def down(_: ConsumerSettings) -> Mapping[str, str]:
+        raise StoreUnavailable("ZooKeeper does not answer")
+
+    monkeypatch.setattr(plain, "open_process", down)
+    assert plain.main(ARGUMENTS) == 2
+    assert "ZooKeeper does not answer" in capsys.readouterr().err
+    assert len(quiet) == 1
