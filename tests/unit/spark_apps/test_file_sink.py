@@ -54,3 +54,11 @@ def test_the_first_row_of_a_process_begins_a_line_whatever_a_killed_one_has_left
     *first, last = written(path, 5)
     assert first == kept
     assert json.loads(last)["offset"] == 5
+
+
+def test_a_batch_is_in_the_file_when_the_call_has_returned(tmp_path: Path) -> None:
+    """The sink still lives, as in a process that is killed then."""
+    sink = FileSink(str(tmp_path / "rows.jsonl"), "a")
+    sink("orders", [(Range(2, 5, 6, 7), cast("Any", Message(5)))])
+    assert json.loads((tmp_path / "rows.jsonl").read_text())["offset"] == 5
+    del sink

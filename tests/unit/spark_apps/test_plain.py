@@ -4,10 +4,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicPartition
 
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.core.model import TopicNode
@@ -29,8 +30,18 @@ class Client:
 
     entered, free = threading.Event(), threading.Event()
 
-    def list_topics(self, *_: object, **__: object) -> None:
-        raise KafkaException
+    refuses: ClassVar[bool] = True
+    warmed: ClassVar[list[tuple[object, float]]] = []  # whom the warm-up asked, and its time limit
+
+    def list_topics(self, topic: str, *, timeout: float) -> SimpleNamespace:
+        self.warmed.append((topic, timeout))
+        partitions = {p: SimpleNamespace(leader=p % 2) for p in range(4)}
+        return SimpleNamespace(topics={topic: SimpleNamespace(partitions=partitions)})
+
+    def get_watermark_offsets(self, place: TopicPartition, *, timeout: float) -> None:
+        self.warmed.append(((place.topic, place.partition % 2), timeout))
+        if self.refuses:
+            raise KafkaException
 
     polls: ClassVar[list[float]] = []
     assigned: ClassVar[list[int]] = []
@@ -62,6 +73,7 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Iterator[plain.PlainTopic]:
     monkeypatch.setattr(Client, "assigned", [])
     monkeypatch.setattr(Client, "closed", [])
     monkeypatch.setattr(Client, "settings", [])
+    monkeypatch.setattr(Client, "warmed", [])
     kafka = FakeKafka()
     kafka.create_topic("t", 1)
     monkeypatch.setattr(Client, "kafka", kafka, raising=False)
@@ -107,6 +119,24 @@ def test_polls_are_short_while_a_partition_is_taken_up(topic: plain.PlainTopic) 
     wait_for(lambda: plain.STARTING_POLL_S in Client.polls)
     Client.kafka.down = False
     wait_for(lambda: Client.polls[-1] == plain.POLL_S)
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+def test_the_client_is_warmed_up_at_every_leader_and_reads_even_if_one_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, refuses: bool
+) -> None:
+    monkeypatch.setattr(Client, "refuses", refuses)
+    request.getfixturevalue("topic")
+    assert Client.entered.wait(10)
+    asked = ["t", ("t", 0), ("t", 1)]
+    assert Client.warmed == [(one, plain.WARM_UP_TIMEOUT_S) for one in (asked[:2] if refuses else asked)]
+
+
+def test_no_thread_of_the_reading_keeps_the_process_from_its_end(topic: plain.PlainTopic) -> None:
+    assert Client.entered.wait(10)
+    named = {one.name: one.daemon for one in threading.enumerate()}
+    assert named["plain-t"]
+    assert topic._thread.name == "plain-t"
 
 
 def wait_for(found: Callable[[], bool]) -> None:

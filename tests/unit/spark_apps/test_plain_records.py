@@ -6,6 +6,7 @@ The test takes every step of the reading thread itself, on a log and a clock of 
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -222,6 +223,72 @@ def test_a_record_before_the_position_passes_no_second_time(stage: Stage) -> Non
     stage.kafka.append("t", 0, 1)
     stage.process(Message((0, 9)), *stage.fetch())
     assert stage.read(0) == list(range(11))
+
+
+def test_a_batch_whose_sink_fails_is_not_committed(make: Make) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("no space left")
+
+    stage = make(plain.Output(fail))
+    stage.own(0)
+    with pytest.raises(OSError, match="no space"):
+        stage.turn()
+    stage.tick(TIMING.look_s)
+    stage.tick(TIMING.look_s)
+    assert stage.committed(0) == 0
+
+
+def test_every_batch_has_its_own_number(stage: Stage) -> None:
+    stage.own(0)
+    for number in (1.0, 2.0):
+        stage.turn()
+        assert stage.runner.status().last_batch["batch"] == number
+        stage.kafka.append("t", 0, 1)
+
+
+def test_the_reading_goes_on_until_the_end_and_knows_when_it_last_had_everything(stage: Stage) -> None:
+    """Here a poll brings less than it may, so nothing was left at its time."""
+    stage.own(0)
+    stage.turn()
+    stage.kafka.append("t", 0, 3)
+    polls: list[float] = []
+
+    def consume(most: int, poll_s: float) -> list[Message]:
+        assert (most, poll_s) == (plain.MOST_MESSAGES, plain.POLL_S)
+        stage.clock.advance(0.1)
+        polls.append(stage.clock.monotonic())
+        if len(polls) == 3:
+            stage.topic._stop.set()
+        return Client.consume(stage.client, most, poll_s) if len(polls) == 2 else []
+
+    closed: list[bool] = []
+    stage.topic._kafka = SimpleNamespace(  # type: ignore[assignment]
+        consume=consume,
+        close=lambda: closed.append(True),
+        incremental_assign=stage.client.incremental_assign,
+        list_topics=lambda *_, **__: SimpleNamespace(topics={"t": SimpleNamespace(partitions={})}),
+    )
+    stage.topic._run()
+    assert stage.read(0) == list(range(13))
+    assert stage.topic._polled_at == polls[-1]
+    assert stage.runner.ownership.holdings.held[0].passes.empty_at == polls[0], "before the batch came"
+    assert (stage.topic.problem, closed) == ("", [True])
+
+
+def test_a_client_is_given_time_and_the_logs_end_is_asked_for_now_and_then(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[float] = []
+    asked: list[float] = []
+    monkeypatch.setattr(stage.topic, "_replace_stuck_client", lambda: looks.append(stage.clock.monotonic()))
+    monkeypatch.setattr(
+        stage.runner.ownership.requests, "want_ends", lambda: asked.append(stage.clock.monotonic()), raising=False
+    )
+    for _ in range(round(3 * plain.STUCK_S / 0.5)):
+        stage.topic._follow()
+        stage.clock.advance(0.5)
+    assert [later - one for one, later in pairwise(looks)] == [plain.STUCK_S] * 2
+    assert {later - one for one, later in pairwise(asked)} == {plain.ENDS_EVERY_S}
 
 
 # A sleep --------------------------------------------------------------------------------------------------------------
