@@ -15,7 +15,7 @@ from coordinator_tasks.core.assignors.weights import totals
 from coordinator_tasks.core.codecs import member_codec
 from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, Malformed, Refused
 from coordinator_tasks.core.machine.life import interfaces, with_leave
-from coordinator_tasks.core.machine.presence import note_absence, presence
+from coordinator_tasks.core.machine.presence import note_absence, note_refusal, presence
 from coordinator_tasks.core.machine.world import Presence, TopicView, World
 from coordinator_tasks.core.model import (
     Absence,
@@ -179,7 +179,7 @@ def _noted(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int]) -
     if member is not None:
         answer = None  # it came from the successor's address
     note, gone = note_absence(claim, incarnation, answer, _same_boot(c, claim), world.now, c.zk.session_timeout_s)
-    claim = replace(claim, absence=note)
+    claim = replace(claim, absence=note, refused_at=0.0)
     return claim_steps.ended(claim, incarnation, Ending.REFUSED) if gone else claim
 
 
@@ -188,8 +188,12 @@ def _noted_end(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int
 
     A note from the future was written by a clock that jumped. It is replaced, or everybody would wait until that time.
     """
-    if claim.consumer in world.members:
-        return replace(claim, absence=None)
+    member = world.members.get(claim.consumer)
+    if member is not None:
+        counts = member.incarnation == claim.registered and member.incarnation in held
+        answer = world.answers.get(claim.consumer)
+        since_at = note_refusal(claim, answer, _same_boot(c, claim), world.now) if counts else 0.0
+        return replace(claim, absence=None, refused_at=since_at)
     ended, absence = max((i for i in held if i in claim.ended), default=None), claim.absence
     noted = absence is not None and absence.incarnation == ended and absence.since_at <= world.now
     if ended is None or not c.policy.rejoin_grace_s or noted:

@@ -45,12 +45,12 @@ class Wake:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._event.set)
 
-    async def wait(self, limit_s: float) -> None:
-        """Wait until woken, at most `limit_s`."""
+    async def wait(self, limit_s: float) -> bool:
+        """Wait until woken, at most `limit_s`; whether it was woken."""
         try:
-            await asyncio.wait_for(self._event.wait(), limit_s)
+            return await asyncio.wait_for(self._event.wait(), limit_s)
         except TimeoutError:
-            return
+            return False
         finally:
             self._event.clear()
 

@@ -421,9 +421,9 @@ MUTANTS = (
         "who is absent and silent, or answers, is not gone",
     ),
     Mutant(
-        "note_absence",
-        "and claim.answered == incarnation):",
-        "):",
+        "_proves",
+        "and claim.answered == incarnation",
+        "",
         "a refusal proves an end only at an address that has answered",
     ),
     Mutant(
@@ -719,7 +719,19 @@ MUTANTS = (
         "return False",
         "what a dead consumer had waits for its id",
     ),
-    Mutant("note_absence", "same_boot and claim.direct and", "same_boot and", "a proxy's refusal proves nothing"),
+    Mutant("_proves", "same_boot and claim.direct and", "same_boot and", "a proxy's refusal proves nothing"),
+    Mutant(
+        "_refused_before",
+        "0 < since_at - claim.refused_at <= 2 * session_timeout_s",
+        "0 < since_at - claim.refused_at",
+        "a refusal of one that stayed registered for longer than a session outlives its process proves nothing",
+    ),
+    Mutant(
+        "_noted",
+        "replace(claim, absence=note, refused_at=0.0)",
+        "replace(claim, absence=note)",
+        "refusals before and after a silence are not one row",
+    ),
     Mutant(
         "note_absence",
         "now - since >= session_timeout_s",

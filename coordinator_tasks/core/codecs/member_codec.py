@@ -83,6 +83,7 @@ _CLAIM = Shape(
         "reasons": Item("reasons", kinds.by_count(Kind(lambda fields, name: one_line(fields.text(name))))),
         "registrations": Item("registrations", kinds.REALS),
         "absence": Item("absence", kinds.optional(_ABSENCE.nested)),
+        "refused": Item("refused_at", kinds.TIME, 0.0, sparse=True),
     },
 )
 _ISOLATION = Shape(

@@ -126,20 +126,43 @@ def note_absence(
 ) -> tuple[Absence | None, bool]:
     """Bring the note of an absent incarnation up to date: the new note, and whether it is now known to be gone.
 
-    Gone = its own address, which has answered us before, has refused for a session time-out. A proxy's refusal proves
-    nothing, and neither does one from the loopback address after another boot (`same_boot` False). A time that lies ahead
-    was noted by a clock that has jumped, and would keep us waiting until then, so a new note replaces it.
+    Gone = its own address, which has answered us before, has refused for a session time-out. A time that lies ahead was
+    noted by a clock that has jumped, and would keep us waiting until then, so a new note replaces it.
     """
     if isinstance(answer, ConsumerStatus) and answer.incarnation == incarnation:
         return None, False
     absence = claim.absence
     if absence is None or absence.incarnation != incarnation or absence.since_at > now:
         absence = Absence(incarnation, now)
-    refused = isinstance(answer, Unreachable) and answer.silence is Silence.REFUSED
-    if not (refused and same_boot and claim.direct and claim.answered == incarnation):
+    if not _proves(claim, incarnation, answer, same_boot):
         return Absence(incarnation, absence.since_at), False
-    since = min(absence.refused_at or now, now)
+    first_at = absence.refused_at or _refused_before(claim, incarnation, absence.since_at, session_timeout_s) or now
+    since = min(first_at, now)
     return Absence(incarnation, absence.since_at, since), now - since >= session_timeout_s
+
+
+def _proves(claim: IdClaim, incarnation: int, answer: Answer | None, same_boot: bool) -> bool:
+    """Whether this is a refusal that counts.
+
+    A proxy's refusal proves nothing, and neither does one from the loopback address after another boot (`same_boot` False).
+    """
+    refused = isinstance(answer, Unreachable) and answer.silence is Silence.REFUSED
+    return refused and same_boot and claim.direct and claim.answered == incarnation
+
+
+def _refused_before(claim: IdClaim, incarnation: int, since_at: float, session_timeout_s: float) -> float:
+    """Since when it had refused when its registration went at `since_at`; 0 = that does not count.
+
+    A session outlives its process by a time-out, which ZooKeeper rounds up. Who stayed registered for longer than two of
+    them was alive while it refused.
+    """
+    counts = claim.registered == incarnation and 0 < since_at - claim.refused_at <= 2 * session_timeout_s
+    return claim.refused_at if counts else 0.0
+
+
+def note_refusal(claim: IdClaim, answer: Answer | None, same_boot: bool, now: float) -> float:
+    """Since when the address of the registered holder `claim.registered` has refused; 0 = it does not."""
+    return min(claim.refused_at or now, now) if _proves(claim, claim.registered, answer, same_boot) else 0.0
 
 
 def absent_until(consumer: str, incarnation: int, world: World, policy: Policy, session_timeout_s: float) -> float:

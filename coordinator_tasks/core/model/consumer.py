@@ -60,6 +60,8 @@ class IdClaim:
     - `address`, `boot_id`, `direct`, `process`: of the last registration, by incarnation `registered` (0 = unknown,
       because an older release has written it).
     - `answered`: the last incarnation whose interface has answered us.
+    - `refused_at`: since when the address of `registered`, while it is registered and holds something, has refused (0 = it
+      does not): a dead process stays registered for a session time-out.
     - `registrations`: the times of the last few; many of them in a short time show that the id flaps.
     - `reasons`: why some of the `ended` incarnations ended.
     - `version`: the znode's. A registration raises it, so that it guards every write that relies on an absence.
@@ -78,6 +80,7 @@ class IdClaim:
     version: int = -1
     registered: int = 0
     process: str = ""
+    refused_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,7 @@ def registered(claim: IdClaim, member: Member, now: float, *, predecessor_gone: 
         ended={number: how for number, how in claim.ended.items() if number != member.incarnation},
         reasons={number: reason for number, reason in claim.reasons.items() if number != member.incarnation},
         absence=None,
+        refused_at=0.0,
     )
 
 

@@ -14,7 +14,7 @@ from coordinator_tasks.core.errors import LookAgain, StoreUnavailable
 from coordinator_tasks.core.machine.decision import ALL_STEPS
 from coordinator_tasks.core.machine.presence import presence
 from coordinator_tasks.core.machine.world import Policy, Presence
-from coordinator_tasks.core.model import Actor, Ending, Member, Silence, State, Unreachable
+from coordinator_tasks.core.model import Absence, Actor, Ending, Member, Silence, State, Unreachable
 from coordinator_tasks.core.ports import Create, Delete, Operation, SetData
 from coordinator_tasks.service import directives, history, loop, observe, store, topics, transitions
 from coordinator_tasks.service.coordinator import Coordinator
@@ -818,6 +818,54 @@ def test_an_absence_is_noted_when_it_is_seen_and_forgotten_when_it_ends(site: Si
     assert absence.since_at == began
     process.silence = None
     assert look(site).world.claims["b"].absence is None, "it answers: detached"
+
+
+def test_refusals_count_while_the_session_of_a_dead_process_still_runs(site: Site) -> None:
+    died_at, process = site.clock.now(), site.processes["b"]
+    process.silence = Silence.REFUSED
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    assert observe.load_claims(site.coordinator, ["b"], {})["b"].refused_at == died_at
+    assert site.counts() == {"a": 2, "b": 2}, "a registered one is never gone"
+    site.clock.advance(site.zk.session_timeout_s)
+    site.loses_session("b")
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    claim = observe.load_claims(site.coordinator, ["b"], {})["b"]
+    assert claim.ended == {1: Ending.REFUSED}
+    assert not claim.refused_at
+    assert site.counts() == {"a": 4}
+
+
+@pytest.mark.parametrize("meanwhile", [None, Silence.SILENT])
+def test_a_registered_consumer_that_does_not_refuse_any_more_begins_anew(site: Site, meanwhile: Silence | None) -> None:
+    process = site.processes["b"]
+    process.silence = Silence.REFUSED
+    look(site)
+    process.silence = meanwhile
+    look(site)
+    site.clock.advance(site.zk.session_timeout_s)
+    process.silence = Silence.REFUSED
+    site.loses_session("b")
+    assert look(site).world.claims["b"].absence == Absence(1, site.clock.now(), site.clock.now())
+
+
+def test_silence_after_the_session_ended_takes_what_was_refused_before_it_back(site: Site) -> None:
+    process = site.processes["b"]
+    process.silence = Silence.REFUSED
+    look(site)
+    site.clock.advance(site.zk.session_timeout_s)
+    site.loses_session("b")
+    process.silence = Silence.SILENT
+    look(site)
+    process.silence = Silence.REFUSED
+    assert look(site).world.claims["b"].absence == Absence(1, site.clock.now(), site.clock.now())
+
+
+def test_the_refusal_of_one_that_holds_nothing_is_not_noted(site: Site) -> None:
+    site.starts("c")
+    look(site)
+    site.processes["c"].silence = Silence.REFUSED
+    look(site)
+    assert not observe.load_claims(site.coordinator, ["c"], {})["c"].refused_at
 
 
 @pytest.mark.parametrize("over", [True, False], ids=["its process is gone", "its process lives"])

@@ -9,8 +9,10 @@ from airflow.triggers.base import TriggerEvent
 from coordinator_plugin import watcher
 
 from coordinator_tasks.core.errors import StoreUnavailable
+from coordinator_tasks.core.model import Silence, Unreachable
+from coordinator_tasks.service.observe import load_claims
 from tests.fakes.cluster import Cluster
-from tests.unit.plugins.coordinator_plugin.stage import Opened
+from tests.unit.plugins.coordinator_plugin.stage import Opened, stable
 
 
 class Store:
@@ -80,3 +82,30 @@ def test_the_watcher_holds_while_zookeeper_is_away(borrowed: Opened) -> None:
         return await asyncio.wait_for(waiting_for_it, 5)
 
     assert changed(asyncio.run(scenario())) == ["first look"]
+
+
+@pytest.mark.parametrize("scope", ["topics", "fleet"])
+def test_the_watcher_of_topics_alone_notes_that_a_registered_owner_refuses(
+    shop: Cluster, borrowed: Opened, monkeypatch: pytest.MonkeyPatch, scope: str
+) -> None:
+    monkeypatch.setattr(watcher, "NOTE_S", 0.02)
+    shop.join("a")
+    stable(shop, "orders", {0: "a"})
+    noted: list[float] = []
+
+    async def scenario() -> None:
+        running = watcher.ZooKeeperChangesTrigger("main", scope).run()
+        await asyncio.wait_for(anext(running), 5)
+        following = asyncio.ensure_future(anext(running))
+        for begun in (lambda claim: claim.answered, lambda claim: claim.refused_at):
+            for _ in range(50):
+                claim = load_claims(shop.coordinator, ["a"], {}).get("a")
+                if claim is not None and begun(claim):
+                    noted.append(begun(claim))
+                    break
+                await asyncio.sleep(0.01)
+            shop.statuses.answers["a"] = Unreachable(Silence.REFUSED, "nobody listens")
+        following.cancel()
+
+    asyncio.run(scenario())
+    assert noted == ([1, shop.clock.now()] if scope == "topics" else [])

@@ -299,6 +299,7 @@ NEXT = {
         CASES["member"],
         value=replace(CASES["member"].value, release="0.3.0", spark_ui="http://h:4040", application_id="app-1"),
     ),
+    "claim": replace(CASES["claim"], value=replace(CASES["claim"].value, refused_at=7.5)),
     "directive": replace(
         CASES["directive"],
         value=replace(

@@ -5,7 +5,15 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.core.machine.presence import in_backoff, is_draining, note_absence, presence, subscribes, targets
+from coordinator_tasks.core.machine.presence import (
+    in_backoff,
+    is_draining,
+    note_absence,
+    note_refusal,
+    presence,
+    subscribes,
+    targets,
+)
 from coordinator_tasks.core.machine.world import Policy, Presence, World
 from coordinator_tasks.core.model import (
     Absence,
@@ -255,6 +263,44 @@ def test_noting_an_absence(
     known: IdClaim, answer: Answer, same_boot: bool, expected: Absence | None, gone: bool
 ) -> None:
     assert note_absence(known, 1, answer, same_boot, NOW, 10.0) == (expected, gone)
+
+
+@pytest.mark.parametrize(
+    ("known", "since_at"),
+    [
+        pytest.param(claim(registered=1, refused_at=NOW - 3), NOW - 3, id="since before its session ended"),
+        pytest.param(claim(registered=1, refused_at=NOW - 20), NOW - 20, id="a session that ended late"),
+        pytest.param(claim(registered=1, refused_at=NOW - 20.1), NOW, id="it refused, and lived"),
+        pytest.param(claim(registered=2, refused_at=NOW - 3), NOW, id="another one of the id refused"),
+        pytest.param(claim(registered=1, refused_at=NOW + 3), NOW, id="noted by a clock that jumped"),
+        pytest.param(
+            claim(registered=1, refused_at=NOW - 4, absence=Absence(1, NOW - 2)), NOW - 4, id="it went before this look"
+        ),
+    ],
+)
+def test_refusals_before_the_session_ended_count_as_long_as_a_session_outlives_its_process(
+    known: IdClaim, since_at: float
+) -> None:
+    note, gone = note_absence(known, 1, REFUSED, True, NOW, 10.0)
+    assert note is not None
+    assert (note.refused_at, gone) == (since_at, NOW - since_at >= 10.0)
+
+
+@pytest.mark.parametrize(
+    ("known", "answer", "expected"),
+    [
+        pytest.param(claim(registered=1), REFUSED, NOW, id="the first"),
+        pytest.param(claim(registered=1, refused_at=NOW - 3), REFUSED, NOW - 3, id="again"),
+        pytest.param(claim(registered=1, refused_at=NOW + 3), REFUSED, NOW, id="noted by a clock that jumped"),
+        pytest.param(claim(registered=1, refused_at=NOW - 3), SILENT, 0.0, id="silence is no refusal"),
+        pytest.param(claim(registered=1, refused_at=NOW - 3), says(1), 0.0, id="it answers again"),
+        pytest.param(claim(registered=1, direct=False), REFUSED, 0.0, id="a proxy"),
+        pytest.param(claim(registered=1, answered=0), REFUSED, 0.0, id="it has never answered us there"),
+    ],
+)
+def test_noting_the_refusal_of_a_registered_consumer(known: IdClaim, answer: Answer, expected: float) -> None:
+    assert note_refusal(known, answer, True, NOW) == expected
+    assert not note_refusal(known, answer, False, NOW), "loopback, other boot"
 
 
 def test_a_registration_elsewhere_takes_back_that_this_address_has_answered() -> None:
