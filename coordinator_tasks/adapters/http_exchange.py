@@ -76,6 +76,11 @@ class Peer:
         finally:
             connection.writer.close()
 
+    async def reach(self) -> None:
+        """Take a new connection and close it. Raises `NotConnected` and `OSError`."""
+        _, writer = await self._connected(None)
+        writer.close()
+
     def close(self) -> None:
         """End the kept connections."""
         while self._idle:
@@ -105,16 +110,16 @@ class Peer:
             if not one.reader.at_eof() and one.reader.exception() is None:
                 return one
             one.writer.close()
-        reader, writer = await self._connected()
+        reader, writer = await self._connected(self._tls)
         return _Connection(reader, writer, h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES))
 
-    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connected(self, tls: ssl.SSLContext | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection to the first address of the host that takes it."""
         errors: list[OSError] = []
         for host in await self._addresses():
             try:
-                name = self._host if self._tls else None
-                return await asyncio.open_connection(host, self._port, ssl=self._tls, server_hostname=name)
+                name = self._host if tls else None
+                return await asyncio.open_connection(host, self._port, ssl=tls, server_hostname=name)
             except OSError as error:
                 errors.append(error)
         raise NotConnected(errors)

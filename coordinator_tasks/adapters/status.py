@@ -5,7 +5,7 @@ import logging
 import ssl
 import threading
 import time
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from http import HTTPStatus
@@ -101,14 +101,30 @@ class HttpStatusClient:
             self._peers.pop(address).close()
 
     async def _ask_one(self, member: Member) -> Answer:
+        return await self._tried(member, self._status)
+
+    async def _status(self, member: Member) -> Answer:
+        asked_s = time.monotonic()
+        code, body = await self._peer(member.address).get(STATUS_PATH, self._authorization(), MAX_STATUS_BYTES)
+        answered_s = time.monotonic()
+        return _timed(self._read(member, code, body), asked_s, answered_s)
+
+    def unreachable(self, members: Collection[Member]) -> Mapping[str, Unreachable]:
+        return self._run(self._connect_all(members))
+
+    async def _connect_all(self, members: Collection[Member]) -> dict[str, Unreachable]:
+        found = await asyncio.gather(*(self._tried(member, self._reach) for member in members))
+        return {member.consumer: one for member, one in zip(members, found, strict=True) if one is not None}
+
+    async def _reach(self, member: Member) -> None:
+        await self._peer(member.address).reach()
+
+    async def _tried(self, member: Member, exchange: Callable[[Member], Awaitable[V]]) -> V | Unreachable:
         if member.problem:
             return Unreachable(Silence.BROKEN, member.problem)
         try:
             async with self._places, asyncio.timeout(self._limit_s):
-                asked_s = time.monotonic()
-                code, body = await self._peer(member.address).get(STATUS_PATH, self._authorization(), MAX_STATUS_BYTES)
-                answered_s = time.monotonic()
-            return _timed(self._read(member, code, body), asked_s, answered_s)
+                return await exchange(member)
         except TimeoutError:
             return Unreachable(Silence.SILENT, f"{member.address} gave no answer within {self._limit_s:g} s")
         except NotConnected as error:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from coordinator_tasks.core.errors import CoordinatorError
-from coordinator_tasks.core.model import Answer, Committed, Member, Token, TopicDescription
+from coordinator_tasks.core.model import Answer, Committed, Member, Token, TopicDescription, Unreachable
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +152,9 @@ class StatusClient(Protocol):
 
     def ask(self, members: Collection[Member]) -> Mapping[str, Answer]:
         """Ask all of them at once, each within the client's time limit; one answer for each."""
+
+    def unreachable(self, members: Collection[Member]) -> Mapping[str, Unreachable]:
+        """Those that take no new connection, each within the client's time limit, and why. Nothing is sent."""
 
     def post_topic(self, member: Member, topic: str, node: bytes) -> bool:
         """Hand a detached consumer the topic node as it is stored; True if it took it."""

@@ -154,7 +154,7 @@ def _note(c: Coordinator, world: World, holders: Mapping[str, frozenset[int]]) -
     claims = dict(world.claims)
     for consumer, claim in {**world.claims, **lost}.items():
         updated = _noted(c, world, claim, holders.get(consumer, frozenset()))
-        if updated != claim and (written := _write_claim(c, claim, updated)) is not None:
+        if updated != claim and (written := put_claim(c, claim, updated)) is not None:
             claims[consumer] = written
     world = replace(world, claims=claims)
     isolated = {}
@@ -178,7 +178,7 @@ def _noted(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int]) -
     incarnation = absent[-1]
     if member is not None:
         answer = None  # it came from the successor's address
-    note, gone = note_absence(claim, incarnation, answer, _same_boot(c, claim), world.now, c.zk.session_timeout_s)
+    note, gone = note_absence(claim, incarnation, answer, same_boot(c, claim), world.now, c.zk.session_timeout_s)
     claim = replace(claim, absence=note, refused_at=0.0)
     return claim_steps.ended(claim, incarnation, Ending.REFUSED) if gone else claim
 
@@ -190,9 +190,7 @@ def _noted_end(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int
     """
     member = world.members.get(claim.consumer)
     if member is not None:
-        counts = member.incarnation == claim.registered and member.incarnation in held
-        answer = world.answers.get(claim.consumer)
-        since_at = note_refusal(claim, answer, _same_boot(c, claim), world.now) if counts else 0.0
+        since_at = note_refusal(claim, member, world.answers.get(claim.consumer), same_boot(c, claim), world.now)
         return replace(claim, absence=None, refused_at=since_at)
     ended, absence = max((i for i in held if i in claim.ended), default=None), claim.absence
     noted = absence is not None and absence.incarnation == ended and absence.since_at <= world.now
@@ -201,14 +199,15 @@ def _noted_end(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int
     return replace(claim, absence=Absence(ended, world.now))
 
 
-def _same_boot(c: Coordinator, claim: IdClaim) -> bool:
+def same_boot(c: Coordinator, claim: IdClaim) -> bool:
+    """Whether its address leads to the host that registered it: a loopback address leads to our own host."""
     host = urlsplit(claim.address).netloc
     return not host.startswith(_LOOPBACK) or (bool(c.boot_id) and claim.boot_id == c.boot_id)
 
 
-def _write_claim(c: Coordinator, old: IdClaim, new: IdClaim) -> IdClaim | None:
+def put_claim(c: Coordinator, old: IdClaim, new: IdClaim) -> IdClaim | None:
+    """The written claim; `None` = somebody else has written it, or the consumer has registered."""
     write = put(c.paths.id(old.consumer), member_codec.encode_claim(new), old.version)
-    # A lost race: another process noted something, or the consumer registered. The next observation sees that.
     return replace(new, version=old.version + 1) if written(c.zk, [write]) else None
 
 

@@ -4,8 +4,7 @@ It compares ZooKeeper with its last view, which is in the asset's state store. S
 while no triggerer ran. Watches wake it, and it reads every few seconds as well. An event names the change, not the action:
 the woken run reads ZooKeeper itself.
 
-Between its reads it looks at the consumers, as every run does, so that the refusals of a dead one are noted while its session
-still runs.
+Between its reads it tries a connection to each consumer, so that the refusals of a dead one are noted while its session still runs.
 """
 
 import asyncio
@@ -19,13 +18,12 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from coordinator_plugin.changes import Scope, Seen, differences, observe
 from coordinator_plugin.triggers import RECONNECT_S, Wake, borrowed
 from coordinator_tasks.core.errors import CoordinatorError
-from coordinator_tasks.service import transitions
+from coordinator_tasks.service import refusals
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.observe import snapshot
 
 LOOK_S = 5.0
 NOTE_S = 1.0
-# Looks at the consumers take at most a fifth of the time.
+# Connections to the consumers take at most a fifth of the time.
 REST = 4
 COALESCE_S = 0.15
 # The triggerer stores an event up to a second after it fired: the change counts as seen only after that.
@@ -43,7 +41,7 @@ class ZooKeeperChangesTrigger(BaseEventTrigger):
         self.scope = scope
         self._seen: Seen = {}
         self._unstored_since_s: float | None = None
-        self._rest_s = NOTE_S
+        self._refusing: frozenset[str] | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Path and arguments, as Airflow stores them."""
@@ -90,18 +88,17 @@ class ZooKeeperChangesTrigger(BaseEventTrigger):
         )
 
     async def _rest(self, coordinator: Coordinator, wake: Wake) -> None:
-        until_s = time.monotonic() + (LOOK_S if self._unstored_since_s is None else STORED_AFTER_S)
-        notes = self.scope == Scope.TOPICS
-        while (left_s := until_s - time.monotonic()) > 0:
-            if await wake.wait(min(left_s, self._rest_s) if notes else left_s):
+        limit_s = LOOK_S if self._unstored_since_s is None else STORED_AFTER_S
+        if self.scope == Scope.FLEET:
+            await wake.wait(limit_s)
+            return
+        until_s = time.monotonic() + limit_s
+        members = await asyncio.to_thread(coordinator.discovery.members)
+        while (begun_s := time.monotonic()) < until_s:
+            self._refusing = await asyncio.to_thread(refusals.note, coordinator, members, self._refusing)
+            rest_s = max(NOTE_S, REST * (time.monotonic() - begun_s))
+            if await wake.wait(max(0.0, min(until_s - time.monotonic(), rest_s))):
                 return
-            if notes:
-                await self._note(coordinator)
-
-    async def _note(self, coordinator: Coordinator) -> None:
-        begun_s = time.monotonic()
-        await asyncio.to_thread(lambda: snapshot(coordinator, transitions.topics(coordinator)))
-        self._rest_s = max(NOTE_S, REST * (time.monotonic() - begun_s))
 
     async def _load(self) -> Seen:
         store = self._state_store

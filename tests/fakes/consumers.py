@@ -68,6 +68,9 @@ class FakeStatusClient:
         answer = self.answers.get(member.consumer, Unreachable(Silence.REFUSED, f"{member.address} refuses"))
         return answer(member) if callable(answer) else answer
 
+    def unreachable(self, members: Collection[Member]) -> Mapping[str, Unreachable]:
+        return {consumer: one for consumer, one in self.ask(members).items() if isinstance(one, Unreachable)}
+
     def post_topic(self, member: Member, topic: str, node: bytes) -> bool:
         self.posted.append((member.consumer, topic, node))
         return self.takes_posts

@@ -261,13 +261,35 @@ def test_whose_address_refuses_is_gone_after_a_session_time_out_and_not_isolated
     assert isinstance(dead, Hosted)
     cluster.join("b")
     cluster.stable("ab")
+    began = time.monotonic()
     dead.refuse()
     dead.die()
-    began = time.monotonic()
     cluster.stable("b")
     assert time.monotonic() - began >= cluster.c.zk.session_timeout_s - 0.2
     assert cluster.ended("a") == {dead.incarnation: Ending.REFUSED}
     assert cluster.isolated_by("a") == ""
+
+
+def test_an_address_that_refused_while_the_session_ran_is_not_waited_for_again(cluster: Cluster) -> None:
+    dead = cluster.join("a", Hosted)
+    assert isinstance(dead, Hosted)
+    cluster.join("b")
+    cluster.stable("ab")
+    dead.refuse()
+    cluster.until(lambda: refused_since(cluster) > 0, "noted")
+    cluster.until(lambda: time.time() - refused_since(cluster) >= cluster.c.zk.session_timeout_s, "it refused for long")
+    assert cluster.stored()[0].incarnations.keys() == {"a", "b"}, "a registered one is never gone"
+    first_at = refused_since(cluster)
+    dead.die()
+    cluster.until(lambda: cluster.ended("a") == {dead.incarnation: Ending.REFUSED}, "its end is known")
+    absence = observe.load_claims(cluster.c, ["a"], {})["a"].absence
+    assert absence is not None
+    assert absence.refused_at == first_at < absence.since_at
+    cluster.stable("b")
+
+
+def refused_since(cluster: Cluster) -> float:
+    return observe.load_claims(cluster.c, ["a"], {})["a"].refused_at
 
 
 def test_a_host_that_never_answered_is_given_nothing_and_costs_only_the_limit(cluster: Cluster) -> None:

@@ -73,6 +73,9 @@ class Interfaces:
             return Unreachable(Silence.FOREIGN, "another incarnation answers there")
         return status
 
+    def unreachable(self, members: Collection[Member]) -> Mapping[str, Unreachable]:
+        return {consumer: one for consumer, one in self.ask(members).items() if isinstance(one, Unreachable)}
+
     def post_topic(self, member: Member, topic: str, node: bytes) -> bool:
         self.kernel.io("http.post")
         listener = self.listeners.get(member.address)

@@ -739,7 +739,7 @@ MUTANTS = (
         "a refusal proves an end only after a session time-out",
     ),
     Mutant(
-        "_same_boot",
+        "same_boot",
         "return not host.startswith(_LOOPBACK) or",
         "return True or",
         "a refusal at loopback proves an end only on the same boot",

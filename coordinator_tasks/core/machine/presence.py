@@ -160,9 +160,10 @@ def _refused_before(claim: IdClaim, incarnation: int, since_at: float, session_t
     return claim.refused_at if counts else 0.0
 
 
-def note_refusal(claim: IdClaim, answer: Answer | None, same_boot: bool, now: float) -> float:
-    """Since when the address of the registered holder `claim.registered` has refused; 0 = it does not."""
-    return min(claim.refused_at or now, now) if _proves(claim, claim.registered, answer, same_boot) else 0.0
+def note_refusal(claim: IdClaim, member: Member, answer: Answer | None, same_boot: bool, now: float) -> float:
+    """Since when the address of this registered consumer has refused; 0 = it does not."""
+    counts = member.incarnation == claim.registered and _proves(claim, claim.registered, answer, same_boot)
+    return min(claim.refused_at or now, now) if counts else 0.0
 
 
 def absent_until(consumer: str, incarnation: int, world: World, policy: Policy, session_timeout_s: float) -> float:

@@ -60,8 +60,8 @@ class IdClaim:
     - `address`, `boot_id`, `direct`, `process`: of the last registration, by incarnation `registered` (0 = unknown,
       because an older release has written it).
     - `answered`: the last incarnation whose interface has answered us.
-    - `refused_at`: since when the address of `registered`, while it is registered and holds something, has refused (0 = it
-      does not): a dead process stays registered for a session time-out.
+    - `refused_at`: since when the address of `registered`, while it is registered, has refused (0 = it does not): a dead
+      process stays registered for a session time-out.
     - `registrations`: the times of the last few; many of them in a short time show that the id flaps.
     - `reasons`: why some of the `ended` incarnations ended.
     - `version`: the znode's. A registration raises it, so that it guards every write that relies on an absence.

@@ -132,6 +132,30 @@ def test_the_usual_authorities_are_read_for_https_alone_and_once(
     assert read == [""]
 
 
+def test_a_new_connection_shows_that_nobody_listens_where_a_kept_one_still_answers(client: HttpStatusClient) -> None:
+    interface = Interface()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler(interface))
+    interface.port = server.server_address[1]
+    listening = threading.Thread(target=server.serve_forever, args=(0.01,))
+    listening.start()
+    member = interface.member
+    assert client.ask([member]) == {"a": STATUS}
+    assert client.unreachable([member]) == {}
+    assert client.unreachable([Member("a", 1, f"https://127.0.0.1:{interface.port}", "boot")]) == {}, "nothing is sent"
+    server.shutdown()
+    server.server_close()
+    listening.join()
+    assert client.ask([member]) == {"a": STATUS}, "on the connection that was kept"
+    assert client.unreachable([member])["a"].silence is Silence.REFUSED
+    assert len(interface.headers) == 2
+
+
+def test_a_registration_that_cannot_be_read_is_no_refusal(client: HttpStatusClient) -> None:
+    member = Member("a", 1, "", "boot", problem="it is empty")
+    assert client.unreachable([member]) == {"a": Unreachable(Silence.BROKEN, "it is empty")}
+    assert client.unreachable([]) == {}
+
+
 def test_a_closed_port_refuses(client: HttpStatusClient) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

@@ -860,14 +860,6 @@ def test_silence_after_the_session_ended_takes_what_was_refused_before_it_back(s
     assert look(site).world.claims["b"].absence == Absence(1, site.clock.now(), site.clock.now())
 
 
-def test_the_refusal_of_one_that_holds_nothing_is_not_noted(site: Site) -> None:
-    site.starts("c")
-    look(site)
-    site.processes["c"].silence = Silence.REFUSED
-    look(site)
-    assert not observe.load_claims(site.coordinator, ["c"], {})["c"].refused_at
-
-
 @pytest.mark.parametrize("over", [True, False], ids=["its process is gone", "its process lives"])
 def test_a_quick_restart_ends_the_life_before_it_only_if_that_process_is_gone(site: Site, over: bool) -> None:
     claim = observe.load_claims(site.coordinator, ["b"], {})["b"]

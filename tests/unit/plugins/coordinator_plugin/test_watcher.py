@@ -10,7 +10,7 @@ from coordinator_plugin import watcher
 
 from coordinator_tasks.core.errors import StoreUnavailable
 from coordinator_tasks.core.model import Silence, Unreachable
-from coordinator_tasks.service.observe import load_claims
+from coordinator_tasks.service.observe import load_claims, snapshot
 from tests.fakes.cluster import Cluster
 from tests.unit.plugins.coordinator_plugin.stage import Opened, stable
 
@@ -85,27 +85,29 @@ def test_the_watcher_holds_while_zookeeper_is_away(borrowed: Opened) -> None:
 
 
 @pytest.mark.parametrize("scope", ["topics", "fleet"])
-def test_the_watcher_of_topics_alone_notes_that_a_registered_owner_refuses(
+def test_the_watcher_of_topics_alone_notes_that_a_registered_consumer_refuses(
     shop: Cluster, borrowed: Opened, monkeypatch: pytest.MonkeyPatch, scope: str
 ) -> None:
     monkeypatch.setattr(watcher, "NOTE_S", 0.02)
     shop.join("a")
     stable(shop, "orders", {0: "a"})
+    snapshot(shop.coordinator, ["orders"])  # a run has had its answer
     noted: list[float] = []
 
     async def scenario() -> None:
         running = watcher.ZooKeeperChangesTrigger("main", scope).run()
         await asyncio.wait_for(anext(running), 5)
         following = asyncio.ensure_future(anext(running))
-        for begun in (lambda claim: claim.answered, lambda claim: claim.refused_at):
+        answer = shop.statuses.answers["a"]
+        for now in (Unreachable(Silence.REFUSED, "nobody listens"), answer):
+            shop.statuses.answers["a"] = now
             for _ in range(50):
-                claim = load_claims(shop.coordinator, ["a"], {}).get("a")
-                if claim is not None and begun(claim):
-                    noted.append(begun(claim))
+                (claim,) = load_claims(shop.coordinator, ["a"], {}).values()
+                if bool(claim.refused_at) is (now is not answer):
+                    noted.append(claim.refused_at)
                     break
                 await asyncio.sleep(0.01)
-            shop.statuses.answers["a"] = Unreachable(Silence.REFUSED, "nobody listens")
         following.cancel()
 
     asyncio.run(scenario())
-    assert noted == ([1, shop.clock.now()] if scope == "topics" else [])
+    assert noted == ([shop.clock.now(), 0] if scope == "topics" else [0])

@@ -299,8 +299,9 @@ def test_refusals_before_the_session_ended_count_as_long_as_a_session_outlives_i
     ],
 )
 def test_noting_the_refusal_of_a_registered_consumer(known: IdClaim, answer: Answer, expected: float) -> None:
-    assert note_refusal(known, answer, True, NOW) == expected
-    assert not note_refusal(known, answer, False, NOW), "loopback, other boot"
+    assert note_refusal(known, member(), answer, True, NOW) == expected
+    assert not note_refusal(known, member(), answer, False, NOW), "loopback, other boot"
+    assert not note_refusal(known, member(incarnation=2), answer, True, NOW), "another incarnation"
 
 
 def test_a_registration_elsewhere_takes_back_that_this_address_has_answered() -> None:
