@@ -209,10 +209,12 @@ def _read_or_named(path: str, app: str, node: Node) -> Fleet:
 
 
 def missing(c: Coordinator, problems: list[str] | None = None) -> tuple[Launch, ...]:
-    """The consumers to start now: wanted, not draining or isolated, not registered, and with a known end of the last life.
+    """The consumers to start now: wanted, not registered, with no directive for the next life, and the last life is over.
 
-    A consumer is not missing while it starts, while it is only silent, if a node of it is unreadable, or if this host may not
-    launch it. What is unreadable or not allowed is added to `problems`.
+    It is over when its end is known, or when that life alone is isolated: it has been absent and silent for so long that others
+    have its partitions. Its host may be gone for good, and nobody would ever tell its end. A consumer is not missing while it
+    starts, while it is only silent, if a node of it is unreadable, or if this host may not launch it. What is unreadable or not
+    allowed is added to `problems`.
     """
     found = fleets(c)
     problems = problems if problems is not None else []
@@ -253,17 +255,16 @@ def _launch(fleet: Fleet, consumer: str) -> Launch:
 
 def _is_due(c: Coordinator, consumer: str, claim_node: Node | None, directive_node: Node | None) -> bool:
     """Whether to start the next incarnation: the last one is over, and no directive holds for the next one."""
+    directive = None
+    if directive_node is not None:
+        path = c.paths.directive(consumer)
+        directive = decode_directive(path, directive_node.data, consumer, directive_node.stat.version)
     if claim_node is not None:
         claim = decode_claim(c.paths.id(consumer), claim_node.data, consumer, claim_node.stat.version)
-        last = Life(consumer, claim.incarnation, claim=claim)
-        if last.incarnation and last.ending is None:
+        last = Life(consumer, claim.incarnation, claim=claim, directive=directive)
+        if last.incarnation and last.ending is None and last.isolation is None:
             return False
-    if directive_node is None:
-        return True
-    path = c.paths.directive(consumer)
-    following = Life(
-        consumer, 0, directive=decode_directive(path, directive_node.data, consumer, directive_node.stat.version)
-    )
+    following = Life(consumer, 0, directive=directive)
     return following.isolation is None and following.draining is None
 
 

@@ -27,6 +27,7 @@ from tests import sasl_kafka
 from tests.clusters import images, kubernetes_node
 from tests.clusters.kubernetes import SUBMITTER
 from tests.clusters.kubernetes_node import HOST, Cluster, own_network
+from tests.clusters.programs import program
 from tests.clusters.shop import PASSWORD, TOKEN, Shop
 from tests.integration.agent_site import Site, Traffic
 from tests.integration.real_site import Managed
@@ -41,9 +42,11 @@ ENDED = {"Succeeded", "Failed"}
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The image for pods; built before the test has its own network, since builds may fetch packages."""
+    """The image for pods; it and the programs are built before the test has its own network, since builds may fetch packages."""
     if kubernetes_node.missing() or images.missing():
         pytest.skip(kubernetes_node.missing() or images.missing())
+    for name in ("kube", "etcd"):
+        program(name)
     return images.kubernetes_image(tmp_path_factory.mktemp("image"))
 
 

@@ -4,12 +4,14 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.allowed_launches import AllowedLaunches
+from coordinator_tasks.core.codecs.member_codec import encode_directive
 from coordinator_tasks.core.errors import DiscoveryUnavailable, InvalidName, LookAgain, NotManaged, Refused
-from coordinator_tasks.core.model import Ending, Fleet
-from coordinator_tasks.core.ports import Operation
+from coordinator_tasks.core.model import Directive, Ending, Fleet, Isolation
+from coordinator_tasks.core.ports import Create, Operation
 from coordinator_tasks.service import overview
 from coordinator_tasks.service.directives import drain, isolate
 from coordinator_tasks.service.fleet import fleets, launch_of, missing, record_end, set_fleet
+from coordinator_tasks.service.observe import PLATFORM
 from tests.fakes.cluster import Cluster
 from tests.fakes.consumers import FakeDiscovery
 from tests.fakes.zookeeper import FakeZooKeeper
@@ -80,6 +82,18 @@ def test_a_registered_consumer_is_not_missing_and_a_silent_one_neither(shop: Clu
     assert absent(shop) == ["b"]  # its session ended; its process may still be there
     record_end(shop.coordinator, "a", 1, Ending.REAPED)
     assert absent(shop) == ["a", "b"]
+
+
+def test_who_is_isolated_by_the_platform_is_launched_again_though_nobody_knows_its_end(shop: Cluster) -> None:
+    shop.join("a")
+    shop.server.sessions[-1].close()
+    assert absent(shop) == ["b"]
+    isolated = Directive("a", Isolation(PLATFORM, "absent and silent", 1.0, incarnation=1, readmit=True))
+    shop.zk.transact([Create(shop.paths.directive("a"), encode_directive(isolated))])
+    assert absent(shop) == ["a", "b"]
+    shop.join("a")
+    shop.server.sessions[-1].close()
+    assert absent(shop) == ["b"], "the isolation was of the life before"
 
 
 def test_the_end_of_an_older_life_says_nothing_of_the_present_one(shop: Cluster) -> None:
