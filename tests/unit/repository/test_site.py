@@ -16,6 +16,8 @@ from tests.integration.browser import CHROMIUM, DRIVER, FLAGS
 ROOT = Path(__file__).parents[3]
 OUTSIDE = ("README.md", "CONTRIBUTING.md", "tests/README.md", "CHANGELOG.md")
 """Pages that are no part of the site and link into it."""
+MOST_BYTES = 80_000
+"""Of a screenshot."""
 LINK = re.compile(r"\]\(([^)\s#]*)#([^)\s]+)\)")
 
 
@@ -151,3 +153,8 @@ def test_the_reference_has_every_route_of_a_consumers_interface() -> None:
     paths = {one.replace("\\.", ".") for one in re.findall(r'r?"(/(?:v1/)?[a-z]+)[/"]', served)}
     assert paths >= {"/v1/status", "/v1/health", "/v1/topics"}
     assert paths == {path.removesuffix("/[TOPIC]") for _, path, _ in reference.CONSUMER_ROUTES}
+
+
+def test_no_screenshot_is_large() -> None:
+    large = {one.name: one.stat().st_size for one in (ROOT / "docs").rglob("*.png") if one.stat().st_size > MOST_BYTES}
+    assert large == {}, "tests.integration.screenshots makes them small"
