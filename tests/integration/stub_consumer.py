@@ -39,11 +39,15 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 class StubConsumer:
-    """Runs in a thread of its own between `start` and `stop`; `deaf` = it goes on answering, and acts on nothing."""
+    """Runs in a thread of its own between `start` and `stop`; `deaf` = it goes on answering, and acts on nothing.
 
-    def __init__(self, settings: Settings, consumer: str, topics: tuple[str, ...] = ()) -> None:
+    `spark_ui`: where it says that its Spark UI is.
+    """
+
+    def __init__(self, settings: Settings, consumer: str, topics: tuple[str, ...] = (), *, spark_ui: str = "") -> None:
         self.settings = settings
         self.topics = topics
+        self.spark_ui = spark_ui
         self.consumer = consumer
         self.deaf = False
         self.lag: int | None = None  # of each partition
@@ -77,7 +81,9 @@ class StubConsumer:
         with open_consumer_session(self.settings) as session, _serve(self) as server:
             self.incarnation = session.claim_incarnation(self.consumer)
             address = f"http://127.0.0.1:{server.server_address[1]}"
-            member = Member(self.consumer, self.incarnation, address, BOOT_ID, topics=self.topics)
+            member = Member(
+                self.consumer, self.incarnation, address, BOOT_ID, topics=self.topics, spark_ui=self.spark_ui
+            )
             session.registry.register(member)
             self._ready.set()
             while not self._stop.wait(STEP_S):

@@ -2,8 +2,12 @@
 
 import os
 import re
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -18,7 +22,8 @@ from selenium.webdriver.remote.webelement import WebElement
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.errors import KafkaUnavailable
-from coordinator_tasks.core.model import Actor
+from coordinator_tasks.core.model import Actor, Pause
+from coordinator_tasks.core.pauses import milliseconds
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
@@ -27,8 +32,12 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.history import Rebalance
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator
+from spark_apps.plain import Record, Sink
+from tests.integration.agent_site import Site, Traffic
 from tests.integration.airflow_site import airflow_of, all_stable, cluster_of, eventually
 from tests.integration.browser import CHROMIUM, DRIVER, Browser, signed_in
+from tests.integration.real_site import Consumer, Ledger
+from tests.integration.screenshots import small
 from tests.integration.stub_consumer import StubConsumer
 
 pytestmark = [
@@ -47,8 +56,31 @@ def settings(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Settings:
 
 
 @pytest.fixture(scope="module")
-def airflow(settings: Settings, airflow_factory: Callable[..., EmbeddedAirflow]) -> Iterator[EmbeddedAirflow]:
-    with airflow_of(settings, airflow_factory, {"rebalance"}) as server:
+def elsewhere() -> Iterator[str]:
+    """A host with consumers' pages: each says which one it is, and who sent the browser there."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(f"page {self.path} from {self.headers.get('Referer', 'nowhere')}".encode())
+
+        def log_message(self, *_: object) -> None:
+            """Quiet."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def airflow(
+    settings: Settings, elsewhere: str, airflow_factory: Callable[..., EmbeddedAirflow]
+) -> Iterator[EmbeddedAirflow]:
+    logs = {"log_url": f"{elsewhere}/logs/{{cluster}}/{{consumer}}/{{incarnation}}"}
+    with airflow_of(settings, airflow_factory, {"rebalance", "drain"}, zookeeper=logs) as server:
         yield server
 
 
@@ -59,10 +91,10 @@ def coordinator(settings: Settings, airflow: EmbeddedAirflow) -> Iterator[Coordi
         yield coordinator
 
 
-def added(c: Coordinator) -> bool:
+def added(c: Coordinator, topic: str = TOPIC, group: str = "readers") -> bool:
     """A fresh broker makes its groups topic first, which may take longer than one request waits."""
     try:
-        topics.add_topic(c, TOPIC, "readers", actor=Actor("command", "ada"))
+        topics.add_topic(c, topic, group, actor=Actor("command", "ada"))
     except KafkaUnavailable:
         return False
     return True
@@ -82,13 +114,14 @@ def shared(c: Coordinator) -> bool:
 
 
 @pytest.fixture(scope="module")
-def join(settings: Settings, coordinator: Coordinator) -> Iterator[Rebalance]:
+def join(settings: Settings, elsewhere: str, coordinator: Coordinator) -> Iterator[Rebalance]:
     """`ann` and `bob` share the topic, `cy` joins them; Airflow wakes by itself and does the rest."""
     ConfluentKafkaAdmin(settings.kafka).create_topic(TOPIC, PARTITIONS)
     eventually(lambda: added(coordinator))
-    with StubConsumer(settings, "ann"), StubConsumer(settings, "bob"):
+    here = (TOPIC,)
+    with StubConsumer(settings, "ann", here, spark_ui=f"{elsewhere}/ui/ann"), StubConsumer(settings, "bob", here):
         eventually(lambda: shared(coordinator))
-        with StubConsumer(settings, "cy") as cy:
+        with StubConsumer(settings, "cy", here) as cy:
             eventually(lambda: "cy" in newest(coordinator))
             cy.lag = 7
             (found,) = (one for one in history.rebalances(coordinator, [TOPIC]) if "cy" in one.cause)
@@ -248,7 +281,7 @@ def keep(browser: Browser, name: str) -> None:
         high = min(1_900, browser.driver.execute_script("return document.documentElement.scrollHeight"))
         metrics = {"width": 1280, "height": high, "deviceScaleFactor": 1, "mobile": False}
         browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        browser.driver.save_screenshot(str(Path(folder) / f"{name}.png"))
+        (Path(folder) / f"{name}.png").write_bytes(small(browser.driver.get_screenshot_as_png()))
         browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
@@ -312,19 +345,65 @@ def test_the_live_page_says_what_zookeeper_and_the_consumers_say(
     assert [line for line in browser.said() if "Content Security Policy" in line] == []
 
 
+@contextmanager
+def window_of(browser: Browser, width: int) -> Iterator[None]:
+    """A desk's window of this width, or a phone's."""
+    phone = width < 640
+    metrics = {"width": width, "height": 844, "deviceScaleFactor": 2 if phone else 1, "mobile": phone}
+    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        yield
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def opened_beside(browser: Browser, css: str) -> str:
+    """What the page says that a click on this link opens in a tab of its own."""
+    here = browser.driver.current_window_handle
+    browser.find(css).click()
+    browser.until(lambda: len(browser.driver.window_handles) == 2, "a second tab")
+    (other,) = set(browser.driver.window_handles) - {here}
+    browser.driver.switch_to.window(other)
+    said = browser.until(lambda: browser.find("body").text, "the page")
+    assert browser.driver.execute_script("return window.opener") is None
+    browser.driver.close()
+    browser.driver.switch_to.window(here)
+    return said
+
+
+@pytest.mark.parametrize("width", [1_280, 390], ids=["desk", "phone"])
+def test_a_consumers_spark_ui_and_log_open_beside_airflow(
+    browser: Browser, coordinator: Coordinator, join: Rebalance, width: int
+) -> None:
+    cluster, ann = coordinator.paths.cluster, coordinator.discovery.members()["ann"]
+    rebalance = f"/clusters/{cluster}/topics/{TOPIC}/rebalances/{join.rebalance}"
+    with window_of(browser, width):
+        browser.leave()
+        browser.open("/plugin/partitions_live")
+        browser.enter()
+        links = "[aria-label=Consumers] .space .row:first-child a[target=_blank]"
+        browser.find(links)
+        wide = "return [document.documentElement, ...document.querySelectorAll(arguments[0])].map((one) => one.scrollWidth - one.clientWidth)"
+        boxes = ".scroll" if width < 640 else ".scroll, .virtual"
+        assert set(browser.driver.execute_script(wide, boxes)) == {0}, "nothing is out of sight"
+        for number, said in ((1, "/ui/ann"), (2, f"/logs/{cluster}/ann/{ann.incarnation}")):
+            browser.leave()
+            browser.enter()
+            assert opened_beside(browser, f"{links}:nth-of-type({number})") == f"page {said} from nowhere"
+        browser.open(f"/coordinator{rebalance}")
+        assert opened_beside(browser, ".facts a[target=_blank]") == "page /ui/ann from nowhere"
+
+
 @pytest.mark.parametrize("path", ["/", "/live", "/rebalances", "/rebalance", "/ask"])
 def test_no_page_is_wider_than_a_phone(browser: Browser, settings: Settings, join: Rebalance, path: str) -> None:
     cluster = f"/clusters/{settings.cluster}"
     paths = {"/rebalance": f"{cluster}/topics/{TOPIC}/rebalances/{join.rebalance}", "/ask": f"{cluster}/ask/pin"}
-    metrics = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
-    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    browser.open(f"/coordinator{paths.get(path, path)}")
-    browser.find("h1")
-    if path == "/live":
-        browser.find("[aria-label=Partitions] .space .row")
-    wide = browser.driver.execute_script("return document.documentElement.scrollWidth")
-    browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-    assert wide <= 390
+    with window_of(browser, 390):
+        browser.open(f"/coordinator{paths.get(path, path)}")
+        browser.find("h1")
+        if path == "/live":
+            browser.find("[aria-label=Partitions] .space .row")
+        assert browser.driver.execute_script("return document.documentElement.scrollWidth") <= 390
 
 
 def test_an_action_starts_from_the_row_that_it_is_about_and_only_by_the_button(
@@ -353,3 +432,148 @@ def test_the_tile_of_the_dashboard_says_what_needs_somebody(browser: Browser) ->
     assert "The only topic is Stable" in text
     assert "3 consumers run" in text
     keep(browser, "tile")
+
+
+# Consumers that read, and a person who knows nothing --------------------------------------------------------------------
+
+READ = 6
+
+
+@dataclass
+class SlowLedger(Ledger):
+    """Its sinks take so long for each record."""
+
+    each_s: float = 0.0
+
+    def sink(self, consumer: Consumer) -> Sink:
+        take = super().sink(consumer)
+
+        def slowly(topic: str, records: Sequence[Record]) -> None:
+            time.sleep(self.each_s * len(records))
+            take(topic, records)
+
+        return slowly
+
+
+@dataclass
+class Read:
+    """A topic that is written and read. `drained`: the rebalance by which `eli` gave everything to `dee`."""
+
+    site: Site
+    ledger: SlowLedger
+    consumers: dict[str, Consumer]
+    drained: Rebalance
+
+    def join(self, name: str) -> None:
+        self.consumers[name] = Consumer(self.site, name, self.ledger, topics=(self.site.topic,))
+
+
+@pytest.fixture(scope="module")
+def read(
+    zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, airflow: EmbeddedAirflow, coordinator: Coordinator
+) -> Iterator[Read]:
+    """`dee` and `eli` share the topic until the user of Airflow asks to drain `eli`."""
+    cluster = coordinator.paths.cluster
+    site = Site(zookeeper.connect_string, kafka.bootstrap_servers, READ, cluster)
+    eventually(lambda: added(coordinator, site.topic, site.group))
+    found = Read(site, SlowLedger(), {}, Rebalance("", "", "", 0.0, 0.0, 0.0, (), (), (), ()))
+    traffic = Traffic(site, per_second=100.0)
+
+    def both() -> bool:
+        node = coordinator.zk.get(coordinator.paths.topic(site.topic)).data
+        stable = all_stable(coordinator, [site.topic])
+        return stable and set(codec.decode_node("", node).assignments.values()) == set(found.consumers)
+
+    def measured() -> Rebalance | None:
+        (newest,) = history.rebalances(coordinator, [site.topic], 1)
+        return newest if "eli" in newest.cause and newest.pauses and not newest.pauses.missing else None
+
+    try:
+        found.join("dee")
+        found.join("eli")
+        eventually(both)
+        found.ledger.grown(range(READ), "records flow")
+        asked = {"cluster": cluster, "consumer": "eli", "why": "new disk", "dry_run": False}
+        airflow.client.trigger("drain", asked)
+        found.drained = eventually(measured)
+        yield found
+    finally:
+        traffic.close()
+        for one in found.consumers.values():
+            one.close()
+        site.close()
+
+
+def stood(one: Pause) -> str:
+    """How long the partition stood still, as a page says it."""
+    if one.wait_s is None:
+        return "nothing waited"
+    return f"{'at least ' if one.least else ''}{milliseconds(one.wait_s)}"
+
+
+def test_a_stranger_learns_who_asked_how_long_each_partition_stood_still_and_what_waited(
+    browser: Browser, airflow: EmbeddedAirflow, read: Read
+) -> None:
+    pauses = read.drained.pauses
+    assert pauses is not None
+    browser.leave()
+    browser.open("/coordinator/rebalances")
+    browser.find("input[name=topic]").send_keys(read.site.topic)
+    browser.find("form button").click()
+    (row,) = [one for one in browser.find_all("table.cards tbody tr") if "eli" in one.text and "draining" in one.text]
+    told = {one.get_attribute("data-label"): one.text for one in row.find_elements(By.TAG_NAME, "td")}
+    assert told["Why"] == f"eli is draining (by {airflow.username}: new disk)"
+    assert told["Longest pause"].split("\n")[0] == stood(max(pauses.measured, key=lambda one: one.wait_s or 0.0))
+    assert told["Records waited"] == str(sum(one.records for one in pauses.measured))
+    row.find_element(By.CSS_SELECTOR, "a").click()
+    rows = browser.find_all("table[aria-labelledby=pauses] tbody tr")
+    shown = [[cell.text for cell in row.find_elements(By.CSS_SELECTOR, "th, td")] for row in rows]
+    assert {int(cells[0]): (cells[4].split(" (")[0], int(cells[5])) for cells in shown} == {
+        one.partition: (stood(one), one.records) for one in pauses.measured
+    }
+    assert told_moves(browser.find("main")) == {(one.partition, "eli", "dee") for one in pauses.measured}
+    assert len(pauses.measured) == READ // 2
+
+
+def row_of(browser: Browser, topic: str) -> WebElement:
+    """The topic's row on the live page."""
+    return next(one for one in browser.find_all("table[aria-label=Topics] tbody tr") if topic in one.text)
+
+
+def told_of(browser: Browser, topic: str, label: str) -> str:
+    """What the live page says of this topic under this heading."""
+    return row_of(browser, topic).find_element(By.CSS_SELECTOR, f"[data-label='{label}']").text
+
+
+def test_a_stranger_learns_whether_another_consumer_would_help(browser: Browser, read: Read) -> None:
+    browser.open("/coordinator/live")
+
+    def says(what: str) -> None:
+        browser.until(lambda: what in told_of(browser, read.site.topic, "One consumer more"), what)
+
+    says("Another consumer would not help: the consumers keep up.")
+    read.ledger.each_s = 0.005  # of 600 records in a second
+    says(f"Another consumer would help: the lag grows, and one consumer reads {READ} partitions.")
+    read.ledger.each_s = 0.0
+    says("Another consumer would not help: the consumers keep up.")
+
+
+def test_a_stranger_learns_what_is_wrong_and_what_to_do_and_that_it_has_helped(browser: Browser, read: Read) -> None:
+    topic = read.site.topic
+    browser.open("/coordinator/live")
+    browser.until(lambda: told_of(browser, topic, "State").startswith("Stable"), "nothing is wrong")
+    read.consumers.pop("dee").close()
+    wrong = f"Nobody reads {READ} partitions: start a consumer."
+    browser.until(lambda: told_of(browser, topic, "Waits for") == wrong, wrong)
+    first = browser.find("table[aria-label=Topics] tbody tr").text
+    assert topic in first, "what needs somebody stands first"
+    assert "not owned" in first
+    read.join("fay")
+    browser.until(lambda: told_of(browser, topic, "Waits for") == "Every partition is where it should be.", "it helped")
+    browser.until(lambda: row_of(browser, topic).find_element(By.TAG_NAME, "button").click() or True, "it is chosen")
+
+    def owners() -> list[str]:
+        cells = browser.find_all("[aria-label=Partitions] .space .row:not([hidden]) [role=cell]:nth-child(2)")
+        return [one.text for one in cells]
+
+    browser.until(lambda: owners() == ["fay"] * READ, "fay reads everything")

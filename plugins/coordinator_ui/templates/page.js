@@ -15,13 +15,14 @@
   paint();
   window.addEventListener("storage", () => setTimeout(paint, 50));
 
-  // Airflow's frame lets nothing inside navigate it; a link of the frame's owner may.
+  // Airflow's frame lets nothing inside navigate it or open a page beside it; a link of the frame's owner may.
   document.addEventListener("click", (event) => {
-    const link = event.target.closest("a[target=_top]");
+    const link = event.target.closest("a[target=_top], a[target=_blank]");
     if (!link || window.parent === window) return;
     event.preventDefault();
     const outer = window.parent.document.createElement("a");
     outer.href = link.href;
+    if (link.target === "_blank") { outer.target = link.target; outer.rel = link.rel; }
     window.parent.document.body.append(outer);
     outer.click();
     outer.remove();
