@@ -207,6 +207,7 @@ def hostile(round_: int) -> dict[str, Any]:
     ]
     whole["consumers"][0] |= {"spark_ui": "javascript:window.hit=1", "driver_log": "data:text/html,x"}
     whole["consumers"][2] |= {"spark_ui": f"http://driver:4040/{LONG}", "driver_log": "https://logs/?a=%3Cb%3E"}
+    whole["topics"][0] |= {"unowned": "0", "state": "Starting", "drain_s": None}
     whole["owners"] = list(TEXTS)
     places = [(topic, partition) for topic in range(len(TEXTS)) for partition in range(len(STATUSES))]
     columns = {name: column[: len(places)] for name, column in whole["partitions"].items()}

@@ -287,7 +287,7 @@
       seen.trendTitle, seen.trendBox, seen.trendNote, el("h3", { text: "Who has which partition" }), el("div", {}, seen.canvas), seen.tip, el("p", { class: "muted" }, ...keys), el("h3", { text: "Partitions" }), seen.partitions.box, el("p", { class: "muted", text: "Status, by Burrow's rules, from the last ten moments of the trend:" }), seen.meanings);
     seen.canvas.addEventListener("mousemove", (event) => { const row = seen.pick && seen.pick(event); seen.tip.textContent = row ? `Partition ${row.partition}: ${row.owner}, ${row.state}, lag ${number(row.lag)}` : " "; });
     root.append(el("p", { class: "bar-line" }, el("label", {}, seen.refresh, " Refresh every 3 s"), seen.when), seen.problem,
-      el("h2", { text: "Topics" }), seen.find, el("div", { class: "scroll" }, el("table", { class: "cards", "aria-label": "Topics" }, el("thead", {}, el("tr", {}, ...heads.map((text) => el("th", { scope: "col", text })))), seen.topicBody)), seen.topicMore,
+      el("h2", { text: "Topics" }), seen.find, el("div", { class: "scroll" }, el("table", { class: "cards topics", "aria-label": "Topics" }, el("thead", {}, el("tr", {}, ...heads.map((text) => el("th", { scope: "col", text })))), seen.topicBody)), seen.topicMore,
       seen.panel, el("h2", {}, "Consumers "), seen.findConsumer, " ", seen.count, seen.consumers.box);
     window.addEventListener("resize", () => { if (seen.data) { showMatrix(); if (seen.plot) seen.plot.setSize({ width: seen.trendBox.clientWidth, height: 220 }); } });
     new MutationObserver(() => { if (seen.data) { showMatrix(); trend(); } }).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
