@@ -114,7 +114,10 @@ def data(seen: Now, trends: Trends) -> dict[str, Any]:
         "states": list(STATES),
         "statuses": {status.name: said for status, said in words.LAG_STATUSES.items()},
         "topics": [
-            {**_topic(one, by_topic.get(one.topic, []), speeds), "trend": trends.totals(seen.cluster, one.topic)}
+            {
+                **_topic(one, by_topic.get(one.topic, []), speeds, statuses[one.topic]),
+                "trend": trends.totals(seen.cluster, one.topic),
+            }
             for one in seen.topics
         ],
         "owners": names,
@@ -125,7 +128,12 @@ def data(seen: Now, trends: Trends) -> dict[str, Any]:
     }
 
 
-def _topic(one: TopicSummary, standing: Sequence[Standing], speeds: Mapping[tuple[str, int], float]) -> dict[str, Any]:
+def _topic(
+    one: TopicSummary,
+    standing: Sequence[Standing],
+    speeds: Mapping[tuple[str, int], float],
+    statuses: Mapping[int, LagStatus],
+) -> dict[str, Any]:
     lag, rate = _sum(s.lag for s in standing), _sum(s.rate for s in standing)
     speed = _sum(speeds.get((one.topic, s.partition), math.nan) for s in standing)
     return {
@@ -145,7 +153,7 @@ def _topic(one: TopicSummary, standing: Sequence[Standing], speeds: Mapping[tupl
         "rate": _number(rate),
         "speed": _number(speed),
         "drain_s": _number(drain_s(lag, rate, speed)),
-        "advice": advice(one, standing, lag, rate, speed),
+        "advice": advice(one, standing, lag, rate, speed, statuses),
     }
 
 
@@ -175,13 +183,26 @@ def drain_s(lag: float, rate: float, speed: float) -> float:
     return lag / gain if gain > 0 else math.inf
 
 
-def advice(one: TopicSummary, standing: Sequence[Standing], lag: float, rate: float, speed: float) -> str:
+def advice(
+    one: TopicSummary,
+    standing: Sequence[Standing],
+    lag: float,
+    rate: float,
+    speed: float,
+    statuses: Mapping[int, LagStatus],
+) -> str:
     """Whether one more consumer would help, in a sentence; empty = nothing can be said."""
     if math.isnan(lag) or not one.owners:
         return ""
     left = drain_s(lag, rate, speed)
     if lag == 0 or lag <= max(rate, 0.0) * 2:
         return "Another consumer would not help: the consumers keep up."
+    stalled = [s.lag for s in standing if statuses.get(s.partition) is LagStatus.STALL]
+    if _sum(stalled) > lag / 2:
+        stand = "stands" if len(stalled) == 1 else "stand"
+        return (
+            f"Another consumer is no answer yet: {counted(len(stalled), 'partition')} {stand} still. See Status first."
+        )
     if len(one.owners) >= len(one.partitions):
         return "Another consumer would not help: each consumer has one partition already, so it would get none."
     worst = max(standing, key=lambda s: 0.0 if math.isnan(s.lag) else s.lag)

@@ -290,7 +290,23 @@ def test_whether_one_consumer_more_would_help(
     one = TopicSummary("orders", State.STABLE, partitions=(0, 1, 2, 3), owners=owners)
     by = {p: who for who, numbers in owners.items() for p in numbers}
     standing = [Standing("orders", p, by[p], 0.0, float(lag)) for p, lag in enumerate(lags)]
-    assert said in advice(one, standing, float(sum(lags)), 10.0, speed)
+    assert said in advice(one, standing, float(sum(lags)), 10.0, speed, {})
+
+
+@pytest.mark.parametrize(
+    ("stalled", "said"),
+    [
+        ((0,), "Another consumer would help"),
+        ((3,), "Another consumer is no answer yet: 1 partition stands still. See Status first."),
+        ((0, 1, 2), "Another consumer is no answer yet: 3 partitions stand still. See Status first."),
+    ],
+)
+def test_where_the_lag_stands_still_a_consumer_more_is_no_answer(stalled: tuple[int, ...], said: str) -> None:
+    one = TopicSummary("orders", State.STABLE, partitions=(0, 1, 2, 3), owners={"a": (0, 1), "b": (2, 3)})
+    lags = (100.0, 100.0, 100.0, 310.0 if stalled == (3,) else 100.0)
+    standing = [Standing("orders", p, "ab"[p // 2], 0.0, lag) for p, lag in enumerate(lags)]
+    statuses = {p: LagStatus.STALL if p in stalled else LagStatus.WARN for p in range(4)}
+    assert advice(one, standing, sum(lags), 10.0, 5.0, statuses).startswith(said)
 
 
 # Asking ----------------------------------------------------------------------------------------------------------------
