@@ -245,6 +245,7 @@ def test_what_others_wrote_stays_text_and_makes_no_page_wider(browser: Browser, 
     script = "return [...document.querySelectorAll(arguments[0])].map((one) => one.scrollWidth - one.clientWidth)"
     boxes = ".scroll" if width < 640 else ".scroll, .virtual"
     assert set(browser.driver.execute_script(script, boxes)) == {0}, "no column is out of sight"
+    assert set(browser.driver.execute_script(script, ".virtual .head span")) == {0}, "every heading is whole"
 
 
 def test_only_addresses_of_pages_are_links(browser: Browser, width: int) -> None:

@@ -122,13 +122,13 @@
   };
 
   const PARTITIONS = [
-    { title: "Partition", width: "72px", number: true, text: (r) => String(r.partition), sort: (r) => r.partition },
+    { title: "Partition", width: "80px", number: true, text: (r) => String(r.partition), sort: (r) => r.partition },
     { title: "Owner", width: "minmax(120px, 2fr)", text: (r) => r.owner, sort: (r) => r.owner },
     { title: "Does", width: "76px", key: (r) => r.state, nodes: (r) => [state(r.state)], sort: (r) => r.state },
     { title: "Status", width: "82px", key: (r) => String(r.status), nodes: (r) => [r.status ? status(r.status) : el("span", { text: "–", title: "not known" })], sort: (r) => r.status && Object.keys(seen.data.statuses).indexOf(r.status) },
     { title: "Lag", width: "84px", number: true, text: (r) => number(r.lag), sort: (r) => r.lag },
     { title: "Behind", width: "92px", number: true, text: (r) => duration(r.lag_s), sort: (r) => r.lag_s },
-    { title: "Written/s", width: "74px", number: true, text: (r) => number(r.rate), sort: (r) => r.rate },
+    { title: "Written/s", width: "80px", number: true, text: (r) => number(r.rate), sort: (r) => r.rate },
     { title: "Read/s", width: "70px", number: true, text: (r) => number(r.speed), sort: (r) => r.speed },
     { title: "Empty in", width: "120px", number: true, text: (r) => duration(r.drain), sort: (r) => r.drain },
     { title: "Ask for", width: "156px", key: (r) => `${r.topic} ${r.partition} ${r.place} ${r.state}`, nodes: (r) => [
@@ -139,20 +139,20 @@
   ];
   const CONSUMERS = [
     { title: "Consumer", width: "minmax(90px, 2fr)", text: (r) => r.consumer, sort: (r) => r.consumer },
-    { title: "Is", width: "84px", key: (r) => r.presence, nodes: (r) => [state(r.presence.replace(/ /g, "-"), r.presence)], sort: (r) => r.presence },
-    { title: "Host", width: "minmax(120px, 1.4fr)", text: (r) => r.address ? `${r.host}${r.address.slice(r.address.lastIndexOf(":"))}` : "–", sort: (r) => r.host },
-    { title: "Version", width: "76px", text: (r) => [r.release || "–", r.code].filter(Boolean).join(", "), sort: (r) => r.release },
+    { title: "Is", width: "82px", key: (r) => r.presence, nodes: (r) => [state(r.presence.replace(/ /g, "-"), r.presence)], sort: (r) => r.presence },
+    { title: "Host", width: "minmax(116px, 1.4fr)", text: (r) => r.address ? `${r.host}${r.address.slice(r.address.lastIndexOf(":"))}` : "–", sort: (r) => r.host },
+    { title: "Version", width: "70px", text: (r) => [r.release || "–", r.code].filter(Boolean).join(", "), sort: (r) => r.release },
     { title: "Rack", width: "52px", text: (r) => r.rack || "–", sort: (r) => r.rack },
-    { title: "Capacity", width: "68px", number: true, text: (r) => r.capacity === null ? "–" : String(r.capacity), sort: (r) => r.capacity },
-    { title: "Last seen", width: "76px", text: (r) => r.answers ? "now" : r.absent_since ? `${duration(seen.data.now - r.absent_since)} ago` : "no answer", sort: (r) => r.answers ? 0 : 1 },
-    { title: "Partitions", width: "76px", number: true, text: (r) => String(r.partitions), sort: (r) => r.partitions },
+    { title: "Capacity", width: "78px", number: true, text: (r) => r.capacity === null ? "–" : String(r.capacity), sort: (r) => r.capacity },
+    { title: "Last seen", width: "80px", text: (r) => r.answers ? "now" : r.absent_since ? `${duration(seen.data.now - r.absent_since)} ago` : "no answer", sort: (r) => r.answers ? 0 : 1 },
+    { title: "Partitions", width: "84px", number: true, text: (r) => String(r.partitions), sort: (r) => r.partitions },
     { title: "Lag", width: "72px", number: true, text: (r) => number(r.lag), sort: (r) => r.lag },
     { title: "Notes", width: "minmax(80px, 2fr)", text: (r) => [r.asked, ...r.notes, r.health === "ok" ? "" : r.health, r.wanted ? "" : "in no fleet"].filter(Boolean).join("; "), sort: (r) => r.notes.length },
     { title: "Ask for", width: "116px", key: (r) => `${r.consumer} ${r.presence}`, nodes: (r) => [
       r.draining ? ask("undrain", { consumer: r.consumer }) : ask("drain", { consumer: r.consumer }),
       r.isolated ? ask("readmit", { consumer: r.consumer }) : ask("isolate", { consumer: r.consumer }),
     ] },
-    { title: "Opens", width: "104px", key: (r) => `${r.spark_ui} ${r.driver_log}`, nodes: (r) => [outside(r.spark_ui, "Spark UI"), outside(r.driver_log, "log")] },
+    { title: "Opens", width: "102px", key: (r) => `${r.spark_ui} ${r.driver_log}`, nodes: (r) => [outside(r.spark_ui, "Spark UI"), outside(r.driver_log, "log")] },
   ];
 
   const spark = (points) => {
