@@ -34,7 +34,20 @@ PHASES = (
     *("initial", "join", "leave"),
     *("isolate", "readmit", "lost", "back", "drain", "undrain", "pin", "unpin", "pause", "reset", "resume"),
     *("empty", "restore", "remove", "add", "grow", "stall", "barrier"),
-    *("upgrade", "roll_back", "approve", "expect", "return", "lend", "regain", "move", "shrink", "plain", "pack"),
+    *(
+        "upgrade",
+        "roll_back",
+        "take_back",
+        "approve",
+        "expect",
+        "return",
+        "lend",
+        "regain",
+        "move",
+        "shrink",
+        "plain",
+        "pack",
+    ),
 )
 HELD, GO, HOLD_LOOK_S = "held", "go", 0.003
 WRITES = frozenset({"ZooKeeper.transact"})

@@ -74,6 +74,38 @@ class UpgradedBack(Upgraded):
         self._await(lambda: self._over_as(Phase.ROLLED_BACK, NEXT, SECOND), "the upgrade is rolled back")
 
 
+class UpgradedBackLate(Upgraded):
+    """A person rolls the upgrade back when all its steps have passed and the old consumer has left: it starts again."""
+
+    def _phases(self) -> Sequence[Callable[[], None]]:
+        return (self._initial, self._upgrade, self._take_back)
+
+    def _life(self, role: str) -> Life:
+        return replace(super()._life(role), upkeep="upgrade until it drains" if role == COORDINATOR else "")
+
+    def _may_end(self, role: str) -> bool:
+        return super()._may_end(role) or (role in {SECOND, NEXT} and self.phase == "take_back")
+
+    def _upgrade(self) -> None:
+        self._phase("upgrade")
+        self._begin()
+        self._await(self._drained, "the old consumer has left")
+
+    def _drained(self) -> bool:
+        return self._record().phase is Phase.DRAINING and self.actors[SECOND].ended and self._settled({FIRST, NEXT})
+
+    def _take_back(self) -> None:
+        self._phase("take_back")
+        self._asks("roll back")
+        self._await(self._is_missing, "the old consumer is to start again")
+        self._forget(SECOND)
+        self._start(SECOND)
+        self._await(lambda: self._over_as(Phase.ROLLED_BACK, NEXT, SECOND), "the upgrade is rolled back")
+
+    def _is_missing(self) -> bool:
+        return SECOND in [one.consumer for one in fleet.missing(self.coordinator)]
+
+
 class Approved(Scenario):
     """A join moves more than the site's budget, and a person approves the plan; later plans as well."""
 
@@ -215,4 +247,4 @@ class Repacked(Isolation):
         self._start(SECOND)
 
 
-OPERATORS: Sequence[type[Scenario]] = (Upgraded, UpgradedBack, Approved, Restarted, Grown, Repacked)
+OPERATORS: Sequence[type[Scenario]] = (Upgraded, UpgradedBack, UpgradedBackLate, Approved, Restarted, Grown, Repacked)

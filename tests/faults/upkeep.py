@@ -24,6 +24,17 @@ def _upgrade(c: Coordinator, _topic: str, task: Task) -> None:
         list(upgrades.advance(c, [], [app]))
 
 
+def _upgrade_until_it_drains(c: Coordinator, topic: str, task: Task) -> None:
+    """The same, but it does not end when the old consumers have left: a person rolls it back."""
+    held = [upgrade_store.read(c, app) for app in upgrade_store.fleets_with_upgrades(c)]
+    held = [one for one in held if one.phase is upgrade.Phase.DRAINING and not one.reason]
+    for one in held:
+        task("Draining")
+        upgrades.ensure(c, one)
+    if not held:
+        _upgrade(c, topic, task)
+
+
 def _grow(c: Coordinator, topic: str, task: Task) -> None:
     """A look at each fleet, with loads and a policy that say what the scenario wants."""
 
@@ -52,4 +63,8 @@ def _decided(limits: Limits, seen: Seen, memory: Memory) -> tuple[Decision, Memo
     return found, Memory(decisions=kept, latest=found)
 
 
-UPKEEP: Mapping[str, Callable[[Coordinator, str, Task], None]] = {"upgrade": _upgrade, "grow": _grow}
+UPKEEP: Mapping[str, Callable[[Coordinator, str, Task], None]] = {
+    "upgrade": _upgrade,
+    "upgrade until it drains": _upgrade_until_it_drains,
+    "grow": _grow,
+}
