@@ -140,13 +140,13 @@
   const CONSUMERS = [
     { title: "Consumer", width: "minmax(90px, 2fr)", text: (r) => r.consumer, sort: (r) => r.consumer },
     { title: "Is", width: "82px", key: (r) => r.presence, nodes: (r) => [state(r.presence.replace(/ /g, "-"), r.presence)], sort: (r) => r.presence },
-    { title: "Host", width: "minmax(116px, 1.4fr)", text: (r) => r.address ? `${r.host}${r.address.slice(r.address.lastIndexOf(":"))}` : "–", sort: (r) => r.host },
+    { title: "Host", width: "minmax(130px, 1.4fr)", text: (r) => r.address ? `${r.host}${r.address.slice(r.address.lastIndexOf(":"))}` : "–", sort: (r) => r.host },
     { title: "Version", width: "70px", text: (r) => [r.release || "–", r.code].filter(Boolean).join(", "), sort: (r) => r.release },
-    { title: "Rack", width: "52px", text: (r) => r.rack || "–", sort: (r) => r.rack },
+    { title: "Rack", width: "48px", text: (r) => r.rack || "–", sort: (r) => r.rack },
     { title: "Capacity", width: "78px", number: true, text: (r) => r.capacity === null ? "–" : String(r.capacity), sort: (r) => r.capacity },
     { title: "Last seen", width: "80px", text: (r) => r.answers ? "now" : r.absent_since ? `${duration(seen.data.now - r.absent_since)} ago` : "no answer", sort: (r) => r.answers ? 0 : 1 },
     { title: "Partitions", width: "84px", number: true, text: (r) => String(r.partitions), sort: (r) => r.partitions },
-    { title: "Lag", width: "72px", number: true, text: (r) => number(r.lag), sort: (r) => r.lag },
+    { title: "Lag", width: "62px", number: true, text: (r) => number(r.lag), sort: (r) => r.lag },
     { title: "Notes", width: "minmax(80px, 2fr)", text: (r) => [r.asked, ...r.notes, r.health === "ok" ? "" : r.health, r.wanted ? "" : "in no fleet"].filter(Boolean).join("; "), sort: (r) => r.notes.length },
     { title: "Ask for", width: "116px", key: (r) => `${r.consumer} ${r.presence}`, nodes: (r) => [
       r.draining ? ask("undrain", { consumer: r.consumer }) : ask("drain", { consumer: r.consumer }),
