@@ -138,6 +138,7 @@ def _answer(c: Coordinator, context: Context, answer: Mapping[str, Any], *, gran
 
 
 def _block(lines: tuple[str, ...]) -> str:
+    """Each line as code in an item of its own: Airflow shows the lines of one block of code behind each other."""
     shown = [*lines[:SHOWN_LINES]]
     shown += [f"and {len(lines) - SHOWN_LINES} more lines; `preview` shows all"] if len(lines) > SHOWN_LINES else []
-    return "\n".join(f"    {one_line(line)}" for line in shown or ["nothing any more"])
+    return "\n".join(f"-     {one_line(line)}" for line in shown or ["nothing any more"])

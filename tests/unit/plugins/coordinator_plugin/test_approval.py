@@ -84,7 +84,7 @@ def test_reconcile_asks_once_for_each_plan_that_waits(site: Site) -> None:
     assert runs(reconcile(site.coordinator), DAGS, active_rebalances=0, active_launches=0) == []
 
 
-def test_the_question_shows_the_moves_in_a_code_block_and_asks_the_approvers(
+def test_the_question_shows_each_move_as_code_of_its_own_and_asks_the_approvers(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operator, plan = ask(site, monkeypatch), digest(site)
@@ -94,11 +94,11 @@ def test_the_question_shows_the_moves_in_a_code_block_and_asks_the_approvers(
     assert operator.subject == "orders: a plan waits for approval"
     assert operator.assigned_users == [{"id": "kim", "name": "kim"}]
     body = str(operator.body)
-    assert "    orders: ![x](http://evil) <b> # big\n" in body, "one line, and all of it in the code block"
-    assert "    and 40 more lines; `preview` shows all" in body
+    assert "\n-     orders: ![x](http://evil) <b> # big\n" in body, "one line, and all of it is code"
+    assert "\n-     and 40 more lines; `preview` shows all" in body
     assert "    joined: c; 2 partitions would move, and the budget is 1: it waits for approval" in body
     assert plan in body
-    assert [line for line in body.splitlines() if "![x]" in line and not line.startswith("    ")] == []
+    assert [line for line in body.splitlines() if "![x]" in line and not line.startswith("-     ")] == []
 
 
 def test_the_present_preview_has_the_backlog_and_the_pause_of_each_move(site: Site) -> None:
