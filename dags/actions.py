@@ -1,6 +1,7 @@
 """The forms of an operator: for topics, for consumers, and for single partitions and their offsets."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from airflow.sdk import DAG, Param
 from coordinator_plugin.clusters import dag_id
@@ -13,7 +14,12 @@ from coordinator_tasks.service.actions import ACTIONS
 
 def fields(action: Action) -> Mapping[str, Param]:
     """The action's own fields, by name."""
-    return {one.name: Param(**one.form) for one in action.parameters if one.form is not None}
+    return {one.name: Param(**optional(one.form)) for one in action.parameters if one.form is not None}
+
+
+def optional(form: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The field as Airflow's own form needs it: there a text may only be left empty if it may also be null."""
+    return {**form, "type": ["null", "string"]} if form["type"] == "string" and form.get("default") == "" else form
 
 
 def build(action: Action) -> DAG:

@@ -68,6 +68,11 @@ class MissingConsumersOperator(ClusterOperator):
         return [{"consumer": launch.consumer} for launch in launches]
 
 
+def given_of(context: Context) -> dict[str, Any]:
+    """The run's parameters; a text that was emptied in Airflow's form comes as null."""
+    return {name: "" if value is None else value for name, value in context["params"].items()}
+
+
 class ActionOperator(UntemplatedOperator):
     """Runs one action of `service.actions`, with the run's parameters."""
 
@@ -79,7 +84,7 @@ class ActionOperator(UntemplatedOperator):
 
     def execute(self, context: Context) -> list[str]:
         """Do it; a dry run logs the effect, and its task ends as skipped."""
-        given, action = dict(context["params"]), ACTIONS[self.action]
+        given, action = given_of(context), ACTIONS[self.action]
         dry_run = bool(given.get("dry_run", not action.reads))
         with one_line_errors(), CoordinatorHook(given.get("cluster", "")).open() as coordinator:
             lines = action.lines(coordinator, given, actor_of(context), dry_run=dry_run)
@@ -99,7 +104,7 @@ class WatchSensor(UntemplatedOperator, BaseSensorOperator):
 
     def poke(self, context: Context) -> bool:
         """One look. Raises what ends the task: an action that was refused is not watched."""
-        given, watch = dict(context["params"]), ACTIONS[self.action].watch
+        given, watch = given_of(context), ACTIONS[self.action].watch
         if watch is None:
             return True
         with one_line_errors(), CoordinatorHook(given.get("cluster", "")).open() as coordinator:

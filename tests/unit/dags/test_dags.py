@@ -121,6 +121,13 @@ def test_forms_have_titles_and_actions_begin_with_a_dry_run(dags: dict[str, Any]
     assert dags["add_topic"]["params"]["start"]["enum"] == ["earliest", "latest", "none"]
 
 
+def test_a_text_that_may_be_left_empty_may_be_null_or_airflows_form_does_not_let_it_be(dags: dict[str, Any]) -> None:
+    fields = [field for dag_id in ACTIONS for field in dags[dag_id]["params"].values()]
+    empty = [field["type"] for field in fields if field["value"] == ""]
+    assert empty == [["null", "string"]] * len(empty)
+    assert len(empty) > 10
+
+
 def test_a_run_of_an_upgrade_follows_it_to_its_end(dags: dict[str, Any]) -> None:
     followed = {dag_id for dag_id, dag in dags.items() if "follow" in dag["tasks"]}
     assert followed == {"upgrade", "continue_upgrade", "roll_back_upgrade"}

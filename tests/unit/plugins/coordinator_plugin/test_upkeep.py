@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from coordinator_plugin import hook
-from coordinator_plugin.upkeep import WatchSensor
+from coordinator_plugin.upkeep import WatchSensor, given_of
 
 from coordinator_tasks.core.upgrade import Phase
 from coordinator_tasks.service import upgrade_store, upgrades
@@ -22,6 +22,11 @@ def site(monkeypatch: pytest.MonkeyPatch) -> UpgradingSite:
     made.advances = False
     monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(made.coordinator))
     return made
+
+
+def test_a_text_that_was_emptied_in_airflows_form_is_empty() -> None:
+    context: Any = {"params": {"app": "billing", "pattern": None, "count": 0, "topics": []}}
+    assert given_of(context) == {"app": "billing", "pattern": "", "count": 0, "topics": []}
 
 
 def test_it_does_the_steps_of_an_upgrade_until_it_is_done(site: UpgradingSite) -> None:
