@@ -73,10 +73,12 @@ REGISTER = (
     Entry("docs/metrics.md", r".*coordinator_tasks metrics ", "tests/integration/test_monitoring.py"),
     Entry("docs/operations.md", r".*coordinator_tasks metrics ", "tests/integration/test_monitoring.py"),
     Entry("docs/operations.md", r".*coordinator_tasks run$", "tests/unit/coordinator_tasks/cli/test_cli.py"),
-    Entry("docs/operations.md", r".*coordinator_tasks doctor$", "tests/integration/test_doctor.py"),
-    Entry("docs/operations.md", r"systemctl ", reason="the site's own way to restart a process"),
+    Entry("docs/howto/doctor.md", r".*coordinator_tasks doctor$", "tests/integration/test_doctor.py"),
+    Entry("docs/howto/restart.md", r"systemctl ", reason="the site's own way to restart a process"),
     Entry(
-        "docs/operations.md", r".*coordinator_tasks approve ", "tests/unit/coordinator_tasks/service/test_approvals.py"
+        "docs/howto/approve.md",
+        r".*coordinator_tasks approve ",
+        "tests/unit/coordinator_tasks/service/test_approvals.py",
     ),
     Entry("docs/reliability.md", r"make (simulate|guards|search)", reason=SUITE),
     Entry("docs/reliability.md", r"PYTHONPATH=.*tests\.simulation", reason=SUITE),

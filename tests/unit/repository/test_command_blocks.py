@@ -26,7 +26,12 @@ OURS = re.compile(r"(?:\.venv/bin/python -m coordinator_tasks|coordinator) (.*)"
 SETTINGS = re.compile(r"export COORDINATOR_(?!ALLOWED)")
 HELD_BACK = ("run", "metrics", "doctor", "approve")
 """Commands that the shop in memory cannot answer: two never end, one asks real servers, and one needs a plan that waits."""
-BEFORE = {"pause-upgrade": "upgrade billing 1.5.0 --code 1.5.0 --why tried"}
+UPGRADE = "upgrade billing 1.5.0 --code 1.5.0 --why tried"
+BEFORE = {
+    **dict.fromkeys(("pause-upgrade", "roll-back-upgrade", "upgrade-report"), UPGRADE),
+    "unpin orders --partition": "pin orders consumer-b --partition 3",
+    "offsets undo": "offsets reset --topic orders:3 --to-earliest --why tried --execute",
+}
 """What a block takes for granted, by a command in it: this is typed before it."""
 LEAST = {
     "COORDINATOR_CLUSTER": "main",
@@ -80,7 +85,7 @@ def test_the_block_is_typed_on_a_shop_in_memory(
     monkeypatch.chdir(tmp_path)
     site = open_site()
     rebalance = rebalances(site.coordinator, ["orders"], 1)[0].rebalance
-    before = [one for name, one in BEFORE.items() if name in block.text]
+    before = dict.fromkeys(one for name, one in BEFORE.items() if name in block.text)
     for line in [*before, *filter(None, map(ours, block.lines))]:
         arguments = shlex.split(REBALANCE.sub(rebalance, line).replace("$PWD", str(ROOT)), comments=True)
         site.clock.advance(1)

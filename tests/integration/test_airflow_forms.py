@@ -1,0 +1,255 @@
+"""The forms of Airflow's own pages as a person fills them in, and the question about a large plan as a person answers it.
+
+The pages of `docs/howto` show them: with `SCREENSHOTS`, each test leaves its picture in that folder.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+
+from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
+from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
+from coordinator_tasks.core.budget import Budget
+from coordinator_tasks.core.errors import KafkaUnavailable
+from coordinator_tasks.core.model import Actor, Committed, Fleet
+from coordinator_tasks.embedded.airflow import EmbeddedAirflow
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service import approving, fleet, history, topics
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.settings import Settings
+from coordinator_tasks.wiring import open_coordinator
+from tests.airflow_calls import wait_for_run, xcom
+from tests.integration.airflow_site import airflow_of, all_stable, cluster_of, eventually
+from tests.integration.browser import CHROMIUM, DRIVER, Browser, signed_in
+from tests.integration.screenshots import small
+from tests.integration.stub_consumer import StubConsumer
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="Chromium and chromedriver are not installed"),
+]
+TOPIC, GROUP, PARTITIONS = "clicks", "clicks-billing", 12
+OLD, NEW = ("billing-1", "billing-2"), "billing-3"
+RUN_LIMIT_S = 180.0
+BUDGET = {"COORDINATOR_BUDGET_MOVES": "3", "COORDINATOR_BUDGET_APPROVERS": "admin"}
+FORMS: dict[str, dict[str, Any]] = {
+    "drain": {"consumer": "billing-2", "why": "new host"},
+    "isolate": {"consumer": "billing-2", "why": "does not answer"},
+    "pause": {"topic": TOPIC, "partitions": [3]},
+    "pin": {"topic": TOPIC, "consumer": "billing-2", "partitions": [3]},
+    "preview": {"topics": [TOPIC], "join": 1},
+    "roll_back": {"topic": TOPIC, "rebalance": "", "why": "slow since then"},
+    "expect_restart": {"consumer": "billing-2", "within": 10, "why": "new kernel"},
+    "scale": {"app": "billing", "count": 4, "why": "month end"},
+    "reset_offsets": {"topic": TOPIC, "to": "earliest", "partitions": [3], "why": "wrong prices"},
+    "upgrade": {"app": "billing", "version": "1.5.0", "code": "1.5.0"},
+}
+"""What is filled in; an empty rebalance = that of the join."""
+SAYS = {
+    "drain": "billing-2 gives away 4 partitions",
+    "isolate": "billing-2 loses at once 4 partitions",
+    "pause": "partition 3 of clicks is paused",
+    "pin": "partition 3 is pinned to billing-2",
+    "preview": "3 partitions would move",
+    "roll_back": "4 partitions would move; then billing-1 6, billing-2 6",
+    "expect_restart": "billing-2 is expected to restart within 10 min",
+    "scale": "billing-3",
+    "reset_offsets": "partition 3 continues at 0",
+    "upgrade": "1.5.0",
+}
+"""A part of what the run then says."""
+MOST_HIGH = 1_250
+
+
+@pytest.fixture(scope="module")
+def settings(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Settings:
+    return replace(cluster_of(zookeeper, kafka), cluster="main", budget=Budget(moves=3, approvers=("admin",)))
+
+
+@pytest.fixture(scope="module")
+def airflow(settings: Settings, airflow_factory: Callable[..., EmbeddedAirflow]) -> Iterator[EmbeddedAirflow]:
+    dags = {"rebalance", "reconcile", "approve_plan", *FORMS}
+    with airflow_of(settings, airflow_factory, dags, env=BUDGET) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def c(settings: Settings, airflow: EmbeddedAirflow) -> Iterator[Coordinator]:
+    assert airflow.base_url
+    with open_coordinator(settings) as coordinator:
+        yield coordinator
+
+
+@pytest.fixture(scope="module")
+def consumers(settings: Settings, c: Coordinator) -> Iterator[tuple[StubConsumer, StubConsumer]]:
+    """The consumers of a fleet share a topic: both are there before its first plan, which needs no approval."""
+    ConfluentKafkaAdmin(settings.kafka).create_topic(TOPIC, PARTITIONS)
+    fleet.set_fleet(c, Fleet("billing", OWN_APPLICATIONS[0], OLD))
+    with StubConsumer(settings, OLD[0]) as first, StubConsumer(settings, OLD[1]) as second:
+        eventually(lambda: added(c))
+        eventually(lambda: all_stable(c, [TOPIC]))
+        ConfluentGroupOffsets(settings.kafka, GROUP).commit(TOPIC, {3: Committed(0)})
+        yield first, second
+
+
+def added(c: Coordinator) -> bool:
+    """A fresh broker makes its groups topic first, which may take longer than one request waits."""
+    try:
+        topics.add_topic(c, TOPIC, GROUP, actor=Actor("command", "ada"))
+    except KafkaUnavailable:
+        return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def browser(airflow: EmbeddedAirflow, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with signed_in(airflow, tmp_path_factory.mktemp("chromium") / "profile") as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def joined(
+    settings: Settings,
+    consumers: tuple[StubConsumer, StubConsumer],
+    c: Coordinator,
+    airflow: EmbeddedAirflow,
+    browser: Browser,
+) -> Iterator[str]:
+    """The rebalance by which a third consumer has got its share, after a person has approved its plan in the browser."""
+    look(browser, "before", "Stable", set(OLD))
+    with StubConsumer(settings, NEW) as third:
+        plan = eventually(lambda: waiting(c))
+        airflow.client.trigger("reconcile")
+        run = eventually(lambda: question_of(airflow, plan))
+        for giver in consumers:
+            giver.deaf = True
+        approve(browser, run)
+        look(browser, "during", "Closing", {*OLD, NEW})
+        for giver in consumers:
+            giver.deaf = False
+        eventually(lambda: len(third.running(TOPIC)) == PARTITIONS // 3 and all_stable(c, [TOPIC]))
+        look(browser, "after", "Stable", {*OLD, NEW})
+        yield history.rebalances(c, [TOPIC], 1)[0].rebalance
+
+
+def look(browser: Browser, name: str, state: str, consumers: set[str]) -> None:
+    """The page of the topic: its state, and a row of the grid for each consumer."""
+    browser.leave()
+
+    def shown() -> bool:
+        browser.open(f"/coordinator/clusters/main/topics/{TOPIC}")
+        rows = {one.text for one in browser.find_all("table.grid tbody th")}
+        return state in browser.find("h1").text and rows == consumers
+
+    browser.until(shown, f"{state} of {consumers}")
+    keep(browser, name, browser.find("main"), "table.grid")
+
+
+def waiting(c: Coordinator) -> str:
+    """The name of the plan that waits."""
+    found = approving.waiting(c, [TOPIC]).get(TOPIC)
+    return found.digest if found is not None and NEW in found.why else ""
+
+
+def question_of(airflow: EmbeddedAirflow, plan: str) -> str:
+    """The run of `approve_plan` that asks about it; empty = not yet."""
+    for run in airflow.client.dag_runs("approve_plan"):
+        for task in airflow.client.task_instances("approve_plan", run["dag_run_id"]):
+            if (
+                task["task_id"] == "ask"
+                and task["state"] in ("awaiting_input", "deferred")
+                and run["conf"]["digest"] == plan
+            ):
+                return str(run["dag_run_id"])
+    return ""
+
+
+def approve(browser: Browser, run: str) -> None:
+    browser.open(f"/dags/approve_plan/runs/{run.replace('+', '%2B')}/tasks/ask/required_actions")
+    button = browser.until(lambda: [one for one in browser.find_all("button") if one.text == "Approve"], "Approve")[0]
+    shown = button.find_element(By.XPATH, "ancestor::div[contains(., 'passes the budget')][1]")
+    keep(browser, "approve", shown)
+    button.click()
+
+
+def keep(browser: Browser, name: str, what: WebElement, last: str = "") -> None:
+    """A picture for the pages, where `SCREENSHOTS` names a folder; `last`: the element that it ends with."""
+    if folder := os.environ.get("SCREENSHOTS"):
+        sized(browser, MOST_HIGH)
+        high = browser.driver.execute_script(
+            "const [what, last] = arguments;"
+            "document.activeElement.blur();"
+            "what.scrollIntoView({block: what.clientHeight > innerHeight ? 'start' : 'nearest'});"
+            "return last ? document.querySelector(last).getBoundingClientRect().bottom : 0",
+            *(what, last),
+        )
+        if last:
+            sized(browser, int(high) + 12)
+        (Path(folder) / f"{name}.png").write_bytes(small(what.screenshot_as_png))
+        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def sized(browser: Browser, high: int) -> None:
+    metrics = {"width": 960, "height": high, "deviceScaleFactor": 1, "mobile": False}
+    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+
+# Forms ---------------------------------------------------------------------------------------------------------------
+
+
+def open_form(browser: Browser, dag: str) -> WebElement:
+    """The form of a DAG, as a person comes to it."""
+    browser.leave()
+    browser.open(f"/dags/{dag}")
+    browser.find("[aria-label='Trigger Dag']").click()
+    browser.find("[data-testid=trigger-dag-submit]")
+    return browser.find("[role=dialog][data-scope=dialog]")
+
+
+def fill(browser: Browser, name: str, value: Any) -> None:
+    """Type a value into a field: a text, a list one a line, a number, or JSON where the form has an editor."""
+    match value:
+        case [str(), *_]:
+            text = "\n".join(value)
+        case list():
+            text = str(value)[:-1]  # the editor closes the bracket
+        case _:
+            text = str(value)
+    css = f"input#element_{name}, textarea#element_{name}, [id='number-input:element_{name}'] input, #element_{name} [role=textbox]"
+    field = browser.find(css)
+    browser.driver.execute_script("arguments[0].scrollIntoView({block: 'center'}); arguments[0].focus()", field)
+    keys = ActionChains(browser.driver)
+    keys.key_down(Keys.CONTROL).send_keys("a").key_up(Keys.CONTROL).send_keys(Keys.DELETE, text).perform()
+
+
+def run_of(airflow: EmbeddedAirflow, dag: str) -> dict[str, Any]:
+    return next(iter(airflow.client.dag_runs(dag)), {})
+
+
+@pytest.mark.parametrize("dag", FORMS)
+def test_a_person_fills_in_the_form_and_the_run_says_what_it_would_do(
+    browser: Browser, airflow: EmbeddedAirflow, joined: str, dag: str
+) -> None:
+    given = {name: value or joined for name, value in FORMS[dag].items()}
+    form = open_form(browser, dag)
+    for name, value in given.items():
+        fill(browser, name, value)
+    submit = browser.find("[data-testid=trigger-dag-submit]")
+    browser.until(submit.is_enabled, "a form without a complaint")
+    keep(browser, dag.replace("_", "-"), form)
+    submit.click()
+    run = eventually(lambda: run_of(airflow, dag))
+    assert given.items() <= run["conf"].items()
+    assert run["conf"].get("dry_run", True)
+    assert wait_for_run(airflow.client, dag, run["dag_run_id"], RUN_LIMIT_S) == "success"
+    assert SAYS[dag] in str(xcom(airflow.client, dag, run["dag_run_id"], dag))
