@@ -19,6 +19,7 @@ def airflow_for(
     policy: Mapping[str, float],
     further: Sequence[Path] = (),
     *,
+    session_timeout_s: float = 10.0,
     settings: Mapping[str, str] | None = None,
     dags: Iterable[str] = (),
 ) -> EmbeddedAirflow:
@@ -39,7 +40,7 @@ def airflow_for(
             "zookeeper_default": {
                 "conn_type": "generic",
                 "host": zookeeper,
-                "extra": json.dumps({"policy": dict(policy)}),
+                "extra": json.dumps({"policy": dict(policy), "session_timeout_s": session_timeout_s}),
             },
             "kafka_default": {"conn_type": "generic", "extra": json.dumps({"bootstrap.servers": kafka})},
         },

@@ -45,6 +45,7 @@ from benchmarks.handoff_lanes import (
     JAVA_CLIENTS,
     OURS,
     POLICY,
+    SESSION_S,
     SESSIONS_S,
     SPARK,
     ClientLane,
@@ -333,7 +334,8 @@ def measure(given: Asked) -> dict[str, Any]:
         bench = Bench(zookeeper, kafka, folder, given.per_second, given.batch_interval, given.airflow)
         if given.airflow:
             clusters = [f"{name}-{n}" for name in (OURS, SPARK) if name in given.only for n in given.partitions]
-            stack.enter_context(airflow_for(folder / "airflow", clusters, zookeeper, kafka, POLICY))
+            where = (folder / "airflow", clusters, zookeeper, kafka, POLICY)
+            stack.enter_context(airflow_for(*where, session_timeout_s=SESSION_S))
         for partitions in given.partitions:
             for name in EVERY:
                 if name in given.only:
