@@ -38,6 +38,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.circumstances import circumstances
 from benchmarks.plot import Line, Plot
 from benchmarks.result import report
 from benchmarks.source import FETCH_WAIT_MS, open_stream, spread
@@ -207,7 +208,7 @@ def one_run(kind: str, side: str, servers: str, topic: str, times: Times) -> dic
 
 def all_runs(rounds: int, kinds: Sequence[str], times: Times) -> dict[str, Any]:
     ensure_jars(CONNECTOR)
-    result: dict[str, Any] = {"cores": os.cpu_count(), "load_before": os.getloadavg()[0], **asdict(times)}
+    result: dict[str, Any] = {**circumstances(), "load_before": os.getloadavg()[0], **asdict(times)}
     with tempfile.TemporaryDirectory() as folder, EmbeddedKafka(Path(folder)) as kafka:
         servers = kafka.bootstrap_servers
         admin = ConfluentKafkaAdmin({"bootstrap.servers": servers}, limit_s=60.0)

@@ -29,6 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.circumstances import circumstances
 from benchmarks.result import report
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
@@ -240,7 +241,7 @@ def one_run(side: str, stage: str, servers: str, topic: str, records: int) -> di
 
 
 def all_runs(given: argparse.Namespace) -> dict[str, Any]:
-    result: dict[str, Any] = {"cores": os.cpu_count(), "load_before": os.getloadavg()[0], "cells": []}
+    result: dict[str, Any] = {**circumstances(), "load_before": os.getloadavg()[0], "cells": []}
     if set(SPARKS) & set(given.sides):
         ensure_jars(CONNECTOR)
     with (
