@@ -106,11 +106,19 @@ def measured(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def joined(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Several calls as one; `rounds` are the fewest of any cell, the loads the largest of any call."""
+    """Several calls as one; `rounds` are the fewest of any cell, the loads the largest of any call.
+
+    `parts` of a result: kind of event → rounds, day, commit and loads of its rows of `ours`, if a later call has measured them again.
+    """
     runs = [run for one in results for run in one["runs"]]
     loads = {name: max(one[name] for one in results) for name in ("load_before", "load_after")}
     whole = {**results[0], **loads, "runs": runs, "took_s": sum(one["took_s"] for one in results)}
-    return judged({**whole, "rounds": min(len({run["round"] for run in one["runs"]}) for one in results)})
+    return judged({**whole, "rounds": min(map(_rounds, results))})
+
+
+def _rounds(result: Mapping[str, Any]) -> int:
+    again = {(OURS, kind) for kind in result.get("parts", {})}
+    return len({run["round"] for run in result["runs"] if (run["contender"], run["kind"]) not in again})
 
 
 def beyond(runs: Sequence[Pairs]) -> dict[str, float | None]:

@@ -82,6 +82,7 @@ def table(result: Mapping[str, Any], partitions: int, under_airflow: Mapping[str
 def short_table(result: Mapping[str, Any]) -> str:
     """Markdown: the README's figures, of few contenders and events."""
     cells, tick_ms = _cells(result, PARTITIONS), tick_ms_of(result)
+    dates = {result["measured_on"], *(one["measured_on"] for one in result.get("parts", {}).values())}
     rows = []
     for contender in SHORT:
         own = [cells.get((contender, kind)) for kind in SHORT_EVENTS]
@@ -91,7 +92,7 @@ def short_table(result: Mapping[str, Any]) -> str:
     return "\n".join(
         [
             f"Milliseconds for which a moved partition stood still, beyond what it did undisturbed; median (worst). {PARTITIONS} "
-            f"partitions, {tick_ms:g} ms between two records, measured on {result['measured_on']}.",
+            f"partitions, {tick_ms:g} ms between two records, measured on {' and '.join(sorted(dates))}.",
             "",
             f"| | {' | '.join(EVENTS[kind] for kind in SHORT_EVENTS)} |",
             "|---|" + "--:|" * len(SHORT_EVENTS),
@@ -161,11 +162,16 @@ def _whole(spread: Mapping[str, Any], of: str) -> str:
 
 def circumstances(result: Mapping[str, Any]) -> str:
     """When, on which machine and how it was measured."""
+    parts = [
+        f" {TITLES_OF_KINDS[kind]} of {TITLES[OURS]}: {one['rounds']} rounds on {one['measured_on']} at commit {one['commit']}, "
+        f"load {one['load_before']:.1f} and {one['load_after']:.1f}."
+        for kind, one in result.get("parts", {}).items()
+    ]
     rounds = "one round" if result["rounds"] == 1 else f"{result['rounds']} rounds"
     tick = f"a record every {tick_ms_of(result):g} ms (the tick)"
     load = f"load {result['load_before']:.1f} before and {result['load_after']:.1f} at the end of the run"
     where = f"{result['cores']} cores ({result['processor']}), {result['memory_gib']} GiB"
-    return f"{rounds}, {where}, {tick}, {load}; measured on {result['measured_on']} at commit {result['commit']}."
+    return f"{rounds}, {where}, {tick}, {load}; measured on {result['measured_on']} at commit {result['commit']}.{''.join(parts)}"
 
 
 def placed(text: str, made: str, place: str) -> str:

@@ -115,6 +115,12 @@ def test_what_several_calls_have_measured_is_judged_as_one() -> None:
     assert whole["summary"] == summary(RUNS)
     assert whole["targets"] == targets(summary(RUNS))
     assert [whole[name] for name in ("rounds", "load_before", "load_after", "took_s")] == [1, 0.5, 2.0, 15]
+    again = {
+        "runs": [{"round": n, **run("ours", "silent", [[60.0, 30.0]], [])} for n in range(6)],
+        "parts": {"silent": {}},
+    }
+    more = {**calls[0], **again, "runs": [*calls[0]["runs"], *again["runs"]]}
+    assert joined([more])["rounds"] == 1, "what was measured again does not count"
 
 
 def test_the_table_says_the_same_of_the_same_runs() -> None:
@@ -135,6 +141,14 @@ def test_the_table_says_the_same_of_the_same_runs() -> None:
     made = table({**result, "sessions_s": {"eager": 10.0, "ours": 4.0}}, 48, airflow)
     assert "The plain loop ran our transitions" in made
     assert "a record every 50 ms (the tick)" in made
+    again = {
+        "silent": {"rounds": 6, "measured_on": "2026-11-02", "commit": "def", "load_before": 0.4, "load_after": 0.3}
+    }
+    parts = table({**result, "sessions_s": {}, "parts": again}, 48).splitlines()[0]
+    assert parts.endswith(
+        "measured on 2026-11-01 at commit abc. kill -9 that nobody reports of ours, plain clients: 6 rounds on 2026-11-02 at "
+        "commit def, load 0.4 and 0.3."
+    )
     assert made.splitlines()[2:] == [
         "| | undisturbed | join | clean leave | rolling restart | kill -9, reported by the launcher "
         "| kill -9 that nobody reports | partitions that stay, at worst |",
