@@ -275,6 +275,27 @@ def test_the_reading_goes_on_until_the_end_and_knows_when_it_last_had_everything
     assert (stage.topic.problem, closed) == ("", [True])
 
 
+def test_at_the_logs_end_nothing_is_left_at_the_time_of_the_poll(stage: Stage) -> None:
+    stage.offsets.commit("t", {0: Committed(10, None)})
+    stage.own(0)
+    stage.turn()
+    assert stage.runner.ownership.holdings.held[0].passes.empty_at == stage.clock.monotonic() - 0.1
+
+
+def test_what_is_no_longer_assigned_has_brought_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.own(0, 1)
+    stage.turn()
+    assert stage.topic._heard == {0, 1}
+    stage.topic._drop([0])
+    assert stage.topic._heard == {1}
+    monkeypatch.setattr(stage.topic, "_stalled", lambda _: {1: 10})
+    stage.topic._replace_stuck_client()
+    assert stage.topic._assigned.keys() == {1}, "it had no time yet"
+    monkeypatch.setattr(stage.client, "close", bool, raising=False)
+    stage.topic._replace_stuck_client()
+    assert (stage.topic._heard, stage.topic._assigned) == (set(), {})
+
+
 def test_a_client_is_given_time_and_the_logs_end_is_asked_for_now_and_then(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
