@@ -198,6 +198,21 @@ def test_what_was_fetched_for_an_earlier_holding_is_not_handed_out_under_a_later
     assert stage.read(0) == [*range(10), *range(20)]
 
 
+def test_what_is_taken_away_is_fetched_no_longer_and_under_a_new_grant_from_its_position_on(stage: Stage) -> None:
+    stage.own(0, 1)
+    stage.turn()
+    stage.see(assignments={1: "a"}, since={1: stage.node.since[1]})
+    stage.turn()
+    assert stage.client.positions.keys() == {1}
+    stage.own(0, 1)
+    stage.turn()
+    stage.turn()
+    assert stage.topic._assigned == {p: held.token.epoch for p, held in stage.runner.ownership.holdings.ready().items()}
+    stage.see(since={**stage.node.since, 0: stage.node.epoch + 1}, seeks={0: Seek(4, stage.node.epoch + 1)})
+    stage.turn()
+    assert stage.read(0) == [*range(10), *range(4, 10)], "although nothing new has come"
+
+
 def test_what_came_and_was_not_handed_out_is_fetched_again(stage: Stage) -> None:
     stage.own(0)
     fetched = stage.fetch()
