@@ -72,7 +72,7 @@ class Change:
 
     @property
     def places(self) -> set[str]:
-        return {place(before) for before, _ in self.pairs}
+        return {place(before) for pair in self.pairs for before, _ in (pair, *_inner(*pair))}
 
     def apply(self) -> None:
         """For good; raises `AtImport` where no such function lives."""
@@ -82,6 +82,9 @@ class Change:
                 raise AtImport(f"{place(before)} is gone after the import")
             for function in found:
                 function.__code__ = after
+            for inner, changed in _inner(before, after):
+                for function in _living().get(_key(inner), []):
+                    function.__code__ = changed
         forget()
 
 
@@ -115,6 +118,16 @@ def _different(before: CodeType, after: CodeType) -> Iterator[tuple[CodeType, Co
             yield from _different(one, other)
         elif one != other:
             raise AtImport(place(before))
+
+
+def _inner(before: CodeType, after: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
+    """The functions within a function that differ: an import may have made some of them, and they live on as they were."""
+    olds, news = ([one for one in code.co_consts if isinstance(one, CodeType)] for code in (before, after))
+    for old in olds:
+        same = [one for one in (*olds, *news) if _key(one) == _key(old)]  # two on one line have one name
+        if len(same) == 2 and old != same[1] and old.co_freevars == same[1].co_freevars:
+            yield old, same[1]
+            yield from _inner(old, same[1])
 
 
 def _without_inner(code: CodeType) -> CodeType:

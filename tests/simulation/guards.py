@@ -27,7 +27,7 @@ PARTS = {
     "coordinator_tasks/core/assignors": "strategies",
     "coordinator_tasks/core": "core",
     "spark_apps/agent": "agent",
-    "spark_apps/plain.py": "plain consumer",
+    "spark_apps/plain.py": "plain",
 }
 ELSEWHERE = ("diagram.py", "consumer_process.py", "status_server.py")  # drawn for people, or tested with servers only
 STRATEGIES = ("tests/unit/coordinator_tasks/core/assignors/test_weighted.py", "tests/conformance/test_vectors.py")
@@ -90,6 +90,8 @@ def change_of(site: Site, root: Path = ROOT) -> Change:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.guards", description=__doc__.split("\n")[0])
+    parts = tuple(PARTS.values())
+    parser.add_argument("--part", nargs="*", choices=parts, default=parts)
     parser.add_argument("--kind", nargs="*", choices=KINDS, default=KINDS)
     parser.add_argument("--sample", type=int, help="how many of every part and kind, drawn by chance")
     parser.add_argument("--histories", type=int, default=SEEDS, help="0 = ask the unit tests only, at first")
@@ -102,7 +104,9 @@ def main() -> int:
 
 
 def _all(tests: Tests, given: argparse.Namespace) -> int:
-    wanted = [site for site in sites() if site.kind in given.kind and given.only in site.name]
+    wanted = [
+        site for site in sites() if site.part in given.part and site.kind in given.kind and given.only in site.name
+    ]
     if given.sample is not None:
         wanted = sample(wanted, given.sample)
     known: dict[str, str] = json.loads(FILE.read_text()) if FILE.exists() else {}
@@ -139,7 +143,7 @@ def _summary(tried: list[Site], known: dict[str, str]) -> int:
     for part, kind in product(dict.fromkeys(PARTS.values()), KINDS):
         names = [site.name for site in found if (site.part, site.kind) == (part, kind)]
         if names:
-            print(f"{part:14} {kind:10} {len(names):5} tried {len(set(names) - set(missed)):5} noticed")
+            print(f"{part:10} {kind:10} {len(names):5} tried {len(set(names) - set(missed)):5} noticed")
     print(*missed, sep="\n")
     for site in tried:
         if known[site.name] == "at import":

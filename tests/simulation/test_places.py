@@ -119,6 +119,13 @@ def test_a_sample_has_so_many_of_every_part_and_kind_and_is_the_beginning_of_a_l
     assert set(small) < set(large)
 
 
+def test_a_function_that_another_one_has_made_during_the_import_is_changed_as_well() -> None:
+    site = next(s for s in guards.sites() if s.text == "found[key] = read_one(inner, text)")
+    change = guards.change_of(site)
+    assert len(change.pairs) == 1
+    assert {one.rpartition(":")[2] for one in change.places} == {"_mapping", "read"}
+
+
 def test_what_is_left_out_keeps_what_a_function_takes_from_around_it() -> None:
     site = next(s for s in guards.sites() if s.text == "super().__init__(runner)" and s.kind == "order")
     [(before, after)] = guards.change_of(site).pairs

@@ -9,9 +9,11 @@ from typing import ClassVar
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
+from structlog.contextvars import get_contextvars
 
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.core.model import TopicNode
+from coordinator_tasks.library_log import LIBRARY_LOG
 from spark_apps import plain
 from spark_apps.agent.settings import Identity
 from spark_apps.agent.threads.runner import TopicRunner
@@ -23,7 +25,8 @@ NODE = TopicNode("127.0.0.1:1", "g", 1, "g1", "id-1", initial_partitions=1)
 class Client:
     """A Kafka client that is stuck until it is let go."""
 
-    def __init__(self, settings: dict[str, str], **_: object) -> None:
+    def __init__(self, settings: dict[str, str], *, logger: object) -> None:
+        assert logger is LIBRARY_LOG
         self.settings.append(settings)
 
     settings: ClassVar[list[dict[str, str]]] = []
@@ -46,10 +49,13 @@ class Client:
     polls: ClassVar[list[float]] = []
     assigned: ClassVar[list[int]] = []
     closed: ClassVar[list[int]] = []
+    closers: ClassVar[list[tuple[str, bool]]] = []  # the threads that close clients
+    about: ClassVar[list[dict[str, object]]] = []  # what log lines say beside their text
     kafka: ClassVar[FakeKafka]
 
     def consume(self, _most: int, poll_s: float) -> list[object]:
         self.polls.append(poll_s)
+        self.about.append(dict(get_contextvars()))
         self.entered.set()
         self.free.wait()
         time.sleep(0.001)
@@ -60,6 +66,8 @@ class Client:
 
     def close(self) -> None:
         self.closed.append(id(self))
+        one = threading.current_thread()
+        self.closers.append((one.name, one.daemon))
 
 
 @pytest.fixture
@@ -72,6 +80,8 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Iterator[plain.PlainTopic]:
     monkeypatch.setattr(Client, "polls", [])
     monkeypatch.setattr(Client, "assigned", [])
     monkeypatch.setattr(Client, "closed", [])
+    monkeypatch.setattr(Client, "closers", [])
+    monkeypatch.setattr(Client, "about", [])
     monkeypatch.setattr(Client, "settings", [])
     monkeypatch.setattr(Client, "warmed", [])
     kafka = FakeKafka()
@@ -132,11 +142,9 @@ def test_the_client_is_warmed_up_at_every_leader_and_reads_even_if_one_does_not_
     assert Client.warmed == [(one, plain.WARM_UP_TIMEOUT_S) for one in (asked[:2] if refuses else asked)]
 
 
-def test_no_thread_of_the_reading_keeps_the_process_from_its_end(topic: plain.PlainTopic) -> None:
+def test_the_thread_is_named_for_its_topic_as_its_log_lines_are_and_keeps_no_process(topic: plain.PlainTopic) -> None:
     assert Client.entered.wait(10)
-    named = {one.name: one.daemon for one in threading.enumerate()}
-    assert named["plain-t"]
-    assert topic._thread.name == "plain-t"
+    assert (topic._thread.name, topic._thread.daemon, Client.about[0]) == ("plain-t", True, {"topic": "t"})
 
 
 def wait_for(found: Callable[[], bool]) -> None:
@@ -151,8 +159,9 @@ def test_another_client_is_asked_for_records_that_do_not_come(topic: plain.Plain
     Client.free.set()
     given = replace(NODE, epoch=2, assignments={0: "a"}, since={0: 2}, incarnations={"a": 1})
     topic.runner.edit(lambda ownership: ownership.grants.on_node(given))
-    wait_for(lambda: len(Client.assigned) > 1 and bool(Client.closed))
+    wait_for(lambda: len(Client.assigned) > 1 and bool(Client.closers))
     first, second = Client.assigned[:2]
     assert first != second
     assert Client.closed[0] == first
+    assert Client.closers[0] == ("close-t", True)
     assert not topic.problem

@@ -150,6 +150,7 @@ def test_every_reader_and_its_client_end_with_the_consumer(serve: Serve, clients
 
     process = serve(work)
     consumer = plain.PlainConsumer(SETTINGS, lambda *_: None)
+    assert consumer.process is None
     if broken:
         with pytest.raises(CoordinatorError, match="in use"):
             consumer.run()

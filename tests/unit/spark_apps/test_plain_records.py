@@ -198,6 +198,21 @@ def test_what_was_fetched_for_an_earlier_holding_is_not_handed_out_under_a_later
     assert stage.read(0) == [*range(10), *range(20)]
 
 
+def test_what_is_taken_away_is_fetched_no_longer_and_under_a_new_grant_from_its_position_on(stage: Stage) -> None:
+    stage.own(0, 1)
+    stage.turn()
+    stage.see(assignments={1: "a"}, since={1: stage.node.since[1]})
+    stage.turn()
+    assert stage.client.positions.keys() == {1}
+    stage.own(0, 1)
+    stage.turn()
+    stage.turn()
+    assert stage.topic._assigned == {p: held.token.epoch for p, held in stage.runner.ownership.holdings.ready().items()}
+    stage.see(since={**stage.node.since, 0: stage.node.epoch + 1}, seeks={0: Seek(4, stage.node.epoch + 1)})
+    stage.turn()
+    assert stage.read(0) == [*range(10), *range(4, 10)], "although nothing new has come"
+
+
 def test_what_came_and_was_not_handed_out_is_fetched_again(stage: Stage) -> None:
     stage.own(0)
     fetched = stage.fetch()
@@ -273,6 +288,41 @@ def test_the_reading_goes_on_until_the_end_and_knows_when_it_last_had_everything
     assert stage.topic._polled_at == polls[-1]
     assert stage.runner.ownership.holdings.held[0].passes.empty_at == polls[0], "before the batch came"
     assert (stage.topic.problem, closed) == ("", [True])
+
+
+def test_a_thread_that_fails_says_why_and_closes_its_client(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("boom")
+
+    closed: list[bool] = []
+    monkeypatch.setattr(stage.topic, "_warm_up", bool)
+    monkeypatch.setattr(stage.client, "consume", fail)
+    monkeypatch.setattr(stage.client, "close", lambda: closed.append(True), raising=False)
+    stage.topic._run()
+    assert (stage.topic.problem, closed) == ("RuntimeError: boom", [True])
+
+
+def test_at_the_logs_end_nothing_is_left_at_the_time_of_the_poll(stage: Stage) -> None:
+    stage.offsets.commit("t", {0: Committed(10, None)})
+    stage.own(0)
+    fetched = stage.fetch()
+    stage.clock.advance(0.1)
+    stage.process(*fetched)
+    assert stage.runner.ownership.holdings.held[0].passes.empty_at == stage.clock.monotonic()
+
+
+def test_what_is_no_longer_assigned_has_brought_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.own(0, 1)
+    stage.turn()
+    assert stage.topic._heard == {0, 1}
+    stage.topic._drop([0])
+    assert stage.topic._heard == {1}
+    monkeypatch.setattr(stage.topic, "_stalled", lambda _: {1: 10})
+    stage.topic._replace_stuck_client()
+    assert stage.topic._assigned.keys() == {1}, "it had no time yet"
+    monkeypatch.setattr(stage.client, "close", bool, raising=False)
+    stage.topic._replace_stuck_client()
+    assert (stage.topic._heard, stage.topic._assigned) == (set(), {})
 
 
 def test_a_client_is_given_time_and_the_logs_end_is_asked_for_now_and_then(

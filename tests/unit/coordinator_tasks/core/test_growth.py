@@ -82,6 +82,24 @@ def test_moving_goes_before_growing() -> None:
     assert later.kind is Kind.MOVE
 
 
+def test_sharing_better_goes_before_a_spare_consumer_too() -> None:
+    each = [("a", 60.0, 0.0), ("a", 60.0, 0.0), ("b", 10.0, 0.0), ("b", 10.0, 0.0)]
+    found, _ = decide(replace(LIMITS, spare=1), seen(*each), KNOWN)
+    assert (found.kind, found.desired) == (Kind.MOVE, 2)
+    assert [(one.partition, one.giver, one.taker) for one in found.moves] == [(0, "a", "b")]
+
+
+def test_nobody_is_added_while_the_effect_of_the_last_moves_is_not_known() -> None:
+    each = [("a", 60.0, 0.0), ("a", 60.0, 0.0), ("b", 60.0, 0.0)]
+    moved = replace(KNOWN, decisions=(Decision(Kind.MOVE, 1_000.0, 2, 2, acted=True),))
+    found, _ = decide(LIMITS, seen(*each, now=1_010.0), moved)
+    assert (found.kind, found.desired) == (Kind.HOLD, 2)
+    assert found.reasons == (
+        "180 records/s are needed, and 2 x 100 are there; the effect of the last moves is not known yet",
+    )
+    assert decide(LIMITS, seen(*each, now=1_031.0), moved)[0].kind is Kind.GROW
+
+
 def test_a_partition_that_nobody_could_take_stays() -> None:
     each = [("a", 80.0, 0.0), ("a", 80.0, 0.0), ("b", 90.0, 0.0)]
     found, _ = decide(LIMITS, seen(*each), KNOWN)

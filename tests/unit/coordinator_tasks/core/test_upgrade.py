@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_tasks.core.upgrade import FOLLOWING, Mark, Phase, Seen, TopicSeen, entered, more, rates
+from coordinator_tasks.core.upgrade import FOLLOWING, Mark, Phase, Seen, TopicSeen, continued, entered, more, rates
 from tests.unit.coordinator_tasks.core.codecs.test_codecs import UPGRADE
 
 PAGE = Path(__file__).parents[4] / "docs" / "architecture.md"
@@ -27,6 +27,13 @@ def test_only_the_table_s_transitions_can_be_made(phase: Phase) -> None:
         else:
             with pytest.raises(ValueError, match=f"from {phase} to {target}"):
                 entered(before, target, 5.0, "why")
+
+
+def test_who_continues_it_begins_what_is_measured_and_waited_for_anew() -> None:
+    waiting = replace(UPGRADE, paused="a rule", mark=Mark(1.0, {}), incarnations={"c": 3}, since_at=1.0)
+    found = continued(waiting, 50.0, "ada", "mended")
+    assert (found.paused, found.mark, found.incarnations, found.since_at) == ("", None, {}, 50.0)
+    assert found.events[-1].text == "continued by ada: mended"
 
 
 def chosen(owners: dict[int, str], percent: int, before: tuple[int, ...] = ()) -> tuple[int, ...]:

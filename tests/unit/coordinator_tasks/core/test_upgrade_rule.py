@@ -70,7 +70,8 @@ def test_a_lag_in_seconds_is_at_the_highest_known_rate(
     position: int, lag: int | None, written: float | None, before: float | None, lag_s: float | None
 ) -> None:
     found = facts({"c": answer(position, lag, written)}, position, before)
-    assert found.partitions["orders"][45].lag_s == lag_s
+    one = found.partitions["orders"][45]
+    assert (one.consumer, one.lag_records, one.lag_s, one.before) == ("c", lag, lag_s, before)
 
 
 @pytest.mark.parametrize(

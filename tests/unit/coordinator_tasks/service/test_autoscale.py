@@ -246,7 +246,7 @@ def test_what_is_kept_is_read_back_the_same_and_limits_that_cannot_be_are_malfor
     growth = autoscale.growth_of(site.coordinator, APP)
     assert decode_growth("/x", encode_growth(growth), APP, growth.version) == growth
     wrong = replace(growth, limits=replace(LIMITS, least=9, most=3))
-    with pytest.raises(Malformed, match="cannot grow from 9 to 3"):
+    with pytest.raises(Malformed, match="field 'limits' a fleet cannot grow from 9 to 3"):
         decode_growth("/x", encode_growth(wrong), APP, 0)
 
 

@@ -464,6 +464,8 @@ def test_the_account_is_the_same_after_moves_as_if_it_were_made_anew() -> None:
 def test_a_wrong_parameter_is_refused_in_one_line(name: str, text: str, said: str) -> None:
     with pytest.raises(Refused, match=said) as caught:
         Weighted().check({name: text})
+    begins = (f"parameter '{name}' of strategy 'weighted' is '", "strategy 'weighted' has no parameter")
+    assert str(caught.value).startswith(begins)
     assert "\n" not in str(caught.value)
 
 

@@ -481,6 +481,12 @@ def test_a_topic_node_is_read_strictly(changes: dict[str, Any], problem: str) ->
         codec.decode_node(PATH, json.dumps(raw).encode())
 
 
+def test_what_an_address_may_not_be_is_said_of_its_field() -> None:
+    raw = {**json.loads(CASES["member"].write(CASES["member"].value)), "address": "nowhere"}
+    with pytest.raises(Malformed, match="field 'address' 'nowhere' is no"):
+        CASES["member"].read(json.dumps(raw).encode())
+
+
 HUGE = [10**309, 10**310, 2**63 - 1, 1e300]
 
 

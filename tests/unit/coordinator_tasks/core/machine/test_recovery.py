@@ -301,6 +301,25 @@ def test_a_hand_off_under_way_is_closed_at_both_ends_after_a_loss_of_the_state()
     assert sum(scene.settles().counts().values()) == 4
 
 
+@pytest.mark.parametrize("late", ["giver", "taker"])
+def test_an_end_of_a_hand_off_that_was_asked_before_it_read_the_node_may_run_the_partition_all_the_same(
+    late: str,
+) -> None:
+    scene = stable("a", "b")
+    acted = dict(scene.answers)
+    scene.joins("c")
+    acted["c"] = scene.answers["c"]
+    scene.step()
+    ((partition, entry),) = picture(scene).handoff.items()
+    scene.acts("a", "b", "c")
+    who = entry.giver if late == "giver" else entry.taker
+    scene.answers[who] = acted[who]
+    scene.state = None
+    scene.step()
+    assert scene.state is not None
+    assert {c for c, ps in scene.state.to_close.items() if partition in ps} == {entry.giver, entry.taker}
+
+
 def test_a_person_waits_for_nothing_when_nobody_is_there() -> None:
     scene = stable("a")
     scene.committed = {0: committed("a", 4)}

@@ -2,8 +2,10 @@
 
 import pytest
 
+from coordinator_tasks.core.assignors.problem import Problem
+from coordinator_tasks.core.machine import planning
 from coordinator_tasks.core.machine.split import kept, said, sides
-from coordinator_tasks.core.model import Split
+from coordinator_tasks.core.model import Member, Split
 
 ALL = (0, 1, 2, 3)
 ABLE = {"a": 1, "b": 2, "c": 3}
@@ -36,6 +38,15 @@ def test_sides(
     split: Split | None, able: dict[str, int], expected: list[tuple[tuple[int, ...], dict[str, int]]]
 ) -> None:
     assert sides(split, ALL, able) == expected
+
+
+def test_the_strategy_is_told_of_one_side_alone() -> None:
+    members = {who: Member(who, 1, "http://h:1", "boot") for who in "ac"}
+    owned = {0: "a", 1: "c", 2: "c", 3: "a"}
+    whole = Problem("t", ALL, members, owned, {1: "c"}, weights=dict.fromkeys(ALL, 2.0), carried={"a": 5.0, "c": 6.0})
+    assert planning._of_side(whole, (0, 2), {"a": 1}) == Problem(
+        "t", (0, 2), {"a": members["a"]}, {0: "a"}, weights={0: 2.0, 2: 2.0}, carried={"a": 5.0}
+    )
 
 
 def test_a_partition_on_its_own_side_stays_with_its_owner() -> None:

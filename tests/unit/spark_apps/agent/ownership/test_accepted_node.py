@@ -42,5 +42,6 @@ def test_while_another_node_stands_there_what_runs_goes_on_and_nothing_is_begun(
     stage.wait(1)
     assert stage.running == {0: False}
     assert stage.ownership.grants.on_node(stage.node) is Reading.SAME
+    assert not stage.ownership.reports.all()
     stage.tick()
     assert stage.running == {0: False, 1: False}

@@ -96,6 +96,7 @@ def test_what_an_executor_finds_gone_stops_that_partition_and_a_new_query_reads_
     stage.kafka.expire("t", 0, 40)
     stage.kafka.expire("t", 2, 40)
     stage.ownership.query_lost(0, "offsets 0 to 39 are gone, the log begins at 40")
+    assert 0 not in stage.ownership.holdings.held
     stage.tick(1.0)
     stage.tick(1.0)
     assert stage.ownership.holdings.ready().keys() == ({1, 2} if first else {1})

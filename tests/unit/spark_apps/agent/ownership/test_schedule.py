@@ -9,6 +9,7 @@ from coordinator_tasks.core.model import Handoff, Token
 from spark_apps.agent.ownership.first import FirstOffsets
 from spark_apps.agent.ownership.work import (
     Commit,
+    Failed,
     ListBounds,
     ListOffsets,
     OffsetFetch,
@@ -111,6 +112,12 @@ def test_a_partition_without_a_leader_keeps_nothing_else_waiting(stage: Stage) -
     assert stage.reported("partition 1: no broker says where its log begins and ends")
     stage.kafka.append("t", 0, 50)
     assert list_offsets(stage).partitions == (0,)
+    stage.kafka.leaderless.add(0)
+    list_offsets(stage)
+    assert stage.reported("partition 0: no broker says where its log begins and ends")
+    stage.kafka.leaderless.discard(0)
+    list_offsets(stage)
+    assert not stage.reported("partition 0: no broker says")
     assert stage.ownership.holdings.ready()[0].log.offset == 150
     stage.hand_out(0, 120)
     stage.cover()
@@ -134,10 +141,37 @@ def test_bounds_that_no_broker_knew_are_asked_for_again_after_a_pause(stage: Sta
     assert isinstance(asked(stage, ListBounds), ListBounds)
 
 
+def test_the_pause_after_a_failure_grows_with_each_one_until_there_is_an_answer(stage: Stage) -> None:
+    def pause() -> float:
+        stage.ownership.requests.answer(Failed("no broker answers"))
+        return stage.ownership.requests.next_at() - stage.clock.monotonic()
+
+    stage.own(0)
+    found = []
+    for _ in range(6):
+        stage.clock.advance(TIMING.look_s + TIMING.retry_max_s)
+        asked(stage, OffsetFetch)
+        found.append(pause())
+    assert found == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0, 1.0])
+    stage.tick(TIMING.look_s + TIMING.retry_max_s)
+    stage.clock.advance(TIMING.look_s)
+    asked(stage, OffsetFetch)
+    assert pause() == pytest.approx(TIMING.retry_s)
+
+
+def test_the_worker_wakes_for_the_logs_ends_that_nobody_has_asked_for_during_a_long_batch(stage: Stage) -> None:
+    stage.own(0)
+    list_offsets(stage)
+    told_at = stage.clock.monotonic()
+    stage.wait(TIMING.ends_s - 0.1)
+    assert stage.ownership.requests.next_at() - told_at == pytest.approx(TIMING.ends_s)
+
+
 def test_a_claim_that_failed_is_made_again_after_its_pause() -> None:
     play = Play(Terms(claims=True))
     play.sink.down = True
     play.own(0)
+    assert play.ownership.requests.work() is None
     assert play.ownership.requests.next_at() <= play.clock.monotonic() + TIMING.retry_max_s
     play.sink.down = False
     play.tick(TIMING.retry_max_s)

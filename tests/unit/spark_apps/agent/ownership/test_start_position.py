@@ -59,6 +59,7 @@ def test_a_time_after_the_last_record_is_an_error_that_names_the_partition_and_s
     stage.own(2)
     stage.wait(1)
     assert stage.running == {}
+    assert stage.ownership.grants.idle, "it is given up under this grant"
     assert stage.reported("partition 2 has no record at or after 2023-11-14T22:13:20+00:00")
 
 

@@ -391,6 +391,18 @@ def test_without_zookeeper_it_goes_on_and_registers_again_in_the_next_session(st
     assert stage.agent.status().health == "ok"
 
 
+def test_whose_id_another_process_has_taken_meanwhile_goes_on_and_says_so(stage: Stage) -> None:
+    stage.own(0)
+    stage.step()
+    stage.zk.expire()
+    stage.zk.resume()
+    ZooKeeperRegistry(stage.site, PATHS, stage.clock).register(Member("a", 9, "http://127.0.0.1:2", "boot"))
+    stage.step()
+    assert stage.runs == {0}
+    assert stage.reported("is in use")
+    assert stage.reported("going on with what is known")
+
+
 def test_a_process_keeps_its_number_over_its_sessions(stage: Stage) -> None:
     stage.own(0)
     for _ in range(3):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 import pytest
+from structlog.contextvars import get_contextvars
 
 from spark_apps.agent.ownership.listening import Happening, Telling
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
@@ -60,6 +61,7 @@ class Listener(ConsumerRebalanceListener):
         if 13 in offsets:
             raise RuntimeError("unlucky")
         self.heard.append((what, topic, offsets))
+        self.thread, self.about = threading.current_thread(), dict(get_contextvars())
 
 
 class Commits(ConsumerInterceptor):
@@ -107,6 +109,7 @@ def test_whatever_is_due_is_told_before_the_end_and_the_wish_is_handed_on(
     calls.close()
     assert listener.heard == [(what, "t", {3: 5}) for what in ("assigned", "revoked", "lost")]
     assert topic.answers == [(one, (wants or {}) if one is tellings[0] else {}) for one in tellings]
+    assert (listener.thread.name, listener.thread.daemon, listener.about) == ("callbacks-t", True, {"topic": "t"})
     assert commits.seen == [("t", {3: 6})]
     assert topic.reports.all() == ()
 

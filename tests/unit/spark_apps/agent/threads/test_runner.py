@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 import pytest
+from structlog.contextvars import get_contextvars
 
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.core.errors import KafkaUnavailable
@@ -33,6 +34,7 @@ class Connected:
 
     def connect(self, node: TopicNode) -> GroupOffsets:
         self.levels.append(node.properties.get("isolation.level"))
+        self.thread, self.about = threading.current_thread(), dict(get_contextvars())
         self.meanwhile()
         return self.kafka.offsets(node.group_id)
 
@@ -63,6 +65,11 @@ def test_the_reader_gets_the_topics_properties_and_group_and_the_consumers_own_b
         "fetch.wait.max.ms": "7",
     }
     assert connected.connected(["read_committed"])
+
+
+def test_the_worker_is_named_for_its_topic_as_its_log_lines_are_and_keeps_no_process(connected: Connected) -> None:
+    assert connected.connected(["read_committed"])
+    assert (connected.thread.name, connected.thread.daemon, connected.about) == ("agent-t", True, {"topic": "t"})
 
 
 def test_the_ends_are_those_that_the_reader_reaches_by_its_own_option(connected: Connected) -> None:
