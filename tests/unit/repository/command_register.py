@@ -81,7 +81,7 @@ REGISTER = (
         "tests/unit/coordinator_tasks/service/test_approvals.py",
     ),
     Entry("docs/reliability.md", r"make (simulate|guards|search)", reason=SUITE),
-    Entry("docs/reliability.md", r"PYTHONPATH=.*tests\.simulation", reason=SUITE),
+    Entry("docs/reliability.md", r"(PYTHONPATH=.*|python -m )tests\.simulation", reason=SUITE),
     Entry(
         "docs/state-machine.md",
         r".*core\.machine\.diagram",
