@@ -305,8 +305,10 @@ def test_a_thread_that_fails_says_why_and_closes_its_client(stage: Stage, monkey
 def test_at_the_logs_end_nothing_is_left_at_the_time_of_the_poll(stage: Stage) -> None:
     stage.offsets.commit("t", {0: Committed(10, None)})
     stage.own(0)
-    stage.turn()
-    assert stage.runner.ownership.holdings.held[0].passes.empty_at == stage.clock.monotonic() - 0.1
+    fetched = stage.fetch()
+    stage.clock.advance(0.1)
+    stage.process(*fetched)
+    assert stage.runner.ownership.holdings.held[0].passes.empty_at == stage.clock.monotonic()
 
 
 def test_what_is_no_longer_assigned_has_brought_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
