@@ -83,14 +83,24 @@ class HttpStatusClient:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def ask(self, members: Collection[Member]) -> Mapping[str, Answer]:
-        if not members:
-            return {}
-        return self._run(self._ask_all(members))
+        return self._of_all(members, self._status)
 
-    async def _ask_all(self, members: Collection[Member]) -> dict[str, Answer]:
-        answers = await asyncio.gather(*(self._ask_one(member) for member in members))
-        self._forget_idle()
-        return {member.consumer: answer for member, answer in zip(members, answers, strict=True)}
+    def unreachable(self, members: Collection[Member]) -> Mapping[str, Unreachable]:
+        found = self._of_all(members, self._reach)
+        return {consumer: one for consumer, one in found.items() if one is not None}
+
+    def _of_all(
+        self, members: Collection[Member], exchange: Callable[[Member], Awaitable[V]]
+    ) -> dict[str, V | Unreachable]:
+        """What each exchange gives, all at once; forgets idle addresses."""
+
+        async def each() -> list[V | Unreachable]:
+            found = await asyncio.gather(*(self._tried(member, exchange) for member in members))
+            self._forget_idle()
+            return found
+
+        found = self._run(each()) if members else []
+        return {member.consumer: one for member, one in zip(members, found, strict=True)}
 
     def _forget_idle(self) -> None:
         """Close the connections to addresses that are no longer asked: their consumers are dead, or have another port."""
@@ -100,21 +110,11 @@ class HttpStatusClient:
             del self._asked_at[address]
             self._peers.pop(address).close()
 
-    async def _ask_one(self, member: Member) -> Answer:
-        return await self._tried(member, self._status)
-
     async def _status(self, member: Member) -> Answer:
         asked_s = time.monotonic()
         code, body = await self._peer(member.address).get(STATUS_PATH, self._authorization(), MAX_STATUS_BYTES)
         answered_s = time.monotonic()
         return _timed(self._read(member, code, body), asked_s, answered_s)
-
-    def unreachable(self, members: Collection[Member]) -> Mapping[str, Unreachable]:
-        return self._run(self._connect_all(members))
-
-    async def _connect_all(self, members: Collection[Member]) -> dict[str, Unreachable]:
-        found = await asyncio.gather(*(self._tried(member, self._reach) for member in members))
-        return {member.consumer: one for member, one in zip(members, found, strict=True) if one is not None}
 
     async def _reach(self, member: Member) -> None:
         await self._peer(member.address).reach()

@@ -288,15 +288,17 @@ def test_an_answer_that_comes_byte_by_byte_has_one_deadline(client: HttpStatusCl
         assert time.monotonic() - began_s < LIMIT_S + 1.0
 
 
+@pytest.mark.parametrize("method", ["ask", "unreachable"])
 def test_the_client_of_an_address_that_is_no_longer_asked_is_closed(
-    client: HttpStatusClient, interface: Interface, monkeypatch: pytest.MonkeyPatch
+    client: HttpStatusClient, interface: Interface, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
+    ask = getattr(client, method)
     for port in range(1, 30):
-        client.ask([Member("b", port, f"http://127.0.0.1:{port}", "boot")])
-    client.ask([interface.member])
+        ask([Member("b", port, f"http://127.0.0.1:{port}", "boot")])
+    ask([interface.member])
     assert len(client._peers) == 30
     monkeypatch.setattr(status_module, "IDLE_S", 0.0)
-    client.ask([interface.member])
+    ask([interface.member])
     assert client._peers.keys() == client._asked_at.keys() == set()
 
 
