@@ -10,7 +10,7 @@ Between its reads it tries a connection to each consumer, so that the refusals o
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, cast
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
@@ -18,6 +18,7 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from coordinator_plugin.changes import Scope, Seen, differences, observe
 from coordinator_plugin.triggers import RECONNECT_S, Wake, borrowed
 from coordinator_tasks.core.errors import CoordinatorError
+from coordinator_tasks.core.model import Member
 from coordinator_tasks.service import refusals
 from coordinator_tasks.service.coordinator import Coordinator
 
@@ -42,6 +43,7 @@ class ZooKeeperChangesTrigger(BaseEventTrigger):
         self._seen: Seen = {}
         self._unstored_since_s: float | None = None
         self._refusing: frozenset[str] | None = None
+        self._note_at_s = 0.0
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Path and arguments, as Airflow stores them."""
@@ -88,17 +90,22 @@ class ZooKeeperChangesTrigger(BaseEventTrigger):
         )
 
     async def _rest(self, coordinator: Coordinator, wake: Wake) -> None:
-        limit_s = LOOK_S if self._unstored_since_s is None else STORED_AFTER_S
-        if self.scope == Scope.FLEET:
-            await wake.wait(limit_s)
-            return
-        until_s = time.monotonic() + limit_s
-        members = await asyncio.to_thread(coordinator.discovery.members)
-        while (begun_s := time.monotonic()) < until_s:
-            self._refusing = await asyncio.to_thread(refusals.note, coordinator, members, self._refusing)
-            rest_s = max(NOTE_S, REST * (time.monotonic() - begun_s))
-            if await wake.wait(max(0.0, min(until_s - time.monotonic(), rest_s))):
+        """Until it is time for the next look. Changes that come fast bring looks, and no more connections."""
+        until_s = time.monotonic() + (LOOK_S if self._unstored_since_s is None else STORED_AFTER_S)
+        members: Mapping[str, Member] = {}
+        while (left_s := until_s - time.monotonic()) > 0:
+            due_s = left_s if self.scope == Scope.FLEET else self._note_at_s - time.monotonic()
+            if due_s <= 0:
+                members = members or await asyncio.to_thread(coordinator.discovery.members)
+                await self._note(coordinator, members)
+            elif await wake.wait(min(left_s, due_s)):
                 return
+
+    async def _note(self, coordinator: Coordinator, members: Mapping[str, Member]) -> None:
+        begun_s = time.monotonic()
+        self._refusing = await asyncio.to_thread(refusals.note, coordinator, members, self._refusing)
+        ended_s = time.monotonic()
+        self._note_at_s = ended_s + max(NOTE_S, REST * (ended_s - begun_s))
 
     async def _load(self) -> Seen:
         store = self._state_store

@@ -10,6 +10,7 @@ from coordinator_plugin import watcher
 
 from coordinator_tasks.core.errors import StoreUnavailable
 from coordinator_tasks.core.model import Silence, Unreachable
+from coordinator_tasks.service import refusals
 from coordinator_tasks.service.observe import load_claims, snapshot
 from tests.fakes.cluster import Cluster
 from tests.unit.plugins.coordinator_plugin.stage import Opened, stable
@@ -82,6 +83,28 @@ def test_the_watcher_holds_while_zookeeper_is_away(borrowed: Opened) -> None:
         return await asyncio.wait_for(waiting_for_it, 5)
 
     assert changed(asyncio.run(scenario())) == ["first look"]
+
+
+def test_many_changes_are_looked_at_without_a_connection_to_everybody_for_each(
+    shop: Cluster, borrowed: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+    monkeypatch.setattr(refusals, "note", lambda _, members, __: tried.append(len(members)) or frozenset())
+    monkeypatch.setattr(watcher, "NOTE_S", 60.0)
+    monkeypatch.setattr(watcher, "COALESCE_S", 0.0)
+
+    async def scenario() -> list[list[str]]:
+        running = watching(Store()).run()
+        found = [changed(await asyncio.wait_for(anext(running), 5))]
+        for name in "abcd":
+            following = asyncio.ensure_future(anext(running))
+            await asyncio.sleep(0.05)
+            await asyncio.to_thread(shop.join, name)
+            found.append(changed(await asyncio.wait_for(following, 5)))
+        return found
+
+    assert asyncio.run(scenario()) == [["first look"], *([f"member {name} joined"] for name in "abcd")]
+    assert tried == [0]
 
 
 @pytest.mark.parametrize("scope", ["topics", "fleet"])
