@@ -195,6 +195,15 @@ def cluster(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[Clus
             stub.stop()
 
 
+def hosted_beside_b(cluster: Cluster) -> Hosted:
+    """Consumer a, whose address can be changed, shares the topic with b; Stable."""
+    hosted = cluster.join("a", Hosted)
+    assert isinstance(hosted, Hosted)
+    cluster.join("b")
+    cluster.stable("ab")
+    return hosted
+
+
 @pytest.mark.parametrize("host", [full_backlog, dropped_packets], ids=["full backlog", "dropped packets"])
 def test_the_limit_holds_for_hosts_that_drop_packets_and_they_are_no_refusal(
     host: Callable[[], AbstractContextManager[str]],
@@ -214,10 +223,7 @@ def test_the_limit_holds_for_hosts_that_drop_packets_and_they_are_no_refusal(
 def test_a_registered_consumer_behind_dropped_packets_is_named_and_never_isolated_and_others_go_on(
     cluster: Cluster,
 ) -> None:
-    silent = cluster.join("a", Hosted)
-    assert isinstance(silent, Hosted)
-    cluster.join("b")
-    cluster.stable("ab")
+    silent = hosted_beside_b(cluster)
     silent.drop()
     taker = cluster.join("d")
     held_by_silent = PARTITIONS // 2 - 1
@@ -240,10 +246,7 @@ def test_a_registered_consumer_behind_dropped_packets_is_named_and_never_isolate
 
 
 def test_who_is_absent_and_silent_is_isolated_by_the_platform_after_its_time(cluster: Cluster) -> None:
-    silent = cluster.join("a", Hosted)
-    assert isinstance(silent, Hosted)
-    cluster.join("b")
-    cluster.stable("ab")
+    silent = hosted_beside_b(cluster)
     silent.drop()
     silent.die()
     began = time.monotonic()
@@ -257,10 +260,7 @@ def test_who_is_absent_and_silent_is_isolated_by_the_platform_after_its_time(clu
 
 def test_whose_address_refuses_is_gone_after_a_session_time_out_and_not_isolated(cluster: Cluster) -> None:
     cluster.c = replace(cluster.c, policy=replace(cluster.c.policy, absent_after_s=300.0))
-    dead = cluster.join("a", Hosted)
-    assert isinstance(dead, Hosted)
-    cluster.join("b")
-    cluster.stable("ab")
+    dead = hosted_beside_b(cluster)
     began = time.monotonic()
     dead.refuse()
     dead.die()
@@ -271,10 +271,7 @@ def test_whose_address_refuses_is_gone_after_a_session_time_out_and_not_isolated
 
 
 def test_an_address_that_refused_while_the_session_ran_is_not_waited_for_again(cluster: Cluster) -> None:
-    dead = cluster.join("a", Hosted)
-    assert isinstance(dead, Hosted)
-    cluster.join("b")
-    cluster.stable("ab")
+    dead = hosted_beside_b(cluster)
     dead.refuse()
     cluster.until(lambda: refused_since(cluster) > 0, "noted")
     cluster.until(lambda: time.time() - refused_since(cluster) >= cluster.c.zk.session_timeout_s, "it refused for long")

@@ -4,7 +4,6 @@ import inspect
 import re
 from collections.abc import Callable
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,9 +19,8 @@ from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
 from dags.actions import build
 from tests.fakes.cluster import Cluster
+from tests.guide import guide
 
-DOCS = Path(__file__).parents[3] / "docs"
-GUIDE = (DOCS / "operations.md", *sorted((DOCS / "howto").glob("*.md")))
 GIVEN = {"topic": "orders", "partitions": [1], "why": "new disk"}
 TYPED = ["orders", "--partition", "1", "--why", "new disk", "--by", "ada"]
 
@@ -97,11 +95,11 @@ def test_form_and_command_do_the_same(
 @pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS)
 def test_each_action_says_what_it_does_and_stands_in_the_guide_for_operators(action: Action) -> None:
     assert action.help
-    guide = "\n".join(page.read_text() for page in GUIDE)
-    assert not action.form or f"`{action.name}`" in guide, (
+    text = guide()
+    assert not action.form or f"`{action.name}`" in text, (
         f"name the form {action.name} in docs/operations.md or docs/howto"
     )
-    assert re.search(rf"\b{action.words}\b", guide), (
+    assert re.search(rf"\b{action.words}\b", text), (
         f"name the command {action.words} in docs/operations.md or docs/howto"
     )
 

@@ -13,6 +13,7 @@ from typer.main import get_command
 
 from coordinator_tasks.cli import app
 from coordinator_tasks.core.assignors import ASSIGNORS
+from tests.guide import guide
 from tests.sbom import pinned
 
 ROOT = Path(__file__).parents[3]
@@ -160,8 +161,7 @@ def test_every_command_of_ours_is_one(page: Path) -> None:
 
 
 def test_every_top_level_command_is_documented() -> None:
-    guides = [ROOT / "docs" / "operations.md", *(ROOT / "docs" / "howto").glob("*.md")]
-    page = "".join(one.read_text() for one in guides)
+    page = guide()
     commands: dict[str, object] = get_command(app).commands  # type: ignore[attr-defined]
     missing = [name for name in commands if not re.search(rf"coordinator_tasks {name}\b|`{name}`", page)]
     assert not missing
