@@ -69,11 +69,10 @@ class _Client:
         )
         found = {p: answers.get(one, f"partition {topic}-{p}", missing) for p, one in asked.items()}
         listed = {p: int(answer.offset) for p, answer in found.items() if answer is not None}
-        for partition in [p for p, offset in listed.items() if offset == OFFSET_INVALID]:
-            if not missing:
-                raise self._broker.unavailable(f"partition {topic}-{partition}: no broker says its offset")
-            del listed[partition]
-        return listed
+        unknown = [p for p, offset in listed.items() if offset == OFFSET_INVALID]
+        if unknown and not missing:
+            raise self._broker.unavailable(f"partition {topic}-{unknown[0]}: no broker says its offset")
+        return {p: offset for p, offset in listed.items() if p not in unknown}
 
     def _topics(self, topics: Collection[str]) -> dict[str, Any]:
         names = sorted(set(topics))

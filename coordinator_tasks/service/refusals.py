@@ -1,7 +1,7 @@
 """Since when registered consumers take no connection: noted while a dead one's session still runs, to count when it ends.
 
-Every look at the consumers notes it as well. A look is too dear for every second, and an answer on a connection that somebody has
-kept open says nothing of new ones: here each consumer is only connected to, anew.
+Every look at the consumers notes it as well. A look costs too much for every second, and an answer on a connection that was kept
+open says nothing of new ones. So this only opens a new connection to each consumer.
 """
 
 from collections.abc import Mapping
