@@ -32,7 +32,21 @@ PRODUCTION = ("/coordinator_tasks/", "/spark_apps/")
 PHASE = "phase"
 PHASES = (
     *("initial", "join", "leave"),
-    *("isolate", "readmit", "lost", "back", "drain", "undrain", "pin", "unpin", "pause", "reset", "resume"),
+    *(
+        "isolate",
+        "readmit",
+        "lost",
+        "back",
+        "refuse",
+        "again",
+        "drain",
+        "undrain",
+        "pin",
+        "unpin",
+        "pause",
+        "reset",
+        "resume",
+    ),
     *("empty", "restore", "remove", "add", "grow", "stall", "barrier"),
     *(
         "upgrade",

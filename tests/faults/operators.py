@@ -167,11 +167,6 @@ class Restarted(Scenario):
                 self._ask_to_leave(actor)
         return actor.ended
 
-    def _comes_back(self) -> None:
-        self._forget(SECOND)
-        self._start(SECOND)
-        self._await(lambda: self._settled(BOTH), "Stable with the restarted one")
-
 
 class Grown(Scenario):
     """The policy of growth moves everything to one consumer; with other limits it ends the pins and drains that one."""

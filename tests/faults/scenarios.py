@@ -3,10 +3,12 @@
 Each begins with two consumers, and goes on with phases of its own; a point's phase says which scenario it belongs to.
 """
 
+import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar
+from urllib.parse import urlsplit
 
 from coordinator_tasks.core.codecs.member_codec import decode_member
 from coordinator_tasks.core.errors import NodeMissing
@@ -96,6 +98,11 @@ class Scenario(Case):
             with self.servers.processes:
                 actor.process.close()
 
+    def _comes_back(self) -> None:
+        self._forget(SECOND)
+        self._start(SECOND)
+        self._await(lambda: self._settled(BOTH), "Stable with its next life")
+
     def _records(self) -> Sequence[Record]:
         return history.records(self.coordinator, self.topic, RECORDS)[::-1]
 
@@ -142,11 +149,10 @@ class Isolation(Scenario):
 
 
 class Lost(Scenario):
-    """A consumer dies and nobody says so: the platform isolates that life, and its next one joins."""
+    """A consumer dies and nobody says so, and its address is silent: the platform isolates that life, and its next one joins."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # Before its refusals have proven its end.
         self.settings = replace(self.settings, policy=replace(self.settings.policy, absent_after_s=ABSENT_AFTER_S))
 
     def _phases(self) -> Sequence[Callable[[], None]]:
@@ -154,18 +160,45 @@ class Lost(Scenario):
 
     def _lose(self) -> None:
         self._phase("lost")
+        address = urlsplit(self._dies())
+        # Another process takes the port and says nothing, as a host does that is gone: a refusal would prove the end.
+        with socket.create_server((address.hostname or "", address.port or 0)):
+            self._await(lambda: self._settled({FIRST}), "Stable without the dead one")
+
+    def _back(self) -> None:
+        self._phase("back")
+        self._comes_back()
+
+    def _dies(self) -> str:
+        """The address that it had."""
         actor, life = self.actors[SECOND], self._live(SECOND)
+        member = decode_member("", self.zk.get(self.paths.member(SECOND)).data)
         self.killed.add((SECOND, life))
         actor.ended = True
         if actor.process is not None:
             actor.process.kill()
+            actor.process.join()
+        return member.address
+
+
+class Refusing(Lost):
+    """The same, but its address refuses from the death on, while its session still runs: that proves its end."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.settings = replace(self.settings, policy=replace(self.settings.policy, hold_absent=True))
+
+    def _phases(self) -> Sequence[Callable[[], None]]:
+        return (self._initial, self._refuse, self._again)
+
+    def _refuse(self) -> None:
+        self._phase("refuse")
+        self._dies()
         self._await(lambda: self._settled({FIRST}), "Stable without the dead one")
 
-    def _back(self) -> None:
-        self._phase("back")
-        self._forget(SECOND)
-        self._start(SECOND)
-        self._await(lambda: self._settled(BOTH), "Stable with its next life")
+    def _again(self) -> None:
+        self._phase("again")
+        self._comes_back()
 
 
 class Drain(Scenario):

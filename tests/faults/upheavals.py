@@ -19,7 +19,7 @@ from tests.faults.operators import OPERATORS
 from tests.faults.proxy import Proxy
 from tests.faults.releases import Releases
 from tests.faults.roles import COORDINATOR, Life
-from tests.faults.scenarios import BOTH, Added, Drain, Isolation, Lost, Pins, Positions, Scenario
+from tests.faults.scenarios import BOTH, Added, Drain, Isolation, Lost, Pins, Positions, Refusing, Scenario
 from tests.stable import stable_node
 
 GROWN = 2
@@ -285,6 +285,7 @@ class Transactional(Case):
 SCENARIOS: Sequence[type[Case]] = (
     Isolation,
     Lost,
+    Refusing,
     Drain,
     Emptied,
     Pins,
