@@ -38,7 +38,7 @@ pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="Chromium and chromedriver are not installed"),
 ]
-TOPIC, GROUP, PARTITIONS = "clicks", "clicks-billing", 12
+TOPIC, GROUP, PARTITIONS = "visits", "visits-billing", 12
 OLD, NEW = ("billing-1", "billing-2"), "billing-3"
 RUN_LIMIT_S = 180.0
 BUDGET = {"COORDINATOR_BUDGET_MOVES": "3", "COORDINATOR_BUDGET_APPROVERS": "admin"}
@@ -58,7 +58,7 @@ FORMS: dict[str, dict[str, Any]] = {
 SAYS = {
     "drain": "billing-2 gives away 4 partitions",
     "isolate": "billing-2 loses at once 4 partitions",
-    "pause": "partition 3 of clicks is paused",
+    "pause": "partition 3 of visits is paused",
     "pin": "partition 3 is pinned to billing-2",
     "preview": "3 partitions would move",
     "roll_back": "4 partitions would move; then billing-1 6, billing-2 6",
