@@ -125,7 +125,7 @@ class Schedule:
         fetchable = self._holdings.fetchable
         if fetchable and (not fresh or self._fetch_due(now)):
             return self._fetch(fetchable, now)
-        if due and (self._urgent(due) or now >= self._commit_at):
+        if due and (self._urgent(due) or (now >= self._commit_at and not self._ends_first)):
             return self._commit(due)
         if self._wants_id(now):
             return self._fetch((), now)
@@ -135,7 +135,12 @@ class Schedule:
         unknown = self._holdings.unknown
         if unknown and now >= self._list_bounds_at:
             return ListBounds(unknown, self._next_number, self._times_ms(unknown))
-        return self._list_offsets(now) or self._recommit(now)
+        return self._list_offsets(now) or (self._commit(due) if due and now >= self._commit_at else self._recommit(now))
+
+    @property
+    def _ends_first(self) -> bool:
+        """A batch waits for the log's ends: they go before a commit that nobody waits for, once before each."""
+        return self._ends_wanted and self._ends_listed_at <= self._commit_at
 
     @property
     def _unclaimed(self) -> dict[int, Token]:

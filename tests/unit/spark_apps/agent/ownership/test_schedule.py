@@ -76,6 +76,23 @@ def test_the_ends_of_many_partitions_are_asked_for_less_often_but_those_of_a_new
     assert asked_ends(stage, 0.01) == [(400,)]
 
 
+def test_the_ends_that_a_batch_waits_for_go_before_a_commit_that_nobody_waits_for_but_only_once(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 10)
+    stage.ownership.batches.cover(stage.batch)
+    found: list[type] = []
+    for _ in range(2):
+        stage.clock.advance(
+            2 * TIMING.measure_s
+        )  # the brokers are slow: the ends are wanted, and may be asked for again
+        stage.ownership.requests.want_ends()
+        work = stage.ownership.requests.work()
+        assert work is not None
+        found.append(type(work))
+        stage.ownership.requests.answer(perform(stage.offsets, "t", work))
+    assert found == [ListOffsets, Commit]
+
+
 def test_the_worker_sleeps_until_something_is_due(stage: Stage) -> None:
     now = stage.clock.monotonic()
     assert stage.ownership.requests.next_at() == inf
