@@ -155,6 +155,8 @@ class ConfluentKafkaAdmin(_Client):
 class ConfluentGroupOffsets(_Client):
     """`ports.GroupOffsets` of one consumer group; `isolation.level` in the settings decides what `ends` means."""
 
+    fences = False
+
     def __init__(self, settings: Mapping[str, str], group: str, limit_s: float = DEFAULT_LIMIT_S) -> None:
         super().__init__(settings, limit_s)
         self._group = group

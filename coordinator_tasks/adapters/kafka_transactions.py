@@ -30,6 +30,8 @@ _OF_CONSUMERS = ("fetch.", "queued.", "auto.", "enable.partition.eof", "partitio
 class TransactionalGroupOffsets(ConfluentGroupOffsets):
     """Like `ConfluentGroupOffsets`, but for the commits. `limit_s` is the limit of each request of a transaction."""
 
+    fences = True
+
     def __init__(self, settings: Mapping[str, str], group: str, cluster: str, limit_s: float = DEFAULT_LIMIT_S) -> None:
         super().__init__(settings, group, limit_s)
         self._cluster = cluster

@@ -192,6 +192,10 @@ class KafkaAdmin(Protocol):
 class GroupOffsets(Protocol):
     """What a consumer's agent asks the brokers for its group; raises `KafkaUnavailable`."""
 
+    @property
+    def fences(self) -> bool:
+        """Whether commits are transactions, so that Kafka refuses those of a former owner by itself."""
+
     def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
         """The group's committed offsets, with their metadata read; partitions without one are left out."""
 

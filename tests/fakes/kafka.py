@@ -116,6 +116,7 @@ class FakeGroupOffsets:
 
     kafka: FakeKafka
     group: str
+    fences: bool = False
 
     def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
         return self.kafka.committed_of(self.group, topic, partitions)

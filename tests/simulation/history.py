@@ -110,6 +110,8 @@ def generate(seed: int) -> tuple[Setup, list[Action]]:
         actions = _with_restarts(seed, actions)
     if seed % 5 == 2:
         setup, actions = _without_all(seed, setup, actions)
+    if seed % 9 == 4:
+        setup = replace(setup, fences=True)
     return (_packed(seed, setup), actions) if seed % 7 == 6 else (setup, actions)
 
 

@@ -1,16 +1,23 @@
-"""Kafka in the simulation: the log's ends, the group's committed entries, and commits that are late or come twice."""
+"""Kafka in the simulation: the log's ends, the group's committed entries, and commits that are late or come twice.
+
+With `fences`, commits are transactions: as in `adapters.kafka_transactions`, whoever initializes a partition's producer
+is the only one whose commits are taken from then on, also of those that are late.
+"""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from coordinator_tasks.core.codecs.status_codec import decode_metadata, encode_metadata
-from coordinator_tasks.core.errors import KafkaUnavailable
+from coordinator_tasks.core.errors import CommitFenced, KafkaUnavailable
 from coordinator_tasks.core.model import Committed, Token, TopicDescription
 from coordinator_tasks.core.ports import GroupAnswer, Wanted
 from tests.simulation.faults import Fault
 from tests.simulation.kernel import Host, Kernel
 
 COMMIT_TIMEOUT_S = 2.0
+Place: TypeAlias = tuple[str, str, int]
+"""Group, topic, partition."""
 
 
 @dataclass
@@ -23,13 +30,40 @@ class Log:
 
 @dataclass
 class Late:
-    """A commit that still is on its way."""
+    """A commit that still is on its way; `epochs`: of the producers that made it, if it is a transaction."""
 
     due_at: float
     who: str
     group: str
     topic: str
     offsets: dict[int, Committed]
+    epochs: dict[int, int]
+
+
+@dataclass
+class Producers:
+    """The newest epoch of each partition's producer, and what each process knows: its producers, and what it has lost."""
+
+    newest: dict[Place, int] = field(default_factory=dict)
+    held: dict[tuple[str, Place], tuple[Token, int]] = field(default_factory=dict)
+    lost: dict[tuple[str, Place], Token] = field(default_factory=dict)
+
+    def initialize(self, who: str, place: Place, token: Token) -> None:
+        self.newest[place] = self.newest.get(place, 0) + 1
+        self.held[who, place] = (token, self.newest[place])
+
+    def epoch(self, who: str, place: Place) -> int:
+        """Of the producer that this process has; -1 = it has none."""
+        return self.held.get((who, place), (None, -1))[1]
+
+    def is_newest(self, place: Place, epoch: int) -> bool:
+        return self.newest.get(place, 0) == epoch
+
+    def lose(self, who: str, place: Place) -> None:
+        """Kafka has refused its commit: it does not initialize again under this token."""
+        held = self.held.pop((who, place), None)
+        if held is not None:
+            self.lost[who, place] = held[0]
 
 
 @dataclass
@@ -40,7 +74,9 @@ class Brokers:
     on_commit: Callable[[str, int, Committed, str, bool], None]
     on_effect: Callable[[Fault], None]
     logs: dict[str, Log] = field(default_factory=dict)
-    entries: dict[tuple[str, str, int], tuple[int, str]] = field(default_factory=dict)
+    fences: bool = False
+    entries: dict[Place, tuple[int, str]] = field(default_factory=dict)
+    producers: Producers = field(default_factory=Producers)
     late: list[Late] = field(default_factory=list)
     down_until: float = 0.0
     _created: int = 0
@@ -68,7 +104,9 @@ class Brokers:
         due = [one for one in self.late if one.due_at <= self.kernel.now]
         self.late = [one for one in self.late if one.due_at > self.kernel.now]
         for one in due:
-            self.write(one.group, one.topic, one.offsets, one.who, late=True)
+            newest = self.producers.is_newest
+            taken = [p for p in one.offsets if not one.epochs or newest((one.group, one.topic, p), one.epochs[p])]
+            self.write(one.group, one.topic, {p: one.offsets[p] for p in taken}, one.who, late=True)
 
     def request(self, kind: str) -> str:
         fault = self.kernel.io(kind)
@@ -86,28 +124,79 @@ class Offsets:
     host: Host
     group: str
 
+    @property
+    def fences(self) -> bool:
+        return self.brokers.fences
+
     def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
         self.brokers.request("kafka.read")
         return self.brokers.read(self.group, topic, partitions)
 
     def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> None:
-        """Nothing: commits are no transactions."""
+        if self.fences:
+            held = self.brokers.producers.held
+            for who, place in list(held):
+                mine = who == self.host.name and place[:2] == (self.group, topic)
+                if mine and tokens.get(place[2]) != held[who, place][0]:
+                    del held[who, place]
+            self._take(topic, topic_id, tokens)
 
     def commit(self, topic: str, offsets: Mapping[int, Committed]) -> None:
+        fenced: list[int] = []
+        if self.fences:
+            for topic_id in sorted({one.topic_id for one in offsets.values()}):
+                tokens = {p: o.token for p, o in offsets.items() if o.token is not None and o.topic_id == topic_id}
+                self._take(topic, topic_id, tokens)
         fault = self.brokers.request("kafka.commit")
-        offsets = dict(offsets)
+        if self.fences:
+            fenced = [p for p in offsets if not self._is_newest(topic, p)]
+        self._commit(topic, {p: one for p, one in offsets.items() if p not in fenced}, fault)
+        for p in fenced:
+            self.brokers.producers.lose(self.host.name, self._place(topic, p))
+        if fenced:
+            raise CommitFenced("Kafka refuses its commit", tuple(sorted(fenced)))
+
+    def _commit(self, topic: str, offsets: dict[int, Committed], fault: str) -> None:
+        epochs = {
+            p: self.brokers.producers.epoch(self.host.name, self._place(topic, p)) for p in offsets if self.fences
+        }
         if fault:
             self.brokers.on_effect(Fault(fault))
         if fault == Fault.COMMIT_DELAYED:
             due_at = self.brokers.kernel.now + COMMIT_TIMEOUT_S + 0.2
-            self.brokers.late.append(Late(due_at, self.host.name, self.group, topic, offsets))
+            self.brokers.late.append(Late(due_at, self.host.name, self.group, topic, offsets, epochs))
         if fault == Fault.COMMIT_DOUBLED:
-            self.brokers.late.append(Late(self.brokers.kernel.now + 1.5, self.host.name, self.group, topic, offsets))
+            due_at = self.brokers.kernel.now + 1.5
+            self.brokers.late.append(Late(due_at, self.host.name, self.group, topic, offsets, epochs))
         if fault not in (Fault.COMMIT_LOST, Fault.COMMIT_DELAYED):
             self.brokers.write(self.group, topic, offsets, self.host.name)
         if fault in (Fault.COMMIT_LOST, Fault.COMMIT_DELAYED, Fault.COMMIT_UNKNOWN):
+            for p in offsets:
+                self.brokers.producers.held.pop((self.host.name, self._place(topic, p)), None)
             self.brokers.kernel.sleep(COMMIT_TIMEOUT_S)
             raise KafkaUnavailable("the commit was not acknowledged within 2 s; its outcome is unknown")
+
+    def _take(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> None:
+        """Initialize the producers that are missing, but for lost ones and where the entry has a newer owner."""
+        producers, who = self.brokers.producers, self.host.name
+        new = {p: t for p, t in sorted(tokens.items()) if (who, self._place(topic, p)) not in producers.held}
+        new = {p: t for p, t in new.items() if producers.lost.get((who, self._place(topic, p))) != t}
+        if not new:
+            return
+        entries = self.committed(topic, new)
+        self.brokers.request("kafka.read")
+        for p, token in new.items():
+            entry = entries.get(p)
+            known = entry is not None and entry.topic_id in ("", topic_id)
+            if not (known and entry is not None and entry.token is not None and entry.token > token):
+                producers.initialize(who, self._place(topic, p), token)
+
+    def _is_newest(self, topic: str, partition: int) -> bool:
+        place = self._place(topic, partition)
+        return self.brokers.producers.is_newest(place, self.brokers.producers.epoch(self.host.name, place))
+
+    def _place(self, topic: str, partition: int) -> Place:
+        return self.group, topic, partition
 
     def topic_id(self, topic: str) -> str:
         self.brokers.request("kafka.read")

@@ -942,6 +942,12 @@ MUTANTS = (
         "with the broker's fence the owner before is fenced before its entry is read",
     ),
     Mutant(
+        "perform",
+        "return Done(offsets.fences)",
+        "return Done(True)",
+        "a guarded start waits until its commit has stayed its own",
+    ),
+    Mutant(
         "TransactionalGroupOffsets._initialize",
         "begun[1].init_transactions(self._broker.limit_s)",
         "pass",

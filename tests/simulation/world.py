@@ -37,7 +37,8 @@ class Setup:
 
     `returns`: this one of the consumers comes back for certain when the faults end, by number; the others stay dead, or
     isolated by a person, if they are then. `None` = they all come back. `packs`: every node is packed that may be. `older`: so
-    often is a launched process of a release that reads no packed node (0 = never). The others are the site's policy.
+    often is a launched process of a release that reads no packed node (0 = never). `fences`: commits are transactions. The
+    others are the site's policy.
     """
 
     consumers: int = 3
@@ -49,6 +50,7 @@ class Setup:
     returns: int | None = None
     packs: bool = False
     older: int = 0
+    fences: bool = False
 
 
 class World:
@@ -67,7 +69,7 @@ class World:
         self.effects: Counter[tuple[Fault, State]] = Counter()
         self.digest = hashlib.blake2b(digest_size=16)
         self.server = Server(self.kernel, self._on_write)
-        self.brokers = Brokers(self.kernel, self._on_commit, self.effect)
+        self.brokers = Brokers(self.kernel, self._on_commit, self.effect, fences=setup.fences)
         self.interfaces = Interfaces(self.kernel, {}, self.effect)
         self.oracle.heard = self.interfaces.heard
         self.oracle.partitions = lambda topic: len(self.brokers.logs[topic].ends)

@@ -123,8 +123,8 @@ class Requests:
         match work, result:
             case OffsetFetch() as fetch, FetchedOffsets() as fetched:
                 self._fetched(fetch, fetched, now)
-            case Commit(offsets, number), Done():
-                self._committed(offsets, number, now)
+            case Commit(offsets, number), Done(alone):
+                self._committed(offsets, number, alone, now)
             case ListBounds(partitions, number), ListedBounds() as listed:
                 self._bounds_listed(partitions, number, listed)
                 if listed.bounds.keys() < set(partitions):
@@ -295,11 +295,11 @@ class Requests:
             raise NoStart(f"partition {partition} is held without a topic node")
         return start_position(partition, entry, release, node.topic_id, node.start, node.initial_partitions, bounds)
 
-    def _committed(self, offsets: Mapping[int, Committed], number: int, now: float) -> None:
+    def _committed(self, offsets: Mapping[int, Committed], number: int, alone: bool, now: float) -> None:
+        # A sink with our token takes no rows under an older one, a broker that fences no commit: no need to wait.
+        refused = alone or self._holdings.terms.claims
         for partition, held in self._holdings.of_request(offsets, number):
-            # A sink with our token takes no rows under an older one: no need to wait.
-            guarded = held.grant.via is Via.GUARDED and not self._holdings.terms.claims
-            held.acknowledge(offsets[partition].offset, guarded, now)
+            held.acknowledge(offsets[partition].offset, held.grant.via is Via.GUARDED and not refused, now)
 
     def _note_leaderless(self, partitions: Iterable[int], known: Mapping[int, object]) -> None:
         for partition in partitions:

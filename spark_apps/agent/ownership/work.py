@@ -91,7 +91,9 @@ class FetchedOffsets:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The commit is acknowledged."""
+    """The commit is acknowledged. `alone`: Kafka takes no further commit of whoever held these partitions before."""
+
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ def perform(offsets: GroupOffsets, topic: str, work: Work, sink: TransactionalSi
                 return FetchedOffsets(entries, offsets.topic_id(topic) if fetch.asks_id else None)
             case Commit(offsets=entries):
                 offsets.commit(topic, entries)
-                return Done()
+                return Done(offsets.fences)
             case ListBounds(partitions=partitions, times_ms=times_ms):
                 first, end = offsets.beginnings(topic, partitions), offsets.ends(topic, partitions)
                 bounds = {p: Bounds(first[p], end[p]) for p in first.keys() & end.keys()}

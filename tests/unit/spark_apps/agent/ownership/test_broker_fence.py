@@ -16,6 +16,7 @@ class Broker:
     """Notes what is asked of it, and refuses the commits of `lost` partitions."""
 
     inner: GroupOffsets
+    fences: bool = True
     lost: set[int] = field(default_factory=set)
     held: list[dict[int, Token]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
@@ -54,6 +55,11 @@ def test_what_is_held_is_told_before_the_entry_is_read_that_a_new_holding_begins
     stage.own(0, 1)
     assert broker(stage).asked[:2] == ["hold", "committed"]
     assert broker(stage).held[0] == {p: Token(1, 5, GENERATION) for p in (0, 1)}
+
+
+def test_a_guarded_start_waits_for_no_commit_that_the_broker_refuses(stage: Stage) -> None:
+    stage.own(0, guarded=frozenset({0}))
+    assert stage.ownership.holdings.ready().keys() == {0}
 
 
 def test_what_is_given_up_is_no_longer_told(stage: Stage) -> None:
