@@ -10,7 +10,7 @@ clients, whose longest stall is subtracted, partition by partition. ZooKeeper fo
 
 - join: a further consumer comes; leave: it leaves cleanly; rolling: the staying ones are restarted, one after the other;
   crash: kill -9 of the further one. Our consumers are watched by their launcher, which reports the death; silent
-  (`--kinds silent`): nobody does.
+  (`--kinds silent`): nobody does; gone (`--kinds gone`): nothing answers and nothing refuses any more.
 - A stall: the longest time in which a partition had an unprocessed record and none was processed.
 
 With `--airflow`, Airflow's tasks run our transitions instead of the plain loop. `python -m benchmarks.rebalance` measures
@@ -41,8 +41,10 @@ from benchmarks.handoff_lanes import (
     BROKER,
     CLIENTS,
     EVERY,
+    FENCED,
     JAVA,
     JAVA_CLIENTS,
+    OPTIONAL,
     OURS,
     POLICY,
     SESSION_S,
@@ -66,14 +68,15 @@ ACTS: Mapping[str, Callable[[Lane, str], Any]] = {
     "join": lambda lane, consumer: lane.join(consumer),
     "crash": lambda lane, consumer: lane.crash(consumer),
     "silent": lambda lane, consumer: lane.die(consumer),
+    "gone": lambda lane, consumer: lane.vanish(consumer),
     "leave": lambda lane, consumer: lane.leave(consumer),
     "rolling": lambda lane, consumer: lane.restart(consumer),
 }
-GOING = ("crash", "silent", "leave")
+GOING = ("crash", "silent", "gone", "leave")
 """What a further consumer does after it has come."""
 KINDS = ("join", "leave", "rolling", "crash")
-FURTHER = ("silent",)
-"""Only when asked for: with the product's own settings it takes half a minute to be sure of such a death."""
+FURTHER = ("silent", "gone")
+"""Only when asked for: they take long."""
 STAYING = {True: ("a", "b"), False: ("a", "b", "c")}  # Spark applications are heavy for a small machine
 COMING = "x"
 JVM = ("-XX:+UseSerialGC",)  # a broker that lives for an hour is worth compiling well
@@ -192,6 +195,8 @@ class Fleet:
         """Until everything that was produced has been processed; what never comes is lost."""
         self.traffic.terminate()
         self.traffic.join(LIMIT_S)
+        for lane in self.lanes:
+            lane.bury()
         flow = flow_of(self.ticks)
         deadline = time.monotonic() + LIMIT_S / 3
         while time.monotonic() < deadline and any(
@@ -258,7 +263,7 @@ class Bench:
         for name in names:
             folder = self.folder / f"{self.count}-{name}"
             given = (name, self.kafka, f"{name}-{partitions}", partitions, folder, self.per_second)
-            if name == OURS:
+            if name in (OURS, FENCED):
                 found.append(OurLane(*given, **self._ours()))
             elif name == SPARK:
                 found.append(SparkLane(*given, **self._ours(), batch_interval_s=self.batch_interval_s))
@@ -323,7 +328,7 @@ def measure(given: Asked) -> dict[str, Any]:
         "runs": [],
     }
     began_s = time.monotonic()
-    kinds_of_clients = ((*CLIENTS, OURS), JAVA, (SPARK,))
+    kinds_of_clients = ((*CLIENTS, OURS, FENCED), JAVA, (SPARK,))
     turns = [names for some in kinds_of_clients if (names := [one for one in some if one in given.only])]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="handoff-")))
@@ -337,7 +342,7 @@ def measure(given: Asked) -> dict[str, Any]:
             where = (folder / "airflow", clusters, zookeeper, kafka, POLICY)
             stack.enter_context(airflow_for(*where, session_timeout_s=SESSION_S))
         for partitions in given.partitions:
-            for name in EVERY:
+            for name in (*EVERY, *OPTIONAL):
                 if name in given.only:
                     create_topic(kafka, f"{name}-{partitions}", partitions)
             for number in range(given.rounds):
@@ -370,7 +375,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=numbers)
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--kinds", type=_names((*KINDS, *FURTHER)))
-    parser.add_argument("--only", type=_names(EVERY))
+    parser.add_argument("--only", type=_names((*EVERY, *OPTIONAL)))
     parser.add_argument("--per-second", type=float, help="records to each partition")
     parser.add_argument("--batch-interval", type=float, help="seconds between a Spark consumer's batches")
     parser.add_argument(

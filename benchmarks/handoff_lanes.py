@@ -13,7 +13,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
@@ -39,7 +39,7 @@ from coordinator_tasks.embedded.jars import kafka_class_path
 from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
 from coordinator_tasks.java import find_java
 from coordinator_tasks.run_folder import RunFolder, write_private
-from coordinator_tasks.settings import plain_settings
+from coordinator_tasks.settings import TRANSACTIONAL_FENCE, plain_settings
 from coordinator_tasks.wiring import Settings
 from spark_apps.launch.launcher import LaunchRequest, report_end
 from spark_apps.plain import DEFAULTS, POLL_S
@@ -50,10 +50,12 @@ FRESH_S, FRESH_RECORDS = 1.0, 3
 """Who keeps up has processed something of each partition within so long, or within the time of so many records."""
 JAVA_CLASS, BYTES = "HandoffConsumer", "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 READY_S, LEAVE_S, ANSWER_S = 240.0, 60.0, 30.0
-POLICY = {"flap_registrations": 1_000_000}
-"""A consumer that is restarted by every round would be held back as flapping."""
+POLICY = {"flap_registrations": 1_000_000, "absent_after_s": 8.0}
+"""A consumer that is restarted by every round would be held back as flapping. Kafka's sessions here are short, so is this wait."""
 
-OURS, SPARK = "ours", "spark"
+OURS, FENCED, SPARK = "ours", "ours-fenced", "spark"
+FENCED_ABSENT_S = 1.0
+"""Where the broker refuses the dead, nothing has to be waited for but an answer."""
 SESSION_S = 4.0
 CLASSIC = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 3_000}
 QUICK = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}
@@ -90,6 +92,7 @@ SESSIONS_S = {
     "java-cooperative": 6.0,
     "java-kip848": 4.0,
     OURS: SESSION_S,
+    FENCED: SESSION_S,
     SPARK: SESSION_S,
 }
 BROKER = {"group.consumer.min.heartbeat.interval.ms": "1000", "group.consumer.min.session.timeout.ms": "4000"}
@@ -97,6 +100,8 @@ BROKER = {"group.consumer.min.heartbeat.interval.ms": "1000", "group.consumer.mi
 PLAIN = (*CLIENTS, OURS)
 JAVA = tuple(JAVA_CLIENTS)
 EVERY = (*PLAIN, *JAVA, SPARK)
+OPTIONAL = (FENCED,)
+"""Only when asked for: commits are transactions."""
 OF_KAFKA = frozenset((*CLIENTS, *JAVA_CLIENTS))
 """Contenders whose deaths nobody can report."""
 
@@ -131,6 +136,7 @@ class Lane(ABC):
     lives: dict[str, Life] = field(default_factory=dict)  # by the consumer's id: those that are to live
     all: list[Life] = field(default_factory=list)
     restarting: dict[str, Life] = field(default_factory=dict)
+    frozen: list[Life] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -193,6 +199,20 @@ class Lane(ABC):
         else:
             os.kill(life.process.pid or 0, signal.SIGKILL)
             life.process.join(10)
+
+    def vanish(self, consumer: str) -> None:
+        """Its host is gone: nothing answers, and nothing refuses. SIGSTOP has this effect; `bury` ends it."""
+        life = self.lives.pop(consumer)
+        if isinstance(life.process, ManagedProcess):
+            life.process.pause()
+        else:
+            os.kill(life.process.pid or 0, signal.SIGSTOP)
+        self.frozen.append(life)
+
+    def bury(self) -> None:
+        """Kill whoever has vanished."""
+        for life in self.frozen:
+            life.process.kill()
 
     # What is seen ----------------------------------------------------------------------------------------------------
 
@@ -410,6 +430,9 @@ class OurLane(ForkedLane):
             answer_timeout_s=ANSWER_S,
             policy=Policy(**POLICY),
         )
+        if self.name == FENCED:
+            policy = replace(self.site.policy, absent_after_s=FENCED_ABSENT_S)
+            self.site = replace(self.site, fence=TRANSACTIONAL_FENCE, policy=policy)
         order = CoordinatorOrder(self.site, self.topic, self.topic, self.looping)
         self._coordinator = self.forks.Process(target=coordinate, args=(order,), daemon=True)
         self._coordinator.start()

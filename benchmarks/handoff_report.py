@@ -21,7 +21,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.handoff_lanes import OURS, SESSIONS_S, SPARK
+from benchmarks.handoff_lanes import FENCED, OURS, SESSIONS_S, SPARK
 from benchmarks.plot import Line, Plot
 from benchmarks.result import report
 from benchmarks.stalls import Impact
@@ -37,13 +37,19 @@ TITLES = {
     "java-cooperative": "Java, `cooperative-sticky`, heartbeat 0.5 s",
     "java-kip848": "Java, KIP-848, heartbeat 1 s",
     OURS: "ours, plain clients",
+    FENCED: "ours, plain clients, `fence=transactional`",
     SPARK: "ours, Spark applications",
 }
 MOVED_MS = {OURS: (50.0, 200.0), SPARK: (300.0, 1000.0)}
 """Median and worst that a hand-off may add."""
-UNMOVED_MS = {OURS: (10.0, 50.0), SPARK: (50.0, 250.0)}
+UNMOVED_MS = {OURS: (10.0, 50.0), FENCED: (10.0, 50.0), SPARK: (50.0, 250.0)}
 """What counts as equal to the control: less than half a tick, and a pause that any process has now and then."""
-CRASH_BEYOND_SESSION_S = 1.0
+REPORTED_MS = {OURS: (400.0, 1500.0), SPARK: (700.0, 1800.0)}
+"""A death that the launcher reports: under the plain loop, and under Airflow."""
+UNREPORTED_MS = (1000.0, 3000.0)
+"""The same beyond the session, if nobody reports it."""
+GONE_MS, GONE_FENCED_MS = 15_000.0, 2000.0
+"""Of a host that is gone; with a broker that refuses the dead, beyond the session."""
 
 
 def line_of(kind: str, contender: str, found: Impact, took_s: float) -> dict[str, Any]:
@@ -97,7 +103,7 @@ def summary(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def judged(result: Mapping[str, Any]) -> dict[str, Any]:
     """The same with its summary and the targets."""
     cells = summary(result["runs"])
-    return {**result, "summary": cells, "targets": targets(cells)}
+    return {**result, "summary": cells, "targets": targets(cells, airflow=bool(result.get("airflow")))}
 
 
 def measured(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,16 +154,17 @@ def _number(value: float | None) -> float:
     return inf if value is None else value
 
 
-def targets(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def targets(cells: Sequence[Mapping[str, Any]], *, airflow: bool = False) -> list[dict[str, Any]]:
     """Every target of every cell of ours: what it is, what was found, and whether it is met."""
-    return [target for cell in cells if cell["contender"] in MOVED_MS for target in _targets(cell)]
+    return [target for cell in cells if cell["contender"] in UNMOVED_MS for target in _targets(cell, airflow)]
 
 
-def _targets(cell: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _targets(cell: Mapping[str, Any], airflow: bool) -> list[dict[str, Any]]:
     contender = cell["contender"]
-    death = cell["kind"] in ("crash", "silent")
-    session_ms = (SESSIONS_S[contender] + CRASH_BEYOND_SESSION_S) * 1000
-    limits = [("moved", (session_ms, session_ms) if death else MOVED_MS[contender]), ("unmoved", UNMOVED_MS[contender])]
+    moved = _moved_ms(contender, cell["kind"], airflow)
+    limits = [("unmoved", UNMOVED_MS[contender])]
+    if moved is not None:
+        limits = [("moved", moved), *limits]
     return [
         {
             **{name: cell[name] for name in ("partitions", "kind", "contender")},
@@ -170,6 +177,18 @@ def _targets(cell: Mapping[str, Any]) -> list[dict[str, Any]]:
         for how, limit in zip(("median", "worst"), pair, strict=True)
         if cell[which]["n"]
     ]
+
+
+def _moved_ms(contender: str, kind: str, airflow: bool) -> tuple[float, float] | None:
+    """Median and worst that an event of this kind may add; `None` = there is no target."""
+    session_ms = SESSIONS_S[contender] * 1000
+    ours = SPARK if contender == SPARK else OURS
+    found = {
+        "crash": REPORTED_MS[ours][airflow],
+        "silent": session_ms + UNREPORTED_MS[airflow],
+        "gone": session_ms + GONE_FENCED_MS if contender == FENCED else GONE_MS,
+    }
+    return (found[kind], found[kind]) if kind in found else MOVED_MS.get(contender)
 
 
 def write_plots(result: Mapping[str, Any], file: Path | None) -> None:

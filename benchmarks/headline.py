@@ -32,7 +32,7 @@ EVENTS = {
     "crash": "kill -9, reported by the launcher",
     "silent": "kill -9 that nobody reports",
 }
-TITLES_OF_KINDS = {**EVENTS, "crash": "kill -9"}
+TITLES_OF_KINDS = {**EVENTS, "crash": "kill -9", "gone": "a host that is gone"}
 DETAILS = (
     "events",
     "moved",

@@ -92,10 +92,36 @@ def test_targets_judge_ours_alone_and_a_stall_without_end_misses() -> None:
     }
 
 
-def test_a_death_that_nobody_reports_has_the_target_of_every_death() -> None:
+@pytest.mark.parametrize(
+    ("contender", "kind", "airflow", "limit_ms"),
+    [
+        ("ours", "crash", False, 400.0),
+        ("spark", "crash", True, 1800.0),
+        ("ours", "silent", False, 5000.0),
+        ("spark", "silent", True, 7000.0),
+        ("ours-fenced", "silent", False, 5000.0),
+        ("ours", "gone", False, 15_000.0),
+        ("ours-fenced", "gone", False, 6000.0),
+    ],
+)
+def test_a_death_has_a_target_by_how_it_becomes_known(
+    contender: str, kind: str, airflow: bool, limit_ms: float
+) -> None:
+    cells = summary([run(contender, kind, [[limit_ms + 30.0, 30.0], [limit_ms + 32.0, 30.0]], [[30.0, 30.0]])])
+    judged = {one["what"]: (one["limit_ms"], one["met"]) for one in targets(cells, airflow=airflow)}
+    assert (judged["moved median"], judged["moved worst"]) == ((limit_ms, False), (limit_ms, False))
+    assert judged["unmoved median"][1]
+    met = targets(summary([run(contender, kind, [[limit_ms + 30.0, 30.0]], [])]), airflow=airflow)
+    assert [one["met"] for one in met] == [True, True]
+
+
+def test_a_hand_off_with_a_fence_in_the_broker_has_no_target_for_what_moves() -> None:
+    cells = summary([run("ours-fenced", "join", [[900.0, 30.0]], [[30.0, 30.0]])])
+    assert [one["what"] for one in targets(cells)] == ["unmoved median", "unmoved worst"]
+
+
+def test_the_details_name_a_death_that_nobody_reports() -> None:
     silent = summary([run("ours", "silent", [[32_000.0, 30.0]], [[30.0, 30.0]])])
-    judged = {one["what"]: one["met"] for one in targets(silent)}
-    assert judged == {"moved median": False, "moved worst": False, "unmoved median": True, "unmoved worst": True}
     assert "| kill -9 that nobody reports: ours, plain clients | 1 | 31,970 " in details(
         {"summary": silent, "targets": [], "per_second": 20.0}, 48
     )
