@@ -193,7 +193,8 @@ def tables(readme: str, compared: str, measurements: str) -> tuple[str, str, str
     for place, result in ((HAND_OFFS, plain), (UNDER_AIRFLOW, airflow)):
         if result is not None:
             partitions = sorted({cell["partitions"] for cell in result["summary"]})
-            every = [circumstances(result).capitalize(), *(details(result, one) for one in partitions)]
+            told = circumstances(result)
+            every = [told[:1].upper() + told[1:], *(details(result, one) for one in partitions)]
             measurements = placed(measurements, "\n\n".join(every), place)
     return readme, compared, measurements
 
