@@ -44,6 +44,7 @@ MOVED_MS = {OURS: (50.0, 200.0), SPARK: (300.0, 1000.0)}
 """Median and worst that a hand-off may add."""
 UNMOVED_MS = {OURS: (10.0, 50.0), FENCED: (10.0, 50.0), SPARK: (50.0, 250.0)}
 """What counts as equal to the control: less than half a tick, and a pause that any process has now and then."""
+OF_A_CALL = ("measured_on", "commit", "load_before", "load_after", "took_s")
 REPORTED_MS = {OURS: (400.0, 1500.0), SPARK: (700.0, 1800.0)}
 """A death that the launcher reports: under the plain loop, and under Airflow."""
 UNREPORTED_MS = (1000.0, 3000.0)
@@ -112,19 +113,24 @@ def measured(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def joined(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Several calls as one; `rounds` are the fewest of any cell, the loads the largest of any call.
-
-    `parts` of a result: kind of event → rounds, day, commit and loads of its rows of `ours`, if a later call has measured them again.
-    """
+    """Several calls as one; `calls` has the circumstances of each, and who and what was measured in it."""
     runs = [run for one in results for run in one["runs"]]
-    loads = {name: max(one[name] for one in results) for name in ("load_before", "load_after")}
-    whole = {**results[0], **loads, "runs": runs, "took_s": sum(one["took_s"] for one in results)}
-    return judged({**whole, "rounds": min(map(_rounds, results))})
+    shared = {name: it for name, it in results[0].items() if name not in (*OF_A_CALL, "rounds")}
+    return judged({**shared, "calls": [call for one in results for call in calls(one)], "runs": runs})
 
 
-def _rounds(result: Mapping[str, Any]) -> int:
-    again = {(OURS, kind) for kind in result.get("parts", {})}
-    return len({run["round"] for run in result["runs"] if (run["contender"], run["kind"]) not in again})
+def calls(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Of a result that several calls have made; one call is its own."""
+    if "calls" in result:
+        return list(result["calls"])
+    runs = result["runs"]
+    own = {
+        **{name: result[name] for name in OF_A_CALL},
+        "rounds": len({run["round"] for run in runs}),
+        "contenders": [one for one in TITLES if any(run["contender"] == one for run in runs)],
+        "kinds": list(dict.fromkeys(run["kind"] for run in runs)),
+    }
+    return [own]
 
 
 def beyond(runs: Sequence[Pairs]) -> dict[str, float | None]:
@@ -215,10 +221,11 @@ def show(result: Mapping[str, Any]) -> None:
 
 
 def _table(result: Mapping[str, Any], partitions: int) -> Table:
-    load = f"load {result['load_before']:.1f} to {result['load_after']:.1f} on {result['cores']} cores"
-    table = Table(
-        title=f"{partitions} partitions, {result['rounds']} rounds, medians in milliseconds beyond the control, {load}"
+    loads = ", ".join(f"{one['load_before']:.1f} to {one['load_after']:.1f}" for one in calls(result))
+    title = (
+        f"{partitions} partitions, medians in milliseconds beyond the control, {result['cores']} cores, load {loads}"
     )
+    table = Table(title=title)
     names = ("", "n", "moved", "quartiles", "worst", "sum", "unmoved", "quartiles", "worst", "control")
     for name in (*names, "worst", "moves", "needless", "lost", "doubled", "settled", "cores", "busy"):
         table.add_column(name, justify="right" if name else "left")

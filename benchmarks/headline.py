@@ -8,7 +8,7 @@ Measure first: `python -m benchmarks.handoff --json benchmarks/results/handoff.j
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -82,7 +82,7 @@ def table(result: Mapping[str, Any], partitions: int, under_airflow: Mapping[str
 def short_table(result: Mapping[str, Any]) -> str:
     """Markdown: the README's figures, of few contenders and events."""
     cells, tick_ms = _cells(result, PARTITIONS), tick_ms_of(result)
-    dates = {result["measured_on"], *(one["measured_on"] for one in result.get("parts", {}).values())}
+    dates = {call["measured_on"] for call in result["calls"]}
     rows = []
     for contender in SHORT:
         own = [cells.get((contender, kind)) for kind in SHORT_EVENTS]
@@ -133,7 +133,8 @@ def _middle(spread: Mapping[str, Any], tick_ms: float) -> str:
 def details(result: Mapping[str, Any], partitions: int) -> str:
     """Markdown: everything that was found of every kind and contender."""
     names = (*DETAILS, *COUNTS.values(), "settled s")
-    rows = [f"| {partitions} partitions | " + " | ".join(names) + " |", "|---|" + "--:|" * len(names)]
+    rows = [f"| {partitions} partitions | {' | '.join(names)} | target |", f"|---|{'--:|' * len(names)}---|"]
+    asked = [target for target in result["targets"] if target["partitions"] == partitions]
     tick_ms = tick_ms_of(result)
     for cell in ordered([cell for cell in result["summary"] if cell["partitions"] == partitions]):
         whole = [_whole(cell[name], of) for name in ("control", "stall") for of in ("median", "worst")]
@@ -148,12 +149,18 @@ def details(result: Mapping[str, Any], partitions: int) -> str:
             *whole,
             *counts,
             f"{cell['settled_s']:.1f}",
+            _target([one for one in asked if (one["contender"], one["kind"]) == (cell["contender"], cell["kind"])]),
         )
         rows.append(f"| {title} | {' | '.join(found)} |")
-    asked = [target for target in result["targets"] if target["partitions"] == partitions]
     missed = [f"{one['kind']}, {TITLES[one['contender']]}, {one['what']}" for one in asked if not one["met"]]
     said = f"{len(asked) - len(missed)} of {len(asked)} targets are met; missed: {'; '.join(missed) or 'none'}."
     return "\n".join([*rows, "", said])
+
+
+def _target(asked: Sequence[Mapping[str, Any]]) -> str:
+    """Whether a row meets its targets, and which it misses, with their milliseconds."""
+    missed = [f"{one['what'].replace('unmoved', 'others')} {one['limit_ms']:,.0f}" for one in asked if not one["met"]]
+    return f"**missed**: {', '.join(missed)}" if missed else "met" if asked else "–"
 
 
 def _whole(spread: Mapping[str, Any], of: str) -> str:
@@ -161,17 +168,20 @@ def _whole(spread: Mapping[str, Any], of: str) -> str:
 
 
 def circumstances(result: Mapping[str, Any]) -> str:
-    """When, on which machine and how it was measured."""
-    parts = [
-        f" {TITLES_OF_KINDS[kind]} of {TITLES[OURS]}: {one['rounds']} rounds on {one['measured_on']} at commit {one['commit']}, "
-        f"load {one['load_before']:.1f} and {one['load_after']:.1f}."
-        for kind, one in result.get("parts", {}).items()
-    ]
-    rounds = "one round" if result["rounds"] == 1 else f"{result['rounds']} rounds"
+    """On which machine it was measured; then who, how often and when, of each call."""
     tick = f"a record every {tick_ms_of(result):g} ms (the tick)"
-    load = f"load {result['load_before']:.1f} before and {result['load_after']:.1f} at the end of the run"
     where = f"{result['cores']} cores ({result['processor']}), {result['memory_gib']} GiB"
-    return f"{rounds}, {where}, {tick}, {load}; measured on {result['measured_on']} at commit {result['commit']}.{''.join(parts)}"
+    return f"{where}, {tick}. {' '.join(_called(call) for call in result['calls'])}"
+
+
+def _called(call: Mapping[str, Any]) -> str:
+    who = "; ".join(TITLES[one] for one in call["contenders"])
+    what = ", ".join(TITLES_OF_KINDS[one] for one in call["kinds"])
+    rounds = "one round" if call["rounds"] == 1 else f"{call['rounds']} rounds"
+    load = f"load {call['load_before']:.1f} before and {call['load_after']:.1f} after it"
+    return (
+        f"{rounds[:1].upper()}{rounds[1:]} of {who} ({what}): {call['measured_on']}, commit {call['commit']}, {load}."
+    )
 
 
 def placed(text: str, made: str, place: str) -> str:

@@ -31,6 +31,7 @@ def run(
     return {"partitions": 48, "kind": kind, "contender": contender, **stalls, **counts}
 
 
+CALL = {"measured_on": "2026-11-25", "commit": "c0ffee", "load_before": 0.5, "load_after": 1.0, "took_s": 10}
 RUNS = [
     run("eager", "join", [[3050.0, 50.0]], [[3000.0, 60.0], [2950.0, 50.0]]),
     run("ours", "join", [[60.0, 30.0], [90.0, 30.0]], [[30.0, 31.0]]),
@@ -128,52 +129,51 @@ def test_the_details_name_a_death_that_nobody_reports() -> None:
 
 
 def test_what_several_calls_have_measured_is_judged_as_one() -> None:
-    calls = [
-        {"runs": [{"round": 0, **one} for one in RUNS[:2]], "load_before": 0.5, "load_after": 1.0, "took_s": 10},
-        {
-            "runs": [{"round": n, **one} for n, one in enumerate(RUNS[2:])],
-            "load_before": 0.25,
-            "load_after": 2.0,
-            "took_s": 5,
-        },
-    ]
-    whole = joined(calls)
+    first, later = ({**CALL, "load_after": 1.25}, {**CALL, "commit": "cafe", "took_s": 5})
+    whole = joined(
+        [
+            {**first, "rounds": 1, "runs": [{"round": 0, **one} for one in RUNS[:2]]},
+            {**later, "rounds": 2, "runs": [{"round": n, **one} for n, one in enumerate(RUNS[2:])]},
+        ]
+    )
     assert whole["summary"] == summary(RUNS)
     assert whole["targets"] == targets(summary(RUNS))
-    assert [whole[name] for name in ("rounds", "load_before", "load_after", "took_s")] == [1, 0.5, 2.0, 15]
-    again = {
-        "runs": [{"round": n, **run("ours", "silent", [[60.0, 30.0]], [])} for n in range(6)],
-        "parts": {"silent": {}},
-    }
-    more = {**calls[0], **again, "runs": [*calls[0]["runs"], *again["runs"]]}
-    assert joined([more])["rounds"] == 1, "what was measured again does not count"
+    assert whole["calls"] == [
+        {**first, "rounds": 1, "contenders": ["eager", "ours"], "kinds": ["join"]},
+        {**later, "rounds": 2, "contenders": ["ours"], "kinds": ["join", "crash"]},
+    ]
+    assert not whole.keys() & CALL.keys(), "each call has its own"
+    assert joined([measured(whole)]) == whole, "what is kept is what was joined"
 
 
 def test_the_table_says_the_same_of_the_same_runs() -> None:
     kafka = run("eager", "crash", [[11_050.0, 50.0]], [[50.0, 50.0]])
     result = {
         "summary": summary([*RUNS, kafka]),
-        "rounds": 2,
+        "calls": [
+            {**CALL, "rounds": 1, "contenders": ["eager", "ours"], "kinds": ["join", "crash"]},
+            {
+                **CALL,
+                "measured_on": "2026-11-26",
+                "commit": "cafe",
+                "rounds": 6,
+                "contenders": ["ours"],
+                "kinds": ["silent"],
+            },
+        ],
         "cores": 2,
-        "load_before": 0.5,
-        "load_after": 1.25,
         "per_second": 20.0,
         "processor": "a processor",
         "memory_gib": 24,
-        "measured_on": "2026-11-01",
-        "commit": "abc",
     }
     airflow = {**result, "summary": summary([run("ours", "silent", [[18_030.0, 30.0]], [])])}
     made = table({**result, "sessions_s": {"eager": 10.0, "ours": 4.0}}, 48, airflow)
     assert "The plain loop ran our transitions" in made
     assert "a record every 50 ms (the tick)" in made
-    again = {
-        "silent": {"rounds": 6, "measured_on": "2026-11-02", "commit": "def", "load_before": 0.4, "load_after": 0.3}
-    }
-    parts = table({**result, "sessions_s": {}, "parts": again}, 48).splitlines()[0]
-    assert parts.endswith(
-        "measured on 2026-11-01 at commit abc. kill -9 that nobody reports of ours, plain clients: 6 rounds on 2026-11-02 at "
-        "commit def, load 0.4 and 0.3."
+    assert made.splitlines()[0].endswith(
+        "One round of eager `range`; ours, plain clients (join, kill -9): 2026-11-25, commit c0ffee, load 0.5 before and 1.0 after "
+        "it. 6 rounds of ours, plain clients (kill -9 that nobody reports): 2026-11-26, commit cafe, load 0.5 before and 1.0 "
+        "after it."
     )
     assert made.splitlines()[2:] == [
         "| | undisturbed | join | clean leave | rolling restart | kill -9, reported by the launcher "
@@ -191,15 +191,21 @@ def test_the_details_name_every_figure_and_the_targets_that_are_missed() -> None
     result = {"summary": summary(RUNS[:2]), "targets": targets(summary(RUNS[:2])), "per_second": 20.0}
     assert details(result, 48).splitlines() == [
         "| 48 partitions | events | moved | quartiles | worst | sum | others | quartiles | worst | control | worst "
-        "| stall | worst | moves | needless | lost | doubled | settled s |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| stall | worst | moves | needless | lost | doubled | settled s | target |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|",
         "| join: eager `range` | 1 | 3,000 | 3,000 | 3,000 | 3,000 | 2,920 | 2,920 | 2,940 | 50 | 60 | 3,050 | 3,050 "
-        "| 1 | 0 | 0 | 1 | 2.0 |",
+        "| 1 | 0 | 0 | 1 | 2.0 | – |",
         "| join: ours, plain clients | 1 | < tick | < tick | 60 | < tick | < tick | < tick | < tick | 30 | 31 | 75 | 90 "
-        "| 2 | 0 | 0 | 1 | 2.0 |",
+        "| 2 | 0 | 0 | 1 | 2.0 | met |",
         "",
         "4 of 4 targets are met; missed: none.",
     ]
+
+
+def test_a_row_says_which_of_its_targets_it_misses() -> None:
+    cells = summary([run("ours", "join", [[90.0, 30.0], [430.0, 30.0]], [[100.0, 30.0]])])
+    row = details({"summary": cells, "targets": targets(cells), "per_second": 20.0}, 48).splitlines()[2]
+    assert row.endswith("| **missed**: moved median 50, moved worst 200, others median 10, others worst 50 |")
 
 
 @pytest.mark.parametrize(
