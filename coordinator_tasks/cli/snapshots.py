@@ -1,6 +1,7 @@
 """Commands for a cluster in a file: take it, and try what would happen against it, without any server."""
 
 from collections.abc import Mapping, Sequence
+from math import isfinite, nan
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,12 +12,21 @@ from coordinator_tasks.core.errors import NotManaged, Refused
 from coordinator_tasks.core.machine.what_if import Change
 from coordinator_tasks.core.partition_text import counted
 from coordinator_tasks.core.pause_prediction import learned
+from coordinator_tasks.service import autoscale
 from coordinator_tasks.service import snapshot as snapshots
+from coordinator_tasks.service.growth_replay import Growing, replayed
 from coordinator_tasks.service.preview import previewed
 
 MAX_STEPS = 1_000
 commands = typer.Typer()
-_STEPS = "join=N, leave=ID, crash=ID, partitions=N or strategy=NAME[,PARAMETER=VALUE]; in this order."
+_STEPS = (
+    "join=N, leave=ID, crash=ID, partitions=N, strategy=NAME[,PARAMETER=VALUE] or growth=capacity=RECORDS/S[,load=FACTOR]"
+    "[,minutes=N][,LIMIT=VALUE]; in this order."
+)
+_LIMITS = {"min": "least", "max": "most", "spare": "spare", "utilisation": "utilisation"} | {
+    name: f"{name}_s" for name in ("catch_up", "start_up", "window", "grow_pause", "shrink_pause")
+}
+_WHOLE = frozenset({"least", "most", "spare"})
 
 
 @commands.command()
@@ -59,9 +69,11 @@ def simulate(
 ) -> None:
     """Replay changes against a snapshot with the planner itself: what moves, why, and how long it pauses.
 
-    Without a step: what was due when the snapshot was taken. Each further step begins where the one before ended.
+    Without a step: what was due when the snapshot was taken. Each further step begins where the one before ended. `growth`
+    lets a policy of growth act for some minutes, while the rates of the snapshot come so many times; its limits have the
+    names of the options of `set-growth`.
     """
-    changes = [("now", Change())] if not steps else [(step, _change(step)) for step in steps]
+    changes = [("now", Change())] if not steps else [(step, _step(step)) for step in steps]
     if len(changes) > MAX_STEPS:
         raise Refused(f"{len(changes)} steps are too many; give at most {MAX_STEPS}")
     found = snapshots.decode(str(file), _read(file))
@@ -71,17 +83,22 @@ def simulate(
             raise NotManaged(
                 f"topic {name!r} is not in {file} (it has: {', '.join(sorted(site.topics)[:10]) or 'none'})"
             )
-    results = []
+    results: list[dict[str, Any]] = []
     for step, change in changes:
-        site, previews = previewed(site, change, found.policy, past, topic or ())
-        results.append({"step": step, "topics": previews})
+        if isinstance(change, Growing):
+            site, growth = replayed(site, change, found.policy, past, topic or ())
+            results.append({"step": step, "growth": growth})
+        else:
+            site, previews = previewed(site, change, found.policy, past, topic or ())
+            results.append({"step": step, "topics": previews})
     output(results, json, _replayed)
 
 
 def _replayed(results: Sequence[Mapping[str, Any]]) -> str:
     lines: list[str] = []
     for one in results:
-        lines += [f"{one['step']}:", *(f"  {line}" for preview in one["topics"] for line in preview.lines)]
+        told = one["growth"].lines if "growth" in one else [line for preview in one["topics"] for line in preview.lines]
+        lines += [f"{one['step']}:", *(f"  {line}" for line in told)]
     return "\n".join(lines)
 
 
@@ -96,6 +113,35 @@ def _read(file: Path) -> bytes:
     if len(raw) > snapshots.MAX_BYTES:
         raise Refused(f"{file} has more than {snapshots.MAX_BYTES} bytes, so it is no snapshot; name another file")
     return raw
+
+
+def _step(step: str) -> Change | Growing:
+    kind, equals, value = step.partition("=")
+    return _growing(step, value) if kind == "growth" and equals and value else _change(step)
+
+
+def _growing(step: str, value: str) -> Growing:
+    given = {name: _figure(step, name, text) for name, text in (_parameter(step, one) for one in value.split(","))}
+    unknown = [name for name in given if name not in ("capacity", "load", "minutes", *_LIMITS)]
+    if unknown or "capacity" not in given:
+        known = ", ".join(("load", "minutes", *_LIMITS))
+        what = f"has an unknown {unknown[0][:40]!r}" if unknown else "does not say what one consumer reads"
+        raise Refused(f"{step[:80]!r} {what}; give growth=capacity=1000 and any of {known}")
+    named = {_LIMITS[name]: one for name, one in given.items() if name in _LIMITS}
+    limits = autoscale.limits_of({name: int(one) if name in _WHOLE else one for name, one in named.items()})
+    growing = Growing(limits, given["capacity"], given.get("load", 1.0), int(given.get("minutes", 60)))
+    growing.check()
+    return growing
+
+
+def _figure(step: str, name: str, text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = nan
+    if not isfinite(found) or found < 0:
+        raise Refused(f"{name[:40]} in {step[:80]!r} is no number; give one, such as {name[:40]}=2")
+    return found
 
 
 def _change(step: str) -> Change:

@@ -45,7 +45,10 @@ LOOP = Actor("loop", "test")
 
 @dataclass
 class Process:
-    """One consumer process. `stubborn` = it releases, but goes on and says so; `plain` = it only knows `assignments`."""
+    """One consumer process. `stubborn` = it releases, but goes on and says so; `plain` = it only knows `assignments`.
+
+    `rate`: records/s that it says come to each of its partitions.
+    """
 
     site: "Site"
     member: Member
@@ -57,6 +60,7 @@ class Process:
     silence: Silence | None = None
     stubborn: bool = False
     plain: bool = False
+    rate: float | None = None
 
     @property
     def connected(self) -> bool:
@@ -119,7 +123,7 @@ class Process:
 
     def _status(self, topic: str, picture: TopicNode) -> TopicStatus:
         held = {} if self.plain else may_hold(picture, self.member.consumer, self.member.incarnation, self.isolated)
-        runs = {p: RunningPartition(0, t, started=True) for p, t in self.running.get(topic, {}).items()}
+        runs = {p: RunningPartition(0, t, started=True, rate=self.rate) for p, t in self.running.get(topic, {}).items()}
         return TopicStatus(picture.generation, picture.epoch, held, runs)
 
 

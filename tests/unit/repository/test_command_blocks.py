@@ -64,6 +64,8 @@ def open_site() -> Site:
     site.settles()
     site.starts("consumer-b")
     site.settles()
+    for process in site.processes.values():
+        process.rate = 50.0
     node = site.node()
     site.kafka.offsets("orders-billing").commit(
         "orders",
