@@ -4,13 +4,15 @@ import os
 import platform
 import re
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 import psutil
-import pyspark
 
 from coordinator_tasks.embedded.jars import KAFKA_VERSION
 from coordinator_tasks.java import find_java
@@ -32,9 +34,17 @@ def circumstances() -> dict[str, Any]:
             "kafka": KAFKA_VERSION,
             "confluent-kafka": confluent_kafka.__version__,
             "librdkafka": confluent_kafka.libversion()[0],
-            "spark": pyspark.__version__,
+            "spark": version("pyspark"),
         },
     }
+
+
+@contextmanager
+def noted(**asked: Any) -> Iterator[dict[str, Any]]:
+    """A result to fill: the circumstances, what was asked, and the load before and after the block."""
+    result = {**circumstances(), **asked, "load_before": os.getloadavg()[0]}
+    yield result
+    result["load_after"] = os.getloadavg()[0]
 
 
 def _processor() -> str:

@@ -18,7 +18,6 @@ Every measurement is a process of its own with local[2] and our session settings
 
 import argparse
 import json
-import os
 import struct
 import subprocess
 import sys
@@ -38,7 +37,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.circumstances import circumstances
+from benchmarks.circumstances import noted
 from benchmarks.plot import Line, Plot
 from benchmarks.result import report
 from benchmarks.source import FETCH_WAIT_MS, open_stream, spread
@@ -208,7 +207,7 @@ def one_run(kind: str, side: str, servers: str, topic: str, times: Times) -> dic
 
 def all_runs(rounds: int, kinds: Sequence[str], times: Times) -> dict[str, Any]:
     ensure_jars(CONNECTOR)
-    result: dict[str, Any] = {**circumstances(), "load_before": os.getloadavg()[0], **asdict(times)}
+    result: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder, EmbeddedKafka(Path(folder)) as kafka:
         servers = kafka.bootstrap_servers
         admin = ConfluentKafkaAdmin({"bootstrap.servers": servers}, limit_s=60.0)
@@ -226,7 +225,6 @@ def all_runs(rounds: int, kinds: Sequence[str], times: Times) -> dict[str, Any]:
                 for topic in ("few", "many")
                 for side in SIDES
             }
-    result["load_after"] = os.getloadavg()[0]
     return result
 
 
@@ -286,7 +284,8 @@ def main() -> None:
         kind, side, servers, topic = given.worker
         print(json.dumps(worker(kind, side, servers, topic, times)))
         return
-    result = all_runs(given.rounds, given.kinds, times)
+    with noted(**asdict(times)) as result:
+        result.update(all_runs(given.rounds, given.kinds, times))
     report(result, show, given.json)
     if given.svg:
         given.svg.write_text(plot(result).svg())

@@ -29,7 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.circumstances import circumstances
+from benchmarks.circumstances import noted
 from benchmarks.result import report
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
@@ -240,8 +240,8 @@ def one_run(side: str, stage: str, servers: str, topic: str, records: int) -> di
     return found
 
 
-def all_runs(given: argparse.Namespace) -> dict[str, Any]:
-    result: dict[str, Any] = {**circumstances(), "load_before": os.getloadavg()[0], "cells": []}
+def all_cells(given: argparse.Namespace) -> list[dict[str, Any]]:
+    cells: list[dict[str, Any]] = []
     if set(SPARKS) & set(given.sides):
         ensure_jars(CONNECTOR)
     with (
@@ -264,9 +264,8 @@ def all_runs(given: argparse.Namespace) -> dict[str, Any]:
                     side: {name: spread([one[name] for one in runs]) for name in FIGURES}
                     for side, runs in found.items()
                 }
-                result["cells"].append({"size": size, "stage": stage, "records": records, "sides": cell})
-    result["load_after"] = os.getloadavg()[0]
-    return result
+                cells.append({"size": size, "stage": stage, "records": records, "sides": cell})
+    return cells
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
@@ -333,7 +332,8 @@ def main() -> None:
         side, stage, servers, topic, records = given.worker
         print(json.dumps(measure(side, stage, servers, topic, int(records))))
         return
-    result = all_runs(given)
+    with noted() as result:
+        result["cells"] = all_cells(given)
     report(result, show, given.json)
     if given.svg:
         given.svg.parent.mkdir(parents=True, exist_ok=True)
