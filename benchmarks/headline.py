@@ -1,17 +1,17 @@
-"""Writes the tables of hand-offs into README.md, docs/compared.md and docs/measurements.md, from the results in `benchmarks/results`.
+"""Writes the tables of measurements into README.md and the pages of `docs`, from the results in `benchmarks/results`.
 
     python -m benchmarks.headline
 
-Measure first: `python -m benchmarks.handoff --json benchmarks/results/handoff.json`, for Airflow with `--airflow` and
-`--json benchmarks/results/handoff-airflow.json`. A test fails while the tables differ from these files.
+Measure first, with `--json benchmarks/results/NAME.json`: `PLACES` says which table is made of which results. A test fails
+while the tables differ from these files.
 """
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.handoff_lanes import OF_KAFKA
 from benchmarks.handoff_report import OURS, SPARK, TITLES, beyond_tick, joined, number, ordered, three, tick_ms_of
@@ -19,6 +19,7 @@ from benchmarks.handoff_report import OURS, SPARK, TITLES, beyond_tick, joined, 
 PROJECT = Path(__file__).resolve().parent.parent
 README, COMPARED, MEASUREMENTS = (PROJECT / name for name in ("README.md", "docs/compared.md", "docs/measurements.md"))
 RESULTS = PROJECT / "benchmarks" / "results"
+Result = Mapping[str, Any]
 PARTITIONS = 12
 """Those of the first two tables; the last file has all."""
 SHORT = ("cooperative-quick", "kip848-1s", OURS, SPARK)
@@ -194,30 +195,65 @@ def placed(text: str, made: str, place: str) -> str:
     return f"{before}{begin}\n{made}\n{end}{after}"
 
 
-def tables(readme: str, compared: str, measurements: str) -> tuple[str, str, str]:
+def _in_readme(plain: Result) -> str:
+    return short_table(joined([plain]))
+
+
+def _in_comparison(plain: Result | None, airflow: Result | None) -> str:
+    return "" if plain is None else table(joined([plain]), PARTITIONS, None if airflow is None else joined([airflow]))
+
+
+def _in_full(result: Result) -> str:
+    whole = joined([result])
+    partitions = sorted({cell["partitions"] for cell in whole["summary"]})
+    told = circumstances(whole)
+    return "\n\n".join([told[:1].upper() + told[1:], *(details(whole, one) for one in partitions)])
+
+
+class Place(NamedTuple):
+    """Where a table stands, and what makes it of which results: `make` gets None for those that are not there.
+
+    Without any of them, and where `make` finds nothing in them (""), the text stays as it is.
+    """
+
+    file: Path
+    name: str
+    results: tuple[str, ...]
+    make: Callable[..., str]
+
+
+PLACES = (
+    Place(README, HAND_OFFS, ("handoff",), _in_readme),
+    Place(COMPARED, HAND_OFFS, ("handoff", "handoff-airflow"), _in_comparison),
+    Place(MEASUREMENTS, HAND_OFFS, ("handoff",), _in_full),
+    Place(MEASUREMENTS, UNDER_AIRFLOW, ("handoff-airflow",), _in_full),
+)
+
+
+def tables(texts: Mapping[Path, str]) -> dict[Path, str]:
     """The texts with the tables of the results in them; what was not measured keeps its table."""
-    plain, airflow = (kept(name) for name in ("handoff", "handoff-airflow"))
-    if plain is not None:
-        readme = placed(readme, short_table(plain), HAND_OFFS)
-        compared = placed(compared, table(plain, PARTITIONS, airflow), HAND_OFFS)
-    for place, result in ((HAND_OFFS, plain), (UNDER_AIRFLOW, airflow)):
-        if result is not None:
-            partitions = sorted({cell["partitions"] for cell in result["summary"]})
-            told = circumstances(result)
-            every = [told[:1].upper() + told[1:], *(details(result, one) for one in partitions)]
-            measurements = placed(measurements, "\n\n".join(every), place)
-    return readme, compared, measurements
+    made = dict(texts)
+    for place in PLACES:
+        results = [kept(name) for name in place.results]
+        table_of_it = place.make(*results) if any(results) else ""
+        if table_of_it:
+            made[place.file] = placed(made[place.file], table_of_it, place.name)
+    return made
 
 
-def kept(name: str) -> dict[str, Any] | None:
-    """The result of this name with its summary; `None` = there is none."""
+def kept(name: str) -> Result | None:
+    """The result of this name; `None` = there is none."""
     file = RESULTS / f"{name}.json"
-    return joined([json.loads(file.read_text())]) if file.exists() else None
+    return json.loads(file.read_text()) if file.exists() else None
+
+
+def pages() -> dict[Path, str]:
+    """The texts of all files that have a place."""
+    return {place.file: place.file.read_text() for place in PLACES}
 
 
 def main() -> None:
-    files = (README, COMPARED, MEASUREMENTS)
-    for file, text in zip(files, tables(*(file.read_text() for file in files)), strict=True):
+    for file, text in tables(pages()).items():
         file.write_text(text)
 
 

@@ -9,10 +9,8 @@ import pytest
 from benchmarks import growth
 from benchmarks.handoff import Asked
 from benchmarks.handoff_report import difference, joined, measured, quartiles, summary, targets
-from benchmarks.headline import COMPARED, HAND_OFFS, MEASUREMENTS, README, UNDER_AIRFLOW, details, placed, table, tables
+from benchmarks.headline import PLACES, Place, details, pages, placed, table, tables
 from benchmarks.result import report
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def run(
@@ -208,29 +206,20 @@ def test_a_row_says_which_of_its_targets_it_misses() -> None:
     assert row.endswith("| **missed**: moved median 50, moved worst 200, others median 10, others worst 50 |")
 
 
-@pytest.mark.parametrize(
-    ("file", "place"),
-    [
-        ("README.md", HAND_OFFS),
-        ("docs/compared.md", HAND_OFFS),
-        ("docs/measurements.md", HAND_OFFS),
-        ("docs/measurements.md", UNDER_AIRFLOW),
-    ],
-)
-def test_there_is_one_place_for_a_table_and_nothing_else_changes(file: str, place: str) -> None:
-    text, begin, end = (ROOT / file).read_text(), f"<!-- {place}: begin -->", f"<!-- {place}: end -->"
+@pytest.mark.parametrize("place", PLACES, ids=lambda one: f"{one.file.name}: {one.name}")
+def test_there_is_one_place_for_a_table_and_nothing_else_changes(place: Place) -> None:
+    text, begin, end = place.file.read_text(), f"<!-- {place.name}: begin -->", f"<!-- {place.name}: end -->"
     assert (text.count(begin), text.count(end)) == (1, 1)
-    once = placed(text, "new", place)
-    assert placed(once, "new", place) == once
+    once = placed(text, "new", place.name)
+    assert placed(once, "new", place.name) == once
     assert once.partition(begin)[0] == text.partition(begin)[0]
     assert once.partition(end)[2] == text.partition(end)[2]
     with pytest.raises(SystemExit, match="no place for the table"):
-        placed("nothing", "new", place)
+        placed("nothing", "new", place.name)
 
 
 def test_the_tables_are_those_of_the_results_that_are_kept() -> None:
-    texts = (README.read_text(), COMPARED.read_text(), MEASUREMENTS.read_text())
-    assert tables(*texts) == texts, "run python -m benchmarks.headline"
+    assert tables(pages()) == pages(), "run python -m benchmarks.headline"
 
 
 def test_growth_asks_for_joins_of_ours_alone_as_often_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
