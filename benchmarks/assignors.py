@@ -1,10 +1,10 @@
-"""Our `balanced` beside Kafka's `sticky` and `uniform`, in one run: `PYTHONPATH=. python benchmarks/assignors.py [--seconds 5]`.
+"""Our `balanced` beside Kafka's `sticky` and `uniform`, in one run: `PYTHONPATH=. python benchmarks/assignors.py [--seconds 5] [--json FILE]`.
 
 Thread CPU time in milliseconds, medians after warming up. All start from the same present assignment, Kafka's fresh
 `uniform`. Kafka's times include its result objects; ours are given with the full answer (dicts and lists), as arrays, and as
-the delta of a plan that is kept. At the end `weighted`, which Kafka has nothing like, by `benchmarks/weighted.py`. Inputs are built before the clock starts, for all. Kafka's garbage is collected in other
-threads and not counted; ours is counted, without what the benchmark itself holds. Needs a JDK of Java 17 or newer; Kafka's
-jars are fetched once.
+the delta of a plan that is kept. `weighted`, which Kafka has nothing like, is measured by `benchmarks/weighted.py`. Inputs
+are built before the clock starts, for all. Kafka's garbage is collected in other threads and not counted; ours is counted,
+without what the benchmark itself holds. Needs a JDK of Java 17 or newer; Kafka's jars are fetched once.
 """
 
 import argparse
@@ -22,9 +22,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.circumstances import noted, told
 from benchmarks.group_assignors.incremental import Plan
 from benchmarks.group_assignors.layout import claims_of, layout_of
 from benchmarks.group_assignors.optimum import GroupBalanced, solve_arrays
+from benchmarks.result import grid, report, verdict
 from coordinator_tasks.core.assignors.group import Group, GroupMember
 from coordinator_tasks.embedded.jars import JarSet, Resolution, ensure_jars
 from coordinator_tasks.java import find_java
@@ -38,8 +40,8 @@ JARS = JarSet(
     (Resolution(PACKAGES, UNUSED),),
 )
 DRIVER = Path(__file__).with_name("AssignorBench.java")
-OUTPUT = Path(__file__).parents[1] / "build" / "benchmarks" / "assignors.md"
 EVENTS = ("fresh", "one joins", "one leaves", "a tenth leaves")
+TIMES = {"sticky": "sticky", "uniform": "uniform", "full": "ours, full", "arrays": "as arrays", "delta": "as delta"}
 MEMORY_LIMIT_MB = 500
 GIVE_UP_AFTER_S = 40
 
@@ -113,6 +115,21 @@ class Row:
             missed.append("more moves than Kafka")
         return missed
 
+    def line(self, cell: Cell, event: str) -> dict[str, Any]:
+        """For the file: `None` = not measured, a text in place of a time that Kafka did not reach."""
+        return {
+            "cell": cell.name,
+            "event": event,
+            **{name: _noted(getattr(self, name)) for name in TIMES},
+            "kafka_moves": [self.kafka_moves.get(name, "–") for name in ("sticky", "uniform")],
+            "moves": self.moves,
+            "missed": self.missed(cell, event),
+        }
+
+
+def _noted(ms: float) -> float | str | None:
+    return None if math.isnan(ms) else "gave up" if math.isinf(ms) else ms
+
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
@@ -120,45 +137,50 @@ def main() -> None:
         "--seconds", type=float, default=5.0, help="per measurement of Kafka; a quarter of it for ours"
     )
     options.add_argument("--cell", type=int, help="only this cell, counted from 0")
+    options.add_argument("--json", type=Path)
     options.add_argument("--memory", action="store_true", help="only what a million partitions take")
     chosen = options.parse_args()
     if chosen.memory:
         print(memory_mb())
         return
     folder = ensure_jars(JARS)
-    lines = [head()]
-    print(lines[0], flush=True)
-    for cell in CELLS if chosen.cell is None else [CELLS[chosen.cell]]:
-        for line in table(cell, folder, chosen.seconds):
-            print(line, flush=True)
-            lines.append(line)
-    for line in (memory_line(), *([] if chosen.cell is not None else [weighted_table()])):
-        print(line, flush=True)
-        lines.append(line)
-    OUTPUT.parent.mkdir(parents=True, exist_ok=True)
-    OUTPUT.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with noted(seconds=chosen.seconds, rows=[]) as result:
+        for cell in CELLS if chosen.cell is None else [CELLS[chosen.cell]]:
+            for row in rows_of(cell, folder, chosen.seconds):
+                print(row, file=sys.stderr, flush=True)
+                result["rows"].append(row)
+        result["memory_mb"] = measured_memory_mb()
+    report(result, lambda found: print(markdown(found)), chosen.json)
 
 
-def head() -> str:
-    return (
-        "| topics×partitions/members | event | sticky | uniform | ours, full | as arrays | as delta "
-        "| moves: sticky, uniform | ours | target missed |\n|---|---|--:|--:|--:|--:|--:|--:|--:|---|"
-    )
-
-
-def table(cell: Cell, jars: Path, seconds: float) -> Iterator[str]:
+def rows_of(cell: Cell, jars: Path, seconds: float) -> Iterator[dict[str, Any]]:
     rows = {event: Row() for event in EVENTS}
     prior = kafka(cell, jars, seconds, rows)
     ours(cell, prior, seconds / 4, rows)
     for event, row in rows.items():
-        times = " | ".join(figure(v) for v in (row.sticky, row.uniform, row.full, row.arrays, row.delta))
-        missed = ", ".join(row.missed(cell, event)) or "none"
-        yield f"| {cell.name} | {event} | {times} | {', '.join(row.kafka_moves.get(s, '–') for s in ('sticky', 'uniform'))} | {row.moves} | {missed} |"
+        yield row.line(cell, event)
 
 
-def figure(ms: float) -> str:
-    if math.isnan(ms) or math.isinf(ms):
-        return "–" if math.isnan(ms) else "gave up"
+def markdown(result: Mapping[str, Any]) -> str:
+    """A row for each cell and event, and below them the memory."""
+    rows = []
+    for one in result["rows"]:
+        missed = f"**missed**: {', '.join(one['missed'])}" if one["missed"] else "met"
+        times = (figure(one[name]) for name in TIMES)
+        rows.append([one["cell"], one["event"], *times, ", ".join(one["kafka_moves"]), f"{one['moves']:,}", missed])
+    titles = ("topics×partitions/members", "event", *TIMES.values(), "moves: sticky, uniform", "ours", "target")
+    used = result["memory_mb"]
+    memory = (
+        f"A million partitions of 1,000 members, a plan, a join and the full answer: {used:.0f} MB in the process "
+        f"({verdict((used < MEMORY_LIMIT_MB, f'< {MEMORY_LIMIT_MB} MB'))})."
+    )
+    how = f"{result['seconds']:g} s for each measurement of Kafka, a quarter of it for ours"
+    return f"{told(result, how)}\n\n{grid(titles, rows, ('event', 'target'))}\n\n{memory}"
+
+
+def figure(ms: float | str | None) -> str:
+    if ms is None or isinstance(ms, str):
+        return ms or "–"
     return f"{ms:.3f}" if ms < 1 else f"{ms:.2f}" if ms < 10 else f"{ms:.0f}"
 
 
@@ -228,17 +250,10 @@ def clock(run: Callable[[Any], object], prepare: Callable[[], object], seconds: 
     return median(spent[len(spent) // 2 :])
 
 
-def weighted_table() -> str:
-    """What `benchmarks/weighted.py` prints, by a process of its own."""
-    command = [sys.executable, str(Path(__file__).with_name("weighted.py"))]
-    return "\n" + subprocess.run(command, capture_output=True, text=True, check=True).stdout.rstrip()
-
-
-def memory_line() -> str:
+def measured_memory_mb() -> float:
+    """By a process of its own."""
     measured = subprocess.run([sys.executable, __file__, "--memory"], capture_output=True, text=True, check=True)
-    used = float(measured.stdout)
-    verdict = "within" if used < MEMORY_LIMIT_MB else "MISSED"
-    return f"\n1,000,000 partitions, 1,000 members, a plan, a join and the full answer: {used:.0f} MB ({verdict} {MEMORY_LIMIT_MB} MB)"
+    return float(measured.stdout)
 
 
 def memory_mb() -> float:

@@ -27,8 +27,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.circumstances import circumstances, told
 from benchmarks.plot import Line, Panel, panels
-from benchmarks.result import report
+from benchmarks.result import grid, report
 from coordinator_tasks.core.growth import Kind, Limits, Load, Memory, Seen, decide
 
 PARTITIONS, CAPACITY = 24, 1_000.0
@@ -360,6 +361,14 @@ def show(result: Mapping[str, Any]) -> None:
     Console(width=140).print(table)
 
 
+def markdown(result: Mapping[str, Any]) -> str:
+    """A row for each load and policy."""
+    titles = ("load", "policy", "lag, median s", "p99", "worst", "consumers on average", "at most", "changes", "moves")
+    rows = [[str(value) for value in one.values()] for one in result["cells"]]
+    hours = f"{result['constants']['hours']} simulated hours each"
+    return f"{told(result, hours)}\n\n{grid(titles, rows, ('policy',))}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", type=Path)
@@ -369,7 +378,10 @@ def main() -> None:
     if given.svg is not None:
         given.svg.write_text(plot(courses))
     constants = {"partitions": PARTITIONS, "capacity": CAPACITY, "start_up_s": START_UP_S, "rescale_s": RESCALE_S}
-    result = {"constants": {**constants, "most": MOST, "lag_threshold": LAG_THRESHOLD, "hours": HOURS}}
+    result = {
+        **circumstances(),
+        "constants": {**constants, "most": MOST, "lag_threshold": LAG_THRESHOLD, "hours": HOURS},
+    }
     report({**result, "cells": [one.cell for one in courses]}, show, given.json)
 
 

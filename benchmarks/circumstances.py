@@ -4,7 +4,7 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -45,6 +45,24 @@ def noted(**asked: Any) -> Iterator[dict[str, Any]]:
     result = {**circumstances(), **asked, "load_before": os.getloadavg()[0]}
     yield result
     result["load_after"] = os.getloadavg()[0]
+
+
+def told(result: Mapping[str, Any], *how: str) -> str:
+    """The line above a table: how it was measured, and what the result has of machine, load, day and commit."""
+    if "cores" in result:
+        how = (*how, f"{result['cores']} cores" + (f" ({result['processor']})" if "processor" in result else ""))
+    if "memory_gib" in result:
+        how = (*how, f"{result['memory_gib']} GiB")
+    if "load_after" in result:
+        how = (*how, f"load {result['load_before']:.1f} before and {result['load_after']:.1f} at the end of the run")
+    when = "its day and commit were not noted"
+    if "commit" in result:
+        when = f"measured on {result['measured_on']} at commit {result['commit']}"
+    return f"{', '.join(how)}; {when}."
+
+
+def in_rounds(count: int) -> str:
+    return "One round" if count == 1 else f"{count} rounds"
 
 
 def _processor() -> str:

@@ -7,11 +7,10 @@ commits at most twenty times a second. Alternating, so that a busy machine is bu
 """
 
 import argparse
-import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median, quantiles
@@ -22,8 +21,9 @@ from confluent_kafka import Producer
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.circumstances import noted, told
 from benchmarks.plain_loop import looping
-from benchmarks.result import report
+from benchmarks.result import grid, report
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffsets
 from coordinator_tasks.core.machine.world import Policy
@@ -40,6 +40,8 @@ from spark_apps.plain import PlainConsumer, Record
 FENCES = (TOKEN_FENCE, TRANSACTIONAL_FENCE)
 PARTITIONS = (1, 10, 50)
 ROUNDS = 2
+BACKLOG = 10
+"""Partitions of a consumer whose throughput is measured."""
 LIMIT_S = 240.0
 TOKEN = Token(1, 1, "g")
 
@@ -130,12 +132,38 @@ def throughput(zookeeper: str, kafka: str, fence: str, topic: str, records: int)
 
 def show(result: dict[str, Any]) -> None:
     for part in ("commits", "throughput"):
-        table = Table(title=f"{part}, load {result['load']:.0f} on {os.cpu_count()} cores")
+        table = Table(title=f"{part}, load {result['load_before']:.1f} on {result['cores']} cores")
         for name in result[part][0]:
             table.add_column(name, justify="right")
         for line in result[part]:
             table.add_row(*(f"{value:,}" if not isinstance(value, str) else value for value in line.values()))
         Console().print(table)
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """Commits of both fences side by side, and below them the throughput of each round."""
+    found = {(one["partitions"], one["fence"]): one for one in result["commits"]}
+    rows = []
+    for partitions in dict.fromkeys(one["partitions"] for one in result["commits"]):
+        token, own = found[partitions, TOKEN_FENCE], found[partitions, TRANSACTIONAL_FENCE]
+        both = [f"{one['commit_ms_median']:.0f} ms, {one['commit_ms_p95']:.0f} ms" for one in (token, own)]
+        rows.append(
+            [str(partitions), *both, f"{own['hold_ms'] / 1000:.1f} s", f"{own['threads']}, {own['mib']:.0f} MiB"]
+        )
+    titles = (
+        "partitions of one consumer",
+        f"commit of all of them, `{TOKEN_FENCE}`: median, p95",
+        f"`{TRANSACTIONAL_FENCE}`",
+        "until they can be committed at all",
+        "threads, memory more",
+    )
+    rates = {
+        fence: " and ".join(f"{one['records_per_s']:,}" for one in result["throughput"] if one["fence"] == fence)
+        for fence in FENCES
+    }
+    said = "; ".join(f"{rate} records/s with `{fence}`" for fence, rate in rates.items())
+    read = f"A plain consumer that reads a backlog of {result['records']:,} records in {BACKLOG} partitions: {said}."
+    return f"{told(result, 'Both fences in one run')}\n\n{grid(titles, rows, titles)}\n\n{read}"
 
 
 def main() -> None:
@@ -144,8 +172,8 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=400_000)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    result: dict[str, Any] = {"load": os.getloadavg()[0], "commits": [], "throughput": []}
     with ExitStack() as stack:
+        result = stack.enter_context(noted(rounds=ROUNDS, records=given.records, commits=[], throughput=[]))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fence-")))
         zookeeper = stack.enter_context(EmbeddedZooKeeper(folder / "zookeeper")).connect_string
         kafka = stack.enter_context(EmbeddedKafka(folder / "kafka")).bootstrap_servers
@@ -155,7 +183,7 @@ def main() -> None:
         for number in range(ROUNDS):
             for fence in FENCES:
                 topic = f"backlog-{number}-{fence}"
-                backlog(kafka, topic, 10, given.records)
+                backlog(kafka, topic, BACKLOG, given.records)
                 result["throughput"].append(throughput(zookeeper, kafka, fence, topic, given.records))
     report(result, show, given.json)
 

@@ -15,11 +15,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.circumstances import in_rounds, noted, told
 from benchmarks.handoff import STAYING, Asked, measure
 from benchmarks.handoff_lanes import OURS
 from benchmarks.handoff_report import judged, number
 from benchmarks.plot import Line, Plot
-from benchmarks.result import report
+from benchmarks.result import grid, report
 
 EACH = (10, 30, 100, 300, 1000)
 RECORDS_PER_S = 3_000.0
@@ -47,6 +48,23 @@ def show(result: Mapping[str, Any]) -> None:
     Console(width=140).print(table)
 
 
+def markdown(result: Mapping[str, Any]) -> str:
+    """A row for each number of partitions; stalls in milliseconds."""
+    rows = [
+        [
+            f"{one['each']:,}",
+            *(number(one[which].get(how)) for which in ("moved", "unmoved") for how in ("median", "worst")),
+            number(one["control"].get("median")),
+            f"{one['settled_s']:.1f}",
+            f"{one['own_cores']:.2f}",
+        ]
+        for one in result["cells"]
+    ]
+    titles = ("partitions of each", "moved", "worst", "others", "worst", "control", "settled s", "cores")
+    how = (in_rounds(result["rounds"]), f"{RECORDS_PER_S:,.0f} records/s in all")
+    return f"{told(result, *how)}\n\n{grid(titles, rows)}"
+
+
 def plot(result: Mapping[str, Any]) -> Plot:
     """Stalls and cores in one picture: both axes are logarithmic."""
     lines = {
@@ -66,7 +84,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--svg", type=Path)
     given = parser.parse_args()
-    result = {"rounds": given.rounds, "cells": [cell(each, given.rounds) for each in given.each]}
+    with noted(rounds=given.rounds) as result:
+        result["cells"] = [cell(each, given.rounds) for each in given.each]
     if given.svg:
         given.svg.write_text(plot(result).svg())
     report(result, show, given.json)

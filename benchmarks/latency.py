@@ -37,10 +37,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.circumstances import noted
+from benchmarks.circumstances import in_rounds, noted, told
 from benchmarks.plot import Line, Plot
-from benchmarks.result import report
-from benchmarks.source import FETCH_WAIT_MS, open_stream, spread
+from benchmarks.result import grid, report, verdict
+from benchmarks.source import FETCH_WAIT_MS, SPARKS, TITLES, open_stream, spread
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.embedded.jars import ensure_jars
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
@@ -54,6 +54,9 @@ KINDS = (*RATE, "idle")
 SIDES = ("ours", "jvm", "tuned")
 PERCENTILES = (50, 90, 95, 99)
 LIMIT_S = 120.0
+SHOWN = ("p50_ms", "p95_ms", "p99_ms")
+SMALL_MS = 120.0
+"""Target for the median of small batches; at every rate ours is to be no slower than Spark's tuned source."""
 PARTS = ("triggerExecution", "latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
 
 
@@ -246,6 +249,52 @@ def show(result: dict[str, Any]) -> None:
         Console(width=200).print(table)
 
 
+def markdown(result: Mapping[str, Any]) -> str:
+    """Medians of the rounds, for each rate and side."""
+    kinds = {"latency": "1,000 records/s: ", "small": "10 records every 0.5 s: "}
+    parts = ("a batch", "looking for offsets", "planning", "`walCommit`", "`addBatch`", "`commitOffsets`")
+    rows, rounds = [], 1
+    for kind in (one for one in kinds if one in result):
+        title = kinds[kind]
+        for side, figures in result[kind].items():
+            found = [f"{figures[name]['median']:,.0f}" for name in SHOWN]
+            found += [f"{figures[f'{name}_ms']['median']:,.0f}" if side != "control" else "–" for name in PARTS]
+            rows.append([title + TITLES[side], *found, target_of(kind, result[kind]) if side == "ours" else "–"])
+            title, rounds = "", figures["p50_ms"]["n"]
+    titles = ("", "p50", "p95", "p99", *parts, "target")
+    times = f"{result['seconds']:g} s each after {result['warm_up_s']:g} s"
+    return f"{told(result, in_rounds(rounds), times)}\n\n{grid(titles, rows, ('target',))}" if rows else ""
+
+
+def target_of(kind: str, sides: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
+    own, tuned = (
+        [sides[side][name]["median"] for name in SHOWN] if side in sides else [] for side in ("ours", "tuned")
+    )
+    targets = []
+    if tuned:
+        figures = " / ".join(f"{one:.0f}" for one in tuned)
+        no_slower = all(mine <= theirs for mine, theirs in zip(own, tuned, strict=True))
+        targets.append((no_slower, f"≤ {figures} (Spark's, tuned)"))
+    if kind == "small":
+        targets.append((own[0] <= SMALL_MS, f"p50 ≤ {SMALL_MS:g}"))
+    return verdict(*targets)
+
+
+def idle_markdown(result: Mapping[str, Any]) -> str:
+    """The cores in use without any record; "" if that was not measured."""
+    if "idle" not in result:
+        return ""
+    partitions = {"few": f"{PARTITIONS} owned partitions", "many": f"{MANY:,} owned partitions"}
+    rows, rounds = [], 1
+    for name, figures in result["idle"].items():
+        side, topic = name.split(", ")
+        title = TITLES[side] if side in SPARKS else f"{partitions[topic]}: {TITLES[side]}"
+        rows.append([title, *(f"{figures[f'{part}_cores']['median']:.3f}" for part in ("driver", "jvm", "python"))])
+        rounds = figures["jvm_cores"]["n"]
+    titles = ("cores in use without any record", "the driver's Python (ours: the agent)", "JVM", "Python of the source")
+    return f"{told(result, in_rounds(rounds))}\n\n{grid(titles, rows)}"
+
+
 def plot(result: Mapping[str, Any]) -> Plot:
     """How old the slowest of so many records was at the sink, in milliseconds; medians of the rounds."""
     return Plot(
@@ -284,7 +333,7 @@ def main() -> None:
         kind, side, servers, topic = given.worker
         print(json.dumps(worker(kind, side, servers, topic, times)))
         return
-    with noted(**asdict(times)) as result:
+    with noted(rounds=given.rounds, **asdict(times)) as result:
         result.update(all_runs(given.rounds, given.kinds, times))
     report(result, show, given.json)
     if given.svg:

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -25,9 +25,9 @@ from confluent_kafka import Producer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.circumstances import circumstances
+from benchmarks.circumstances import circumstances, told
 from benchmarks.plain_loop import looping
-from benchmarks.result import report
+from benchmarks.result import grid, report, verdict
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.machine.what_if import Change
 from coordinator_tasks.core.machine.world import Policy
@@ -45,6 +45,8 @@ from spark_apps.plain import PlainConsumer, Record
 TOPIC = "predicted"
 LIMIT_S = 120.0
 MEASURE_S = 10.0
+HELD = 0.8
+"""The share of pauses that an interval is made to hold."""
 ACTOR = Actor("command", "benchmark")
 
 
@@ -219,6 +221,32 @@ def show(result: dict[str, Any]) -> None:
     for name, value in result["summary"].items():
         table.add_row(name, f"{value:,}")
     Console().print(table)
+
+
+def markdown(*results: Mapping[str, Any] | None) -> str:
+    """A row for each result; its line above the table has the same place among the lines."""
+    lines, rows = [], []
+    for one in filter(None, results):
+        said, asked = one["summary"], one["asked"]
+        load = f"{said['load_least']:.1f}, {said['load_median']:.1f}, {said['load_most']:.1f}"
+        how = f"{asked['partitions']} partitions with {asked['per_second']:g} records/s each"
+        lines.append(told(one["circumstances"], f"Load {load}: {how}"))
+        share = f"{100 * said['share']:.0f} %"
+        counts = (str(said["judged"]), f"{said['inside']} ({share})", str(said["below"]), str(said["above"]))
+        times = (f"{said[f'{name}_ms_median']:,.0f}" for name in ("pause", "interval", "off"))
+        rows.append([load, *counts, *times, verdict((said["share"] >= HELD, f"≥ {100 * HELD:.0f} % inside"))])
+    titles = (
+        "load of the machine (least, median, most)",
+        "moves",
+        "inside the interval",
+        "shorter",
+        "longer",
+        "pause, median ms",
+        "interval, median ms wide",
+        "median off by, median ms",
+        "target",
+    )
+    return f"{' '.join(lines)}\n\n{grid(titles, rows, ('target',))}"
 
 
 def main() -> None:

@@ -8,11 +8,10 @@ the registration, the leaver's own draining mark, and the history records. Every
 
 import argparse
 import os
-import platform
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from itertools import pairwise
@@ -24,8 +23,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.airflow import OVERHEAD, airflow_for
+from benchmarks.circumstances import in_rounds, noted, told
 from benchmarks.plain_loop import looping
-from benchmarks.result import report
+from benchmarks.result import grid, report, verdict
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Actor, Record, State
@@ -46,6 +46,16 @@ LIMIT_S = 120.0
 PAUSE_S = 2.0
 POLL_S = 0.05
 OVERHEAD_RUNS = 5
+BEYOND_SETTLE_S = {"to_plan_s": ("plan", 2.0), "to_stable_s": ("Stable", 6.0)}
+"""Targets for the medians under Airflow."""
+COSTS = {
+    "empty_task_s": "an empty task on a worker",
+    "between_tasks_s": "from the end of a task to the start of the next",
+    "trigger_to_first_task_s": "from a trigger to the first task",
+    "wait_in_triggerer_s": "a wait that has nothing to wait for, in the triggerer from the start",
+    "wait_and_resume_s": "the same, on a worker that defers and is resumed",
+}
+SPREAD = ("min", "median", "p90", "max")
 
 
 class Site:
@@ -226,13 +236,7 @@ def summary(rounds: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def measure(only: str, rounds: int, settle_s: float) -> dict[str, Any]:
-    result: dict[str, Any] = {
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "settle_s": settle_s,
-        "rounds": rounds,
-        "load_before": os.getloadavg(),
-    }
+    result: dict[str, Any] = {}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
         zookeeper = stack.enter_context(EmbeddedZooKeeper(folder / "zookeeper"))
@@ -250,15 +254,12 @@ def measure(only: str, rounds: int, settle_s: float) -> dict[str, Any]:
                 result["airflow"] = summary(found)
                 result["airflow_tasks_s"] = {name: spread(v) for name, v in own_tasks(airflow, found).items()}
                 result["airflow_overhead_s"] = {name: spread(v) for name, v in overhead(airflow).items()}
-    result["load_after"] = os.getloadavg()
     return result
 
 
 def show(result: dict[str, Any]) -> None:
-    table = Table(
-        title=f"settle {result['settle_s']:g} s, {result['rounds']} rounds, load {result['load_before'][0]:.1f}"
-    )
-    for name in ("", "n", "min", "median", "p90", "max"):
+    table = Table(title=f"settle {result['settle_s']:g} s, {result['rounds']} rounds, load {result['load_before']:.1f}")
+    for name in ("", "n", *SPREAD):
         table.add_column(name, justify="left" if not name else "right")
     for mode in ("loop", "airflow"):
         for kind, both in result.get(mode, {}).items():
@@ -270,8 +271,36 @@ def show(result: dict[str, Any]) -> None:
     Console().print(table)
 
 
+def markdown(result: Mapping[str, Any]) -> str:
+    """Seconds to the plan and to Stable, for each that runs the transitions."""
+    rows = []
+    for mode, who in (("loop", "plain loop"), ("airflow", "Airflow")):
+        for kind, both in result.get(mode, {}).items():
+            found = [f"{both[name][of]:.2f}" for name in BEYOND_SETTLE_S for of in ("median", "max")]
+            limits = {name: (what, result["settle_s"] + s) for name, (what, s) in BEYOND_SETTLE_S.items()}
+            targets = [
+                (both[name]["median"] <= limit, f"{what} ≤ {limit:g} s") for name, (what, limit) in limits.items()
+            ]
+            rows.append([f"{who}, {kind}", *found, verdict(*(targets if mode == "airflow" else []))])
+    titles = ("", *(f"{what} {of}" for what, _ in BEYOND_SETTLE_S.values() for of in ("median", "max")), "target")
+    return f"{told_of(result)}\n\n{grid(titles, rows, ('target',))}"
+
+
+def costs_markdown(result: Mapping[str, Any]) -> str:
+    """Seconds that tasks and waits of Airflow took; "" if Airflow was not measured."""
+    if "airflow" not in result:
+        return ""
+    rows = [[title, *cells(result["airflow_overhead_s"][name])] for name, title in COSTS.items()]
+    own = [[f"`{name}`", *cells(values)] for name, values in result["airflow_tasks_s"].items() if " " not in name]
+    return f"{told_of(result)}\n\n{grid(('', 'n', *SPREAD), [*rows[:3], *own, *rows[3:]])}"
+
+
+def told_of(result: Mapping[str, Any]) -> str:
+    return told(result, in_rounds(result["rounds"]), f"settle time {result['settle_s']:g} s")
+
+
 def cells(values: dict[str, float]) -> list[str]:
-    return [f"{values['n']:.0f}", *(f"{values[n]:.2f}" if n in values else "" for n in ("min", "median", "p90", "max"))]
+    return [f"{values['n']:.0f}", *(f"{values[n]:.2f}" if n in values else "" for n in SPREAD)]
 
 
 def main() -> None:
@@ -281,7 +310,8 @@ def main() -> None:
     parser.add_argument("--only", choices=("", "loop", "airflow"), default="")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    result = measure(given.only, given.rounds, given.settle)
+    with noted(settle_s=given.settle, rounds=given.rounds) as result:
+        result.update(measure(given.only, given.rounds, given.settle))
     report(result, show, given.json)
 
 

@@ -37,7 +37,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.result import report
+from benchmarks.circumstances import noted, told
+from benchmarks.result import grid, report
 from benchmarks.source import spread
 from coordinator_tasks.core.model import Release, TopicNode
 from coordinator_tasks.core.protocol.holding import Reading
@@ -60,6 +61,17 @@ PARTITIONS, MOVED = 12, 0
 PLAIN, SPARK = "plain", "spark"
 WARM_UP = "warm-up, once"
 STEPS = ("plan seen", "release seen", "start committed", "end known", "waiting for Spark", "planning", "fetch", "sink")
+SAID = {
+    "plan seen": "plan read: from the write in ZooKeeper until the consumer has read it",
+    "release seen": "release read: includes the giver's last batch and its commit",
+    "end known": "end of the log known",
+    "waiting for Spark": "waiting for Spark: until it asks for a batch; includes the batch under way and its own loop",
+    "planning": "planning: until `foreachBatch` is called",
+    "fetch": "fetch: until the records are in the driver",
+    "sink": "sink: until it has written them to a file and returned",
+    WARM_UP: "warm-up, once: before the consumer registers, so that no partition waits for it",
+}
+SPREAD = ("min", "median", "p95", "max")
 LIMIT_S = 120.0
 
 
@@ -184,8 +196,6 @@ class Moves:
 
 
 def measure(moves: int, interval_s: float) -> dict[str, Any]:
-    result: dict[str, Any] = {"cores": os.cpu_count(), "moves": moves, "interval_s": interval_s}
-    result["load_before"] = os.getloadavg()[0]
     stamps = Stamps()
     watch(stamps)
 
@@ -215,10 +225,8 @@ def measure(moves: int, interval_s: float) -> dict[str, Any]:
             writer.thread.start()
             consumer.run()
             writer.thread.join()
-    result["load_after"] = os.getloadavg()[0]
     found = {step: [one[step] for one in writer.found] for step in (*STEPS, "in all")}
-    result["steps_ms"] = {step: spread(values) for step, values in {**found, WARM_UP: [warm_up_ms]}.items()}
-    return result
+    return {"steps_ms": {step: spread(values) for step, values in {**found, WARM_UP: [warm_up_ms]}.items()}}
 
 
 def write(stamps: Stamps, file: Path, batch: DataFrame, _: int) -> None:
@@ -246,11 +254,24 @@ def plain(site: Site, folder: Path) -> ManagedProcess:
 def show(result: dict[str, Any]) -> None:
     load = f"load {result['load_before']:.1f} to {result['load_after']:.1f}"
     table = Table(title=f"{result['moves']} moves, a batch every {result['interval_s']:g} s, ms, {load}")
-    for name in ("", "min", "median", "p95", "max"):
+    for name in ("", *SPREAD):
         table.add_column(name, justify="right" if name else "left")
     for step, value in result["steps_ms"].items():
-        table.add_row(step, *(f"{value[name]:.0f}" for name in ("min", "median", "p95", "max")))
+        table.add_row(step, *(f"{value[name]:.0f}" for name in SPREAD))
     Console().print(table)
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """A row for each step, in milliseconds."""
+    rows = [
+        [
+            SAID.get(step, step),
+            *(f"{value[name]:,.0f}" if name == "median" or value["n"] > 1 else "" for name in SPREAD),
+        ]
+        for step, value in result["steps_ms"].items()
+    ]
+    how = (f"{result['moves']} moves", f"a batch every {result['interval_s']:g} s")
+    return f"{told(result, *how)}\n\n{grid(('step', *SPREAD), rows)}"
 
 
 def main() -> None:
@@ -259,7 +280,8 @@ def main() -> None:
     parser.add_argument("--interval", type=float, default=0.2, help="seconds between the batches of the Spark consumer")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    result = measure(given.moves, given.interval)
+    with noted(moves=given.moves, interval_s=given.interval) as result:
+        result.update(measure(given.moves, given.interval))
     report(result, show, given.json)
 
 

@@ -1,7 +1,7 @@
-"""What a benchmark found, for people and as JSON."""
+"""What a benchmark found, for people, as JSON and as Markdown."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,18 @@ def report(result: dict[str, Any], show: Callable[[dict[str, Any]], None], file:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(_text(result))
     show(result)
+
+
+def grid(titles: Sequence[str], rows: Iterable[Sequence[str]], texts: Sequence[str] = ()) -> str:
+    """Markdown; the first column and those named in `texts` stand at the left, figures at the right."""
+    sides = ("---" if place == 0 or title in texts else "--:" for place, title in enumerate(titles))
+    head, *body = (f"| {' | '.join(cells)} |" for cells in (titles, *rows))
+    return "\n".join([head, f"|{'|'.join(sides)}|", *body])
+
+
+def verdict(*targets: tuple[bool, str]) -> str:
+    """The cell of a row's targets: each with whether it is met."""
+    return "; ".join(f"{'met' if met else '**missed**'}: {target}" for met, target in targets) or "–"
 
 
 def _text(result: Mapping[str, Any]) -> str:

@@ -31,9 +31,10 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import light
-from benchmarks.circumstances import circumstances
+from benchmarks.circumstances import circumstances, told
 from benchmarks.plain_loop import looping
 from benchmarks.plot import Line, Plot
+from benchmarks.result import grid, verdict
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery
 from coordinator_tasks.adapters.kazoo_handler import PollingHandler
@@ -55,6 +56,10 @@ SETTLE_S = 1.0
 ASK_LIMIT_S = 30.0
 PACKED = Policy(settle_s=SETTLE_S, flap_registrations=1_000)
 FORMS = {"packed": PACKED, "plain": replace(PACKED, pack_over_bytes=MAX_BYTES)}
+STABLE_S = {("1000x10000", "one joins"): 5.0}
+"""Target."""
+FORMER_MIB = {("1000x10000", "a tenth leaves"): 696.7}
+"""Before any node was packed. Target: the packed form has a tenth of these bytes, and of those of the plain form."""
 FIGURES = (
     *("look_s", "plan_s", "commit_s", "to_plan_s", "confirm_s", "total_s", "moves"),
     *("operations", "mib", "coordinator_operations", "coordinator_mib"),
@@ -309,6 +314,58 @@ def show(form: str, results: Mapping[str, Any]) -> None:
             for change in part["changes"]:
                 table.add_row(size, change["what"], *(f"{change[name]:,}" for name in FIGURES), f"{part['load']:.0f}")
     Console(width=160).print(table)
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """A row for each size, change and form, so that the forms of one change stand together."""
+    titles = {
+        "moves": "moves",
+        "look_s": "look",
+        "plan_s": "plan",
+        "commit_s": "write",
+        "confirm_s": "confirm",
+        "total_s": "Stable",
+        "operations": "operations",
+        "mib": "MiB",
+        "coordinator_operations": "coordinator's",
+        "coordinator_mib": "MiB",
+    }
+    found = {
+        (size, change["what"], form): (change, part["load"])
+        for form in ("plain", "packed")
+        for size, parts in result.get(form, {}).items()
+        for part in parts.values()
+        for change in part["changes"]
+    }
+    changes = dict.fromkeys((size, what) for size, what, _ in found)
+    rows = []
+    for size, what in changes:
+        consumers, partitions = map(int, size.split("x"))
+        plain = found.get((size, what, "plain"))
+        for form in (one for one in ("plain", "packed") if (size, what, one) in found):
+            change, load = found[size, what, form]
+            figures = [figure(name, change[name]) for name in titles]
+            target = target_of(size, what, change, plain[0] if plain and form == "packed" else None)
+            rows.append([f"{consumers:,} × {partitions:,}", what, form, *figures, f"{load:.1f}", target])
+    head = ("consumers × partitions", "change", "form", *titles.values(), "load", "target")
+    table = grid(head, rows, ("change", "form", "target"))
+    return f"{told(result, f'Settle time {SETTLE_S:g} s')}\n\n{table}"
+
+
+def figure(name: str, value: float) -> str:
+    if name.endswith("_s"):
+        return f"{value:.2f}" if value < 1 else f"{value:.1f}" if value < 20 else f"{value:,.0f}"
+    return f"{value:,.1f}" if name.endswith("mib") else f"{value:,}"
+
+
+def target_of(size: str, what: str, change: Mapping[str, Any], plain: Mapping[str, Any] | None) -> str:
+    """`plain`: the same change in the plain form; None where there is nothing to compare."""
+    stable_s, former = STABLE_S.get((size, what)), FORMER_MIB.get((size, what))
+    targets = [] if stable_s is None else [(change["total_s"] <= stable_s, f"Stable ≤ {stable_s:g} s")]
+    if plain is not None:
+        bounds = [plain["mib"], *([] if former is None else [former])]
+        targets += [(change["mib"] <= one / 10, f"≤ a tenth of {one:,.1f} MiB") for one in bounds]
+    return verdict(*targets)
 
 
 def measured(size: str, part: str, watch: Stopwatch, policy: Policy) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -29,8 +29,8 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.circumstances import noted
-from benchmarks.result import report
+from benchmarks.circumstances import in_rounds, noted, told
+from benchmarks.result import grid, report, verdict
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.core.model import TopicNode
@@ -58,6 +58,15 @@ TUNED = {
 }
 STAGES = ("plain", "mapInArrow")
 LIMIT_S = 900.0
+TITLES = {
+    "ours": "ours",
+    "consume": "ours, without the fast path",
+    "jvm": "Spark's, as it comes",
+    "tuned": "Spark's, tuned",
+    "control": "control",
+}
+TIMES_TUNED = {(150, "plain"): 2.0, (1000, "plain"): 1.6, (150, "mapInArrow"): 1.4, (1000, "mapInArrow"): 1.4}
+"""Targets: our steady records/s divided by those of Spark's tuned source."""
 FIGURES = {
     "steady_per_s": "steady, records/s",
     "steady_mb_per_s": "MB/s",
@@ -290,9 +299,43 @@ def show(result: dict[str, Any]) -> None:
     Console(width=200).print(table)
 
 
+def digits_of(value: Mapping[str, float]) -> int:
+    return 0 if value["median"] >= 100 else 2
+
+
 def shown(value: dict[str, float]) -> str:
-    digits = 0 if value["median"] >= 100 else 2
+    digits = digits_of(value)
     return f"{value['median']:,.{digits}f} ({value['min']:,.{digits}f}–{value['max']:,.{digits}f})"
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """Of each cell a row for each side; ranges of the figures that differ most from round to round."""
+    ranged = ("steady_per_s", "total_s")
+    rows = []
+    for cell in result["cells"]:
+        size = "1 KB" if cell["size"] == 1000 else f"{cell['size']} B"
+        stage = "" if cell["stage"] == "plain" else f", a `{cell['stage']}` stage behind"
+        of_cell = f"{size}{stage}, {cell['records']:,} records: "
+        for side, figures in cell["sides"].items():
+            found = [shown(figures[name]) if name in ranged else middle(figures[name]) for name in FIGURES]
+            rows.append([of_cell + TITLES[side], *found, *beside(cell, side)])
+            of_cell = ""
+    count = result["cells"][0]["sides"]["control"]["steady_per_s"]["n"]
+    titles = ("", *FIGURES.values(), "ours / this", "target")
+    return f"{told(result, in_rounds(count))}\n\n{grid(titles, rows, ('target',))}"
+
+
+def beside(cell: Mapping[str, Any], side: str) -> tuple[str, str]:
+    """Ours divided by this side of Spark's, and what it should be."""
+    if side not in SPARKS or "ours" not in cell["sides"]:
+        return "", "–"
+    ratio = cell["sides"]["ours"]["steady_per_s"]["median"] / cell["sides"][side]["steady_per_s"]["median"]
+    target = TIMES_TUNED.get((cell["size"], cell["stage"])) if side == "tuned" else None
+    return f"{ratio:.2f}", verdict(*([] if target is None else [(ratio >= target, f"≥ {target:g}")]))
+
+
+def middle(value: Mapping[str, float]) -> str:
+    return f"{value['median']:,.{digits_of(value)}f}"
 
 
 def plot(result: dict[str, Any]) -> str:
@@ -332,7 +375,7 @@ def main() -> None:
         side, stage, servers, topic, records = given.worker
         print(json.dumps(measure(side, stage, servers, topic, int(records))))
         return
-    with noted() as result:
+    with noted(rounds=given.rounds) as result:
         result["cells"] = all_cells(given)
     report(result, show, given.json)
     if given.svg:

@@ -21,8 +21,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.airflow import airflow_for
+from benchmarks.circumstances import noted, told
 from benchmarks.rebalance import STAYING, Rounds, Site, at
-from benchmarks.result import report
+from benchmarks.result import grid, report
 from coordinator_tasks.core.model import Actor
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
@@ -39,7 +40,6 @@ LIMIT_S, MIGRATE_LIMIT_S = 120.0, 240.0
 
 
 def measure(runs: int, settings: Mapping[str, str]) -> dict[str, Any]:
-    result: dict[str, Any] = {"cores": os.cpu_count(), "settings": dict(settings), "runs": runs}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
         zookeeper = stack.enter_context(EmbeddedZooKeeper(folder / "zookeeper"))
@@ -58,13 +58,12 @@ def measure(runs: int, settings: Mapping[str, str]) -> dict[str, Any]:
         for dag in ("rebalance", "reconcile", "consumers"):
             airflow.client.set_paused(dag, True)
         assert not transitions.due(c, (site.topic,)), "nothing is to be done"
-        result["load_before"] = os.getloadavg()
+        result = stack.enter_context(noted(settings=dict(settings), runs=runs))
         found: dict[str, list[tuple[list[float], float]]] = {kind: [] for kind in KINDS}
         for number in range(UNCOUNTED_RUNS + runs):
             for kind, dag in KINDS.items():
                 once = one_run(airflow, dag)
                 found[kind] += [once] if number >= UNCOUNTED_RUNS else []
-        result["load_after"] = os.getloadavg()
     for kind, several in found.items():
         result[kind] = {
             "run_s": [round(task, 3) for tasks, _ in several for task in tasks],
@@ -118,13 +117,30 @@ def one_run(airflow: EmbeddedAirflow, dag: str) -> tuple[list[float], float]:
 
 
 def show(result: dict[str, Any]) -> None:
-    table = Table(title=f"{result['runs']} runs of each, load {result['load_before'][0]:.1f}, {result['settings']}")
+    table = Table(title=f"{result['runs']} runs of each, load {result['load_before']:.1f}, {result['settings']}")
     for name in ("seconds, median", "empty", "ours", "more"):
         table.add_column(name)
     for name in ("run_s", "chain_s"):
         values = (median(result["empty"][name]), median(result["ours"][name]), result["more_s"][name])
         table.add_row(name, *(f"{one:.3f}" for one in values))
     Console().print(table)
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """A row for each version of the tasks that the result has: one, or the one before a change and the one after it."""
+    parts = {name: result[name] for name in ("before", "after") if name in result} or {"": result}
+    rows = []
+    for name, part in parts.items():
+        load = part["load_before"], part["load_after"]
+        before, after = (one if isinstance(one, float) else one[0] for one in load)
+        for what, title in (("run_s", "a task"), ("chain_s", "a task of six in a row, with the way to the next")):
+            seconds = (median(part["empty"][what]), median(part["ours"][what]), part["more_s"][what])
+            row = f"{title}{name and f', {name}'}"
+            rows.append([row, *(f"{one:.2f}" for one in seconds), f"{before:.1f} to {after:.1f}"])
+    head = next(iter(parts.values()))
+    table = grid(("seconds, median", "empty", "ours", "more", "load"), rows)
+    machine = {name: value for name, value in head.items() if not name.startswith("load")}
+    return f"{told(machine, str(head['runs']) + ' runs of each')}\n\n{table}"
 
 
 def main() -> None:
