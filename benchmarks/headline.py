@@ -13,11 +13,28 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from benchmarks import (
+    assignors,
+    autoscale,
+    fence,
+    growth,
+    latency,
+    pause_predictions,
+    reads,
+    rebalance,
+    receiver,
+    scale,
+    source,
+    task_overhead,
+    weighted,
+)
 from benchmarks.handoff_lanes import OF_KAFKA
 from benchmarks.handoff_report import OURS, SPARK, TITLES, beyond_tick, joined, number, ordered, three, tick_ms_of
 
 PROJECT = Path(__file__).resolve().parent.parent
-README, COMPARED, MEASUREMENTS = (PROJECT / name for name in ("README.md", "docs/compared.md", "docs/measurements.md"))
+README, COMPARED, MEASUREMENTS, FAULTS = (
+    PROJECT / name for name in ("README.md", "docs/compared.md", "docs/measurements.md", "docs/reliability-faults.md")
+)
 RESULTS = PROJECT / "benchmarks" / "results"
 Result = Mapping[str, Any]
 PARTITIONS = 12
@@ -227,6 +244,28 @@ PLACES = (
     Place(COMPARED, HAND_OFFS, ("handoff", "handoff-airflow"), _in_comparison),
     Place(MEASUREMENTS, HAND_OFFS, ("handoff",), _in_full),
     Place(MEASUREMENTS, UNDER_AIRFLOW, ("handoff-airflow",), _in_full),
+    Place(MEASUREMENTS, "growth", ("growth",), growth.markdown),
+    Place(MEASUREMENTS, "rebalance", ("rebalance",), rebalance.markdown),
+    Place(MEASUREMENTS, "tasks and waits", ("rebalance",), rebalance.costs_markdown),
+    Place(MEASUREMENTS, "task overhead", ("task_overhead",), task_overhead.markdown),
+    Place(MEASUREMENTS, "source", ("source",), source.markdown),
+    Place(MEASUREMENTS, "latency", ("latency",), latency.markdown),
+    Place(MEASUREMENTS, "latency after two minutes", ("latency-warm",), latency.markdown),
+    Place(MEASUREMENTS, "idle", ("latency",), latency.idle_markdown),
+    Place(MEASUREMENTS, "receiver", ("receiver",), receiver.markdown),
+    Place(MEASUREMENTS, "scale, plain", ("scale-plain",), scale.markdown),
+    Place(MEASUREMENTS, "scale", ("scale",), scale.markdown),
+    Place(MEASUREMENTS, "assignors", ("assignors",), assignors.markdown),
+    Place(MEASUREMENTS, "weighted", ("weighted",), weighted.markdown),
+    Place(
+        MEASUREMENTS,
+        "predicted pauses",
+        ("pause_predictions", "pause_predictions_busy"),
+        pause_predictions.markdown,
+    ),
+    Place(MEASUREMENTS, "growth policies", ("autoscale",), autoscale.markdown),
+    Place(MEASUREMENTS, "reads", ("reads",), reads.markdown),
+    Place(FAULTS, "fence", ("fence",), fence.markdown),
 )
 
 

@@ -88,6 +88,7 @@ def measure(count: int, consumers: int) -> Iterator[dict[str, Any]]:
             "moves": sum(1 for p, m in problem.owned.items() if answer[p] != m),
             "second_moves": sum(1 for p in answer if again[p] != answer[p]),
         }
+    gc.unfreeze()
 
 
 def markdown(result: Mapping[str, Any]) -> str:

@@ -1,0 +1,335 @@
+"""What the tables of measurements say of a result: its circumstances once, its figures, and in each row which target is met."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import (
+    assignors,
+    autoscale,
+    fence,
+    growth,
+    headline,
+    latency,
+    pause_predictions,
+    reads,
+    rebalance,
+    receiver,
+    scale,
+    source,
+    task_overhead,
+    weighted,
+)
+from benchmarks.circumstances import noted, told
+from benchmarks.headline import MEASUREMENTS, Place, tables
+from benchmarks.result import grid, verdict
+
+MACHINE = {
+    "cores": 2,
+    "processor": "a processor",
+    "memory_gib": 24,
+    "measured_on": "2026-11-01",
+    "commit": "abc",
+    "load_before": 0.25,
+    "load_after": 1.5,
+}
+SAID = "2 cores (a processor), 24 GiB, load 0.2 before and 1.5 at the end of the run; measured on 2026-11-01 at commit abc."
+
+
+def one(value: float) -> dict[str, float]:
+    return {"n": 1, "min": value, "median": value, "p90": value, "p95": value, "max": value}
+
+
+def of(*names: str, **given: float) -> dict[str, dict[str, float]]:
+    return {**{name: one(1.0) for name in names}, **{name: one(value) for name, value in given.items()}}
+
+
+def rows(made: str, said: str) -> list[list[str]]:
+    """The cells of the table's rows, below this line of circumstances."""
+    first, empty, _, _, *lines = made.splitlines()
+    assert (first, empty) == (said, "")
+    return [[cell.strip() for cell in line[1:-1].split("|")] for line in lines if line.startswith("|")]
+
+
+def last(made: str, said: str) -> dict[str, str]:
+    """The last cell of each row, by its first."""
+    return {row[0]: row[-1] for row in rows(made, said)}
+
+
+def test_a_line_of_circumstances_has_what_the_result_has() -> None:
+    assert told(MACHINE, "3 rounds", "in turns") == f"3 rounds, in turns, {SAID}"
+    assert told({"cores": 2}, "3 rounds") == "3 rounds, 2 cores; its day and commit were not noted."
+
+
+def test_a_result_begins_with_the_circumstances_and_ends_with_the_load() -> None:
+    with noted(rounds=3) as result:
+        assert "load_after" not in result
+        result["cells"] = []
+    assert told(result, "3 rounds").startswith(f"3 rounds, {result['cores']} cores ({result['processor']}), ")
+    assert list(result)[-4:] == ["rounds", "load_before", "cells", "load_after"]
+
+
+def test_figures_stand_at_the_right_and_texts_at_the_left() -> None:
+    assert grid(("", "a", "target"), [("x", "1", "met")], ("target",)).splitlines() == [
+        "|  | a | target |",
+        "|---|--:|---|",
+        "| x | 1 | met |",
+    ]
+    assert verdict((True, "≤ 5 s"), (False, "≤ 2 s")) == "met: ≤ 5 s; **missed**: ≤ 2 s"
+    assert verdict() == "–"
+
+
+@pytest.mark.parametrize(
+    ("stage", "ours", "expected"),
+    [
+        ("plain", 200.0, "met: ≥ 2"),
+        ("plain", 199.0, "**missed**: ≥ 2"),
+        ("mapInArrow", 140.0, "met: ≥ 1.4"),
+        ("mapInArrow", 139.0, "**missed**: ≥ 1.4"),
+    ],
+)
+def test_the_source_is_judged_beside_the_tuned_one_alone(stage: str, ours: float, expected: str) -> None:
+    sides = {
+        side: of(*source.FIGURES, steady_per_s=value)
+        for side, value in {"ours": ours, "jvm": 50.0, "tuned": 100.0, "control": 500.0}.items()
+    }
+    cell = {"size": 150, "stage": stage, "records": 6_000, "sides": sides}
+    found = rows(source.markdown({**MACHINE, "cells": [cell]}), f"One round, {SAID}")
+    assert found[0][0].startswith("150 B")
+    assert found[0][0].endswith("6,000 records: ours")
+    assert [row[-2:] for row in found] == [
+        ["", "–"],
+        [f"{ours / 50:.2f}", "–"],
+        [f"{ours / 100:.2f}", expected],
+        ["", "–"],
+    ]
+
+
+def latencies(ours: float, tuned: float) -> dict[str, Any]:
+    parts = [f"{name}_ms" for name in latency.PARTS]
+    return {
+        "ours": of(*parts, p50_ms=ours, p95_ms=200.0, p99_ms=300.0),
+        "tuned": of(*parts, p50_ms=tuned, p95_ms=200.0, p99_ms=300.0),
+        "control": of(p50_ms=4.0, p95_ms=5.0, p99_ms=6.0),
+    }
+
+
+def test_ours_is_to_be_no_slower_than_the_tuned_source_and_small_batches_quick() -> None:
+    result = {**MACHINE, "seconds": 20.0, "warm_up_s": 40.0}
+    said = f"One round, 20 s each after 40 s, {SAID}"
+    assert last(latency.markdown({**result, "latency": latencies(101, 100), "small": latencies(121, 130)}), said) == {
+        "1,000 records/s: ours": "**missed**: ≤ 100 / 200 / 300 (Spark's, tuned)",
+        "10 records every 0.5 s: ours": "met: ≤ 130 / 200 / 300 (Spark's, tuned); **missed**: p50 ≤ 120",
+        "Spark's, tuned": "–",
+        "control": "–",
+    }
+    made = latency.markdown({**result, "small": latencies(120, 119)})
+    assert last(made, said)["10 records every 0.5 s: ours"].endswith("; met: p50 ≤ 120")
+    assert latency.idle_markdown(result) == latency.markdown(result) == "", "the places keep their text"
+
+
+def test_the_idle_table_names_the_partitions_and_each_part() -> None:
+    idle = {
+        f"{side}, {topic}": of(driver_cores=0.0281, jvm_cores=0.035, python_cores=0.004)
+        for topic in ("few", "many")
+        for side in ("ours", "jvm")
+    }
+    found = rows(latency.idle_markdown({**MACHINE, "idle": idle}), f"One round, {SAID}")
+    assert [row[0] for row in found] == [
+        "4 owned partitions: ours",
+        "Spark's, as it comes",
+        "1,000 owned partitions: ours",
+        "Spark's, as it comes",
+    ]
+    assert found[0][1:] == ["0.028", "0.035", "0.004"]
+
+
+def changes(what: str, total_s: float, mib: float) -> dict[str, Any]:
+    figures = dict.fromkeys(scale.FIGURES, 1)
+    return {"joins and leaves": {"load": 0.5, "changes": [{"what": what, **figures, "total_s": total_s, "mib": mib}]}}
+
+
+@pytest.mark.parametrize(
+    ("size", "what", "packed", "expected"),
+    [
+        ("1000x10000", "one joins", (5.0, 40.0), "met: Stable ≤ 5 s; met: ≤ a tenth of 400.0 MiB"),
+        ("1000x10000", "one joins", (5.1, 40.1), "**missed**: Stable ≤ 5 s; **missed**: ≤ a tenth of 400.0 MiB"),
+        ("1000x10000", "a tenth leaves", (9.0, 40.0), "met: ≤ a tenth of 400.0 MiB; met: ≤ a tenth of 696.7 MiB"),
+        (
+            "1000x10000",
+            "a tenth leaves",
+            (9.0, 69.7),
+            "**missed**: ≤ a tenth of 400.0 MiB; **missed**: ≤ a tenth of 696.7 MiB",
+        ),
+        ("100x10000", "one joins", (9.0, 40.0), "met: ≤ a tenth of 400.0 MiB"),
+    ],
+)
+def test_the_packed_form_is_judged_beside_the_plain_one(
+    size: str, what: str, packed: tuple[float, float], expected: str
+) -> None:
+    result = {"packed": {size: changes(what, *packed)}, "plain": {size: changes(what, 4.0, 400.0)}}
+    machine = {name: value for name, value in MACHINE.items() if not name.startswith("load")}
+    said = "Settle time 1 s, 2 cores (a processor), 24 GiB; measured on 2026-11-01 at commit abc."
+    plain, other = rows(scale.markdown({**machine, **result}), said)
+    assert (plain[2], other[2]) == ("plain", "packed")
+    assert other[-2:] == ["0.5", expected]
+    assert plain[-1] == ("met: Stable ≤ 5 s" if (size, what) in scale.STABLE_S else "–")
+
+
+def test_the_targets_of_a_rebalance_count_from_the_settle_time_and_under_airflow_alone() -> None:
+    slow = {kind: of(to_plan_s=3.6, to_stable_s=7.5) for kind in ("join", "leave")}
+    result = {**MACHINE, "rounds": 8, "settle_s": 1.5, "loop": slow, "airflow": slow}
+    found = last(rebalance.markdown(result), f"8 rounds, settle time 1.5 s, {SAID}")
+    assert found == {
+        "plain loop, join": "–",
+        "plain loop, leave": "–",
+        "Airflow, join": "**missed**: plan ≤ 3.5 s; met: Stable ≤ 7.5 s",
+        "Airflow, leave": "**missed**: plan ≤ 3.5 s; met: Stable ≤ 7.5 s",
+    }
+
+
+def test_what_tasks_and_waits_cost_is_there_only_if_airflow_was_measured() -> None:
+    result = {**MACHINE, "rounds": 8, "settle_s": 1.0}
+    assert rebalance.costs_markdown(result) == ""
+    costs = {"airflow_overhead_s": of(*rebalance.COSTS), "airflow_tasks_s": of("plan", "between tasks")}
+    found = rows(rebalance.costs_markdown({**result, "airflow": {}, **costs}), f"8 rounds, settle time 1 s, {SAID}")
+    first, *waits = rebalance.COSTS.values()
+    assert [row[0] for row in found] == [first, *waits[:2], "`plan`", *waits[2:]]
+    assert found[0][1:] == ["1", "1.00", "1.00", "1.00", "1.00"]
+
+
+def test_task_overhead_shows_the_load_of_each_version() -> None:
+    part: dict[str, Any] = {name: {"run_s": [0.1], "chain_s": [0.2]} for name in ("empty", "ours")}
+    part |= {"more_s": {"run_s": 0.0, "chain_s": 0.0}, "runs": 8, **MACHINE}
+    said = "8 runs of each, 2 cores (a processor), 24 GiB; measured on 2026-11-01 at commit abc."
+    assert [row[1:] for row in rows(task_overhead.markdown(part), said)] == [
+        ["0.10", "0.10", "0.00", "0.2 to 1.5"],
+        ["0.20", "0.20", "0.00", "0.2 to 1.5"],
+    ]
+    former = {**part, "load_before": [5.0, 1.0, 1.0], "load_after": [4.0, 1.0, 1.0]}
+    both = last(task_overhead.markdown({"before": former, "after": part}), said)
+    assert (both["a task, before"], both["a task, after"]) == ("5.0 to 4.0", "0.2 to 1.5")
+
+
+def test_the_receivers_steps_are_said_in_words_and_the_warm_up_once() -> None:
+    steps = {"sink": {**one(4.4), "n": 30}, receiver.WARM_UP: one(5714.0)}
+    made = receiver.markdown({**MACHINE, "moves": 30, "interval_s": 0.2, "steps_ms": steps})
+    assert rows(made, f"30 moves, a batch every 0.2 s, {SAID}") == [
+        [receiver.SAID["sink"], "4", "4", "4", "4"],
+        [receiver.SAID[receiver.WARM_UP], "", "5,714", "", ""],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("case", "figures", "expected"),
+    [
+        ("fresh", (123.0, 1.5), "–"),
+        ("repair: one joins", (49.9, 1.01), "met: < 50 ms; met: fullest ≤ 1.01"),
+        ("repair: one joins", (50.0, 1.02), "**missed**: < 50 ms; **missed**: fullest ≤ 1.01"),
+    ],
+)
+def test_a_repair_by_weight_has_a_time_and_a_bound(case: str, figures: tuple[float, float], expected: str) -> None:
+    found = {"case": case, "median_ms": figures[0], "fastest_ms": 9.0, "fullest": figures[1], "moves": 1_400}
+    made = weighted.markdown({**MACHINE, "partitions": 1000, "consumers": 10, "cases": [{**found, "second_moves": 0}]})
+    assert rows(made, f"1,000 partitions on 10 consumers, {SAID}") == [
+        [case, f"{figures[0]:.1f}", "9.0", f"{figures[1]:.4f}", "1,400", "0", expected]
+    ]
+
+
+def test_what_weighted_measures_is_what_its_table_shows() -> None:
+    cases = list(weighted.measure(60, 6))
+    made = weighted.markdown({**MACHINE, "partitions": 60, "consumers": 6, "cases": cases})
+    assert [row[0] for row in rows(made, f"60 partitions on 6 consumers, {SAID}")] == [one["case"] for one in cases]
+
+
+def test_an_assignors_row_says_what_was_missed_and_what_was_not_measured() -> None:
+    cell, event = assignors.CELLS[0], "one joins"
+    slow = assignors.Row(sticky=1.0, uniform=math.inf, full=2.0, arrays=0.5, moves=1_000)
+    quick = assignors.Row(sticky=1.0, uniform=3.0, kafka_moves={"sticky": "9", "uniform": "9"}, full=0.5, arrays=0.5)
+    lines = json.loads(json.dumps([slow.line(cell, event), quick.line(cell, event)], allow_nan=False))
+    result = {**MACHINE, "seconds": 5.0, "rows": lines, "memory_mb": 221.4}
+    made = assignors.markdown(result)
+    said = f"5 s for each measurement of Kafka, a quarter of it for ours, {SAID}"
+    head = [cell.name, event, "1.00"]
+    assert rows(made, said) == [
+        [*head, "gave up", "2.00", "0.500", "–", "–, –", "1,000", "**missed**: full slower than sticky"],
+        [*head, "3.00", "0.500", "0.500", "–", "9, 9", "0", "met"],
+    ]
+    assert made.endswith("221 MB in the process (met: < 500 MB).")
+    assert assignors.markdown({**result, "memory_mb": 500.0}).endswith("(**missed**: < 500 MB).")
+
+
+def test_growth_has_a_row_for_each_number_of_partitions() -> None:
+    stalls = {name: {"median": 10.0, "worst": 23.0} for name in ("moved", "unmoved", "control")}
+    cells = [{"each": 1000, **stalls, "settled_s": 1.21, "own_cores": 0.664}]
+    made = growth.markdown({**MACHINE, "rounds": 2, "cells": cells})
+    assert rows(made, f"2 rounds, 3,000 records/s in all, {SAID}") == [
+        ["1,000", "10", "23", "10", "23", "10", "1.2", "0.66"]
+    ]
+
+
+def test_both_fences_stand_side_by_side_with_what_was_read() -> None:
+    commit = {"partitions": 10, "hold_ms": 640.0, "commit_ms_median": 5.2, "commit_ms_p95": 11.4, "threads": 54}
+    commits = [{**commit, "fence": name, "mib": 5.4} for name in fence.FENCES]
+    read = [{"fence": name, "records_per_s": 294_000} for name in fence.FENCES * 2]
+    made = fence.markdown({**MACHINE, "records": 600_000, "commits": commits, "throughput": read})
+    assert rows(made, f"Both fences in one run, {SAID}") == [["10", "5 ms, 11 ms", "5 ms, 11 ms", "0.6 s", "54, 5 MiB"]]
+    assert made.splitlines()[-1] == (
+        "A plain consumer that reads a backlog of 600,000 records in 10 partitions: 294,000 and 294,000 records/s with "
+        "`token`; 294,000 and 294,000 records/s with `transactional`."
+    )
+
+
+def test_reads_end_with_the_ratio() -> None:
+    taken = {reads.OURS: {"wall": [1.0, 2.0, 3.0], "processor": [1.0, 1.0, 1.0]}}
+    taken[reads.KAZOO] = {"wall": [3.0, 4.0, 5.0], "processor": [4.0, 4.0, 4.0]}
+    made = reads.markdown({**MACHINE, "nodes": 64, "rounds": 40, "milliseconds": taken})
+    first, _, ratio = rows(made, f"40 rounds, in turns, {SAID}")
+    assert first == [reads.OURS, "2.0 (1.0 to 3.0)", "1.0 (1.0 to 1.0)"]
+    assert ratio == ["ratio of the medians", "0.50", "0.25"]
+
+
+def pauses(share: float) -> Mapping[str, Any]:
+    said = dict.fromkeys(("judged", "inside", "below", "above"), 50)
+    times = {f"{name}_ms_median": 1463.0 for name in ("pause", "interval", "off")}
+    loads = {"load_least": 0.5, "load_median": 1.0, "load_most": 2.0}
+    machine = {name: value for name, value in MACHINE.items() if not name.startswith("load")}
+    asked = {"partitions": 12, "per_second": 50.0}
+    return {"circumstances": machine, "asked": asked, "summary": {**said, **times, **loads, "share": share}}
+
+
+def test_predicted_pauses_of_a_quiet_and_a_busy_machine_are_rows_of_one_table() -> None:
+    line = (
+        "Load 0.5, 1.0, 2.0: 12 partitions with 50 records/s each, 2 cores (a processor), 24 GiB; measured on "
+        "2026-11-01 at commit abc."
+    )
+    both = rows(pause_predictions.markdown(pauses(0.8), pauses(0.648)), f"{line} {line}")
+    assert [row[-1] for row in both] == ["met: ≥ 80 % inside", "**missed**: ≥ 80 % inside"]
+    (busy,) = rows(pause_predictions.markdown(None, pauses(0.648)), line)
+    assert busy[:3] == ["0.5, 1.0, 2.0", "50", "50 (65 %)"]
+
+
+def test_policies_of_growth_are_a_simulation_whatever_the_machine() -> None:
+    cells = [{"load": "spike", "policy": "ours", "lag_s_median": 0.0, "moves": 120}]
+    made = autoscale.markdown({"constants": {"hours": 6}, "cells": cells})
+    said = "6 simulated hours each; its day and commit were not noted."
+    assert rows(made, said) == [["spike", "ours", "0.0", "120"]]
+
+
+def test_a_place_without_its_result_keeps_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def made(first: Mapping[str, Any] | None, second: Mapping[str, Any] | None) -> str:
+        return "" if second is None else f"{first} {second['n']}"
+
+    text = "<!-- x: begin -->\nold\n<!-- x: end -->"
+    monkeypatch.setattr(headline, "RESULTS", tmp_path)
+    monkeypatch.setattr(headline, "PLACES", [Place(MEASUREMENTS, "x", ("one", "two"), made)])
+    assert tables({MEASUREMENTS: text}) == {MEASUREMENTS: text}
+    (tmp_path / "one.json").write_text('{"n": 1}')
+    assert tables({MEASUREMENTS: text}) == {MEASUREMENTS: text}, "nothing is made of it"
+    (tmp_path / "one.json").unlink()
+    (tmp_path / "two.json").write_text('{"n": 2}')
+    assert tables({MEASUREMENTS: text}) == {MEASUREMENTS: text.replace("old", "None 2")}
