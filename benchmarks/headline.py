@@ -32,8 +32,15 @@ from benchmarks.handoff_lanes import OF_KAFKA
 from benchmarks.handoff_report import OURS, SPARK, TITLES, beyond_tick, joined, number, ordered, three, tick_ms_of
 
 PROJECT = Path(__file__).resolve().parent.parent
-README, COMPARED, MEASUREMENTS, FAULTS = (
-    PROJECT / name for name in ("README.md", "docs/compared.md", "docs/measurements.md", "docs/reliability-faults.md")
+README, COMPARED, MEASUREMENTS, APPENDIX, FAULTS = (
+    PROJECT / name
+    for name in (
+        "README.md",
+        "docs/compared.md",
+        "docs/measurements.md",
+        "docs/measurements-appendix.md",
+        "docs/reliability-faults.md",
+    )
 )
 RESULTS = PROJECT / "benchmarks" / "results"
 Result = Mapping[str, Any]
@@ -49,8 +56,9 @@ EVENTS = {
     "rolling": "rolling restart",
     "crash": "kill -9, reported by the launcher",
     "silent": "kill -9 that nobody reports",
+    "gone": "a host that is gone",
 }
-TITLES_OF_KINDS = {**EVENTS, "crash": "kill -9", "gone": "a host that is gone"}
+TITLES_OF_KINDS = {**EVENTS, "crash": "kill -9"}
 DETAILS = (
     "events",
     "moved",
@@ -74,11 +82,10 @@ def table(result: Mapping[str, Any], partitions: int, under_airflow: Mapping[str
     if not cells:
         measured = sorted({str(cell["partitions"]) for cell in result["summary"]}, key=int)
         sys.exit(f"{partitions} partitions were not measured, only {', '.join(measured)}: give --partitions")
-    titles = ["", "undisturbed", *EVENTS.values(), "partitions that stay, at worst"]
-    rows = [_row(title, cells, contender, tick_ms_of(result)) for contender, title in TITLES.items()]
+    titles = ["", "undisturbed", *EVENTS.values(), "partitions that stay, at worst", "target"]
+    rows = [_row(title, result, partitions, contender) for contender, title in TITLES.items()]
     if under_airflow is not None:
-        airflow = _cells(under_airflow, partitions)
-        rows += [_row(f"{TITLES[one]}, under Airflow", airflow, one, tick_ms_of(under_airflow)) for one in TITLES]
+        rows += [_row(f"{TITLES[one]}, under Airflow", under_airflow, partitions, one) for one in TITLES]
     sessions = sorted(
         {f"{TITLES[name]}: {s:g} s" for name, s in result["sessions_s"].items() if (name, "crash") in cells}
     )
@@ -89,7 +96,7 @@ def table(result: Mapping[str, Any], partitions: int, under_airflow: Mapping[str
             f"ran our transitions, except where the row names Airflow. {partitions} partitions, {circumstances(result)}",
             "",
             f"| {' | '.join(titles).strip()} |",
-            "|---|" + "--:|" * (len(titles) - 1),
+            "|---|" + "--:|" * (len(titles) - 2) + "---|",
             *filter(None, rows),
             "",
             told if sessions else "Nobody was killed in these runs.",
@@ -120,16 +127,17 @@ def short_table(result: Mapping[str, Any]) -> str:
 
 
 def _cells(result: Mapping[str, Any], partitions: int) -> dict[tuple[str, str], Mapping[str, Any]]:
-    """By contender and kind. Nobody can report a death to Kafka: there both columns show the same."""
+    """By contender and kind. Kafka waits for the session however a consumer dies: what was not measured shows another death."""
     cells = {(c["contender"], c["kind"]): c for c in result["summary"] if c["partitions"] == partitions}
-    unreported = {
-        (name, "silent"): cell for (name, kind), cell in cells.items() if kind == "crash" and name in OF_KAFKA
-    }
-    return unreported | cells
+    for died, alike in (("silent", "crash"), ("gone", "silent")):
+        same = {(name, died): cell for (name, kind), cell in cells.items() if kind == alike and name in OF_KAFKA}
+        cells = same | cells
+    return cells
 
 
-def _row(title: str, cells: Mapping[tuple[str, str], Mapping[str, Any]], contender: str, tick_ms: float) -> str:
-    """One contender's figures; empty if it was not measured."""
+def _row(title: str, result: Mapping[str, Any], partitions: int, contender: str) -> str:
+    """One contender's figures, and of which events it misses a target; empty if it was not measured."""
+    cells, tick_ms = _cells(result, partitions), tick_ms_of(result)
     own = {kind: cells[contender, kind] for kind in EVENTS if (contender, kind) in cells}
     if not own:
         return ""
@@ -139,7 +147,10 @@ def _row(title: str, cells: Mapping[tuple[str, str], Mapping[str, Any]], contend
     stay = [one["unmoved"] for one in own.values() if one["unmoved"]["n"]]
     worst = None if any(one["worst"] is None for one in stay) else max((one["worst"] for one in stay), default=0.0)
     others = beyond_tick(worst, tick_ms) if stay else "–"
-    return f"| {' | '.join([title, control, *moved, others])} |"
+    asked = [one for one in result["targets"] if (one["partitions"], one["contender"]) == (partitions, contender)]
+    missed = [TITLES_OF_KINDS[kind] for kind in EVENTS if any(one["kind"] == kind and not one["met"] for one in asked)]
+    target = f"**missed**: {', '.join(missed)}" if missed else "met" if asked else "–"
+    return f"| {' | '.join([title, control, *moved, others, target])} |"
 
 
 def _middle(spread: Mapping[str, Any], tick_ms: float) -> str:
@@ -242,20 +253,21 @@ class Place(NamedTuple):
 PLACES = (
     Place(README, HAND_OFFS, ("handoff",), _in_readme),
     Place(COMPARED, HAND_OFFS, ("handoff", "handoff-airflow"), _in_comparison),
-    Place(MEASUREMENTS, HAND_OFFS, ("handoff",), _in_full),
-    Place(MEASUREMENTS, UNDER_AIRFLOW, ("handoff-airflow",), _in_full),
+    Place(MEASUREMENTS, HAND_OFFS, ("handoff", "handoff-airflow"), _in_comparison),
+    Place(APPENDIX, HAND_OFFS, ("handoff",), _in_full),
+    Place(APPENDIX, UNDER_AIRFLOW, ("handoff-airflow",), _in_full),
     Place(MEASUREMENTS, "growth", ("growth",), growth.markdown),
     Place(MEASUREMENTS, "rebalance", ("rebalance",), rebalance.markdown),
-    Place(MEASUREMENTS, "tasks and waits", ("rebalance",), rebalance.costs_markdown),
-    Place(MEASUREMENTS, "task overhead", ("task_overhead",), task_overhead.markdown),
+    Place(APPENDIX, "tasks and waits", ("rebalance",), rebalance.costs_markdown),
+    Place(APPENDIX, "task overhead", ("task_overhead",), task_overhead.markdown),
     Place(MEASUREMENTS, "source", ("source",), source.markdown),
     Place(MEASUREMENTS, "latency", ("latency",), latency.markdown),
-    Place(MEASUREMENTS, "latency after two minutes", ("latency-warm",), latency.markdown),
+    Place(APPENDIX, "latency after two minutes", ("latency-warm",), latency.markdown),
     Place(MEASUREMENTS, "idle", ("latency",), latency.idle_markdown),
     Place(MEASUREMENTS, "receiver", ("receiver",), receiver.markdown),
-    Place(MEASUREMENTS, "scale, plain", ("scale-plain",), scale.markdown),
+    Place(APPENDIX, "scale, plain", ("scale-plain",), scale.markdown),
     Place(MEASUREMENTS, "scale", ("scale",), scale.markdown),
-    Place(MEASUREMENTS, "assignors", ("assignors",), assignors.markdown),
+    Place(APPENDIX, "assignors", ("assignors",), assignors.markdown),
     Place(MEASUREMENTS, "weighted", ("weighted",), weighted.markdown),
     Place(
         MEASUREMENTS,
@@ -264,7 +276,7 @@ PLACES = (
         pause_predictions.markdown,
     ),
     Place(MEASUREMENTS, "growth policies", ("autoscale",), autoscale.markdown),
-    Place(MEASUREMENTS, "reads", ("reads",), reads.markdown),
+    Place(APPENDIX, "reads", ("reads",), reads.markdown),
     Place(FAULTS, "fence", ("fence",), fence.markdown),
 )
 

@@ -146,8 +146,10 @@ def test_what_several_calls_have_measured_is_judged_as_one() -> None:
 
 def test_the_table_says_the_same_of_the_same_runs() -> None:
     kafka = run("eager", "crash", [[11_050.0, 50.0]], [[50.0, 50.0]])
+    cells = summary([*RUNS, kafka])
     result = {
-        "summary": summary([*RUNS, kafka]),
+        "summary": cells,
+        "targets": targets(cells),
         "calls": [
             {**CALL, "rounds": 1, "contenders": ["eager", "ours"], "kinds": ["join", "crash"]},
             {
@@ -164,7 +166,8 @@ def test_the_table_says_the_same_of_the_same_runs() -> None:
         "processor": "a processor",
         "memory_gib": 24,
     }
-    airflow = {**result, "summary": summary([run("ours", "silent", [[18_030.0, 30.0]], [])])}
+    under = summary([run("ours", "silent", [[18_030.0, 30.0]], [])])
+    airflow = {**result, "summary": under, "targets": targets(under, airflow=True)}
     made = table({**result, "sessions_s": {"eager": 10.0, "ours": 4.0}}, 48, airflow)
     assert "The plain loop ran our transitions" in made
     assert "a record every 50 ms (the tick)" in made
@@ -175,11 +178,12 @@ def test_the_table_says_the_same_of_the_same_runs() -> None:
     )
     assert made.splitlines()[2:] == [
         "| | undisturbed | join | clean leave | rolling restart | kill -9, reported by the launcher "
-        "| kill -9 that nobody reports | partitions that stay, at worst |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|",
-        "| eager `range` | 50 (60) | 3,000 (3,000) | – | – | 11,000 (11,000) | 11,000 (11,000) | 2,940 |",
-        "| ours, plain clients | 30 (31) | 172 (300) | – | – | ∞ (∞) | – | < tick |",
-        "| ours, plain clients, under Airflow | 30 (30) | – | – | – | – | 18,000 (18,000) | – |",
+        "| kill -9 that nobody reports | a host that is gone | partitions that stay, at worst | target |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|---|",
+        "| eager `range` | 50 (60) | 3,000 (3,000) | – | – | 11,000 (11,000) | 11,000 (11,000) | 11,000 (11,000) | 2,940 | – |",
+        "| ours, plain clients | 30 (31) | 172 (300) | – | – | ∞ (∞) | – | – | < tick | **missed**: join, kill -9 |",
+        "| ours, plain clients, under Airflow | 30 (30) | – | – | – | – | 18,000 (18,000) | – | – "
+        "| **missed**: kill -9 that nobody reports |",
         "",
         "Sessions, after which a dead consumer is missed: eager `range`: 10 s; ours, plain clients: 4 s.",
     ]

@@ -61,6 +61,11 @@ REGISTER = (
     Entry(
         "docs/measurements.md", r".*pytest -s tests/integration/test_spark_upgrade", reason="minutes on real servers"
     ),
+    Entry(
+        "docs/measurements-appendix.md",
+        r"(PYTHONPATH=\. )?\.venv/bin/python (-m benchmarks\.|benchmarks/)",
+        reason=MEASURES,
+    ),
     Entry("docs/measurements.md", r"(PYTHONPATH=\. )?\.venv/bin/python (-m benchmarks\.|benchmarks/)", reason=MEASURES),
     Entry("docs/operations.md", r"airflow pools ", reason="Airflow's own command; the pool is the site's choice"),
     Entry("docs/operations.md", r"export PATH=", "tests/integration/test_real_spark.py"),
