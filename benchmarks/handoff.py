@@ -44,6 +44,7 @@ from benchmarks.handoff_lanes import (
     FENCED,
     JAVA,
     JAVA_CLIENTS,
+    OF_THREE,
     OPTIONAL,
     OURS,
     POLICY,
@@ -62,7 +63,7 @@ from benchmarks.handoff_traffic import TrafficOrder, produce
 from benchmarks.result import report
 from benchmarks.stalls import Flow, Window, course, fewest_moves, impact
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.embedded.zookeeper import EmbeddedEnsemble, EmbeddedZooKeeper
 
 ACTS: Mapping[str, Callable[[Lane, str], Any]] = {
     "join": lambda lane, consumer: lane.join(consumer),
@@ -245,6 +246,7 @@ class Bench:
     """Running servers, and what is measured on them."""
 
     zookeeper: str
+    ensemble: str
     kafka: str
     folder: Path
     per_second: float
@@ -263,18 +265,19 @@ class Bench:
         for name in names:
             folder = self.folder / f"{self.count}-{name}"
             given = (name, self.kafka, f"{name}-{partitions}", partitions, folder, self.per_second)
-            if name in (OURS, FENCED):
-                found.append(OurLane(*given, **self._ours()))
+            if name in (OURS, FENCED, OF_THREE):
+                found.append(OurLane(*given, **self._ours(name)))
             elif name == SPARK:
-                found.append(SparkLane(*given, **self._ours(), batch_interval_s=self.batch_interval_s))
+                found.append(SparkLane(*given, **self._ours(name), batch_interval_s=self.batch_interval_s))
             elif name in JAVA_CLIENTS:
                 found.append(JavaLane(*given))
             else:
                 found.append(ClientLane(*given, forks=self.forks))
         return found
 
-    def _ours(self) -> dict[str, Any]:
-        return {"zookeeper": self.zookeeper, "forks": self.forks, "looping": not self.airflow}
+    def _ours(self, name: str) -> dict[str, Any]:
+        zookeeper = self.ensemble if name == OF_THREE else self.zookeeper
+        return {"zookeeper": zookeeper, "forks": self.forks, "looping": not self.airflow}
 
     def round(self, names: Sequence[str], partitions: int, kinds: Collection[str]) -> list[dict[str, Any]]:
         """All events once, with all of these at the same time."""
@@ -328,15 +331,17 @@ def measure(given: Asked) -> dict[str, Any]:
         "runs": [],
     }
     began_s = time.monotonic()
-    kinds_of_clients = ((*CLIENTS, OURS, FENCED), JAVA, (SPARK,))
+    kinds_of_clients = ((*CLIENTS, OURS, *OPTIONAL), JAVA, (SPARK,))
     turns = [names for some in kinds_of_clients if (names := [one for one in some if one in given.only])]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="handoff-")))
         zookeeper = stack.enter_context(EmbeddedZooKeeper(folder / "zookeeper", java_options=FORCED)).connect_string
+        three = EmbeddedEnsemble(folder / "ensemble", java_options=FORCED) if OF_THREE in given.only else None
+        ensemble = stack.enter_context(three).connect_string if three is not None else ""
         kafka = stack.enter_context(
             EmbeddedKafka(folder / "kafka", settings=BROKER, java_options=JVM)
         ).bootstrap_servers
-        bench = Bench(zookeeper, kafka, folder, given.per_second, given.batch_interval, given.airflow)
+        bench = Bench(zookeeper, ensemble, kafka, folder, given.per_second, given.batch_interval, given.airflow)
         if given.airflow:
             clusters = [f"{name}-{n}" for name in (OURS, SPARK) if name in given.only for n in given.partitions]
             where = (folder / "airflow", clusters, zookeeper, kafka, POLICY)

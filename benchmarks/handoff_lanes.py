@@ -53,7 +53,7 @@ READY_S, LEAVE_S, ANSWER_S = 240.0, 60.0, 30.0
 POLICY = {"flap_registrations": 1_000_000, "absent_after_s": 8.0}
 """A consumer that is restarted by every round would be held back as flapping. Kafka's sessions here are short, so is this wait."""
 
-OURS, FENCED, SPARK = "ours", "ours-fenced", "spark"
+OURS, FENCED, OF_THREE, SPARK = "ours", "ours-fenced", "ours-ensemble", "spark"
 FENCED_ABSENT_S = 1.0
 """Where the broker refuses the dead, nothing has to be waited for but an answer."""
 SESSION_S = 4.0
@@ -93,6 +93,7 @@ SESSIONS_S = {
     "java-kip848": 4.0,
     OURS: SESSION_S,
     FENCED: SESSION_S,
+    OF_THREE: SESSION_S,
     SPARK: SESSION_S,
 }
 BROKER = {"group.consumer.min.heartbeat.interval.ms": "1000", "group.consumer.min.session.timeout.ms": "4000"}
@@ -100,8 +101,8 @@ BROKER = {"group.consumer.min.heartbeat.interval.ms": "1000", "group.consumer.mi
 PLAIN = (*CLIENTS, OURS)
 JAVA = tuple(JAVA_CLIENTS)
 EVERY = (*PLAIN, *JAVA, SPARK)
-OPTIONAL = (FENCED,)
-"""Only when asked for: commits are transactions."""
+OPTIONAL = (FENCED, OF_THREE)
+"""Only when asked for: commits are transactions, and an ensemble of three ZooKeeper servers."""
 OF_KAFKA = frozenset((*CLIENTS, *JAVA_CLIENTS))
 """Contenders whose deaths nobody can report."""
 

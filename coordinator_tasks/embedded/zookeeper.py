@@ -125,11 +125,16 @@ class EmbeddedZooKeeper(ManagedProcess):
 class EmbeddedEnsemble(ServerGroup[EmbeddedZooKeeper]):
     """Three servers that elect a leader; ``servers[i]`` can be stopped, killed, paused and started one by one."""
 
-    def __init__(self, data_dir: Path, tick_time_ms: int = TICK_TIME_MS) -> None:
+    def __init__(self, data_dir: Path, tick_time_ms: int = TICK_TIME_MS, *, java_options: tuple[str, ...] = ()) -> None:
         numbers = range(1, ENSEMBLE_SIZE + 1)
         lines = tuple(f"server.{number}={HOST}:{free_port()}:{free_port()}" for number in numbers)
         super().__init__(
-            EmbeddedZooKeeper(data_dir / f"server-{number}", tick_time_ms=tick_time_ms, quorum=(number, lines))
+            EmbeddedZooKeeper(
+                data_dir / f"server-{number}",
+                tick_time_ms=tick_time_ms,
+                quorum=(number, lines),
+                java_options=java_options,
+            )
             for number in numbers
         )
 
