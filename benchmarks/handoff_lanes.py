@@ -50,7 +50,7 @@ FRESH_S, FRESH_RECORDS = 1.0, 3
 """Who keeps up has processed something of each partition within so long, or within the time of so many records."""
 JAVA_CLASS, BYTES = "HandoffConsumer", "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 READY_S, LEAVE_S, ANSWER_S = 240.0, 60.0, 30.0
-POLICY = {"flap_registrations": 1_000_000, "absent_after_s": 8.0}
+POLICY = {"flap_registrations": 1_000_000, "absent_after_s": 5.0}
 """A consumer that is restarted by every round would be held back as flapping. Kafka's sessions here are short, so is this wait."""
 
 OURS, FENCED, OF_THREE, SPARK = "ours", "ours-fenced", "ours-ensemble", "spark"

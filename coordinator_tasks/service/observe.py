@@ -82,11 +82,12 @@ def snapshot(c: Coordinator, topics: Collection[str], *, note: bool = True) -> S
     c.zk.sync()
     members = load_members(c, unclear)
     claims |= load_claims(c, sorted(members.keys() - claims.keys()), unclear)
+    asked_at = c.clock.now()
     answers = c.statuses.ask(interfaces([*members, *sorted(holders.keys() - members.keys())], members, claims))
     directives = load_directives(c, unclear)
     world = World(c.clock.now(), members, claims, directives, answers, totals=totals(answers), unclear=unclear)
     owned = {topic: Counter(node.assignments.values()) for topic, node in nodes.items()}
-    return Snapshot(_note(c, world, holders) if note else world, holders, owned)
+    return Snapshot(_note(c, world, holders, asked_at) if note else world, holders, owned)
 
 
 def holders_of(nodes: Mapping[str, TopicNode]) -> dict[str, frozenset[int]]:
@@ -143,8 +144,11 @@ def _load(
     return found
 
 
-def _note(c: Coordinator, world: World, holders: Mapping[str, frozenset[int]]) -> World:
-    """Note first answers, absences and ends; isolate consumers that have been absent and silent for too long."""
+def _note(c: Coordinator, world: World, holders: Mapping[str, frozenset[int]], asked_at: float) -> World:
+    """Note first answers, absences and ends; isolate consumers that have been absent and silent for too long.
+
+    `asked_at`: whoever was not registered by then and has not answered since has been silent since then.
+    """
     # A holder whose claim was lost with ZooKeeper's data gets a new one, to note its absence in.
     lost = {
         consumer: IdClaim(consumer, max(held))
@@ -153,7 +157,7 @@ def _note(c: Coordinator, world: World, holders: Mapping[str, frozenset[int]]) -
     }
     claims = dict(world.claims)
     for consumer, claim in {**world.claims, **lost}.items():
-        updated = _noted(c, world, claim, holders.get(consumer, frozenset()))
+        updated = _noted(c, world, claim, holders.get(consumer, frozenset()), asked_at)
         if updated != claim and (written := put_claim(c, claim, updated)) is not None:
             claims[consumer] = written
     world = replace(world, claims=claims)
@@ -165,7 +169,7 @@ def _note(c: Coordinator, world: World, holders: Mapping[str, frozenset[int]]) -
     return replace(world, directives={**world.directives, **isolated})
 
 
-def _noted(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int]) -> IdClaim:
+def _noted(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int], asked_at: float) -> IdClaim:
     if claim.consumer in world.unclear:
         return claim  # nobody can say whether it is absent
     answer = world.answers.get(claim.consumer)
@@ -178,7 +182,8 @@ def _noted(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int]) -
     incarnation = absent[-1]
     if member is not None:
         answer = None  # it came from the successor's address
-    note, gone = note_absence(claim, incarnation, answer, same_boot(c, claim), world.now, c.zk.session_timeout_s)
+    times = (min(asked_at, world.now), world.now, c.zk.session_timeout_s)
+    note, gone = note_absence(claim, incarnation, answer, same_boot(c, claim), *times)
     claim = replace(claim, absence=note, refused_at=0.0)
     return claim_steps.ended(claim, incarnation, Ending.REFUSED) if gone else claim
 

@@ -739,6 +739,12 @@ MUTANTS = (
         "a refusal proves an end only after a session time-out",
     ),
     Mutant(
+        "note_absence",
+        "absence = Absence(incarnation, asked_at)",
+        "absence = Absence(incarnation, asked_at - 1.0)",
+        "who is absent and silent has its time before it is isolated",
+    ),
+    Mutant(
         "same_boot",
         "return not host.startswith(_LOOPBACK) or",
         "return True or",

@@ -122,9 +122,17 @@ def in_backoff(consumer: str, world: World, policy: Policy) -> float:
 
 
 def note_absence(
-    claim: IdClaim, incarnation: int, answer: Answer | None, same_boot: bool, now: float, session_timeout_s: float
+    claim: IdClaim,
+    incarnation: int,
+    answer: Answer | None,
+    same_boot: bool,
+    asked_at: float,
+    now: float,
+    session_timeout_s: float,
 ) -> tuple[Absence | None, bool]:
     """Bring the note of an absent incarnation up to date: the new note, and whether it is now known to be gone.
+
+    It was asked at `asked_at`, when it was not registered any more, and `now` the time to answer is over.
 
     Gone = its own address, which has answered us before, has refused for a session time-out. A time that lies ahead was
     noted by a clock that has jumped, and would keep us waiting until then, so a new note replaces it.
@@ -133,7 +141,7 @@ def note_absence(
         return None, False
     absence = claim.absence
     if absence is None or absence.incarnation != incarnation or absence.since_at > now:
-        absence = Absence(incarnation, now)
+        absence = Absence(incarnation, asked_at)
     if not _proves(claim, incarnation, answer, same_boot):
         return Absence(incarnation, absence.since_at), False
     first_at = absence.refused_at or _refused_before(claim, incarnation, absence.since_at, session_timeout_s) or now

@@ -1,7 +1,7 @@
 """The transitions over the fakes: one effect whoever runs them and whatever breaks, and nothing done on what is not known."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, pairwise
 
@@ -14,14 +14,14 @@ from coordinator_tasks.core.errors import LookAgain, StoreUnavailable
 from coordinator_tasks.core.machine.decision import ALL_STEPS
 from coordinator_tasks.core.machine.presence import presence
 from coordinator_tasks.core.machine.world import Policy, Presence
-from coordinator_tasks.core.model import Absence, Actor, Ending, Member, Silence, State, Unreachable
+from coordinator_tasks.core.model import Absence, Actor, Answer, Ending, Member, Silence, State, Unreachable
 from coordinator_tasks.core.ports import Create, Delete, Operation, SetData
 from coordinator_tasks.service import directives, history, loop, observe, store, topics, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Need, Outcome, TopicReport, Waiting
 from tests.fakes.clock import FakeClock
 from tests.fakes.cluster import PERSON
-from tests.fakes.consumers import FakeDiscovery
+from tests.fakes.consumers import FakeDiscovery, FakeStatusClient
 from tests.fakes.zookeeper import FakeZooKeeper, FakeZooKeeperServer
 from tests.world.site import LOOP, Site, stable_site
 
@@ -949,6 +949,27 @@ def test_an_absent_and_silent_consumer_is_isolated_by_the_platform_after_its_tim
     assert "30 s" in isolation.why
     assert site.counts() == {"a": 4}
     assert site.node().guarded != frozenset()
+
+
+def test_the_time_that_an_absent_consumer_has_to_answer_is_time_of_silence(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.processes["b"].silence = Silence.SILENT
+    site.loses_session("b")
+    ask = type(site.statuses).ask
+
+    def waits(statuses: FakeStatusClient, members: Collection[Member]) -> Mapping[str, Answer]:
+        site.clock.advance(2.0)
+        return ask(statuses, members)
+
+    monkeypatch.setattr(type(site.statuses), "ask", waits)
+    asked_at = site.clock.now()
+    noted = look(site).world.claims["b"].absence
+    assert noted is not None
+    assert noted.since_at == asked_at
+    site.with_policy(absent_after_s=2.0)
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    assert site.isolation("b") is not None
 
 
 def test_the_platform_isolates_nobody_who_has_registered_since_it_looked(site: Site) -> None:

@@ -262,7 +262,7 @@ def test_an_unknown_id_has_no_backoff() -> None:
 def test_noting_an_absence(
     known: IdClaim, answer: Answer, same_boot: bool, expected: Absence | None, gone: bool
 ) -> None:
-    assert note_absence(known, 1, answer, same_boot, NOW, 10.0) == (expected, gone)
+    assert note_absence(known, 1, answer, same_boot, NOW, NOW, 10.0) == (expected, gone)
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_noting_an_absence(
 def test_refusals_before_the_session_ended_count_as_long_as_a_session_outlives_its_process(
     known: IdClaim, since_at: float
 ) -> None:
-    note, gone = note_absence(known, 1, REFUSED, True, NOW, 10.0)
+    note, gone = note_absence(known, 1, REFUSED, True, NOW, NOW, 10.0)
     assert note is not None
     assert (note.refused_at, gone) == (since_at, NOW - since_at >= 10.0)
 
