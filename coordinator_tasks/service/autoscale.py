@@ -8,15 +8,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from coordinator_tasks.core.codecs.growth_codec import Growth, decode_growth, encode_growth
+from coordinator_tasks.core.codecs.growth_codec import Growth, encode_growth
 from coordinator_tasks.core.errors import LookAgain, Malformed, NotManaged, Refused
 from coordinator_tasks.core.growth import Decision, Kind, Limits, Load, Seen, decide
 from coordinator_tasks.core.model import Actor, ConsumerStatus, Fleet
-from coordinator_tasks.core.names import check_app, is_app
 from coordinator_tasks.core.ports import Operation
-from coordinator_tasks.core.znodes import children, compare_and_set, put
+from coordinator_tasks.core.znodes import compare_and_set, put
 from coordinator_tasks.service import fleet as fleets
-from coordinator_tasks.service import overrides, redeployment, scaling
+from coordinator_tasks.service import growth_store, overrides, redeployment, scaling
 from coordinator_tasks.service.asked import recording
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.redeployment import all_stable
@@ -41,23 +40,15 @@ class Looked:
         return f"{self.app}: {'' if does else 'would '}{self.decision.text}"
 
 
-def growth_of(c: Coordinator, app: str) -> Growth:
-    """The growth of a fleet. Raises `NotManaged` if it has none, and `Malformed`."""
-    found = _read(c, check_app(app))
-    if found is None:
-        raise NotManaged(f"the fleet {app!r} has no limits of growth; give it some with `set-growth {app} --max N`")
-    return found
-
-
 def last_decisions(c: Coordinator) -> dict[str, Decision]:
     """Fleet → what its policy has decided last, in shadow mode too: `desired` consumers, found right at `at`.
 
     For metrics and for other scalers. A fleet without a look yet, or with an unreadable node, is left out.
     """
     found: dict[str, Decision] = {}
-    for app in filter(is_app, children(c.zk, c.paths.growths)):
+    for app in growth_store.growing(c):
         try:
-            growth = _read(c, app)
+            growth = growth_store.find(c, app)
         except Malformed:
             continue
         latest = growth.memory.latest if growth is not None else None
@@ -66,17 +57,11 @@ def last_decisions(c: Coordinator) -> dict[str, Decision]:
     return found
 
 
-def _read(c: Coordinator, app: str) -> Growth | None:
-    path = c.paths.growth(app)
-    node = c.zk.find(path)
-    return None if node is None else decode_growth(path, node.data, app, node.stat.version)
-
-
 def would_set(c: Coordinator, app: str, limits: Limits) -> Growth:
     """What `set_growth` would write; raises what it raises."""
     limits.check()
     fleets.fleet_of(c, app)
-    found = _read(c, app) or Growth(app)
+    found = growth_store.find(c, app) or Growth(app)
     return replace(found, limits=limits)
 
 
@@ -90,7 +75,7 @@ def set_growth(c: Coordinator, app: str, limits: Limits) -> Growth:
 
     def attempt() -> tuple[list[Operation], Growth]:
         wanted = would_set(c, app, limits)
-        same = wanted.version >= 0 and _read(c, app) == wanted
+        same = wanted.version >= 0 and growth_store.find(c, app) == wanted
         return [] if same else [_put(c, wanted)], wanted
 
     return compare_and_set(c.zk, c.paths.growth(app), attempt)
@@ -106,9 +91,9 @@ def look(c: Coordinator, apps: Collection[str], actor: Actor, problems: list[str
     Raises the `Unavailable` errors; `NotManaged` for a fleet that is named and has no limits.
     """
     problems = problems if problems is not None else []
-    for app in apps or sorted(filter(is_app, children(c.zk, c.paths.growths))):
+    for app in apps or growth_store.growing(c):
         try:
-            yield _looked(c, growth_of(c, app), actor)
+            yield _looked(c, growth_store.read(c, app), actor)
         except NotManaged:
             if apps:
                 raise

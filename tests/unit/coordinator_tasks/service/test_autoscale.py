@@ -12,7 +12,16 @@ from coordinator_tasks.core.errors import BadGrowth, Malformed, NotManaged, Stor
 from coordinator_tasks.core.growth import Kind, Limits
 from coordinator_tasks.core.model import Answer, ConsumerStatus, Fleet, Member, Silence, Unreachable
 from coordinator_tasks.core.ports import Operation, SetData, Stat
-from coordinator_tasks.service import asked, autoscale, directives, fleet, redeployment, topics, transitions
+from coordinator_tasks.service import (
+    asked,
+    autoscale,
+    directives,
+    fleet,
+    growth_store,
+    redeployment,
+    topics,
+    transitions,
+)
 from coordinator_tasks.service.actions import ACTIONS
 from tests.fakes.cluster import PERSON, AllowEverything
 from tests.world.site import LOOP, Site, stable_site
@@ -172,7 +181,7 @@ def test_moves_are_pins_and_the_next_step_of_the_size_ends_them() -> None:
     def uneven(consumer: str, each: float) -> Callable[[Member], Answer]:
         return Traffic(site, each, each, 0.0).of(consumer)
 
-    growth = autoscale.growth_of(site.coordinator, APP)
+    growth = growth_store.read(site.coordinator, APP)
     path = site.paths.growth(APP)
     known = replace(growth, memory=replace(growth.memory, capacity=100.0))
     site.zk.transact([SetData(path, encode_growth(known))])
@@ -207,7 +216,7 @@ def test_a_death_between_two_writes_leaves_a_step_with_its_memory_or_without_bot
         look(site)
     monkeypatch.setattr(site.zk, "transact", transact)
     grown = len(wanted(site)) == 6
-    kept = [one.kind for one in autoscale.growth_of(site.coordinator, APP).memory.decisions]
+    kept = [one.kind for one in growth_store.read(site.coordinator, APP).memory.decisions]
     assert kept == ([Kind.GROW] if grown else [])
     if not grown:
         assert look(site).decision.kind is Kind.GROW
@@ -243,7 +252,7 @@ def test_an_unreadable_node_stops_no_other_fleet() -> None:
 def test_what_is_kept_is_read_back_the_same_and_limits_that_cannot_be_are_malformed() -> None:
     site = fleet_site(BUSY)
     look(site)
-    growth = autoscale.growth_of(site.coordinator, APP)
+    growth = growth_store.read(site.coordinator, APP)
     assert decode_growth("/x", encode_growth(growth), APP, growth.version) == growth
     wrong = replace(growth, limits=replace(LIMITS, least=9, most=3))
     with pytest.raises(Malformed, match="field 'limits' a fleet cannot grow from 9 to 3"):
