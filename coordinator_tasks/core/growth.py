@@ -152,6 +152,11 @@ class Decision:
         where = f" to {counted(self.desired, 'consumer')}" if self.kind in CHANGES else ""
         return f"{self.kind}{where}: {'; '.join(self.reasons)}"
 
+    @property
+    def said(self) -> str:
+        """The same, cut: what is written as the reason of what is done."""
+        return self.text[:240].strip()
+
 
 @dataclass(frozen=True, slots=True)
 class Memory:

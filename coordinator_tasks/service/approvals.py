@@ -1,5 +1,7 @@
 """Plans that pass the site's budget wait until a person has approved exactly this plan; everything else goes on.
 
+A step of what a person has begun does not wait (`begun`).
+
 The approval stands in the topic's configuration, with a digest of what the plan was made from and of its moves. When one of
 these changes, the digest does, and the approval is void.
 """
@@ -15,7 +17,7 @@ from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.model import Move, MoveKind, TopicConfig
 from coordinator_tasks.core.partition_text import because
 from coordinator_tasks.core.pause_prediction import Prediction, learned, predict
-from coordinator_tasks.service import history
+from coordinator_tasks.service import begun, history
 from coordinator_tasks.service.coordinator import Coordinator
 
 LEARNED_RECORDS = 500
@@ -30,7 +32,7 @@ def held_for_approval(c: Coordinator, view: TopicView, world: World, decision: D
     over = why_over(c.budget, moves, len(view.partitions), _predicted(c, view.topic, moves), world.now)
     digest = digest_of(view, decision)
     said = _missing(view.config, digest) if over else ""
-    if not said:
+    if not said or begun.is_step(c, view, world, moves):
         return decision
     return replace(decision, reason=f"{decision.reason}; {'; '.join(over)}: {said}", approval=digest)
 

@@ -106,7 +106,7 @@ def _looked(c: Coordinator, growth: Growth, actor: Actor) -> Looked:
     decision, memory = decide(growth.limits, measure(c, fleet), growth.memory)
     kept = replace(growth, memory=memory)
     if decision.acted:
-        _do(recording(c, "autoscale", growth.app, actor, decision.text[:240]), kept, fleet, decision, actor)
+        _do(recording(c, "autoscale", growth.app, actor, decision.said), kept, fleet, decision, actor)
     else:
         c.zk.transact([_put(c, kept)])
     return Looked(growth.app, decision, growth.limits.act)
@@ -126,9 +126,9 @@ def _do(c: Coordinator, kept: Growth, fleet: Fleet, decision: Decision, actor: A
         return
     _end_pins(c, kept, actor)
     if decision.desired > len(fleet.consumers):
-        scaling.scale(c, kept.app, decision.desired, by=who, why=decision.text[:240], beside=remembered)
+        scaling.scale(c, kept.app, decision.desired, by=who, why=decision.said, beside=remembered)
     else:
-        scaling.drain_of(c, kept.app, decision.leaves, by=who, why=decision.text[:240], beside=remembered)
+        scaling.drain_of(c, kept.app, decision.leaves, by=who, why=decision.said, beside=remembered)
 
 
 def _end_pins(c: Coordinator, kept: Growth, actor: Actor) -> None:

@@ -45,15 +45,17 @@ def _version(c: Coordinator, given: Given) -> FleetVersion | None:
 
 
 def _would_begin(c: Coordinator, given: Given) -> Done:
-    return _begun(would_begin(c, _wish(c, given)))
+    return _begun(c, would_begin(c, _wish(c, given)))
 
 
 def _begin(c: Coordinator, given: Given, actor: Actor) -> Done:
-    return _begun(begin(c, _wish(c, given), by=actor.named, why=given.get("why", "")))
+    return _begun(c, begin(c, _wish(c, given), by=actor.named, why=given.get("why", "")))
 
 
-def _begun(found: Beginning) -> Done:
-    return Done(found.upgrade, "\n".join(found.lines), found.lines)
+def _begun(c: Coordinator, found: Beginning) -> Done:
+    asked = ("its steps, and the way back, need no approval, whatever the budget says",) if c.budget.is_set else ()
+    lines = (*found.lines, *asked)
+    return Done(found.upgrade, "\n".join(lines), lines)
 
 
 def _changed(change: Callable[..., Upgrade], c: Coordinator, given: Given, actor: Actor) -> Done:

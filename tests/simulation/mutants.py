@@ -633,7 +633,13 @@ MUTANTS = (
         "another",
         "a process is asked about on its own boot only",
     ),
-    Mutant("held_for_approval", "if not said:", "if True:", "a plan above the budget waits for a person"),
+    Mutant("held_for_approval", "if not said or", "if True or", "a plan above the budget waits for a person"),
+    Mutant(
+        "held_for_approval",
+        "if not said or begun.is_step(c, view, world, moves):",
+        "if not said:",
+        "a step of what a person has begun, and its way back, waits for nobody",
+    ),
     Mutant(
         "transitions._decide",
         "return beside if beside.verdict is Verdict.WRITE else waits",
