@@ -957,7 +957,7 @@ MUTANTS = (
         "perform",
         "return Done(offsets.fences)",
         "return Done(True)",
-        "a guarded start waits until its commit has stayed its own",
+        "only a broker that fences spares a guarded start its wait",
     ),
     Mutant(
         "TransactionalGroupOffsets._initialize",
@@ -1045,8 +1045,8 @@ MUTANTS = (
     ),
     Mutant(
         "Requests._committed",
-        "held.acknowledge(offsets[partition].offset, guarded, now)",
-        "held.acknowledge(held.passed, guarded, now)",
+        "held.acknowledge(offsets[partition].offset,",
+        "held.acknowledge(held.passed,",
         "an acknowledgement is for the offset that was sent",
     ),
     Mutant(
