@@ -111,7 +111,7 @@ FLEET_ACTIONS = (
         "Set the consumers of an application that should run; `consumers` or `reconcile` launches the missing ones.\n\n"
         "It replaces what was set. Consumers that run are not touched: `redeploy` replaces them.",
         "Set the consumers of an application that should run. This replaces what was set; consumers that run are not touched.",
-        (p.APP, p.APPLICATION, p.CONSUMERS, p.ARGUMENTS, p.CONF, p.ENVIRONMENT, p.CODE, p.BY),
+        (p.APP, p.APPLICATION, p.CONSUMERS, p.ARGUMENTS, p.CONF, p.ENVIRONMENT, p.CODE, p.REASON, p.BY),
         do=_set_fleet,
         before=_compared,
     ),

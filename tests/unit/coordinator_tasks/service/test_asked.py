@@ -71,6 +71,46 @@ def test_an_action_records_who_asked_and_what_it_was_before(
     assert len(asked.asked(shop.coordinator)) == 1, "the same again changes nothing"
 
 
+@pytest.mark.parametrize(
+    ("action", "given"),
+    [
+        ("add_topic", {"topic": "more", "group_id": "more", "start": "earliest", "strategy": ""}),
+        ("set_strategy", {"topic": "orders", "strategy": "range", "parameters": {}}),
+        ("remove_topic", {"topic": "orders"}),
+        ("pause", {"topic": "orders", "partitions": [1]}),
+        ("resume", {"topic": "orders", "partitions": [2]}),
+        ("freeze", {"topic": "orders"}),
+        ("unfreeze", {"topic": "orders"}),
+        ("pin", {"topic": "orders", "consumer": "a", "partitions": [1]}),
+        ("unpin", {"topic": "orders", "partitions": [2]}),
+        ("readmit", {"consumer": "a"}),
+        ("undrain", {"consumer": "b"}),
+        ("set_fleet", {"app": "billing", "application": "app.py", "consumers": ["b-1"]}),
+    ],
+)
+def test_the_reason_of_an_action_stands_in_the_history(shop: Shop, action: str, given: Mapping[str, Any]) -> None:
+    shop.kafka.create_topic("more", 1)
+    done(shop, "pause", topic="orders", partitions=[2])
+    done(shop, "pin", topic="orders", consumer="a", partitions=[2])
+    done(shop, "isolate", consumer="a", why="burning", for_s=0)
+    shop.join("b")
+    done(shop, "drain", consumer="b", why="old disk")
+    if action == "unfreeze":
+        done(shop, "freeze", topic="orders")
+    before = len(asked.asked(shop.coordinator))
+    ACTIONS[action].lines(shop.coordinator, {**given, "why": "agreed with kim"}, AIRFLOW, dry_run=False)
+    newest, *rest = asked.asked(shop.coordinator)
+    assert (newest.action, newest.why, len(rest)) == (action, "agreed with kim", before)
+
+
+def test_every_action_that_changes_something_may_be_given_a_reason_in_command_and_form() -> None:
+    for one in ACTIONS.values():
+        said = [each for each in one.parameters if each.name == "why"]
+        by_policy = one.name == "autoscale"  # it gives its own reason
+        assert one.reads or by_policy or said, one.name
+        assert all(each.option is not None and (each.form is not None or not one.form) for each in said), one.name
+
+
 def test_a_directive_has_its_reason(shop: Shop) -> None:
     done(shop, "isolate", consumer="a", why="burning", for_s=0)
     (found,) = asked.asked(shop.coordinator)
