@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 from coordinator_plugin.clusters import dag_id
 
@@ -16,11 +17,13 @@ from coordinator_tasks.service.action import Action
 from coordinator_tasks.service.actions import ACTIONS
 
 MOST_VALUE = 2_000
+MOST_QUERY = 4_000
+"""Of an address that browsers and proxies take as it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field; `kind`: of its JSON value; `value`: as text, lists one per line and objects as JSON."""
+    """One field; `kind`: of its JSON value; `value`: as text, lists one per line and objects as JSON; `long`: several lines."""
 
     name: str
     title: str
@@ -30,6 +33,7 @@ class Field:
     value: str
     choices: tuple[str, ...] = ()
     optional: bool = False
+    long: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +60,30 @@ def form_of(name: str, given: Mapping[str, str]) -> Form:
     return Form(name, _title(action), action.form, dag_id(name), fields, action.reads, action.destructive)
 
 
+def query_of(name: str, conf: Mapping[str, Any]) -> str:
+    """What stands behind the address of this form, so that it is filled in as a run of it was; empty = it does not fit."""
+    fields = {one.name for one in ACTIONS[name].parameters if one.form is not None}
+    given = {
+        key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for key, value in conf.items()
+        if key in fields and value is not None
+    }
+    query = urlencode(given)
+    fits = len(query) <= MOST_QUERY and all(len(value) <= MOST_VALUE for value in given.values())
+    return query if fits else ""
+
+
 def _title(action: Action) -> str:
     return action.name.replace("_", " ").capitalize()
+
+
+def _lines(given: str) -> str:
+    """The members of a list, one a line: from the JSON of a run, or from a row's address, where commas part them."""
+    try:
+        found = json.loads(given)
+    except ValueError:
+        found = None
+    return "\n".join(map(str, found)) if isinstance(found, list) else given.replace(",", "\n")
 
 
 def _field(name: str, form: Mapping[str, Any], given: str) -> Field:
@@ -66,10 +92,12 @@ def _field(name: str, form: Mapping[str, Any], given: str) -> Field:
         case "object":
             value = given or json.dumps(default or {})
         case "array":
-            value = given.replace(",", "\n") if given else "\n".join(map(str, default or ()))
+            value = _lines(given) if given else "\n".join(map(str, default or ()))
         case _:
             value = given or str(default)
     optional = "default" in form or kind in ("integer", "number")
     items = str(form.get("items", {}).get("type", ""))
     choices = tuple(map(str, form.get("enum", ())))
-    return Field(name, str(form["title"]), str(form["description"]), kind, items, value[:MOST_VALUE], choices, optional)
+    long = kind in ("array", "object") or form.get("format") == "multiline"
+    title, text = str(form["title"]), str(form["description"])
+    return Field(name, title, text, kind, items, value[:MOST_VALUE], choices, optional, long)

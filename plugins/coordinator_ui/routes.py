@@ -5,7 +5,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Annotated, Any, TypeVar
 
@@ -21,6 +21,7 @@ from sqlalchemy import select
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, NotManaged, Refused
+from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.consumer_pages import ConsumerPages
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.history import Rebalance
@@ -34,7 +35,7 @@ from coordinator_ui.access import (
     may_read_run,
     readable_clusters,
 )
-from coordinator_ui.asking import form_of
+from coordinator_ui.asking import form_of, query_of
 from coordinator_ui.listing import listed, wanted_of
 from coordinator_ui.past import Sides, Wanted
 from coordinator_ui.reading import Reader, Shared
@@ -265,12 +266,17 @@ def run_times(dag_id: str, run_id: str, session: SessionDep) -> tuple[float, flo
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What the only task of an action's run has said; `over` = it has ended, `ok` = without an error."""
+    """What an action's run has said; `over` = it has ended, `ok` = without an error.
+
+    `done`: its first task, which does the action, has ended without an error. `conf`: what it was asked for.
+    """
 
     lines: tuple[str, ...] = ()
     dry_run: bool = True
     over: bool = False
     ok: bool = False
+    done: bool = False
+    conf: Mapping[str, Any] = field(default_factory=dict)
 
 
 def run_result(dag_id: str, run_id: str, session: SessionDep) -> Result | None:
@@ -289,9 +295,10 @@ def run_result(dag_id: str, run_id: str, session: SessionDep) -> Result | None:
     lines = session.execute(said).scalars().first()
     if isinstance(lines, str):  # how Airflow stores a value depends on who has stored it
         lines = json.loads(lines)
-    dry_run = conf.get("dry_run", True) is not False if isinstance(conf, dict) else True
+    conf = conf if isinstance(conf, dict) else {}
     over, ok = str(state) in ("success", "failed"), str(state) == "success"
-    return Result(tuple(map(str, lines or ())), dry_run, over, ok)
+    dry_run, done = conf.get("dry_run", True) is not False, lines is not None
+    return Result(tuple(map(str, lines or ())), dry_run, over, ok, done, conf)
 
 
 ActionResult = Annotated[Result | None, Depends(run_result)]
@@ -302,7 +309,7 @@ Times = Annotated[tuple[float, float], Depends(run_times)]
 async def run(request: Request, dag_id: str, run_id: str, times: Times, result: ActionResult) -> HTMLResponse:
     """The moves of one run of a `rebalance` DAG, or the result of an action's run: the tab of the run's own page."""
     if result is not None:
-        return page(request, "action.html", dag_id=dag_id, run_id=run_id, result=result, live=not result.over)
+        return _action_page(request, dag_id, run_id, result)
     cluster = cluster_of_dag(dag_id)
     if cluster is None:
         return page(request, "run.html", cluster="", run_id=run_id, stories=[], now={}, live=False)
@@ -315,6 +322,26 @@ async def run(request: Request, dag_id: str, run_id: str, times: Times, result: 
         stories = [part for one in parts if (part := only(tell(one, now), run_id)) is not None]
     told = live.summary(seen)
     return page(request, "run.html", cluster=cluster.name, run_id=run_id, stories=stories, now=told, live=not ended_at)
+
+
+def _action_page(request: Request, dag_id: str, run_id: str, result: Result) -> HTMLResponse:
+    action = ACTIONS[action_of_dag(dag_id) or ""]
+    try:
+        cluster = cluster_of(str(result.conf.get("cluster") or "")).name
+        query = query_of(action.name, result.conf)
+    except HTTPException:  # it is no longer one of the site's
+        cluster = query = ""
+    return page(
+        request,
+        "action.html",
+        dag_id=dag_id,
+        run_id=run_id,
+        action=action,
+        cluster=cluster,
+        query=query,
+        result=result,
+        live=not result.over,
+    )
 
 
 async def _read(request: Request, cluster: str, read: Callable[[Coordinator], T]) -> T:

@@ -10,8 +10,9 @@ window.addEventListener("DOMContentLoaded", () => {
 
   // One line each, or ranges of numbers such as 0-3.
   const listed = (field) => {
-    const lines = field.value.split(/[\n,]/).map((line) => line.trim()).filter(Boolean);
-    if (field.dataset.items !== "integer") return lines;
+    const numbers = field.dataset.items === "integer";
+    const lines = field.value.split(numbers ? /[\n,]/ : "\n").map((line) => line.trim()).filter(Boolean);
+    if (!numbers) return lines; // an argument of an application may have commas
     return lines.flatMap((line) => {
       const ends = line.match(/^(\d+)(?:\s*[-–]\s*(\d+))?$/);
       if (!ends) throw new Error(`${line} is no partition; give numbers or ranges such as 0-3`);

@@ -1,9 +1,12 @@
 """The pages in Airflow's UI over a cluster in memory: what they tell, that they escape it, and that nobody else may look."""
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from html import escape, unescape
 from typing import Any
 
 import pytest
@@ -13,7 +16,7 @@ from coordinator_ui import access, pages, words
 from coordinator_ui.access import may_read_cluster, may_read_run, readable_clusters
 from coordinator_ui.reading import Reader
 from coordinator_ui.registration import EXTERNAL_VIEWS, FASTAPI_APPS
-from coordinator_ui.routes import Result, make_app
+from coordinator_ui.routes import Result, make_app, run_result
 from coordinator_ui.story import only, tell
 from fastapi import HTTPException
 from fastapi.dependencies.models import Dependant
@@ -238,10 +241,18 @@ def test_the_tab_of_a_run_shows_what_that_run_moved_and_nothing_else(shop: Clust
     [
         (Result(("a <b>gives</b> 3",), True, True, True), "Dry run: nothing was changed This is what drain would do."),
         (Result(("a <b>gives</b> 3",), False, True, True), "drain is done a &lt;b&gt;gives&lt;/b&gt; 3"),
-        (Result((), False, True, False), "drain has failed Nothing was changed by this try."),
+        (
+            Result((), False, True, False),
+            "drain has failed A part may have been done before the error, and stays: the history says what was changed.",
+        ),
+        (Result((), True, True, False), "drain has failed It was a dry run: nothing was changed."),
+        (
+            Result(("a <b>gives</b> 3",), False, True, False, done=True),
+            "drain has failed What is asked for here was done by the task drain. A later task has failed: its log begins",
+        ),
         (Result((), False, False, False), "drain is under way"),
     ],
-    ids=["a dry run", "done", "failed", "under way"],
+    ids=["a dry run", "done", "failed", "a failed dry run", "a failed later task", "under way"],
 )
 def test_the_tab_of_an_actions_run_says_first_whether_anything_was_changed(
     shop: Cluster, result: Result, says: str
@@ -250,6 +261,89 @@ def test_the_tab_of_an_actions_run_says_first_whether_anything_was_changed(
     assert says in text_of(html)
     assert "<b>gives" not in html
     assert ('id="live"' in html) != result.over
+
+
+@dataclass
+class OneRun:
+    """A session of Airflow's database with one failed run, whose first task has returned `stored` (`None` = nothing)."""
+
+    stored: object
+
+    def execute(self, _: object) -> "OneRun":
+        return self
+
+    def one_or_none(self) -> tuple[str, dict[str, Any]]:
+        return "failed", {"dry_run": False, "topic": "orders"}
+
+    def scalars(self) -> "OneRun":
+        return self
+
+    def first(self) -> object:
+        return self.stored
+
+
+@pytest.mark.parametrize(
+    ("stored", "lines", "done"), [(None, (), False), ([], (), True), ('["a line"]', ("a line",), True)]
+)
+def test_an_action_is_done_once_its_task_has_returned_whatever_follows(
+    stored: object, lines: tuple[str, ...], done: bool
+) -> None:
+    session: Any = OneRun(stored)
+    found = run_result("drain", "run 1", session)
+    assert found == Result(lines, False, True, False, done, {"dry_run": False, "topic": "orders"})
+    assert run_result("rebalance", "run 1", session) is None
+
+
+def form_after(shop: Cluster, dag_id: str, conf: dict[str, Any]) -> str:
+    """The form that the result of a dry run links to; empty = it links to Airflow's own."""
+    client = pages_of(shop, result=Result(("a line",), True, True, True, done=True, conf=conf))
+    page = client.get(f"/runs/{dag_id}/run 1").text
+    found = re.search(r'href="/airflow/coordinator([^"]*/ask/[^"]*)"', page)
+    assert (found is None) == (f'href="/airflow/dags/{dag_id}"' in page)
+    return client.get(unescape(found[1])).text if found is not None else ""
+
+
+def test_after_a_dry_run_nothing_is_typed_twice(shop: Cluster) -> None:
+    conf = {
+        "cluster": "shop",
+        "topic": "orders",
+        "consumer": NASTY,
+        "partitions": [0, 7],
+        "why": 'a "b" & c',
+        "other": 1,
+    }
+    form = form_after(shop, "pin", {**conf, "dry_run": True})
+    assert 'value="orders"' in form
+    assert ">\n0\n7</textarea>" in form
+    assert NASTY not in form
+    assert f'value="{escape(NASTY)}"' in form
+    assert "a &#34;b&#34; &amp; c" in form
+    assert 'id="field-dry_run" type="checkbox" checked' in form, "only a person takes the tick off"
+
+
+def test_a_form_is_filled_in_with_lists_objects_and_ticks_as_they_were(shop: Cluster) -> None:
+    told = {"app": "billing", "application": "app.py", "conf": {"spark.cores.max": "2"}, "consumers": ["b-1", "b-2"]}
+    form = form_after(shop, "set_fleet", {**told, "arguments": ["--set", "x=1,2"], "environment": {}, "code": None})
+    assert ">\n--set\nx=1,2</textarea>" in form
+    assert ">\nb-1\nb-2</textarea>" in form
+    assert "{&#34;spark.cores.max&#34;: &#34;2&#34;}</textarea>" in form
+    moves = {"consumer": "a", "within": 2.5, "move": True, "why": ""}
+    form = form_after(shop, "expect_restart", moves)
+    assert 'type="checkbox" checked' in form.split('name="move"')[1]
+    assert 'value="2.5"' in form
+
+
+def test_what_does_not_fit_into_an_address_is_not_filled_in_by_half(shop: Cluster) -> None:
+    offsets = "orders,0,1\n" * 50
+    assert f">\n{offsets}</textarea>" in form_after(shop, "import_offsets", {"topic": "orders", "offsets": offsets})
+    assert form_after(shop, "import_offsets", {"topic": "orders", "offsets": "orders,0,1\n" * 500}) == ""
+    assert form_after(shop, "pin", {"cluster": "of nobody", "topic": "orders"}) == ""
+
+
+def test_an_action_that_changes_nothing_has_no_dry_run(shop: Cluster) -> None:
+    said = text_of(pages_of(shop, result=Result(("nothing moves",), True, True, True)).get("/runs/preview/run 1").text)
+    assert "preview is done nothing moves" in said
+    assert "Dry run" not in said
 
 
 def test_looking_writes_nothing(shop: Cluster) -> None:
