@@ -6,7 +6,7 @@ of the button asks Airflow's own API for a run: Airflow checks the permission an
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,6 +15,7 @@ from coordinator_plugin.clusters import dag_id
 from coordinator_tasks.core.errors import NotManaged
 from coordinator_tasks.service.action import Action
 from coordinator_tasks.service.actions import ACTIONS
+from coordinator_ui.choices import OFFERED, REBALANCES, Choices
 
 MOST_VALUE = 2_000
 MOST_QUERY = 4_000
@@ -23,7 +24,11 @@ MOST_QUERY = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field; `kind`: of its JSON value; `value`: as text, lists one per line and objects as JSON; `long`: several lines."""
+    """One field; `kind`: of its JSON value; `value`: as text, lists one per line and objects as JSON; `long`: several lines.
+
+    `offers`: what can be chosen, each with what is said of it; something else can be typed. `choices`: nothing else is allowed.
+    `past`: the page itself fetches what can be chosen, the rebalances of the topic.
+    """
 
     name: str
     title: str
@@ -34,6 +39,8 @@ class Field:
     choices: tuple[str, ...] = ()
     optional: bool = False
     long: bool = False
+    offers: Mapping[str, str] = field(default_factory=dict)
+    past: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +56,15 @@ class Form:
     destructive: str
 
 
-def form_of(name: str, given: Mapping[str, str]) -> Form:
+def form_of(name: str, given: Mapping[str, str], choices: Choices) -> Form:
     """The form of an action. Values that are no fields of it are left out. Raises `NotManaged` for an unknown action."""
     action = ACTIONS.get(name)
     if action is None or not action.form:
         raise NotManaged(f"there is no action {name[:40]!r} with a form; the pages link to those that there are")
     fields = tuple(
-        _field(one.name, one.form, given.get(one.name, "")) for one in action.parameters if one.form is not None
+        _field(one.name, one.form, given.get(one.name, ""), _offers(action, one.name, choices))
+        for one in action.parameters
+        if one.form is not None
     )
     return Form(name, _title(action), action.form, dag_id(name), fields, action.reads, action.destructive)
 
@@ -86,7 +95,12 @@ def _lines(given: str) -> str:
     return "\n".join(map(str, found)) if isinstance(found, list) else given.replace(",", "\n")
 
 
-def _field(name: str, form: Mapping[str, Any], given: str) -> Field:
+def _offers(action: Action, name: str, choices: Choices) -> Mapping[str, str]:
+    """What a field can be chosen from; a topic that is to be managed is not among those that are."""
+    return choices.get(OFFERED.get(name, -1), {}) if (action.name, name) != ("add_topic", "topic") else {}
+
+
+def _field(name: str, form: Mapping[str, Any], given: str, offers: Mapping[str, str]) -> Field:
     kind, default = str(form["type"]), form.get("default", "")
     match kind:
         case "object":
@@ -100,4 +114,6 @@ def _field(name: str, form: Mapping[str, Any], given: str) -> Field:
     choices = tuple(map(str, form.get("enum", ())))
     long = kind in ("array", "object") or form.get("format") == "multiline"
     title, text = str(form["title"]), str(form["description"])
-    return Field(name, title, text, kind, items, value[:MOST_VALUE], choices, optional, long)
+    offers = offers or dict.fromkeys(form.get("examples", ()), "")
+    past = OFFERED.get(name) == REBALANCES
+    return Field(name, title, text, kind, items, value[:MOST_VALUE], choices, optional, long, offers, past)

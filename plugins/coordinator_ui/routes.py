@@ -36,6 +36,7 @@ from coordinator_ui.access import (
     readable_clusters,
 )
 from coordinator_ui.asking import form_of, query_of
+from coordinator_ui.choices import choices
 from coordinator_ui.listing import listed, wanted_of
 from coordinator_ui.past import Sides, Wanted
 from coordinator_ui.reading import Reader, Shared
@@ -49,6 +50,8 @@ from coordinator_ui.trends import Trends
 SHOWN = 20
 MOST_SHOWN = 500
 LISTED = 50
+LISTS_LIMIT_S = 2.0
+"""So long a form waits for what its fields offer; then it is there without."""
 MOST_SERIES = 12
 MOST_CLUSTERS = 20
 LIVE_SCRIPTS = ("uPlot", "live")
@@ -195,7 +198,12 @@ async def live_page(request: Request, cluster: str = "") -> HTMLResponse:
 @router.get("/clusters/{cluster}/ask/{action}", dependencies=[OfCluster])
 async def ask(request: Request, cluster: str, action: str) -> HTMLResponse:
     """The form of an action with its fields filled in from the address. Nothing happens until a person presses its button."""
-    name, form = cluster_of(cluster).name, form_of(action, request.query_params)
+    name = cluster_of(cluster).name
+    try:
+        offered = await asyncio.wait_for(_read(request, name, choices), LISTS_LIMIT_S)
+    except (CoordinatorError, TimeoutError):
+        offered = {}  # what it would offer can be typed
+    form = form_of(action, request.query_params, offered)
     return page(request, "ask.html", scripts=("ask",), cluster=name, form=form, live=False)
 
 

@@ -17,6 +17,7 @@ from coordinator_ui.reading import PAGE_LIMIT_S, Reader
 from coordinator_ui.routes import make_app
 from fastapi.testclient import TestClient
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
@@ -413,6 +414,7 @@ def test_an_action_starts_from_the_row_that_it_is_about_and_only_by_the_button(
     browser.find("[aria-label=Consumers] .space a").click()
     browser.until(lambda: browser.find("h1").text == "Drain", "the form")
     assert browser.find("#field-consumer").get_attribute("value") == "ann"
+    assert "ann" in [one.get_attribute("value") for one in browser.find_all("#list-consumer option")]
     browser.find("#field-why").send_keys("new disk")
     assert airflow.client.dag_runs("drain") == []
     keep(browser, "ask")
@@ -423,6 +425,22 @@ def test_an_action_starts_from_the_row_that_it_is_about_and_only_by_the_button(
     eventually(lambda: airflow.client.dag_runs("drain")[0]["state"] == "success")
     browser.enter()
     browser.until(lambda: "Dry run: nothing was changed" in browser.find("main").text, "the result")
+
+
+def test_a_form_offers_the_rebalances_of_its_topic_and_takes_one_of_a_list_as_a_line(
+    browser: Browser, settings: Settings, join: Rebalance
+) -> None:
+    browser.leave()
+    ask = f"/coordinator/clusters/{settings.cluster}/ask"
+    browser.open(f"{ask}/roll_back?topic={TOPIC}")
+
+    def offered() -> list[str | None]:
+        return [one.get_attribute("value") for one in browser.find_all("#list-rebalance option")]
+
+    browser.until(lambda: join.rebalance in offered(), "the rebalances")
+    browser.open(f"{ask}/preview")
+    browser.find("input[data-into=field-topics]").send_keys(TOPIC, Keys.ENTER)
+    assert browser.find("#field-topics").get_attribute("value") == TOPIC
 
 
 def test_the_tile_of_the_dashboard_says_what_needs_somebody(browser: Browser) -> None:

@@ -2,7 +2,7 @@
 window.addEventListener("DOMContentLoaded", () => {
   const form = document.getElementById("ask");
   if (!form) return;
-  const { dag, airflow, cluster, reads } = form.dataset, button = form.querySelector("button");
+  const { dag, airflow, base, cluster, reads } = form.dataset, button = form.querySelector("button");
   const problem = document.getElementById("problem"), dry = document.getElementById("field-dry_run");
   const address = `${airflow}/api/v2/dags/${encodeURIComponent(dag)}`;
   const say = (text) => { problem.hidden = !text; problem.textContent = text; };
@@ -37,6 +37,37 @@ window.addEventListener("DOMContentLoaded", () => {
     if (answer.status === 404) return `Airflow does not know the DAG ${dag} yet. Look at its list of DAGs for an import error.`;
     return `Airflow refused it: ${typeof detail === "string" ? detail : JSON.stringify(detail || found)}`.slice(0, 1500);
   };
+
+  // One of the list is a line more of its field.
+  for (const pick of form.querySelectorAll(".pick")) {
+    const add = () => {
+      const into = document.getElementById(pick.dataset.into), line = pick.value.trim();
+      const lines = into.value.split("\n").filter((one) => one.trim());
+      if (line && !lines.includes(line)) into.value = [...lines, line].join("\n");
+      pick.value = "";
+    };
+    pick.addEventListener("change", add);
+    pick.addEventListener("keydown", (event) => { if (event.key === "Enter") { event.preventDefault(); add(); } });
+  }
+  // The rebalances that can be chosen are those of the topic.
+  const past = document.getElementById("list-rebalance"), topic = document.getElementById("field-topic");
+  const offer = async () => {
+    const name = topic.value.trim();
+    past.replaceChildren();
+    if (!name) return;
+    try {
+      const answer = await fetch(`${base}/api/v1/rebalances?limit=200&topic=${encodeURIComponent(name)}`, { credentials: "same-origin" });
+      const { rebalances } = await answer.json();
+      if (topic.value.trim() !== name) return;
+      past.replaceChildren(...rebalances.filter((one) => one.cluster === cluster && one.topic === name).map((one) => {
+        const option = document.createElement("option"), at = new Date(1000 * one.began).toISOString().slice(0, 16).replace("T", " ");
+        option.value = one.rebalance;
+        option.label = `${one.rebalance}, ${at} UTC: ${one.headline}`;
+        return option;
+      }));
+    } catch { /* it can be typed */ }
+  };
+  if (past && topic) { topic.addEventListener("change", offer); offer(); }
 
   fetch(address, { credentials: "same-origin" }).then((answer) => answer.json()).then((found) => { document.getElementById("paused").hidden = !found.is_paused; }).catch(() => {});
   form.addEventListener("submit", async (event) => {

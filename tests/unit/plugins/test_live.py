@@ -26,7 +26,6 @@ from coordinator_tasks.core.model import (
     TopicStatus,
 )
 from coordinator_tasks.service import directives, fleet
-from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.survey import _LagWindow
 from tests.fakes.cluster import Cluster
@@ -307,32 +306,6 @@ def test_where_the_lag_stands_still_a_consumer_more_is_no_answer(stalled: tuple[
     standing = [Standing("orders", p, "ab"[p // 2], 0.0, lag) for p, lag in enumerate(lags)]
     statuses = {p: LagStatus.STALL if p in stalled else LagStatus.WARN for p in range(4)}
     assert advice(one, standing, sum(lags), 10.0, 5.0, statuses).startswith(said)
-
-
-# Asking ----------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", [name for name, one in ACTIONS.items() if one.form])
-def test_every_form_has_its_fields(shop: Cluster, name: str) -> None:
-    page = pages_of(shop).get(f"/clusters/shop/ask/{name}").text
-    for one in ACTIONS[name].parameters:
-        assert (f'name="{one.name}"' in page) == (one.form is not None)
-    assert ('id="field-dry_run" type="checkbox" checked' in page) == (not ACTIONS[name].reads)
-
-
-def test_a_form_is_filled_in_from_the_row_and_does_nothing(shop: Cluster) -> None:
-    stable(shop, {0: "a"})
-    before = shop.zk.children(shop.paths.directives)
-    page = (
-        pages_of(shop)
-        .get("/clusters/shop/ask/pin", params={"topic": "orders", "partitions": "0,1", "consumer": NASTY, "other": "x"})
-        .text
-    )
-    assert 'value="orders"' in page
-    assert ">\n0\n1</textarea>" in page
-    assert NASTY not in page
-    assert shop.zk.children(shop.paths.directives) == before
-    assert pages_of(shop).get("/clusters/shop/ask/nothing").status_code == 404
 
 
 def test_the_charting_library_is_the_one_that_was_published() -> None:
