@@ -128,6 +128,14 @@ def test_every_file_that_is_named_is_there(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
+def test_no_table_is_cut_by_an_empty_line(page: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for found in re.findall(r"(?:^\|.*\n?)+", text, re.MULTILINE):
+        head, *rest = found.splitlines()
+        assert re.fullmatch(r"\|(?: *:?-+:? *\|)+", rest[0] if rest else ""), f"{page.name}: {head[:80]}"
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
 def test_every_make_target_is_in_the_makefile(page: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {line.split()[1] for line in fences(page.read_text()) if line.startswith("make ")}
