@@ -4,7 +4,7 @@ The API is there wherever a browser reaches Airflow, and tells what its services
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
@@ -21,6 +21,11 @@ RECENT_S = 300.0  # `reconcile` runs every minute
 PLUGIN = "coordinator"
 DAGS = {"rebalance": True, "reconcile": True, "consumers": False, "stuck_topic": False}
 """Plain id of a DAG → whether nothing is planned without it."""
+ON_DEMAND = {
+    "approve_plan": "nobody is asked about plans that pass the budget, so they wait",
+    "autoscale": "no fleet with limits of growth is looked at",
+}
+"""Plain id of a DAG that some sites need → what is missing without it."""
 CONNECTIONS = ("zookeeper_default", "kafka_default")
 USER, PASSWORD, TOKEN = "COORDINATOR_AIRFLOW_USER", "COORDINATOR_AIRFLOW_PASSWORD", "COORDINATOR_AIRFLOW_TOKEN"
 _SERVICES = {
@@ -89,8 +94,11 @@ class Api:
             ) from error
 
 
-def examine(api: Api, cluster: str) -> Iterator[Finding]:
-    """All checks of one cluster in this Airflow. An answer that cannot be had stops no other check."""
+def examine(api: Api, cluster: str, needed: Callable[[], Collection[str]] = tuple) -> Iterator[Finding]:
+    """All checks of one cluster in this Airflow. An answer that cannot be had stops no other check.
+
+    `needed`: says which of the DAGs `ON_DEMAND` this cluster needs.
+    """
     with closing(api) as asked:
         try:
             yield from _health(asked)
@@ -106,7 +114,7 @@ def examine(api: Api, cluster: str) -> Iterator[Finding]:
         found: dict[str, Json] = {}
         parts: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
             ("Airflow plugin", lambda: _plugin(asked)),
-            ("Airflow DAGs", lambda: _dags(asked, cluster, found)),
+            ("Airflow DAGs", lambda: _dags(asked, cluster, found, needed())),
             ("Airflow reconcile", lambda: _reconcile(asked, found)),
             ("Airflow watcher", lambda: _watchers(asked, cluster)),
             ("Airflow pools", lambda: _pools(asked, found)),
@@ -159,29 +167,32 @@ def _plugin(api: Api) -> Iterator[Finding]:
         )
 
 
-def _dags(api: Api, cluster: str, found: dict[str, Json]) -> Iterator[Finding]:
+def _dags(api: Api, cluster: str, found: dict[str, Json], needed: Collection[str]) -> Iterator[Finding]:
     """Fills `found`: plain id → DAG, of those of the cluster."""
+    wanted = DAGS | dict.fromkeys(needed, False)
     for dag in api.get("/dags", limit=1000, tags=["coordinator", cluster], tags_match_mode="all")["dags"]:
-        for name in DAGS:
+        for name in wanted:
             if dag["dag_id"].removesuffix(f"__{cluster}").endswith(name):
                 found[name] = dag
-    for name, vital in DAGS.items():
+    for name, vital in wanted.items():
         check = f"Airflow DAG {name}"
         worst = Result.FAILED if vital else Result.WARNING
         if name not in found:
-            says = f"no DAG of it for cluster {cluster}"
             yield Finding(
                 check,
                 worst,
-                says,
+                f"no DAG of it for cluster {cluster}{_without(name)}",
                 "add the cluster to COORDINATOR_CLUSTERS of Airflow's services, and see its import errors",
             )
         elif found[name]["is_paused"]:
-            yield Finding(
-                check, worst, f"{found[name]['dag_id']} is paused", f"`airflow dags unpause {found[name]['dag_id']}`"
-            )
+            says = f"{found[name]['dag_id']} is paused{_without(name)}"
+            yield Finding(check, worst, says, f"`airflow dags unpause {found[name]['dag_id']}`")
         else:
             yield Finding(check, Result.OK, f"{found[name]['dag_id']} is on")
+
+
+def _without(name: str) -> str:
+    return f": {ON_DEMAND[name]}" if name in ON_DEMAND else ""
 
 
 def _reconcile(api: Api, found: Mapping[str, Json]) -> Iterator[Finding]:

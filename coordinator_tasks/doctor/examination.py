@@ -10,6 +10,7 @@ from coordinator_tasks.adapters.server_versions import zookeeper_versions
 from coordinator_tasks.core.errors import CoordinatorError
 from coordinator_tasks.core.kafka_rights import Side
 from coordinator_tasks.core.names import Paths
+from coordinator_tasks.core.znodes import children
 from coordinator_tasks.doctor import kafka, zookeeper
 from coordinator_tasks.doctor.findings import Finding, Result, broken, servers
 from coordinator_tasks.installed import Installed, installed
@@ -40,6 +41,24 @@ def examine(settings: Settings, side: Side, topics: Mapping[str, str] | None = N
         finally:
             zk.close()
     yield from kafka.examine(settings, side, found)
+
+
+def dags_on_demand(settings: Settings) -> list[str]:
+    """The further DAGs of Airflow that this cluster needs: for its budget, and for fleets with limits of growth.
+
+    What cannot be read needs none here: the checks of ZooKeeper name it.
+    """
+    found = ["approve_plan"] if settings.budget.is_set else []
+    try:
+        zk = connect_zookeeper(settings)
+    except CoordinatorError:
+        return found
+    try:
+        return [*found, *(["autoscale"] if children(zk, Paths(settings.cluster).growths) else [])]
+    except CoordinatorError:
+        return found
+    finally:
+        zk.close()
 
 
 def _clients(found: Installed) -> str:

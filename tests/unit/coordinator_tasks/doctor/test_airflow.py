@@ -54,7 +54,9 @@ def healthy() -> Answers:
     }
 
 
-def asked(answers: Answers, environ: dict[str, str] | None = None) -> tuple[list[Finding], list[httpx.Request]]:
+def asked(
+    answers: Answers, environ: dict[str, str] | None = None, needed: tuple[str, ...] = ()
+) -> tuple[list[Finding], list[httpx.Request]]:
     requests: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -63,7 +65,14 @@ def asked(answers: Answers, environ: dict[str, str] | None = None) -> tuple[list
         return httpx.Response(found) if isinstance(found, int) else httpx.Response(200, json=found)
 
     api = Api("http://airflow:8080/", environ or {USER: "ada", PASSWORD: "pw"}, httpx.MockTransport(answer))
-    return list(examine(api, "main")), requests
+    return list(examine(api, "main", lambda: needed)), requests
+
+
+def with_dags(*dags: Any) -> Answers:
+    answers = healthy()
+    answers["/api/v2/dags"]["dags"] += dags
+    names = ("approve_plan", "autoscale")
+    return answers | {f"/api/v2/dags/{name}/tasks": {"tasks": [{"pool": "default_pool"}]} for name in names}
 
 
 def of(found: list[Finding], check: str) -> Finding:
@@ -159,6 +168,22 @@ def test_what_is_wrong_is_named_with_what_to_do_and_stops_no_other_check(case: s
     assert mend in one.mend
     assert of(found, "Airflow").result is Result.OK
     assert any(other.check.startswith("Airflow setting") for other in found), "the last check is made"
+
+
+def test_dags_for_a_budget_and_for_growth_are_asked_for_only_where_they_are_needed() -> None:
+    needed = ("approve_plan", "autoscale")
+    off = with_dags(dag("approve_plan", paused=True), dag("autoscale", paused=True))
+    assert {one.result for one in asked(off)[0]} == {Result.OK}
+    found, _ = asked(off, needed=needed)
+    told = {name: of(found, f"Airflow DAG {name}") for name in needed}
+    assert {one.result for one in told.values()} == {Result.WARNING}
+    assert told["approve_plan"].says == (
+        "approve_plan is paused: nobody is asked about plans that pass the budget, so they wait"
+    )
+    assert told["autoscale"].says == "autoscale is paused: no fleet with limits of growth is looked at"
+    assert told["autoscale"].mend == "`airflow dags unpause autoscale`"
+    (missing,) = [one for one in asked(with_dags(dag("autoscale")), needed=needed)[0] if one.result is not Result.OK]
+    assert missing.says.startswith("no DAG of it for cluster main: nobody is asked")
 
 
 def test_connections_may_stand_elsewhere_than_in_the_database() -> None:
