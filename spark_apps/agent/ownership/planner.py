@@ -73,13 +73,14 @@ class BatchPlanner:
         self._cover(start.batch)
         if self._last is not None and self.ownership.batches.outstanding is not None:
             return self._confirmed(self._last)
-        self.ownership.requests.want_ends()
         available = self._available()
         started = self._started(available)
         if not available or not (self._due(available) or started):
+            self.ownership.requests.want_ends()
             return None
         pacing, now, most = self.pacing, self._clock.monotonic(), self._limit(soon=self._expecting() or started)
         if not started and self._awaits_ends(available, most):
+            self.ownership.requests.want_ends()
             return None
         ranges = admit(available, most)
         piece = piece_size(ranges, pacing.min_partitions, pacing.max_records_per_task)

@@ -31,6 +31,7 @@ def under_way(stage: Stage, planner: BatchPlanner) -> BatchOffset:
     batch = planner.offer(BatchOffset("t"))
     assert batch is not None
     stage.kafka.append("t", 0, 5)
+    stage.ownership.requests.want_ends()
     stage.tick(0.1)
     stage.kafka.append("t", 0, 7)
     stage.clock.advance(0.1)
@@ -46,6 +47,19 @@ def test_when_a_batch_has_passed_the_next_one_goes_to_the_end_of_the_log_as_it_i
     second = planner.offer(first)
     assert second is not None
     assert second.ranges[0].end == 112
+
+
+def test_while_a_batch_is_under_way_nobody_asks_for_the_end_which_the_next_one_could_then_not_ask_for(
+    stage: Stage,
+) -> None:
+    planner = planner_of(stage)
+    stage.own(0)
+    first = planner.offer(BatchOffset("t"))
+    assert first is not None
+    stage.clock.advance(TIMING.measure_s)
+    assert not isinstance(stage.ownership.requests.work(), ListOffsets)
+    assert planner.offer(first) is None
+    assert isinstance(stage.ownership.requests.work(), ListOffsets)
 
 
 def test_if_kafka_does_not_tell_the_end_soon_a_batch_takes_what_is_known(stage: Stage) -> None:
