@@ -748,7 +748,7 @@ MUTANTS = (
         "note_absence",
         "absence = Absence(incarnation, asked_at)",
         "absence = Absence(incarnation, asked_at - 1.0)",
-        "who is absent and silent has its time before it is isolated",
+        "who is absent is so since it was asked, and not before",
     ),
     Mutant(
         "same_boot",
