@@ -12,6 +12,8 @@ import pytest
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow, Service
 from coordinator_tasks.embedded.errors import AirflowUnavailable
 from tests.airflow_calls import task_log, wait_for_run, xcom
+from tests.integration.airflow_site import ROOT, eventually
+from tests.receiver import Receiver
 
 pytestmark = pytest.mark.integration
 
@@ -25,12 +27,28 @@ def dags_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def airflow(airflow_factory: Callable[..., EmbeddedAirflow], dags_folder: Path) -> Iterator[EmbeddedAirflow]:
+def receiver() -> Iterator[Receiver]:
+    made = Receiver()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def airflow(
+    airflow_factory: Callable[..., EmbeddedAirflow], dags_folder: Path, receiver: Receiver
+) -> Iterator[EmbeddedAirflow]:
     server = airflow_factory(
         dags_folder,
-        connections={"example": {"conn_type": "generic", "host": "example.invalid"}},
+        ROOT / "plugins",
+        connections={
+            "example": {"conn_type": "generic", "host": "example.invalid"},
+            "chat": {"conn_type": "http", "host": receiver.address},
+            "zookeeper_default": {"conn_type": "generic", "host": "127.0.0.1:1"},
+            "kafka_default": {"conn_type": "kafka", "host": "127.0.0.1:1"},
+        },
+        env={"COORDINATOR_NOTIFY_CONN_ID": "chat"},
         settings={"dag_processor.refresh_interval": "1"},
-        expected_dags={"trivial"},
+        expected_dags={"trivial", "late"},
     )
     yield server
     server.kill()
@@ -48,6 +66,17 @@ def test_a_task_runs_and_sees_its_conf_and_its_connection(airflow: EmbeddedAirfl
     (instance,) = airflow.client.task_instances("trivial", run_id)
     assert (instance["task_id"], instance["state"], instance["try_number"]) == ("tell", "success", 1)
     assert "Done. Returned value" in task_log(airflow.client, "trivial", run_id, "tell")
+
+
+def test_a_run_that_misses_its_deadline_tells_the_receiver_what_is_wrong(
+    airflow: EmbeddedAirflow, receiver: Receiver, tmp_path: Path
+) -> None:
+    run_id = airflow.client.trigger("late", {"until": str(tmp_path / "end")})
+    (_, text), *_ = eventually(lambda: receiver.posts)
+    (tmp_path / "end").touch()
+    assert text.splitlines()[0] == "the coordinator:"
+    assert "the coordinator cannot read its topics: " in text
+    assert wait_for_run(airflow.client, "late", run_id, RUN_TIMEOUT_S) == "success"
 
 
 def test_the_api_is_closed_to_strangers(airflow: EmbeddedAirflow) -> None:

@@ -1,11 +1,8 @@
 """A receiver of HTTP is really told: of stuck topics, of those that nobody owns, of those that flap, and by a missed deadline."""
 
 import asyncio
-import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
 import pytest
@@ -20,40 +17,11 @@ from coordinator_plugin.reconcile import reconcile
 from coordinator_plugin.stuck_topics import ASK_AGAIN_S, FLAPS, still_asked
 
 from coordinator_tasks.service.coordinator import Coordinator
+from tests.receiver import Receiver
 from tests.unit.plugins.coordinator_plugin.test_provider import stuck_site
 from tests.world.site import Site, stable_site
 
 PASSWORD = "pager-key"
-
-
-class Receiver:
-    """A server on loopback that keeps what is posted to it."""
-
-    def __init__(self) -> None:
-        self.posts: list[tuple[str, str]] = []
-        kept = self.posts
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                kept.append((self.headers.get("Authorization", ""), body["text"]))
-                self.send_response(204)
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None: ...
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
-        self.thread.start()
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_address[1]}/hook"
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
 
 
 @pytest.fixture
