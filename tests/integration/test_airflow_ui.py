@@ -264,7 +264,7 @@ def test_pages_follow_airflows_dark_mode_and_let_nothing_foreign_in(browser: Bro
     colours = {}
     for mode in ("light", "dark"):
         browser.driver.execute_script(f"localStorage.setItem('theme', '{mode}')")
-        browser.open("/plugin/rebalances")
+        browser.open("/plugin/all_rebalances")
         browser.enter()
         browser.find("h1")
         colours[mode] = browser.driver.execute_script("return getComputedStyle(document.body).backgroundColor")

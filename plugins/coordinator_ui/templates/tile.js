@@ -46,6 +46,6 @@ globalThis.AirflowPlugin = () => {
   const address = base.replace(/\/[^/]*$/, "");
   const box = { border: "1px solid var(--chakra-colors-border, #d4d4d8)", borderRadius: "8px", padding: "12px 16px", order: 4, width: "100%", fontSize: "14px", lineHeight: 1.5 };
   const blocks = answer.clusters.map((one) => h("div", { key: one.cluster, style: { marginTop: "6px" } }, answer.clusters.length > 1 ? h("div", { style: { opacity: 0.75 } }, `Cluster ${one.cluster}`) : null, ...lines(one)));
-  return h("section", { style: box, "aria-label": "Partitions and consumers", "data-coordinator-tile": "" },
-    h("a", { href: `${address}/plugin/rebalances`, style: { fontWeight: 600 } }, "Partitions and consumers"), ...blocks);
+  return h("section", { style: box, "aria-label": "Partitions live", "data-coordinator-tile": "" },
+    h("a", { href: `${address}/plugin/partitions_live`, style: { fontWeight: 600 } }, "Partitions live"), ...blocks);
 };

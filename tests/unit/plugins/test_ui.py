@@ -16,6 +16,7 @@ from coordinator_ui import access, pages, words
 from coordinator_ui.access import may_read_cluster, may_read_run, readable_clusters
 from coordinator_ui.reading import Reader
 from coordinator_ui.registration import EXTERNAL_VIEWS, FASTAPI_APPS
+from coordinator_ui.render import TEMPLATES
 from coordinator_ui.routes import Result, make_app, run_result
 from coordinator_ui.story import only, tell
 from fastapi import HTTPException
@@ -234,6 +235,22 @@ def test_the_tab_of_a_run_shows_what_that_run_moved_and_nothing_else(shop: Clust
     assert "1 partition on the way" in text_of(client.get("/runs/rebalance/run 2").text)
     assert "This run has changed nothing" in client.get("/runs/rebalance/run 3").text
     assert "this is a run of another one" in client.get("/runs/consumers/run 1").text
+
+
+def test_links_lead_to_the_page_that_they_name(shop: Cluster) -> None:
+    under_way(shop)
+    views = {view["url_route"]: view["name"] for view in EXTERNAL_VIEWS}
+    run, action = "/runs/rebalance/run 3", "/runs/drain/run 1"
+    html = pages_of(shop).get(run).text + pages_of(shop, result=Result()).get(action).text
+    linked = re.findall(r'href="/airflow/plugin/(\w+)">([^<]+)<', html)
+    tile = (TEMPLATES / "tile.js").read_text()
+    linked += re.findall(r'/plugin/(\w+)`.*?}, "([^"]+)"\)', tile)
+    assert [views[route] for route, _ in linked] == ["Rebalances"] * 3 + ["Partitions live"]
+    assert all(views[route].lower() in text.lower() for route, text in linked)
+    crumbs = re.findall(
+        r'"Breadcrumb"><a href="/airflow/coordinator/">(\w+)<', pages_of(shop).get("/clusters/shop/topics/orders").text
+    )
+    assert crumbs == ["Topics"]
 
 
 @pytest.mark.parametrize(
