@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 from coordinator_tasks.core.model import Actor, MoveKind, Pause, Pauses, Record, State
 from coordinator_tasks.core.move_ways import by_way, way
 from coordinator_tasks.core.partition_text import counted
-from coordinator_tasks.core.pauses import milliseconds, spread
+from coordinator_tasks.core.pauses import milliseconds
 from coordinator_tasks.service.history import Rebalance
 from coordinator_ui import words
 
 MOST_PAUSES = 100
 """Partitions of a rebalance whose pause is shown, the longest first."""
+_MOVED, _AGAIN = "moved", "started again"
+_STAND_STILL = frozenset({_MOVED, _AGAIN})
 _CLOSES = frozenset({MoveKind.HANDOFF, MoveKind.BARRIER, MoveKind.STOP})
 
 
@@ -104,6 +106,11 @@ class Story:
         return tuple(sorted(found, key=lambda one: (-(one.wait_s or 0.0), one.partition))[:MOST_PAUSES])
 
     @property
+    def longest_pause(self) -> str:
+        """The longest pause in words: what nobody has measured, or knows only from below, may be longer."""
+        return _longest_pause(self.pauses)
+
+    @property
     def waits(self) -> tuple[Wait, ...]:
         """Who held it up, the longest first: the time from the plan to a close, and from the closes to a start."""
         found: dict[tuple[str, str, float, bool], list[int]] = {}
@@ -167,27 +174,28 @@ def _headline(one: Rebalance, rows: Iterable[MoveRow], lasted_s: float) -> str:
     nothing = "Nobody was left to take a partition" if nobody else "No partition moved"
     if one.ended_at:
         parts = [f"{counted(len(numbers), 'partition')} {deed}" for deed, numbers in by_deed.items()]
-        return f"{' and '.join(parts)}{_how_long(one, lasted_s)}" if parts else nothing
+        stood_still = f", {_longest_pause(one.pauses)}" if by_deed.keys() & _STAND_STILL else ""
+        return f"{' and '.join(parts)}{stood_still}" if parts else nothing
     on_their_way = len(set().union(*by_deed.values()))
     return f"{counted(on_their_way, 'partition')} on the way, for {words.duration(lasted_s)} so far"
 
 
-def _how_long(one: Rebalance, lasted_s: float) -> str:
-    """How long partitions stood still, if all of it is measured; else how long the rebalance took, which is much longer."""
-    found = one.pauses
-    exact = found is not None and not found.missing and not any(pause.least for pause in found.measured)
-    known = spread(found.measured) if found is not None and exact else None
-    if known is None:
-        return f" in {words.duration(lasted_s)}"
-    return f", longest pause {milliseconds(known.longest_s)}"
+def _longest_pause(found: Pauses | None) -> str:
+    if found is None or not (found.measured or found.missing):
+        return "pause not measured"
+    worst = max((one.wait_s for one in found.measured if one.wait_s is not None), default=None)
+    if worst is None:
+        return "pause not measured" if found.missing else "nothing waited"
+    longer = found.missing or any(one.least for one in found.measured)
+    return f"longest pause {'at least ' if longer else ''}{milliseconds(worst)}"
 
 
 def _deed(row: MoveRow) -> str:
     if row.giver == row.taker:
-        return "started again"
+        return _AGAIN
     if not row.taker:
         return "stopped"
-    return "moved" if row.giver else "assigned"
+    return _MOVED if row.giver else "assigned"
 
 
 def _rows(records: Iterable[Record]) -> tuple[MoveRow, ...]:

@@ -158,7 +158,7 @@ def listed(numbers: str) -> list[int]:
 
 def told_seconds(text: str) -> float:
     """`2.3 s`, `1 min 7 s` → seconds."""
-    found = re.search(r"moved in ((?:[\d.]+ (?:ms|s|min)\b ?)+)", text)
+    found = re.search(r"Stable in ((?:[\d.]+ (?:ms|s|min)\b ?)+)", text)
     assert found, text
     units = {"ms": 0.001, "s": 1.0, "min": 60.0}
     return sum(float(number) * units[unit] for number, unit in re.findall(r"([\d.]+) (\w+)", found[1]))

@@ -29,7 +29,7 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.service.history import rebalances
 from tests.fakes.cluster import Cluster
-from tests.unit.plugins.pages_site import NASTY, a_hand_off, pages_of, register, task, text_of
+from tests.unit.plugins.pages_site import NASTY, a_hand_off, pages_of, register, task, text_of, write
 
 NAMES = ("<b>bold</b>", "\u202egnirts", "x" * 200)
 
@@ -246,17 +246,45 @@ def test_the_headline_has_the_pause_and_not_the_time_that_confirmations_take(sho
     assert story.headline == "3 partitions moved, longest pause 23 ms"
 
 
-@pytest.mark.parametrize("unknown", [{"missing": 1}, {"least": True}, {"wait_s": None}])
-def test_the_headline_has_the_time_of_the_rebalance_while_a_pause_is_not_known(
-    shop: Cluster, unknown: dict[str, Any]
+EXACT = Pause(1, 900_000.5, 900_000.51, 900_000.523, 12, 1_200, 0.023, 0.002)
+BEHIND = replace(EXACT, partition=2, wait_s=31.5, least=True)
+IDLE = Pause(3, 900_000.25)
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (None, "pause not measured"),
+        (Pauses((), 3), "pause not measured"),
+        (Pauses((IDLE,), 2), "pause not measured"),
+        (Pauses((replace(IDLE, partition=2), IDLE)), "nothing waited"),
+        (Pauses((EXACT, IDLE)), "longest pause 23 ms"),
+        (Pauses((EXACT,), 1), "longest pause at least 23 ms"),
+        (Pauses((EXACT, BEHIND)), "longest pause at least 31.50 s"),
+        (Pauses((replace(BEHIND, wait_s=0.011), replace(EXACT, partition=4))), "longest pause at least 23 ms"),
+    ],
+    ids=["not yet", "all missing", "idle and missing", "idle", "exact", "one missing", "a crash", "a short crash"],
+)
+def test_no_headline_takes_the_time_of_the_confirmations_for_a_pause(
+    shop: Cluster, found: Pauses | None, said: str
 ) -> None:
     a_hand_off(shop)
-    missing = {"missing": unknown.pop("missing", 0)}
-    one = replace(Pause(1, 900_000.5, 900_000.51, 900_000.523, 12, 1_200, 0.023, 0.002), **unknown)
     path = shop.paths.record("orders", 2)
-    shop.zk.transact([SetData(path, with_pauses(path, shop.zk.get(path).data, Pauses((one,), **missing)))])
+    if found is not None:
+        shop.zk.transact([SetData(path, with_pauses(path, shop.zk.get(path).data, found))])
     story = tell(rebalances(shop.coordinator, ["orders"])[0], 900_010.0)
-    assert story.headline == "3 partitions moved in 2.2 s"
+    assert (story.headline, story.longest_pause) == (f"3 partitions moved, {said}", said)
+    page = text_of(pages_of(shop).get("/rebalances").text)
+    assert f" {said.removeprefix('longest pause ').removeprefix('pause ')} " in page.partition(story.headline)[2]
+
+
+@pytest.mark.parametrize(
+    ("giver", "said"), [("", "1 partition assigned"), ("b", "1 partition started again, pause not measured")]
+)
+def test_only_what_stood_still_has_a_pause(shop: Cluster, giver: str, said: str) -> None:
+    write(shop, State.STABLE, State.STARTING, 900_000.0, Move(1, giver, "b", MoveKind.START))
+    write(shop, State.STARTING, State.STABLE, 900_001.0, confirmed={"b": (1,)})
+    assert tell(rebalances(shop.coordinator, ["orders"])[0], 900_010.0).headline == said
 
 
 def test_a_rebalance_leads_to_the_spark_ui_and_the_log_of_its_consumers(shop: Cluster) -> None:

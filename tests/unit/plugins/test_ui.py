@@ -130,7 +130,8 @@ def test_a_topic_page_answers_what_moved_from_whom_to_whom_why_and_how_long_it_t
     under_way(shop)
     html = pages_of(shop).get("/clusters/shop/topics/orders").text
     said = text_of(html)
-    assert "3 partitions moved in 2.2 s" in said
+    assert "3 partitions moved, pause not measured" in said
+    assert "Stable → Closing → Starting → Stable in 2.2 s. Run by" in said
     assert "Why: b joined" in said
     how = "its one possible owner releases it, and the new one continues from that offset"
     assert f"1–3 a b hand-off : {how} 1.5 s 2.2 s" in said
@@ -231,7 +232,7 @@ def test_the_tab_of_a_run_shows_what_that_run_moved_and_nothing_else(shop: Clust
         actor=task("plan", "run 2"),
     )
     client = pages_of(shop)
-    assert "3 partitions moved in 2.2 s" in text_of(client.get("/runs/rebalance/run 1/x").text)
+    assert "3 partitions moved, pause not measured" in text_of(client.get("/runs/rebalance/run 1/x").text)
     assert "1 partition on the way" in text_of(client.get("/runs/rebalance/run 2").text)
     assert "This run has changed nothing" in client.get("/runs/rebalance/run 3").text
     assert "this is a run of another one" in client.get("/runs/consumers/run 1").text
