@@ -1,4 +1,4 @@
-"""Asks a person whether a plan that passes the site's budget may be done."""
+"""Asks a person whether a plan that exceeds the site's budget may be done."""
 
 from airflow.sdk import DAG
 from coordinator_plugin.approval import ApplyApprovalOperator, PlanApprovalOperator
@@ -7,7 +7,7 @@ from coordinator_plugin.dagparts import cluster_dag, digest_param, notifiers, to
 
 DOCS = """
 ### Approve a plan
-`reconcile` starts it once for each plan that passes the budget of the site (`budget`: moves, share of the partitions, predicted
+`reconcile` starts it once for each plan that exceeds the budget of the site (`budget`: moves, share of the partitions, predicted
 pause, time of the day). A person sees what would move, and approves or rejects. When something changes before the plan is done, the
 question is withdrawn and an approval is void. Partitions that nobody runs never wait for it.
 """

@@ -22,7 +22,7 @@ class Budget:
     """The limits of one plan of one topic; 0 or empty = there is no such limit.
 
     - `moves`: partitions that leave an owner; `share`: the same in percent of the topic's partitions.
-    - `pause_s`: the longest predicted pause, by the upper end of its interval. One that cannot be predicted passes it.
+    - `pause_s`: the longest predicted pause, by the upper end of its interval. One that cannot be predicted exceeds it.
     - `hours`: times of the day in UTC, `22:00-05:30`, in which plans may move something.
     - `approvers`: who may approve: user ids of Airflow, users of the operating system; empty = whoever may answer.
     """
@@ -61,7 +61,7 @@ def why_over(
     pauses: Mapping[MoveKind, Prediction | None],
     now: float,
 ) -> tuple[str, ...]:
-    """In which ways these moves pass the budget, as sentences; empty = in none.
+    """In which ways these moves exceed the budget, as sentences; empty = in none.
 
     `partitions`: of the topic; `pauses`: the predicted pause of each kind of move; `now`: seconds since 1970.
     """

@@ -1,4 +1,4 @@
-"""Plans that pass the site's budget wait until a person has approved exactly this plan; everything else goes on.
+"""Plans that exceed the site's budget wait until a person has approved exactly this plan; everything else goes on.
 
 A step of what a person has begun does not wait (`begun`).
 

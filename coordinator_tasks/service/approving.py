@@ -18,7 +18,7 @@ ASK_AGAIN_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A plan that waits for approval. `why`: its cause, and in which ways it passes the budget. `answered`: it is rejected."""
+    """A plan that waits for approval. `why`: its cause, and in which ways it exceeds the budget. `answered`: it is rejected."""
 
     topic: str
     digest: str

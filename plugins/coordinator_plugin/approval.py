@@ -1,4 +1,4 @@
-"""The question whether a plan that passes the site's budget is done, as Airflow's own approval, and what follows.
+"""The question whether a plan that exceeds the site's budget is done, as Airflow's own approval, and what follows.
 
 The text has names and figures of consumers and topics in a code block, in which Markdown makes no link and no image.
 """
@@ -27,7 +27,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 
 SHOWN_LINES = 60
 BODY = """
-A plan of topic **{topic}** of cluster **{cluster}** passes the budget of the site:
+A plan of topic **{topic}** of cluster **{cluster}** exceeds the budget of the site:
 
     {why}
 

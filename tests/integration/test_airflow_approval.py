@@ -1,4 +1,4 @@
-"""Real Airflow asks a person about a plan that passes the budget; repair does not wait for the answer."""
+"""Real Airflow asks a person about a plan that exceeds the budget; repair does not wait for the answer."""
 
 import uuid
 from collections.abc import Callable, Iterator

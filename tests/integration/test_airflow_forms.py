@@ -177,7 +177,7 @@ def question_of(airflow: EmbeddedAirflow, plan: str) -> str:
 def approve(browser: Browser, run: str) -> None:
     browser.open(f"/dags/approve_plan/runs/{run.replace('+', '%2B')}/tasks/ask/required_actions")
     button = browser.until(lambda: [one for one in browser.find_all("button") if one.text == "Approve"], "Approve")[0]
-    shown = button.find_element(By.XPATH, "ancestor::div[contains(., 'passes the budget')][1]")
+    shown = button.find_element(By.XPATH, "ancestor::div[contains(., 'exceeds the budget')][1]")
     keep(browser, "approve", shown)
     button.click()
 

@@ -1,4 +1,4 @@
-"""Which moves pass a site's budget, and how that is said."""
+"""Which moves exceed a site's budget, and how that is said."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Plans that pass the budget wait for a person, for exactly that plan; repair never waits."""
+"""Plans that exceed the budget wait for a person, for exactly that plan; repair never waits."""
 
 from dataclasses import replace
 

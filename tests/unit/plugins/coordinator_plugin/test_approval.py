@@ -1,4 +1,4 @@
-"""The question about a plan that passes the budget: what it says, whom it asks, and what an answer does."""
+"""The question about a plan that exceeds the budget: what it says, whom it asks, and what an answer does."""
 
 import asyncio
 from dataclasses import replace
@@ -94,6 +94,7 @@ def test_the_question_shows_each_move_as_code_of_its_own_and_asks_the_approvers(
     assert operator.subject == "orders: a plan waits for approval"
     assert operator.assigned_users == [{"id": "kim", "name": "kim"}]
     body = str(operator.body)
+    assert "\nA plan of topic **orders** of cluster **shop** exceeds the budget of the site:\n" in body
     assert "\n-     orders: ![x](http://evil) <b> # big\n" in body, "one line, and all of it is code"
     assert "\n-     and 40 more lines; `preview` shows all" in body
     assert "    joined: c; 2 partitions would move, and the budget is 1: it waits for approval" in body
