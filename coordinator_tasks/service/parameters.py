@@ -247,7 +247,7 @@ _RULE = "One of the site's own rules, by its name in the setting rules; empty = 
 RULE = _text("rule", "Rule", _RULE, "--rule", "", maxLength=64)
 _NEW = "How many new consumers start; 0 = as many as there are now."
 NEW_COUNT = _number("count", "New consumers", _NEW, "--consumers", int, 1_000)
-BY = Parameter("by", option=Option(str, "For whom you ask; your user name stands beside it.", "--by", ""))
+BY = Parameter("by", option=Option(str, "For whom you ask; your user name is kept as well.", "--by", ""))
 EXECUTE = Parameter("execute", option=Option(bool, "Do it; else it is only shown.", "--execute", False))
 """For commands that begin with a dry run, as those of Kafka's tool do."""
 YES = Parameter("yes", option=Option(bool, "Do not ask, as in a script without a terminal.", "--yes", False))

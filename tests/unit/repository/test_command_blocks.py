@@ -29,7 +29,7 @@ HELD_BACK = ("run", "metrics", "doctor", "approve")
 UPGRADE = "upgrade billing 1.5.0 --code 1.5.0 --why tried"
 BEFORE = {
     **dict.fromkeys(("pause-upgrade", "roll-back-upgrade", "upgrade-report"), UPGRADE),
-    "unpin orders --partition": "pin orders consumer-b --partition 3",
+    "unpin orders --partition": "pin orders billing-2 --partition 3",
     "offsets undo": "offsets reset --topic orders:3 --to-earliest --why tried --execute",
 }
 """What a block takes for granted, by a command in it: this is typed before it."""
@@ -62,7 +62,7 @@ def open_site() -> Site:
     fleet.set_fleet(site.coordinator, Fleet("billing", "/opt/shop/main.py", ("billing-1", "billing-2")))
     site.starts("billing-1", "billing-2")
     site.settles()
-    site.starts("consumer-b")
+    site.starts("spare")
     site.settles()
     for process in site.processes.values():
         process.rate = 50.0
