@@ -6,14 +6,15 @@ forms, the nodes in ZooKeeper with who may write them, and the HTTP routes.
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import EnumType
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, TypeAlias, get_args, get_origin
 
 from typer.main import get_command
 
 from coordinator_tasks.cli import app
+from coordinator_tasks.cli.metrics import METRICS_PATH, TARGETS_PATH
 from coordinator_tasks.core import node_rights
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.service.action import Action
@@ -195,15 +196,34 @@ def znodes() -> str:
 
 
 def http() -> str:
-    routes = sorted(_routes(), key=lambda one: one[1])
     return page(
         "HTTP routes",
-        "## Pages in Airflow\n\nBelow `/coordinator` of Airflow's address. All are GET, and none answers without Airflow's own check of the user.\n",
-        table(("method", "path", "what"), [(method, f"`{path}`", what) for method, path, what in routes]),
+        "## Pages in Airflow\n\nBelow `/coordinator` of Airflow's address. All are GET, and none answers without Airflow's own check of the user. "
+        "[Which page answers which question](../data-api.md#what-a-person-finds-where).\n",
+        _table_of(_routes("router")),
+        "## Data of the pages\n\nJSON, with the same check of the user. Its [fields, filters and bounds](../data-api.md#the-data).\n",
+        _table_of(_routes("data_router", DATA_PREFIX)),
         "## A consumer's interface\n\nHow it is protected: [security](../security.md). Its fields: [architecture](../architecture.md).\n",
-        table(("method", "path", "what"), [(method, f"`{path}`", what) for method, path, what in CONSUMER_ROUTES]),
+        _table_of(CONSUMER_ROUTES),
+        "## `coordinator metrics`\n\nAt the address of `--listen`; on another address than loopback only with the token. "
+        "[How to set it up](../metrics.md#set-it-up).\n",
+        _table_of(METRICS_ROUTES),
     )
 
+
+Route: TypeAlias = tuple[str, str, str]
+
+
+def _table_of(routes: Iterable[Route]) -> str:
+    rows = sorted(routes, key=lambda one: one[1])
+    return table(("method", "path", "what"), [(method, f"`{path}`", what) for method, path, what in rows])
+
+
+DATA_PREFIX = "/api/v1"
+METRICS_ROUTES = (
+    ("GET", METRICS_PATH, "[metrics](../metrics.md) of the cluster for Prometheus, as at the last look"),
+    ("GET", TARGETS_PATH, "the addresses of the consumers' own metrics, for Prometheus' `http_sd_configs`"),
+)
 
 CONSUMER_ROUTES = (
     (
@@ -221,14 +241,15 @@ CONSUMER_ROUTES = (
 )
 
 
-def _routes() -> Iterator[tuple[str, str, str]]:
-    """The routes of the pages, read from the source: Airflow is not imported for it."""
+def _routes(router: str, prefix: str = "") -> Iterator[Route]:
+    """The routes of one router of the pages, read from the source: Airflow is not imported for it."""
     for path in sorted((ROOT / "plugins" / "coordinator_ui").glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             for one in getattr(node, "decorator_list", []):
-                if isinstance(one, ast.Call) and getattr(getattr(one.func, "value", None), "id", "") == "router":
+                if isinstance(one, ast.Call) and getattr(getattr(one.func, "value", None), "id", "") == router:
                     what = (ast.get_docstring(node) or "").split("\n\n")[0]  # type: ignore[arg-type]
-                    yield one.func.attr.upper(), str(ast.literal_eval(one.args[0])), what  # type: ignore[attr-defined]
+                    address = prefix + str(ast.literal_eval(one.args[0])).replace(":path}", "}")
+                    yield one.func.attr.upper(), address, what  # type: ignore[attr-defined]
 
 
 PAGES: Mapping[str, Callable[[], str]] = {"commands": commands, "dags": dags, "znodes": znodes, "http": http}

@@ -66,6 +66,7 @@ FILTERS = ("topic", "consumer", "cause", "actor", "after", "before")
 T = TypeVar("T")
 
 API = "/api/v1"
+"""The data of the pages stands below it."""
 router = APIRouter(default_response_class=HTMLResponse)
 data_router = APIRouter(prefix=API, default_response_class=JSONResponse)
 """The data of the pages for programs."""
@@ -95,7 +96,7 @@ def make_app(reader: Reader | None = None) -> FastAPI:
 @router.get("/", dependencies=[OfCluster])
 @router.get("/clusters/{cluster}", dependencies=[OfCluster])
 async def overview(request: Request, cluster: str = "") -> HTMLResponse:
-    """The topics and consumers of a cluster, and the last moves."""
+    """The topics and the consumers of a cluster, and what moved last."""
     name = cluster_of(cluster).name
     found = await _read(request, name, pages.cluster_page)
     recent = [tell(one, found.now) for one in found.recent]
@@ -105,7 +106,7 @@ async def overview(request: Request, cluster: str = "") -> HTMLResponse:
 
 @router.get("/clusters/{cluster}/topics/{topic}", dependencies=[OfCluster])
 async def topic(request: Request, cluster: str, topic: str, limit: Limit = SHOWN) -> HTMLResponse:
-    """The owners of a topic's partitions, and its rebalances."""
+    """Who owns which partition of a topic, and its rebalances."""
     name = cluster_of(cluster).name
     found = await _read(request, name, lambda c: pages.topic_page(c, topic, limit))
     if found.summary.problem and not found.rebalances and not found.problem:
@@ -140,7 +141,7 @@ async def _whole(request: Request, cluster: str, topic: str, rebalance: str, now
 
 @router.get("/clusters/{cluster}/topics/{topic}/rebalances/{rebalance}", dependencies=[OfCluster])
 async def rebalance(request: Request, cluster: str, topic: str, rebalance: str) -> HTMLResponse:
-    """The whole story of one rebalance."""
+    """One rebalance: its moves and pauses, who was waited for, and each step."""
     now = time.time()
     whole = await _whole(request, cluster, topic, rebalance, now)
     story = whole.story
@@ -160,7 +161,7 @@ async def rebalance(request: Request, cluster: str, topic: str, rebalance: str) 
 
 @data_router.get("/clusters/{cluster}/topics/{topic}/rebalances/{rebalance}", dependencies=[OfCluster])
 async def rebalance_data(request: Request, cluster: str, topic: str, rebalance: str) -> Response:
-    """The same as JSON."""
+    """One rebalance, with everything that its page shows."""
     whole = await _whole(request, cluster, topic, rebalance, time.time())
     return data(rebalance_whole(whole.cluster, whole.story, whole.sides, whole.tasks, whole.pages))
 
@@ -169,7 +170,7 @@ async def rebalance_data(request: Request, cluster: str, topic: str, rebalance: 
 async def rebalances(
     request: Request, readable: Readable, wanted: Filter, limit: PageLimit = LISTED, rest: Rest = ""
 ) -> HTMLResponse:
-    """The rebalances of all topics and clusters, newest first."""
+    """The rebalances of all clusters that the user may read, newest first."""
     now = time.time()
     found = await listed(request, [one.name for one in readable], wanted, limit, now, rest)
     asked = {name: value for name, value in request.query_params.items() if name in FILTERS and value.strip()}
@@ -180,7 +181,7 @@ async def rebalances(
 async def rebalances_data(
     request: Request, readable: Readable, wanted: Filter, limit: PageLimit = LISTED, rest: Rest = ""
 ) -> Response:
-    """The same as JSON."""
+    """The rebalances of all clusters that the user may read, newest first."""
     found = await listed(request, [one.name for one in readable], wanted, limit, time.time(), rest)
     rows = [rebalance_row(name, story) for name, story in found.found]
     return data({"rebalances": rows, "rest": found.rest or None, "problems": list(found.problems)})
@@ -189,7 +190,10 @@ async def rebalances_data(
 @router.get("/live", dependencies=[OfCluster])
 @router.get("/clusters/{cluster}/live", dependencies=[OfCluster])
 async def live_page(request: Request, cluster: str = "") -> HTMLResponse:
-    """The page that asks for `live_data` again and again; it reads nothing itself, so it is there at once."""
+    """Topics, partitions and consumers of a cluster, brought up to date every few seconds.
+
+    The page asks for `live_data` again and again. It reads nothing itself, so it is there at once.
+    """
     name = cluster_of(cluster).name
     names = [one.name for one in clusters()]
     return page(request, "live.html", scripts=LIVE_SCRIPTS, cluster=name, clusters=names, live=False)
@@ -197,7 +201,7 @@ async def live_page(request: Request, cluster: str = "") -> HTMLResponse:
 
 @router.get("/clusters/{cluster}/ask/{action}", dependencies=[OfCluster])
 async def ask(request: Request, cluster: str, action: str) -> HTMLResponse:
-    """The form of an action with its fields filled in from the address. Nothing happens until a person presses its button."""
+    """The form of an action, with fields filled in from the address. Nothing happens until a person presses its button."""
     name = cluster_of(cluster).name
     try:
         offered = await asyncio.wait_for(_read(request, name, choices), LISTS_LIMIT_S)
@@ -218,7 +222,7 @@ async def live_data(request: Request, cluster: str, topic: Topic = "") -> Respon
 async def trend_data(
     request: Request, cluster: str, topic: Topic, partition: Annotated[int | None, Query(ge=0)] = None
 ) -> Response:
-    """How far the owners of a topic, or of one partition, were behind in the last hour."""
+    """How far the owners of a topic, or of one of its partitions, were behind in the last hour."""
     name, trends = cluster_of(cluster).name, request.app.state.trends
     series = await run_in_threadpool(trends.series, name, topic, partition)
     shown = sorted(series.items(), key=lambda one: (-one[1][-1][0], -max(lag for _, lag in one[1]), one[0]))[
@@ -230,13 +234,13 @@ async def trend_data(
 
 @router.get("/tile.js", dependencies=[Depends(get_user)])
 async def tile() -> Response:
-    """The code of the dashboard's tile. It has no data, so any signed-in user may load it."""
+    """The script of the tile on Airflow's home page. It has no data, so any signed-in user may load it."""
     return script("tile")
 
 
 @data_router.get("/summary")
 async def summary_data(request: Request, readable: Readable) -> Response:
-    """What is wrong now, of every cluster that the user may read: the tile of Airflow's dashboard."""
+    """What needs somebody now, in every cluster that the user may read: what the tile shows."""
     asked = [_live(request, one.name, "") for one in readable[:MOST_CLUSTERS]]
     answers = await asyncio.gather(*asked, return_exceptions=True)
     found = []
@@ -315,7 +319,7 @@ Times = Annotated[tuple[float, float], Depends(run_times)]
 
 @router.get("/runs/{dag_id}/{run_id:path}", dependencies=[OfRun])
 async def run(request: Request, dag_id: str, run_id: str, times: Times, result: ActionResult) -> HTMLResponse:
-    """The moves of one run of a `rebalance` DAG, or the result of an action's run: the tab of the run's own page."""
+    """What one run of a `rebalance` DAG moved, or the result of an action's run: the tab *Moved partitions* of the run."""
     if result is not None:
         return _action_page(request, dag_id, run_id, result)
     cluster = cluster_of_dag(dag_id)

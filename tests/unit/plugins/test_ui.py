@@ -24,6 +24,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry
+from coordinator_tasks.cli.metrics import METRICS_PATH, TARGETS_PATH
 from coordinator_tasks.core.codecs.codec import encode_node
 from coordinator_tasks.core.codecs.history_codec import with_pauses
 from coordinator_tasks.core.errors import Refused, StoreUnavailable
@@ -47,6 +48,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import record_end
 from coordinator_tasks.service.history import Rebalance, rebalances
 from coordinator_tasks.service.overview import ConsumerOverview
+from tests import reference
 from tests.fakes.cluster import PERSON, Cluster
 from tests.unit.plugins.pages_site import NASTY, a_hand_off, pages_of, stable, task, text_of, under_way, write
 
@@ -527,6 +529,11 @@ def test_every_route_only_reads_and_asks_airflow_who_it_is(route: Any) -> None:
     if route.path == "/tile.js":
         return  # code without any data
     assert any(uses(route.dependant, check) for check in checks), "any user could open it"
+
+
+@pytest.mark.parametrize("path", [*(one.path for one in routes()), METRICS_PATH, TARGETS_PATH])
+def test_the_reference_has_every_route(path: str) -> None:
+    assert f"| GET | `{path.replace(':path}', '}')}` |" in (reference.FOLDER / "http.md").read_text()
 
 
 @pytest.mark.parametrize(
