@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const EVERY_MS = 3000, TREND_MS = 10000, ROW_PX = 30, MOST_TOPICS = 50, LABEL_PX = 150, GAP_S = 90, BETWEEN_PX = 8, SIDES_PX = 24;
-  const KEYS = { runs: "--cell", gives: "--moving", takes: "--starting", paused: "--starting-bg", idle: "--muted", unknown: "--moving-bg", nobody: "--bad" };
+  const KEYS = ["runs", "gives", "takes", "paused", "idle", "unknown", "nobody"];  // page.css has a colour for each
 
   // Everything that somebody wrote becomes the text of an element, never markup.
   const el = (tag, given = {}, ...children) => {
@@ -199,7 +199,7 @@
     const tall = names.length <= 24 ? 20 : Math.max(1, Math.floor(480 / names.length)), labels = tall >= 12 ? LABEL_PX : 0;
     const high = tall * names.length, wide = (width - labels) / Math.max(1, rows.length), scale = window.devicePixelRatio || 1;
     canvas.width = width * scale; canvas.height = high * scale; canvas.style.height = `${high}px`;
-    const pen = canvas.getContext("2d"), ink = Object.fromEntries(Object.entries(KEYS).map(([name, css]) => [name, colour(css)])), at = new Map(names.map((name, i) => [name, i]));
+    const pen = canvas.getContext("2d"), ink = Object.fromEntries(KEYS.map((name) => [name, colour(`--cell-${name}`)])), at = new Map(names.map((name, i) => [name, i]));
     pen.scale(scale, scale);
     pen.strokeStyle = colour("--line"); pen.fillStyle = colour("--text"); pen.font = "13px system-ui, sans-serif"; pen.textBaseline = "middle";
     if (labels) names.forEach((name, i) => { pen.fillText(name.length > 18 ? `${name.slice(0, 17)}…` : name, 0, i * tall + tall / 2); pen.strokeRect(labels, i * tall + 0.5, width - labels - 0.5, tall); });
@@ -282,7 +282,7 @@
     seen.canvas = el("canvas", { role: "img", class: "matrix" }); seen.tip = el("p", { class: "muted tip", text: " " }); seen.meanings = el("dl", { class: "facts meanings" });
     seen.partitions = new Grid("Partitions", PARTITIONS, "The topic has no partition."); seen.consumers = new Grid("Consumers", CONSUMERS, "No consumer is registered or wanted.");
     seen.count = el("span", { class: "muted" });
-    const keys = Object.keys(KEYS).flatMap((name) => [el("span", { class: "nowrap" }, el("span", { class: `key cell-${name}` }), name), " "]);
+    const keys = KEYS.flatMap((name) => [el("span", { class: "nowrap" }, el("span", { class: `key cell-${name}` }), name), " "]);
     seen.panel = el("section", { hidden: "" }, el("h2", {}, "Topic ", seen.panelName), seen.panelSays, el("p", {}, seen.panelLink, " · ", seen.panelHistory),
       seen.trendTitle, seen.trendBox, seen.trendNote, el("h3", { text: "Who has which partition" }), el("div", {}, seen.canvas), seen.tip, el("p", { class: "muted" }, ...keys), el("h3", { text: "Partitions" }), seen.partitions.box, el("p", { class: "muted", text: "Status, by Burrow's rules, from the last ten moments of the trend:" }), seen.meanings);
     seen.canvas.addEventListener("mousemove", (event) => { const row = seen.pick && seen.pick(event); seen.tip.textContent = row ? `Partition ${row.partition}: ${row.owner}, ${row.state}, lag ${number(row.lag)}` : " "; });
