@@ -103,8 +103,10 @@ def data(seen: Now, trends: Trends) -> dict[str, Any]:
     speeds = trends.speeds(seen.cluster, seen.at, every)
     statuses = {one.topic: trends.statuses(seen.cluster, one.topic) for one in seen.topics}
     by_topic: dict[str, list[Standing]] = {}
+    by_owner: dict[str, list[Standing]] = {}
     for one in every:
         by_topic.setdefault(one.topic, []).append(one)
+        by_owner.setdefault(one.owner, []).append(one)
     moving = {who for one in seen.topics for who in (*one.closing, *one.starting)}
     names = sorted({one.consumer for one in seen.consumers} | {one.owner for one in every if one.owner} | moving)
     return {
@@ -124,7 +126,7 @@ def data(seen: Now, trends: Trends) -> dict[str, Any]:
         "partitions": _columns(seen, every[:MOST_PARTITIONS], speeds, statuses, names),
         "moves": _moves(seen, names),
         "left_out": max(0, len(every) - MOST_PARTITIONS),
-        "consumers": [_consumer(one, seen) for one in seen.consumers],
+        "consumers": [_consumer(one, seen, by_owner.get(one.consumer, []), speeds) for one in seen.consumers],
     }
 
 
@@ -134,8 +136,7 @@ def _topic(
     speeds: Mapping[tuple[str, int], float],
     statuses: Mapping[int, LagStatus],
 ) -> dict[str, Any]:
-    lag, rate = _sum(s.lag for s in standing), _sum(s.rate for s in standing)
-    speed = _sum(speeds.get((one.topic, s.partition), math.nan) for s in standing)
+    lag, rate, speed = _sums(standing, speeds)
     return {
         "topic": one.topic,
         "state": one.state.value,
@@ -148,12 +149,25 @@ def _topic(
         "blockers": dict(list(one.blockers.items())[:MOST_TEXTS]),
         "overrides": list(one.overrides[:MOST_TEXTS]),
         "problem": one.problem,
+        **_figures(lag, rate, speed),
+        "advice": advice(one, standing, lag, rate, speed, statuses),
+    }
+
+
+def _sums(standing: Iterable[Standing], speeds: Mapping[tuple[str, int], float]) -> tuple[float, float, float]:
+    """Lag, rate and speed of these partitions together; of each what is known."""
+    found = [(one.lag, one.rate, speeds.get((one.topic, one.partition), math.nan)) for one in standing]
+    return _sum(lag for lag, _, _ in found), _sum(rate for _, rate, _ in found), _sum(speed for _, _, speed in found)
+
+
+def _figures(lag: float, rate: float, speed: float) -> dict[str, Any]:
+    """How far behind, in records and in seconds; records written and read per second; and the time until nothing is left."""
+    return {
         "lag": _number(lag),
         "lag_s": _number(_seconds(lag, rate)),
         "rate": _number(rate),
         "speed": _number(speed),
         "drain_s": _number(drain_s(lag, rate, speed)),
-        "advice": advice(one, standing, lag, rate, speed, statuses),
     }
 
 
@@ -265,7 +279,9 @@ def _states(one: TopicSummary, seen: Now) -> dict[int, int]:
     return found | {p: CLOSING for numbers in one.closing.values() for p in numbers}
 
 
-def _consumer(one: ConsumerOverview, seen: Now) -> dict[str, Any]:
+def _consumer(
+    one: ConsumerOverview, seen: Now, standing: Sequence[Standing], speeds: Mapping[tuple[str, int], float]
+) -> dict[str, Any]:
     member = seen.world.members.get(one.consumer)
     claim = seen.world.claims.get(one.consumer)
     absent = claim.absence if claim is not None and member is None else None
@@ -291,7 +307,7 @@ def _consumer(one: ConsumerOverview, seen: Now) -> dict[str, Any]:
         "wanted": one.consumer in seen.wanted,
         "notes": [text for text in (one.problem, one.ended, *one.reports) if text][:MOST_TEXTS],
         "partitions": sum(len(topic.assigned) for topic in one.topics),
-        "lag": _number(_sum(math.nan if t.lag_records is None else float(t.lag_records) for t in one.topics)),
+        **_figures(*_sums(standing, speeds)),
     }
 
 

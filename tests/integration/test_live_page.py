@@ -78,6 +78,10 @@ def synthetic(round_: int) -> dict[str, Any]:
         "driver_log": "",
         "partitions": 10,
         "lag": 5,
+        "lag_s": 2.5,
+        "rate": 2,
+        "speed": 3,
+        "drain_s": "never",
     }
     return {
         "cluster": "shop",
@@ -182,6 +186,24 @@ def test_rows_follow_the_scroll_bar_to_the_last_partition(browser: Browser) -> N
         return str(PARTITIONS - 1) in cells
 
     browser.until(last, "the last partition")
+
+
+def test_a_consumer_says_how_far_behind_it_is_and_when_it_was_last_seen(browser: Browser, reader: Synthetic) -> None:
+    unknown = {**dict.fromkeys(("lag", "lag_s", "rate", "speed", "drain_s")), "answers": False, "health": ""}
+
+    def three(round_: int) -> dict[str, Any]:
+        whole = synthetic(round_)
+        reads, silent, absent = whole["consumers"][:3]
+        gone = {"registered": None, "absent_since": whole["now"] - 61, "presence": "absent"}
+        return whole | {"consumers": [reads, {**silent, **unknown}, {**absent, **unknown, **gone}]}
+
+    reader.make = three
+    browser.open("/live")
+    browser.until(lambda: told(browser, "now") > 0, "the first data")
+    rows = [one.text.split("\n") for one in browser.find_all("[aria-label=Consumers] .space .row:not([hidden])")]
+    seen = [[text for text in row if "ago" in text or "answer" in text] for row in rows]
+    assert seen == [["answers now"], ["registered, no answer"], ["1 min 1 s ago"]]
+    assert rows[0][rows[0].index("5") :][:6] == ["5", "2.5 s", "2", "3", "never", "at this rate"]
 
 
 # What others wrote -----------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 "use strict";
 (() => {
-  const EVERY_MS = 3000, TREND_MS = 10000, ROW_PX = 30, MOST_TOPICS = 50, LABEL_PX = 150, GAP_S = 90, BETWEEN_PX = 8, SIDES_PX = 24;
+  const EVERY_MS = 3000, TREND_MS = 10000, ROW_PX = 30, LINE_PX = 20, MOST_TOPICS = 50, LABEL_PX = 150, GAP_S = 90, BETWEEN_PX = 8, SIDES_PX = 24;
   const KEYS = ["runs", "gives", "takes", "paused", "idle", "unknown", "nobody"];  // page.css has a colour for each
 
   // Everything that somebody wrote becomes the text of an element, never markup.
@@ -33,14 +33,15 @@
 
   // A table of any length: only the rows in view are elements, and they are used again.
   class Grid {
-    constructor(label, columns, empty) {
-      this.columns = columns; this.empty = empty; this.rows = []; this.pool = [];
+    constructor(label, columns, empty, lines = 1) {
+      this.columns = columns; this.empty = empty; this.rows = []; this.pool = []; this.rowPx = ROW_PX + (lines - 1) * LINE_PX;
       this.head = el("div", { class: "row head", role: "row" });
       for (const one of columns) this.head.append(this.title(one));
       this.space = el("div", { class: "space", role: "rowgroup" });
-      this.box = el("div", { class: "virtual", role: "table", "aria-label": label, tabindex: "0" }, this.head, this.space);
+      this.box = el("div", { class: lines > 1 ? "virtual lines" : "virtual", role: "table", "aria-label": label, tabindex: "0" }, this.head, this.space);
       this.head.style.gridTemplateColumns = this.widths();
       this.box.style.setProperty("--least", `${this.least()}px`);
+      this.box.style.setProperty("--row", `${this.rowPx}px`);
       this.box.addEventListener("scroll", () => this.paint(), { passive: true });
     }
     widths() { return this.columns.map((one) => one.width).join(" "); }
@@ -63,14 +64,14 @@
         const rank = (row) => { const v = one.sort(row); return v === null ? -Infinity : v === "never" ? Infinity : v; };
         this.rows = [...rows].sort((a, b) => { const x = rank(a), y = rank(b); return x < y ? -sign : x > y ? sign : 0; });
       }
-      this.space.style.height = `${Math.max(1, this.rows.length) * ROW_PX}px`;
-      this.box.style.height = `${Math.min(460, (Math.max(1, this.rows.length) + 1) * ROW_PX + 18)}px`;
+      this.space.style.height = `${Math.max(1, this.rows.length) * this.rowPx}px`;
+      this.box.style.height = `${Math.min(460, (Math.max(1, this.rows.length) + 1) * this.rowPx + 18)}px`;
       this.box.setAttribute("aria-rowcount", this.rows.length);
       this.paint();
     }
     paint() {
-      const first = Math.max(0, Math.floor(this.box.scrollTop / ROW_PX) - 2);
-      const count = Math.min(this.rows.length - first, Math.ceil(460 / ROW_PX) + 4);
+      const first = Math.max(0, Math.floor(this.box.scrollTop / this.rowPx) - 2);
+      const count = Math.min(this.rows.length - first, Math.ceil(460 / this.rowPx) + 4);
       while (this.pool.length < count) {
         const row = el("div", { class: "row", role: "row" });
         row.style.gridTemplateColumns = this.widths();
@@ -80,7 +81,7 @@
       this.pool.forEach((row, index) => {
         row.hidden = index >= count;
         if (index >= count) return;
-        row.style.top = `${(first + index) * ROW_PX}px`;
+        row.style.top = `${(first + index) * this.rowPx}px`;
         const given = this.rows[first + index];
         this.columns.forEach((one, at) => this.fill(row.children[at], one, given));
       });
@@ -124,7 +125,7 @@
   const PARTITIONS = [
     { title: "Partition", width: "80px", number: true, text: (r) => String(r.partition), sort: (r) => r.partition },
     { title: "Owner", width: "minmax(120px, 2fr)", text: (r) => r.owner, sort: (r) => r.owner },
-    { title: "Does", width: "76px", key: (r) => r.state, nodes: (r) => [state(r.state)], sort: (r) => r.state },
+    { title: "Does", width: "86px", key: (r) => r.state, nodes: (r) => [state(r.state)], sort: (r) => r.state },
     { title: "Status", width: "82px", key: (r) => String(r.status), nodes: (r) => [r.status ? status(r.status) : el("span", { text: "–", title: "not known" })], sort: (r) => r.status && Object.keys(seen.data.statuses).indexOf(r.status) },
     { title: "Lag", width: "84px", number: true, text: (r) => number(r.lag), sort: (r) => r.lag },
     { title: "Behind", width: "92px", number: true, text: (r) => duration(r.lag_s), sort: (r) => r.lag_s },
@@ -137,22 +138,27 @@
       r.state === "paused" ? ask("resume", { topic: r.topic, partitions: r.partition }, "resume") : ask("pause", { topic: r.topic, partitions: r.partition }, "pause"),
     ] },
   ];
+  const lastSeen = (r) => {
+    if (r.answers) return "answers now";
+    if (r.absent_since) return `${duration(Math.max(0, seen.data.now - r.absent_since))} ago`;
+    return r.registered ? "registered, no answer" : "no answer";
+  };
+  // Cells of two lines.
   const CONSUMERS = [
     { title: "Consumer", width: "minmax(90px, 2fr)", text: (r) => r.consumer, sort: (r) => r.consumer },
-    { title: "Is", width: "82px", key: (r) => r.presence, nodes: (r) => [state(r.presence.replace(/ /g, "-"), r.presence)], sort: (r) => r.presence },
-    { title: "Host", width: "minmax(130px, 1.4fr)", text: (r) => r.address ? `${r.host}${r.address.slice(r.address.lastIndexOf(":"))}` : "–", sort: (r) => r.host },
-    { title: "Version", width: "70px", text: (r) => [r.release || "–", r.code].filter(Boolean).join(", "), sort: (r) => r.release },
-    { title: "Rack", width: "48px", text: (r) => r.rack || "–", sort: (r) => r.rack },
-    { title: "Capacity", width: "78px", number: true, text: (r) => r.capacity === null ? "–" : String(r.capacity), sort: (r) => r.capacity },
-    { title: "Last seen", width: "80px", text: (r) => r.answers ? "now" : r.absent_since ? `${duration(seen.data.now - r.absent_since)} ago` : "no answer", sort: (r) => r.answers ? 0 : 1 },
+    { title: "Is\nlast seen", width: "164px", key: (r) => `${r.presence} ${lastSeen(r)}`, nodes: (r) => [state(r.presence.replace(/ /g, "-"), r.presence), el("div", { class: "muted", text: lastSeen(r) })], sort: (r) => r.presence },
+    { title: "Host\nversion", width: "minmax(130px, 1.4fr)", text: (r) => `${r.address ? `${r.host}${r.address.slice(r.address.lastIndexOf(":"))}` : "–"}\n${[r.release || "–", r.code].filter(Boolean).join(", ")}`, sort: (r) => r.host },
+    { title: "Rack\ncapacity", width: "72px", text: (r) => `${r.rack || "–"}\n${r.capacity === null ? "–" : r.capacity}`, sort: (r) => r.rack },
     { title: "Partitions", width: "84px", number: true, text: (r) => String(r.partitions), sort: (r) => r.partitions },
-    { title: "Lag", width: "62px", number: true, text: (r) => number(r.lag), sort: (r) => r.lag },
+    { title: "Lag\nbehind", width: "92px", number: true, text: (r) => `${number(r.lag)}\n${duration(r.lag_s)}`, sort: (r) => r.lag },
+    { title: "Written/s\nread/s", width: "80px", number: true, text: (r) => `${number(r.rate)}\n${number(r.speed)}`, sort: (r) => r.rate },
+    { title: "Empty in", width: "96px", number: true, text: (r) => duration(r.drain_s).replace("never ", "never\n"), sort: (r) => r.drain_s },
     { title: "Notes", width: "minmax(80px, 2fr)", text: (r) => [r.asked, ...r.notes, r.health === "ok" ? "" : r.health, r.wanted ? "" : "in no fleet"].filter(Boolean).join("; "), sort: (r) => r.notes.length },
-    { title: "Ask for", width: "116px", key: (r) => `${r.consumer} ${r.presence}`, nodes: (r) => [
+    { title: "Ask for", width: "66px", key: (r) => `${r.consumer} ${r.presence}`, nodes: (r) => [
       r.draining ? ask("undrain", { consumer: r.consumer }) : ask("drain", { consumer: r.consumer }),
       r.isolated ? ask("readmit", { consumer: r.consumer }) : ask("isolate", { consumer: r.consumer }),
     ] },
-    { title: "Opens", width: "102px", key: (r) => `${r.spark_ui} ${r.driver_log}`, nodes: (r) => [outside(r.spark_ui, "Spark UI"), outside(r.driver_log, "log")] },
+    { title: "Opens", width: "70px", key: (r) => `${r.spark_ui} ${r.driver_log}`, nodes: (r) => [outside(r.spark_ui, "Spark UI"), outside(r.driver_log, "log")] },
   ];
 
   const spark = (points) => {
@@ -280,7 +286,7 @@
     seen.panelLink = el("a", { text: "History and reasons" }); seen.panelHistory = el("a", { text: "All its rebalances" });
     seen.trendTitle = el("h3", { text: "Records behind, by owner" }); seen.trendNote = el("p", { class: "muted" }); seen.trendBox = el("div", { class: "plot" });
     seen.canvas = el("canvas", { role: "img", class: "matrix" }); seen.tip = el("p", { class: "muted tip", text: " " }); seen.meanings = el("dl", { class: "facts meanings" });
-    seen.partitions = new Grid("Partitions", PARTITIONS, "The topic has no partition."); seen.consumers = new Grid("Consumers", CONSUMERS, "No consumer is registered or wanted.");
+    seen.partitions = new Grid("Partitions", PARTITIONS, "The topic has no partition."); seen.consumers = new Grid("Consumers", CONSUMERS, "No consumer is registered or wanted.", 2);
     seen.count = el("span", { class: "muted" });
     const keys = KEYS.flatMap((name) => [el("span", { class: "nowrap" }, el("span", { class: `key cell-${name}` }), name), " "]);
     seen.panel = el("section", { hidden: "" }, el("h2", {}, "Topic ", seen.panelName), seen.panelSays, el("p", {}, seen.panelLink, " · ", seen.panelHistory),

@@ -125,6 +125,20 @@ def test_the_speed_is_measured_between_two_looks(shop: Cluster) -> None:
     assert topic["advice"].startswith("Another consumer would help little: partition 0")
 
 
+def test_a_consumer_has_the_figures_of_its_partitions_together(shop: Cluster) -> None:
+    stable(shop, {0: "a", 1: "a", 2: "b", 3: "b"})
+    client = pages_of(shop)
+    client.app.state.shared._fresh_s = -1.0  # type: ignore[attr-defined]
+    consumers: Any = []
+    for look in range(2):
+        answers(shop, "a", {0: 30, 1: 50}, position=100 * look)
+        answers(shop, "b", {2: 8, 3: 0}, position=10 * look, rate=None)
+        consumers = client.get("/api/v1/clusters/shop/live").json()["consumers"]
+        shop.clock.sleep(10)
+    names = ("lag", "lag_s", "rate", "speed", "drain_s")
+    assert [[one[name] for name in names] for one in consumers] == [[80, 20, 4, 20, 5], [8, None, None, 2, None]]
+
+
 def test_each_partition_has_burrows_status_and_the_answer_says_what_it_means(shop: Cluster) -> None:
     stable(shop, {0: "a", 1: "a", 2: "b"})
     client = pages_of(shop)
