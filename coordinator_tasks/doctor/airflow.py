@@ -22,7 +22,7 @@ PLUGIN = "coordinator"
 DAGS = {"rebalance": True, "reconcile": True, "consumers": False, "stuck_topic": False}
 """Plain id of a DAG → whether nothing is planned without it."""
 ON_DEMAND = {
-    "approve_plan": "nobody is asked about plans that pass the budget, so they wait",
+    "approve_plan": "nobody is asked about plans that exceed the budget, so they wait",
     "autoscale": "no fleet with limits of growth is looked at",
 }
 """Plain id of a DAG that some sites need → what is missing without it."""

@@ -178,7 +178,7 @@ def test_dags_for_a_budget_and_for_growth_are_asked_for_only_where_they_are_need
     told = {name: of(found, f"Airflow DAG {name}") for name in needed}
     assert {one.result for one in told.values()} == {Result.WARNING}
     assert told["approve_plan"].says == (
-        "approve_plan is paused: nobody is asked about plans that pass the budget, so they wait"
+        "approve_plan is paused: nobody is asked about plans that exceed the budget, so they wait"
     )
     assert told["autoscale"].says == "autoscale is paused: no fleet with limits of growth is looked at"
     assert told["autoscale"].mend == "`airflow dags unpause autoscale`"
