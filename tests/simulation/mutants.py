@@ -764,6 +764,12 @@ MUTANTS = (
     ),
     Mutant("_overdue", "if c.policy.hold_absent:", "if False:", "a site may hold for a person instead of isolating"),
     Mutant(
+        "Grants.on_posted",
+        "seen.generation == accepted.generation",
+        "False",
+        "an old post begins nothing once ZooKeeper has shown another node",
+    ),
+    Mutant(
         "_nudge",
         "c.statuses.post_topic(member, stored.view.topic, codec.encode_node(node, 0 if stored.view.packed else None))",
         "pass",

@@ -71,6 +71,15 @@ class Grants:
             )
         return reading
 
+    def on_posted(self, seen: TopicNode) -> None:
+        """A topic node that was handed to us directly: as a read, unless ZooKeeper has shown us another one meanwhile.
+
+        Then a node of the generation that we act on is an old post: the present one names what it supersedes.
+        """
+        accepted = self._holdings.accepted
+        if not (self._astray and accepted is not None and seen.generation == accepted.generation):
+            self.on_node(seen)
+
     def on_unreadable(self, sentence: str) -> None:
         """The topic node has vanished or cannot be read: hold, begin nothing, and report it."""
         self._astray = True

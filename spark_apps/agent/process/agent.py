@@ -128,11 +128,11 @@ class Agent:
         self._wake()
 
     def posted(self, topic: str, raw: bytes) -> bool:
-        """A topic node handed to us directly; acts as on a read. Raises `Malformed`; False = no such topic here."""
+        """A topic node handed to us directly. Raises `Malformed`; False = no such topic here."""
         if topic not in self._topics.names():
             return False
         seen = decode_node(self._paths.topic(topic), raw)
-        self._topics.edit(topic, lambda ownership: ownership.grants.on_node(seen))
+        self._topics.edit(topic, lambda ownership: ownership.grants.on_posted(seen))
         return True
 
     def status(self) -> ConsumerStatus:

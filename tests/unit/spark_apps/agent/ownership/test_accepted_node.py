@@ -22,6 +22,24 @@ def test_an_older_epoch_and_a_foreign_generation_are_kept_out_and_reported(stage
     assert stage.running == {}
 
 
+@pytest.mark.parametrize("foreign", ["g2", ""], ids=["another generation", "none"])
+def test_an_old_post_begins_nothing_once_zookeeper_has_shown_another_node(stage: Stage, foreign: str) -> None:
+    stage.node = replace(stage.node, epoch=5)
+    stage.own(0)
+    grants, both = stage.ownership.grants, {0: "a", 1: "a"}
+    older = replace(stage.node, epoch=7, assignments=both, since={0: stage.node.since[0], 1: 7})
+    if foreign:
+        grants.on_node(replace(stage.node, generation=foreign))
+    else:
+        grants.on_unreadable("it has vanished")
+    grants.on_posted(older)
+    stage.wait(1)
+    assert stage.running == {0: False}
+    grants.on_posted(replace(older, generation="g3", supersedes={GENERATION: 6}))
+    stage.wait(1)
+    assert stage.running == {0: False, 1: False}, "one that covers what we act on was written since"
+
+
 @pytest.mark.parametrize(
     "stray",
     [
