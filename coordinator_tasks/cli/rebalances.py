@@ -95,8 +95,7 @@ def _print_step(report: transitions.TopicReport) -> None:
 
 
 def _log_step(report: transitions.TopicReport) -> None:
-    about = {"topic": report.topic, "epoch": report.epoch, "rebalance": report.rebalance}
-    log.log(STEP_LEVEL, "%s -> %s: %s", report.before, report.after, report.reason, extra=about)
+    log.log(STEP_LEVEL, "%s -> %s: %s", report.before, report.after, report.reason, extra=report.fields)
 
 
 @commands.command()

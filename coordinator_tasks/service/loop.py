@@ -6,7 +6,7 @@ continues when they are back. While Kafka does not answer, it does what is possi
 
 import logging
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.errors import Unavailable
@@ -103,16 +103,24 @@ class _Measures:
 
 def _say(reports: Collection[TopicReport], said: Collection[str]) -> set[str]:
     """Log what is left out, and why which topics are held, unless `said` has it; returns all that holds now."""
-    held: dict[str, list[str]] = {}
+    held: dict[str, list[TopicReport]] = {}
+    left_out: dict[str, list[TopicReport]] = {}
     for report in reports:
         if report.outcome is Outcome.HELD:
-            held.setdefault(report.reason, []).append(report.topic)
+            held.setdefault(report.reason, []).append(report)
+        for one in report.left_out:
+            left_out.setdefault(f"left out: {one}", []).append(report)
     for reason in sorted(held.keys() - set(said)):
-        log.warning("holding %s: %s", ", ".join(held[reason][:SHOWN_TOPICS]), reason)
-    left_out = {f"left out: {one}" for report in reports for one in report.left_out}
-    for one in sorted(left_out - set(said)):
-        log.warning("%s", one)
-    return held.keys() | left_out
+        names = ", ".join(report.topic for report in held[reason][:SHOWN_TOPICS])
+        log.warning("holding %s: %s", names, reason, extra=_fields(held[reason]))
+    for line in sorted(left_out.keys() - set(said)):
+        log.warning("%s", line, extra=_fields(left_out[line]))
+    return held.keys() | left_out.keys()
+
+
+def _fields(reports: Sequence[TopicReport]) -> dict[str, object]:
+    """What a line about these topics has as fields: only a line about one topic is of that topic."""
+    return reports[0].fields if len(reports) == 1 else {}
 
 
 def _pause_s(reports: Collection[TopicReport]) -> float:

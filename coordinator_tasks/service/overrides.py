@@ -13,6 +13,7 @@ from coordinator_tasks.core.machine.draft import by_consumer
 from coordinator_tasks.core.model import Actor, TopicConfig
 from coordinator_tasks.core.names import check_consumer
 from coordinator_tasks.core.partition_text import named
+from coordinator_tasks.logs import about
 from coordinator_tasks.service import store
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.directives import check_known
@@ -60,7 +61,8 @@ def set_frozen(c: Coordinator, topic: str, *, frozen: bool, actor: Actor) -> Top
     Partitions that nobody runs are still assigned: a frozen topic makes progress.
     """
     changed = change_config(c, topic, lambda config: replace(config, frozen=frozen))
-    log.info("topic %s is %s, asked by %s %s", topic, "frozen" if frozen else "not frozen", actor.kind, actor.who)
+    with about(topic=topic):
+        log.info("topic %s is %s, asked by %s %s", topic, "frozen" if frozen else "not frozen", actor.kind, actor.who)
     return changed
 
 
@@ -99,7 +101,8 @@ def set_pins(
 
     if found or not (consumer or partitions):
         change_config(c, topic, change)
-    log.info("topic %s: %d pins changed, asked by %s %s", topic, len(found), actor.kind, actor.who)
+    with about(topic=topic):
+        log.info("topic %s: %d pins changed, asked by %s %s", topic, len(found), actor.kind, actor.who)
     return found
 
 

@@ -14,6 +14,7 @@ from coordinator_tasks.core.errors import BadOffsets, CoordinatorError, LookAgai
 from coordinator_tasks.core.model import Actor, Committed, Explanation, Reason, TopicConfig
 from coordinator_tasks.core.names import check_words
 from coordinator_tasks.core.partition_text import counted, named
+from coordinator_tasks.logs import about
 from coordinator_tasks.service import history, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.position_rules import Position, PositionKind, before_1970, position
@@ -210,7 +211,8 @@ def write_reset(
         raise LookAgain(report.reason)
     if report.outcome is not Outcome.WRITTEN:
         raise _refused(report)
-    log.info("topic %s: %s", topic, said)
+    with about(**report.fields):
+        log.info("topic %s: %s", topic, said)
     return shifts
 
 
@@ -238,7 +240,8 @@ def set_paused(c: Coordinator, topic: str, partitions: Collection[int], *, pause
         return replace(config, paused=config.paused | set(wanted) if paused else config.paused - set(wanted))
 
     changed = change_config(c, topic, change)
-    log.info("topic %s has %d paused partitions, asked by %s %s", topic, len(changed.paused), actor.kind, actor.who)
+    with about(topic=topic):
+        log.info("topic %s has %d paused partitions, asked by %s %s", topic, len(changed.paused), actor.kind, actor.who)
     return changed
 
 

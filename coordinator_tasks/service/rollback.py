@@ -15,6 +15,7 @@ from coordinator_tasks.core.machine.what_if import Site
 from coordinator_tasks.core.model import Actor, Record, Rollback, TopicConfig
 from coordinator_tasks.core.names import check_words
 from coordinator_tasks.core.partition_text import named
+from coordinator_tasks.logs import about
 from coordinator_tasks.service import history
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.preview import Preview, earlier_moves, priced
@@ -164,7 +165,8 @@ def roll_back(c: Coordinator, topic: str, rebalance: str, *, for_s: float = 0.0,
         return changed
 
     change_config(c, topic, change)
-    log.info("topic %s is %s", topic, rollback.said(way.wanted))
+    with about(topic=topic):
+        log.info("topic %s is %s", topic, rollback.said(way.wanted))
     return way
 
 

@@ -25,6 +25,7 @@ from coordinator_tasks.core.model import PROPERTIES, Actor, StartRule, TopicConf
 from coordinator_tasks.core.names import ROOT, Paths, check_topic, is_cluster, is_topic, partition_of
 from coordinator_tasks.core.ports import Check, Create, Delete, Operation, SetData, ZooKeeper
 from coordinator_tasks.core.znodes import children, compare_and_set, find_many, put
+from coordinator_tasks.logs import about
 from coordinator_tasks.service import store
 from coordinator_tasks.service.coordinator import Coordinator
 
@@ -90,7 +91,8 @@ def add_topic(
     _drop_partitions(c, topic, described.partition_count, version)
     c.zk.ensure(c.paths.history(topic))
     _write_config(c, wanted, version)
-    log.info("topic %s is managed by cluster %s, asked by %s %s", topic, c.paths.cluster, actor.kind, actor.who)
+    with about(topic=topic):
+        log.info("topic %s is managed by cluster %s, asked by %s %s", topic, c.paths.cluster, actor.kind, actor.who)
     return wanted
 
 
@@ -204,7 +206,8 @@ def _write_config(c: Coordinator, config: TopicConfig, version: int) -> None:
 
 def remove_topic(c: Coordinator, topic: str, actor: Actor) -> TopicConfig:
     """Mark the topic removed: its consumers stop and commit with the next plan. Raises `NotManaged`."""
-    log.info("topic %s is removed from cluster %s, asked by %s %s", topic, c.paths.cluster, actor.kind, actor.who)
+    with about(topic=topic):
+        log.info("topic %s is removed from cluster %s, asked by %s %s", topic, c.paths.cluster, actor.kind, actor.who)
     return change_config(c, topic, lambda config: replace(config, removed=True))
 
 
@@ -220,7 +223,8 @@ def set_strategy(c: Coordinator, topic: str, strategy: str, parameters: Mapping[
         return wanted
 
     changed = change_config(c, topic, change)
-    log.info("topic %s has strategy %r, asked by %s %s", topic, strategy, actor.kind, actor.who)
+    with about(topic=topic):
+        log.info("topic %s has strategy %r, asked by %s %s", topic, strategy, actor.kind, actor.who)
     return changed
 
 

@@ -63,6 +63,11 @@ class TopicReport:
     left_out: tuple[str, ...] = ()
     approval: str = ""
 
+    @property
+    def fields(self) -> dict[str, object]:
+        """What log lines say of it: the topic, the epoch and the rebalance that it has now, where it has one."""
+        return _known(self.topic, self.epoch, self.rebalance)
+
 
 @dataclass(frozen=True, slots=True)
 class Need:
@@ -86,7 +91,7 @@ class WaitReport:
     """One check of what is waited for. `topics`: topic → a sentence; `blockers`: topic → consumers that hold it up.
 
     `confirmed` topics can continue now, `pending` ones cannot. `BLOCKED`: all pending ones wait for `stuck_after_s` or
-    longer.
+    longer. `fields`: topic → what log lines say of it.
     """
 
     waiting: Waiting
@@ -94,6 +99,7 @@ class WaitReport:
     blockers: dict[str, tuple[str, ...]] = field(default_factory=dict)
     confirmed: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
+    fields: dict[str, dict[str, object]] = field(default_factory=dict)
 
 
 def topics(c: Coordinator) -> tuple[str, ...]:
@@ -339,11 +345,14 @@ def _each(
 
 
 def _fields(c: Coordinator, view: TopicView) -> dict[str, object]:
-    """What log lines say of the topic."""
-    found = {"cluster": c.paths.cluster, "topic": view.topic}
-    epoch = {"epoch": view.node.epoch} if view.node is not None else {}
-    rebalance = {"rebalance": view.state.rebalance} if view.state is not None and view.state.rebalance else {}
-    return {**found, **epoch, **rebalance}
+    """What log lines say of the topic while it is worked on."""
+    epoch = view.node.epoch if view.node is not None else 0
+    rebalance = view.state.rebalance if view.state is not None else ""
+    return {"cluster": c.paths.cluster, **_known(view.topic, epoch, rebalance)}
+
+
+def _known(topic: str, epoch: int, rebalance: str) -> dict[str, object]:
+    return {"topic": topic, **({"epoch": epoch} if epoch else {}), **({"rebalance": rebalance} if rebalance else {})}
 
 
 def _effective(c: Coordinator, view: TopicView) -> TopicView:
@@ -375,6 +384,7 @@ def _await(c: Coordinator, names: Collection[str], state: State, steps: frozense
     sentences: dict[str, str] = {}
     waiting: dict[str, tuple[str, ...]] = {}
     found: dict[str, Waiting] = {}
+    fields: dict[str, dict[str, object]] = {}
 
     def check(stored: Stored, snapshot: Snapshot) -> TopicReport:
         view = stored.view
@@ -382,6 +392,7 @@ def _await(c: Coordinator, names: Collection[str], state: State, steps: frozense
             return _report(stored, Decision(Verdict.NOTHING, "nothing to wait for"))
         report = _report(stored, _decide(c, stored, snapshot, steps))
         sentences[view.topic], waiting[view.topic] = report.reason, report.blockers
+        fields[view.topic] = _fields(c, view)
         if report.outcome is Outcome.WRITTEN:
             found[view.topic] = Waiting.CONFIRMED
         elif _decide(c, stored, snapshot, frozenset({Step.PLAN})).verdict is Verdict.WRITE:
@@ -402,7 +413,7 @@ def _await(c: Coordinator, names: Collection[str], state: State, steps: frozense
     order = (Waiting.REPLAN, Waiting.PENDING, Waiting.BLOCKED)
     overall = next((kind for kind in order if kind in found.values()), Waiting.CONFIRMED)
     kept = {topic: waiting[topic] for topic in pending if waiting.get(topic)}
-    return WaitReport(overall, sentences, kept, confirmed, pending)
+    return WaitReport(overall, sentences, kept, confirmed, pending, fields)
 
 
 def _nudge(c: Coordinator, stored: Stored, snapshot: Snapshot) -> None:

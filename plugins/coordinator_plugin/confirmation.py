@@ -9,6 +9,7 @@ from typing import Any
 from coordinator_plugin.report import waiting_lines
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Watcher
+from coordinator_tasks.logs import about
 from coordinator_tasks.service import transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Waiting, WaitReport
@@ -95,16 +96,17 @@ class ConfirmationWait:
     topics: Sequence[str]
     patience: Patience
     say: Callable[..., object]
-    _shown: list[str] = field(default_factory=list)
+    _shown: Mapping[str, str] = field(default_factory=dict)
 
     def poll(self, c: Coordinator, watcher: Watcher | None = None) -> WaitOutcome | None:
         """The end of the wait, or `None` to wait on."""
         found = confirmations(c, self.kind, self.topics, watcher)
-        lines = list(waiting_lines(found.report.topics, found.report.blockers))
+        lines = waiting_lines(found.report.topics, found.report.blockers)
         if lines != self._shown:
             self._shown = lines
-            for line in lines:
-                self.say("%s", line)
+            for topic, line in lines.items():
+                with about(**found.report.fields.get(topic, {"topic": topic})):
+                    self.say("%s", line)
         return self.patience.judge(found.report, found.others_ready, time.monotonic())
 
 

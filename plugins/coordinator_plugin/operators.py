@@ -57,7 +57,7 @@ class TransitionOperator(ClusterOperator):
     def say_reports(self, reports: "Iterable[transitions.TopicReport]") -> None:
         """Write them into the task's log; its lines have the topic, the epoch and the rebalance as fields."""
         for one in reports:
-            with about(topic=one.topic, epoch=one.epoch, rebalance=one.rebalance):
+            with about(**one.fields):
                 self.say(lines([one]))
 
     def completed(self, coordinator: Coordinator, reports: "Sequence[transitions.TopicReport]") -> None:
@@ -92,7 +92,7 @@ class PlanOperator(TransitionOperator, SkipMixin):
                 reports = transitions.plan(coordinator, named, actor_of(context))
                 tell_reports(coordinator.paths.cluster, reports)
                 idle = self._idle(coordinator, named, reports)
-        self.say_reports(reports)
+            self.say_reports(reports)
         told = [plain(report) for report in reports]
         if idle:
             self.log.info("nothing to do for %s", ", ".join(sorted(idle)))

@@ -58,11 +58,13 @@ def plain(report: "TopicReport") -> dict[str, Any]:
     }
 
 
-def waiting_lines(sentences: Mapping[str, str], blockers: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    """One line for each topic of a wait."""
+def waiting_lines(sentences: Mapping[str, str], blockers: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    """Topic → its line in a wait."""
+    found: dict[str, str] = {}
     for topic, sentence in sorted(sentences.items()):
         named = ", ".join(blockers.get(topic, ()))
-        yield f"{topic}: {sentence}" + (f" (waits for {named})" if named else "")
+        found[topic] = f"{topic}: {sentence}" + (f" (waits for {named})" if named else "")
+    return found
 
 
 def _some(partitions: list[int]) -> str:

@@ -1,6 +1,7 @@
 """Operators around the transitions: the reconciliation, the fleet, and the actions of the forms."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from airflow.sdk import BaseSensorOperator, Context
@@ -11,8 +12,10 @@ from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.links import ResultLink
 from coordinator_plugin.reconcile import reconcile, runs
 from coordinator_plugin.stats import tell_figures
+from coordinator_tasks.logs import about
 from coordinator_tasks.service import autoscale, fleet
 from coordinator_tasks.service.actions import ACTIONS
+from coordinator_tasks.service.coordinator import Coordinator
 
 _ACTIVE = ["queued", "running"]
 LOOK_S = 10.0
@@ -32,7 +35,7 @@ class ReconcileOperator(ClusterOperator):
         with self.coordinator() as coordinator:
             findings = reconcile(coordinator)
             tell_figures(coordinator)
-        self.say(findings.lines or ["everything is as it should be"])
+            self.say(findings.lines or ["everything is as it should be"])
         ti = context["ti"]
         return runs(
             findings,
@@ -50,7 +53,7 @@ class AutoscaleOperator(ClusterOperator):
         problems: list[str] = []
         with self.coordinator() as coordinator:
             found = [one.text for one in autoscale.look(coordinator, (), actor_of(context), problems)]
-        self.say([*found, *problems] or ["no fleet has limits of growth"])
+            self.say([*found, *problems] or ["no fleet has limits of growth"])
         return found
 
 
@@ -62,15 +65,24 @@ class MissingConsumersOperator(ClusterOperator):
         problems: list[str] = []
         with self.coordinator() as coordinator:
             launches = fleet.missing(coordinator, problems)
-        for problem in problems:
-            self.log.warning("%s", problem)
-        self.say(f"{launch.consumer} of {launch.app} is missing" for launch in launches)
+            for problem in problems:
+                self.log.warning("%s", problem)
+            self.say(f"{launch.consumer} of {launch.app} is missing" for launch in launches)
         return [{"consumer": launch.consumer} for launch in launches]
 
 
 def given_of(context: Context) -> dict[str, Any]:
     """The run's parameters; a text that was emptied in Airflow's form comes as null."""
     return {name: "" if value is None else value for name, value in context["params"].items()}
+
+
+@contextmanager
+def opened(given: Mapping[str, Any]) -> Iterator[Coordinator]:
+    """The coordinator that an action's run is for; log lines have its cluster, and the action's topic if it is about one."""
+    topic = {"topic": given["topic"]} if given.get("topic") else {}
+    cluster = CoordinatorHook(given.get("cluster", "")).open()
+    with one_line_errors(), cluster as coordinator, about(cluster=coordinator.paths.cluster, **topic):
+        yield coordinator
 
 
 class ActionOperator(UntemplatedOperator):
@@ -86,9 +98,9 @@ class ActionOperator(UntemplatedOperator):
         """Do it; a dry run logs the effect, and its task ends as skipped."""
         given, action = given_of(context), ACTIONS[self.action]
         dry_run = bool(given.get("dry_run", not action.reads))
-        with one_line_errors(), CoordinatorHook(given.get("cluster", "")).open() as coordinator:
+        with opened(given) as coordinator:
             lines = action.lines(coordinator, given, actor_of(context), dry_run=dry_run)
-        self.say(lines)
+            self.say(lines)
         if dry_run:
             context["ti"].xcom_push("return_value", lines)
             raise AirflowSkipException("dry run: nothing was changed; run it again without dry run to do it")
@@ -107,7 +119,7 @@ class WatchSensor(UntemplatedOperator, BaseSensorOperator):
         given, watch = given_of(context), ACTIONS[self.action].watch
         if watch is None:
             return True
-        with one_line_errors(), CoordinatorHook(given.get("cluster", "")).open() as coordinator:
+        with opened(given) as coordinator:
             ended, lines = watch(coordinator, given)
-        self.say(lines)
+            self.say(lines)
         return ended

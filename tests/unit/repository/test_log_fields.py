@@ -1,0 +1,195 @@
+"""The page on operations says which log lines have which fields: a real line of each kind has exactly these."""
+
+import json
+import logging
+import re
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from coordinator_plugin import hook
+from coordinator_plugin.confirmation import ConfirmationWait, Patience, WaitKind
+from coordinator_plugin.operators import TransitionOperator
+from coordinator_plugin.upkeep import ActionOperator
+from structlog.contextvars import merge_contextvars
+from structlog.testing import capture_logs
+
+from coordinator_tasks import logs
+from coordinator_tasks.service import loop, overrides, positions, rollback, topics, transitions
+from coordinator_tasks.service.transitions import Outcome
+from spark_apps.agent.process.journal import Journal, Standing
+from tests.fakes.cluster import PERSON
+from tests.world.site import Site, stable_site
+
+ROOT = Path(__file__).parents[3]
+TABLE = (
+    (ROOT / "docs" / "operations.md").read_text(encoding="utf-8").split("| lines about one topic |")[1].split("\n\n")[0]
+)
+Lines = list[dict[str, Any]]
+BESIDE = "cannot be called outside"
+"""Airflow's warning about a task that a test runs."""
+RUN: Any = {
+    "ti": SimpleNamespace(dag_id="d", run_id="r", task_id="t", try_number=1),
+    "dag_run": SimpleNamespace(triggering_user_name="ada"),
+}
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Lines]]:
+    """The lines since it was asked last, as a program reads them: ours, then those of Airflow's tasks, as Airflow adds the fields."""
+    root, level, former = logging.getLogger(), logging.getLogger().level, logs._process.fields
+    monkeypatch.setattr(logs._process, "fields", {})
+    logs.set_up("json")
+
+    with capture_logs(processors=[merge_contextvars]) as of_tasks:
+
+        def found() -> Lines:
+            lines = [*(json.loads(line) for line in capsys.readouterr().err.splitlines()), *of_tasks]
+            of_tasks.clear()
+            return [line for line in lines if BESIDE not in line["event"]]
+
+        capsys.readouterr()
+        yield found
+    root.removeHandler(logs._handler)
+    root.setLevel(level)
+    logs._process.fields, logs._process.epoch_of, logs._process.json = former, None, False
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Site:
+    """Consumer b has joined, and a partition is to be closed for it."""
+    made = stable_site("a")
+    made.with_policy(settle_s=0.0)
+    made.starts("b")
+    monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(made.coordinator))
+    return made
+
+
+class Plan(TransitionOperator):
+    step = staticmethod(transitions.plan)
+
+
+def documented(kind: str) -> set[str]:
+    """The fields that the table has for lines of this kind."""
+    (row,) = re.findall(rf"^\| {re.escape(kind)} \|.*\| (.*) \|$", TABLE, re.MULTILINE)
+    return set(re.findall(r"`(\w+)`", row))
+
+
+def fields(line: dict[str, Any]) -> dict[str, Any]:
+    return {name: line[name] for name in logs.FIELDS if name in line}
+
+
+def stored(site: Site) -> dict[str, Any]:
+    """What ZooKeeper has of the topic now."""
+    record = site.history()[-1]
+    return {"cluster": "shop", "topic": "orders", "epoch": record.epoch, "rebalance": record.rebalance}
+
+
+def run(operator: Any, **params: Any) -> None:
+    operator.execute({**RUN, "params": {"cluster": "", **params}})
+
+
+def test_a_step_has_the_epoch_and_the_rebalance_that_it_has_written(site: Site, said: Callable[[], Lines]) -> None:
+    run(Plan(task_id="plan"))
+    lines = [one for one in said() if one["event"].startswith("orders: ")]
+    assert [one["event"].split(",")[0] for one in lines][:1] == ["orders: Stable -> Closing"]
+    assert {json.dumps(fields(one)) for one in lines} == {json.dumps(stored(site))}
+    assert stored(site).keys() == documented("a step: a plan, a start, the end of a rebalance")
+
+
+def test_a_line_about_who_is_waited_for_has_those_that_are_waited_for(site: Site, said: Callable[[], Lines]) -> None:
+    run(Plan(task_id="plan"))
+    said()
+    wait = ConfirmationWait(WaitKind.CLOSED, ["orders"], Patience(0.0, 60.0), logging.getLogger("shop").info)
+    wait.poll(site.coordinator)
+    (line,) = said()
+    assert line["event"].endswith("(waits for a)")
+    assert fields(line) == stored(site)
+    assert stored(site).keys() == documented("who is waited for")
+
+
+def test_a_held_topic_has_them_and_several_topics_have_none(site: Site, said: Callable[[], Lines]) -> None:
+    site.add_topic("payments")
+    run(Plan(task_id="plan"))
+    said()
+    orders, payments = transitions.preview(site.coordinator, ["orders", "payments"])
+    held = [replace(one, outcome=Outcome.HELD, reason="its node is unreadable") for one in (orders, payments)]
+    with logs.about(cluster="shop"):  # as every command has it
+        known = loop._say(held[:1], set())
+        assert loop._say(held[:1], known) == known
+        loop._say([replace(one, left_out=("consumer c",)) for one in held], set())
+    one, both, left_out = said()
+    assert fields(one) == stored(site)
+    assert stored(site).keys() == documented("why it is held, what is left out")
+    assert both["event"] == "holding orders, payments: its node is unreadable"
+    assert [fields(line) for line in (both, left_out)] == [{"cluster": "shop"}, {"cluster": "shop"}]
+
+
+def test_what_a_consumer_takes_up_has_its_incarnation_and_the_epoch(said: Callable[[], Lines]) -> None:
+    journal = Journal(lambda: {"orders": Standing((), frozenset({0, 1}), 7)})
+    logs.know(cluster="shop", consumer="a", incarnation=12, epoch_of=journal.epoch_of)
+    journal.look(1.0)
+    (line,) = said()
+    assert line["event"] == "takes up partitions 0-1"
+    assert fields(line) == {"cluster": "shop", "consumer": "a", "incarnation": 12, "topic": "orders", "epoch": 7}
+    assert fields(line).keys() == documented("what a consumer reports, takes up and gives away")
+
+
+ACTIONS: dict[str, dict[str, Any]] = {
+    "add_topic": {"group_id": "g", "start": "earliest", "strategy": ""},
+    "set_strategy": {"strategy": "balanced"},
+    "remove_topic": {},
+    "pause": {"partitions": [0]},
+    "freeze": {},
+    "pin": {"consumer": "a", "partitions": [0]},
+}
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_what_a_person_has_asked_for_has_its_topic(site: Site, said: Callable[[], Lines], action: str) -> None:
+    run(ActionOperator(task_id="act", action=action), topic="orders", dry_run=False, **ACTIONS[action])
+    lines = said()
+    assert lines
+    assert [fields(line) for line in lines] == [{"cluster": "shop", "topic": "orders"}] * len(lines)
+    assert {"cluster", "topic"} == documented("what a person has asked for")
+
+
+def test_what_the_service_says_of_an_action_has_its_topic_whoever_calls_it(said: Callable[[], Lines]) -> None:
+    site = stable_site("a")
+    said()
+    with logs.about(cluster="shop"):
+        overrides.set_frozen(site.coordinator, "orders", frozen=True, actor=PERSON)
+        overrides.set_pins(site.coordinator, "orders", "a", [1], actor=PERSON)
+        positions.set_paused(site.coordinator, "orders", [1], paused=True, actor=PERSON)
+        topics.set_strategy(site.coordinator, "orders", "balanced", {}, PERSON)
+        topics.remove_topic(site.coordinator, "orders", PERSON)
+        topics.add_topic(site.coordinator, "orders", "g", actor=PERSON)
+    lines = said()
+    assert len(lines) == 6
+    assert [fields(line) for line in lines] == [{"cluster": "shop", "topic": "orders"}] * len(lines)
+
+
+def test_a_roll_back_has_its_topic(site: Site, said: Callable[[], Lines]) -> None:
+    site.settles()
+    joined = site.history()[-1].rebalance
+    said()
+    with logs.about(cluster="shop"):
+        rollback.roll_back(site.coordinator, "orders", joined, why="", actor=PERSON)
+    (line,) = said()
+    assert fields(line) == {"cluster": "shop", "topic": "orders"}
+
+
+def test_a_reset_of_offsets_has_the_epoch_and_the_rebalance_that_it_has_written(
+    site: Site, said: Callable[[], Lines]
+) -> None:
+    site.settles()
+    said()
+    with logs.about(cluster="shop"):
+        positions.reset(site.coordinator, "orders", "earliest", [0], why="", actor=PERSON)
+    line = said()[-1]
+    assert fields(line) == stored(site)
+    assert stored(site).keys() == documented("a reset of offsets, which is a step as well")
